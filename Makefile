@@ -1,0 +1,87 @@
+# What a newcomer needs: `make demo`. `make help` lists the rest. Needs Python 3.11 or later, Java 17 or later, and make.
+# PYTHON=/path/to/python chooses the interpreter; JAVA_HOME chooses the Java; TIDEMARK_JARS moves the jar cache.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test check format bench lock clean
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: java $(STAMP)  ## Install into .venv: pinned Python packages, this project, the JVM jars
+	@$(BIN)/python -m lakehouse.jars fetch > /dev/null
+
+demo: setup  ## Run the main job on a real local Kafka broker and print the tables
+	@$(BIN)/tidemark demo
+
+test: setup  ## Run the whole test suite, broker tests included
+	@$(BIN)/python -m pytest
+
+check: setup  ## Lint, formatting, types, architecture
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## Fix what ruff can fix, and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup  ## Measure throughput as ratios within one run
+	@$(BIN)/python -m bench.run
+
+# Universal: one lock for every platform and for Python 3.11 and later. No index is named in it; pip's configuration decides.
+lock: $(STAMP)  ## Resolve requirements.lock anew from pyproject.toml (UPGRADE=1: take newer versions)
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra local --group dev --generate-hashes \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) --quiet --output-file requirements.lock
+
+clean:  ## Remove .venv and every build and cache folder (the jar cache stays)
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# `java -version` is read, not only found: macOS has a /usr/bin/java that merely says where to get one.
+java:
+	@if [ -n "$$JAVA_HOME" ]; then java="$$JAVA_HOME/bin/java"; else java=java; fi; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1); \
+	if [ "$${version:-0}" -lt 17 ]; then \
+		echo "Tidemark needs Java 17 or later; $$java is $${version:-missing}." >&2; \
+		echo "  Debian, Ubuntu: apt install openjdk-17-jre-headless" >&2; \
+		echo "  macOS:          brew install openjdk@17, then export JAVA_HOME=\"\$$(brew --prefix openjdk@17)\"" >&2; \
+		echo "  others:         any OpenJDK build of 17 or later; set JAVA_HOME to its folder" >&2; \
+		exit 1; \
+	fi
+
+# Candidates are run, not only looked up: a version manager's shim is on the path also when its Python is not installed.
+# The versions that the lock was tried on come first, any later one after them.
+$(STAMP): requirements.lock pyproject.toml
+	@if ! $(BIN)/python -c '' 2> /dev/null; then \
+		python=; bare=; \
+		for last in 13 99; do \
+			for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+				"$$candidate" -c "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, $$last))" 2> /dev/null || continue; \
+				if "$$candidate" -c 'import ensurepip, venv' 2> /dev/null; then python=$$candidate; break 2; fi; \
+				bare=$$candidate; \
+			done; \
+		done; \
+		if [ -z "$$python" ] && [ -n "$$bare" ]; then \
+			echo "$$bare cannot make a virtual environment: its ensurepip is missing." >&2; \
+			echo "  Debian, Ubuntu: apt install python3-venv" >&2; \
+			exit 1; \
+		elif [ -z "$$python" ]; then \
+			echo "Tidemark needs Python 3.11 or later; found: $$(python3 --version 2> /dev/null || echo none)." >&2; \
+			echo "  Debian, Ubuntu: apt install python3 python3-venv" >&2; \
+			echo "  macOS:          brew install python@3.13" >&2; \
+			echo "  others:         your package manager, pyenv or uv; then make PYTHON=/path/to/python3.13" >&2; \
+			exit 1; \
+		fi; \
+		echo "Making $(VENV) with $$("$$python" --version)."; \
+		rm -rf $(VENV); "$$python" -m venv $(VENV); \
+	fi
+	@echo "Installing the pinned Python packages; the first time this downloads about 1 GB, most of it Spark."
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)

@@ -1,0 +1,205 @@
+"""The JVM process of a local Kafka broker: how it is configured, started, awaited and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from lakehouse.errors import ToolError
+from lakehouse.jars import broker_classpath
+from lakehouse.java import java_executable
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+HOST = "127.0.0.1"
+START_SECONDS = 60
+STOP_SECONDS = 20
+# Sixteen bytes in URL-safe base64, as Kafka wants them. Fixed, so that a kept data folder can be started again.
+_CLUSTER_ID = "dGlkZW1hcmstbG9jYWwtMQ"
+_HEAP = ("-Xms64m", "-Xmx512m", "-XX:+ExitOnOutOfMemoryError")
+
+_SERVER = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller_port}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
+advertised.listeners=PLAINTEXT://{host}:{port}
+log.dirs={data}
+# A misspelt topic must be an error here too, as it is in production.
+auto.create.topics.enable=false
+num.partitions=1
+# Records carry the times of their producers; by default those of last month would be deleted at once.
+log.retention.ms=-1
+message.max.bytes=16777216
+# One node holds every internal topic, and small ones start fast.
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+# The default takes a quarter of the heap.
+log.cleaner.dedupe.buffer.size=16777216
+"""
+
+# Standard output is the log file, see launch().
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stdout.ref = stdout
+appender.console.type = Console
+appender.console.name = stdout
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex{short}
+"""
+
+
+def free_port() -> int:
+    """A loopback port that nothing listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def is_free(port: int) -> bool:
+    """Whether a broker could listen on that loopback port at this moment."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: a closed broker's port is free at once
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def log_file(folder: Path) -> Path:
+    """Where the broker of that folder writes its log."""
+    return folder / "broker.log"
+
+
+def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    """Formats the folder where it is new, and starts a broker on it; without waiting until it answers.
+
+    Raises:
+        ToolError: Java or the jars are missing, or the folder cannot be formatted.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    settings, logging_settings = folder / "server.properties", folder / "log4j2.properties"
+    settings.write_text(
+        _SERVER.format(host=HOST, port=port, controller_port=free_port(), data=folder / "data"), encoding="utf-8"
+    )
+    logging_settings.write_text(_LOGGING, encoding="utf-8")
+    java = [
+        *(str(java_executable()), *_HEAP, f"-Dlog4j2.configurationFile={logging_settings}"),
+        *("-cp", broker_classpath()),
+    ]
+    with log_file(folder).open("ab") as log:
+        if not (folder / "data" / "meta.properties").exists():
+            _format([*java, "kafka.tools.StorageTool", "format", "--config", str(settings)], folder, log)
+        # A session of its own: Ctrl-C in the terminal reaches the program, which then stops the broker in order.
+        return subprocess.Popen(
+            [*java, "kafka.Kafka", str(settings)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _format(format_tool: list[str], folder: Path, log: BinaryIO) -> None:
+    # --ignore-formatted: an earlier attempt may have been cut off halfway.
+    command = [*format_tool, "--ignore-formatted", "--cluster-id", _CLUSTER_ID]
+    if subprocess.run(command, stdout=log, stderr=log, check=False).returncode != 0:
+        raise failed(folder, "The Kafka broker's folder could not be formatted.")
+
+
+def await_answer(process: subprocess.Popen[bytes], folder: Path, port: int) -> None:
+    """Returns once the broker lists itself in its own metadata.
+
+    Raises:
+        ToolError: It died, or said nothing within a minute; with the end of its log.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise failed(folder, f"The Kafka broker ended while starting, with exit code {process.returncode}.")
+        if answers(port):
+            return
+        time.sleep(0.2)
+    end(process)
+    raise failed(folder, f"The Kafka broker did not answer within {START_SECONDS} s.")
+
+
+def answers(port: int) -> bool:
+    """Whether a broker on that loopback port lists at least one broker in its metadata."""
+    # First by hand: librdkafka logs each refused connection and then waits longer and longer.
+    with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+        quiet = logging.getLogger("tidemark.broker.probe")
+        quiet.disabled = True
+        with contextlib.suppress(KafkaException):
+            return bool(AdminClient({"bootstrap.servers": f"{HOST}:{port}"}, logger=quiet).list_topics(timeout=5).brokers)
+    return False
+
+
+def failed(folder: Path, what: str) -> ToolError:
+    """The error for a broker that does not run, with the end of its log."""
+    with contextlib.suppress(OSError):
+        tail = log_file(folder).read_text(encoding="utf-8", errors="replace").splitlines()[-20:]
+        observed = "\n".join(tail) or "an empty log"
+        next_step = "Read its log there. `tidemark doctor` checks Java, memory and disk."
+        return ToolError(what, where=str(log_file(folder)), observed=observed, expected="a running broker", next_step=next_step)
+    return ToolError(what, where=str(folder), observed="no log", next_step="Check that the folder can be written.")
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ends this one process, in order if it can, by force after 20 s, and waits for its end."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def end_by_id(pid: int, mark: str) -> None:
+    """Ends a process that an earlier command started; nothing happens when that id is now another process."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + STOP_SECONDS
+        if start_mark(pid) == mark:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
+        while start_mark(pid) == mark and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+
+def start_mark(pid: int) -> str | None:
+    """What tells this process from any other that ever had or will have its id; None when no such process runs."""
+    stat = Path(f"/proc/{pid}/stat")
+    if not Path("/proc/self/stat").exists():  # macOS
+        ps = subprocess.run(["/bin/ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+        return ps.stdout.strip() or None
+    try:
+        # The second field is the command in parentheses and may hold spaces: count from its end.
+        fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    state, started_ticks = fields[0], fields[19]
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    return None if state in {"Z", "X"} else f"{boot}/{started_ticks}"

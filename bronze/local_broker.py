@@ -1,0 +1,241 @@
+"""A real single-node Kafka broker on this machine, for the demo, the tests and development. Never for data that matters.
+
+It runs in KRaft mode from Kafka's published jars, on a free loopback port, in 512 MB.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from filelock import FileLock
+
+from bronze import broker_process as kafka
+from lakehouse.errors import SourceError, ToolError
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Mapping
+    from types import TracebackType
+
+_TOPIC_SECONDS = 30
+
+
+class LocalBroker:
+    """A broker that lives as long as this program, or as its `with` block.
+
+    `stop` and `start` again keep its records and its address. The folder is removed at the end when it was not given.
+
+    Args:
+        data_dir: Where it keeps its records, settings and log; a new temporary folder by default.
+
+    Attributes:
+        data_dir: The folder.
+        bootstrap_servers: `host:port` for clients; valid from the first `start` on.
+        pid: The process id while it runs, else None.
+
+    Examples:
+        with LocalBroker() as broker:
+            create_topic(broker.bootstrap_servers, "incidents", 8)
+    """
+
+    def __init__(self, data_dir: Path | None = None) -> None:
+        self._is_temporary = data_dir is None
+        self.data_dir = Path(tempfile.mkdtemp(prefix="tidemark-broker-")) if data_dir is None else data_dir.absolute()
+        self._port: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` for clients."""
+        if self._port is None:
+            raise ToolError("This broker was never started.", where=str(self.data_dir), next_step="Call start() first.")
+        return f"{kafka.HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs, else None."""
+        running = self._process is not None and self._process.poll() is None
+        return self._process.pid if running and self._process else None
+
+    def start(self) -> Self:
+        """Starts the broker and returns when it answers; does nothing when it runs.
+
+        Raises:
+            ToolError: Java or the jars are missing, or the broker died or did not answer within a minute.
+        """
+        if self.pid is None:
+            atexit.register(self.close)
+            self._process, self._port = _start(self.data_dir, self._port)
+        return self
+
+    def stop(self) -> None:
+        """Ends the broker's process, and no other. Its records stay, so it can be started again."""
+        if self._process is not None:
+            kafka.end(self._process)
+            self._process = None
+
+    def close(self) -> None:
+        """Ends the broker and removes its folder, unless that was given."""
+        self.stop()
+        atexit.unregister(self.close)
+        if self._is_temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class BrokerState:
+    """A broker that outlives the command that started it.
+
+    Attributes:
+        pid: Its process id.
+        started: What tells its process from a later one of the same id.
+        bootstrap_servers: `host:port` for clients.
+        data_dir: Where its records and its log lie.
+    """
+
+    pid: int
+    started: str
+    bootstrap_servers: str
+    data_dir: str
+
+    @property
+    def is_running(self) -> bool:
+        """Whether that very process still runs."""
+        return kafka.start_mark(self.pid) == self.started
+
+
+def state_dir() -> Path:
+    """Where `tidemark broker up` keeps its broker: below $XDG_STATE_HOME, or else ~/.local/state."""
+    states = os.environ.get("XDG_STATE_HOME")
+    return (Path(states) if states else Path.home() / ".local" / "state") / "tidemark" / "broker"
+
+
+def up(folder: Path | None = None) -> BrokerState:
+    """Starts a broker that goes on running, or answers the one that runs already.
+
+    After a `down` it comes back with its records, and on its former port if that is free.
+
+    Args:
+        folder: Where its state and records lie; `state_dir()` by default.
+
+    Raises:
+        ToolError: As for `LocalBroker.start`.
+    """
+    folder = (folder or state_dir()).absolute()
+    with _locked(folder):
+        former = _read(folder)
+        if former and former.is_running:
+            return former
+        former_port = int(former.bootstrap_servers.rpartition(":")[2]) if former else None
+        process, port = _start(folder, former_port if former_port and kafka.is_free(former_port) else None)
+        _detached[process.pid] = process
+        state = BrokerState(process.pid, kafka.start_mark(process.pid) or "", f"{kafka.HOST}:{port}", str(folder))
+        _write(folder, state)
+        return state
+
+
+def down(folder: Path | None = None) -> BrokerState | None:
+    """Ends the broker that `up` started in that folder, and answers what it was; None when none runs. Its records stay."""
+    folder = (folder or state_dir()).absolute()
+    with _locked(folder):
+        state = _read(folder)
+        if state is None or not state.is_running:
+            return None
+        kafka.end_by_id(state.pid, state.started)
+        if state.pid in _detached:
+            _detached.pop(state.pid).wait()
+        return state
+
+
+def running(folder: Path | None = None) -> BrokerState | None:
+    """The broker that `up` started in that folder, if it runs."""
+    state = _read((folder or state_dir()).absolute())
+    return state if state and state.is_running else None
+
+
+def create_topic(bootstrap_servers: str, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
+    """Creates a topic of one replica, and returns when each of its partitions has a leader.
+
+    Raises:
+        SourceError: The broker refused, for example because the topic exists, or was not reached within 30 s.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+    try:
+        admin.create_topics([wanted], request_timeout=_TOPIC_SECONDS)[topic].result(_TOPIC_SECONDS)
+        deadline = time.monotonic() + _TOPIC_SECONDS
+        while not _has_leaders(admin, topic, partitions) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    except (KafkaException, TimeoutError) as error:
+        raise SourceError(
+            "The topic could not be created.",
+            where=f"topic {topic} at {bootstrap_servers}",
+            observed=str(error),
+            expected=f"a new topic of {partitions} partitions",
+            next_step="Check that the broker runs, and choose a name that is not taken.",
+        ) from error
+
+
+_detached: dict[int, subprocess.Popen[bytes]] = {}
+"""What `up` started in this very process, kept so that `down` can collect its exit."""
+
+
+def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
+    found = admin.list_topics(topic, timeout=_TOPIC_SECONDS).topics[topic].partitions
+    return len(found) == partitions and all(partition.leader >= 0 for partition in found.values())
+
+
+def _start(folder: Path, port: int | None, attempts: int = 3) -> tuple[subprocess.Popen[bytes], int]:
+    """Starts a broker; on that port, or else on a free one."""
+    chosen = port or kafka.free_port()
+    process = kafka.launch(folder, chosen)
+    try:
+        kafka.await_answer(process, folder, chosen)
+    except ToolError as error:
+        # Between finding a free port and listening on it lie seconds, in which any connection may take it.
+        if "already in use" in str(error) and attempts > 1:
+            return _start(folder, port, attempts - 1)
+        raise
+    except BaseException:  # Ctrl-C while it starts
+        kafka.end(process)
+        raise
+    return process, chosen
+
+
+def _locked(folder: Path) -> FileLock:
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / ".lock")
+
+
+def _read(folder: Path) -> BrokerState | None:
+    with contextlib.suppress(OSError, ValueError, TypeError):  # no file yet, or one that was cut off
+        return BrokerState(**json.loads((folder / "broker.json").read_text(encoding="utf-8")))
+    return None
+
+
+def _write(folder: Path, state: BrokerState) -> None:
+    draft = folder / "broker.json.new"
+    draft.write_text(json.dumps(asdict(state), indent=2), encoding="utf-8")
+    draft.replace(folder / "broker.json")

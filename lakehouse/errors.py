@@ -1,0 +1,136 @@
+"""Every error that Tidemark raises on purpose, and the exit code that each one becomes.
+
+A message answers four questions: what went wrong, where, what was observed against what was
+expected, and what to do next. The answers are attributes too, so that a program can read them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TidemarkError(Exception):
+    """The root of the tree. Exit code 1: the operation failed; the tables are as they were, or the next run finishes them.
+
+    Args:
+        what: One sentence on what went wrong.
+        where: The table, file, key, topic or partition concerned.
+        observed: What was found.
+        expected: What should have been found.
+        next_step: What the reader can do about it.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        observed: object = None,
+        expected: object = None,
+        next_step: str | None = None,
+    ) -> None:
+        self.what = what
+        self.where = where
+        self.observed = observed
+        self.expected = expected
+        self.next_step = next_step
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        parts = [
+            ("where", self.where),
+            ("observed", self.observed),
+            ("expected", self.expected),
+            ("next", self.next_step),
+        ]
+        return "\n".join([self.what, *(f"  {name}: {part}" for name, part in parts if part is not None)])
+
+
+class ConfigError(TidemarkError):
+    """The config, an environment variable or a flag is wrong. Raised before anything starts. Exit code 2."""
+
+    exit_code = 2
+
+
+class UsageError(TidemarkError):
+    """The command line asks for something that does not exist or does not go together. Exit code 2."""
+
+    exit_code = 2
+
+
+class GateFailedError(TidemarkError):
+    """A critical expectation failed or errored: Gold keeps its last audited state. Exit code 3."""
+
+    exit_code = 3
+
+
+class AnotherWriterError(TidemarkError):
+    """Another run holds the lock, or claimed the load first. Nothing of this run's load was written. Exit code 4."""
+
+    exit_code = 4
+
+
+class BreakerOpenError(TidemarkError):
+    """The load looks so wrong that it was stopped before anything was written. Exit code 5."""
+
+    exit_code = 5
+
+
+class SourceError(TidemarkError):
+    """Kafka refused, was unreachable, lacks the topic, or no longer has the offsets."""
+
+
+class ContractError(TidemarkError):
+    """A DataFrame or table does not have its contract's columns.
+
+    Attributes:
+        missing: Columns that the contract names and the frame lacks.
+        unexpected: Columns that the frame has and the contract does not name.
+        wrong_type: (column, observed type, expected type) of each column of another type.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        missing: list[str],
+        unexpected: list[str],
+        wrong_type: list[tuple[str, str, str]],
+        next_step: str | None = None,
+    ) -> None:
+        self.missing = missing
+        self.unexpected = unexpected
+        self.wrong_type = wrong_type
+        found = [
+            *(f"{column} is missing" for column in missing),
+            *(f"{column} is unexpected" for column in unexpected),
+            *(f"{column} is {observed}, not {expected}" for column, observed, expected in wrong_type),
+        ]
+        what = "The columns are not those of the contract."
+        super().__init__(what, where=where, observed="; ".join(found), next_step=next_step)
+
+
+class TableStateError(TidemarkError):
+    """The tables contradict each other: one was restored, emptied or written alone."""
+
+
+class TableMissingError(TableStateError):
+    """A table that the operation reads is not there."""
+
+
+class RulesChangedError(TidemarkError):
+    """The extractors are not those that the watermarks were made with, so old and new sequences cannot be compared."""
+
+
+class ConservationError(TidemarkError):
+    """The classes of a load do not add up to the Bronze records it read. Nothing was written."""
+
+
+class ModelError(TidemarkError):
+    """A SQL model of the operator failed. Gold's own tables are published; the next run tries the model again."""
+
+
+class ToolError(TidemarkError):
+    """The machine lacks something: Java, the jars, a free port, a broker that starts."""

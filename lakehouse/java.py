@@ -1,0 +1,91 @@
+"""Where this machine's Java is, and how old it is: everything that starts a JVM asks here, so that all start the same one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from lakehouse.errors import ToolError
+
+MINIMUM_VERSION = 17
+HOW_TO_GET_JAVA = (
+    "Install a JDK of 17 or later (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17; "
+    "others: your package manager or any OpenJDK build), or point JAVA_HOME at the one you have."
+)
+
+
+def java_executable() -> Path:
+    """The `java` of JAVA_HOME, or else the first one on the path.
+
+    Raises:
+        ToolError: JAVA_HOME is set and holds no `bin/java`, or neither place has one.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        candidate = Path(home) / "bin" / "java"
+        # A JAVA_HOME that leads nowhere is a mistake to name, not one to work around: Spark's own launcher would follow it.
+        if not os.access(candidate, os.X_OK):
+            raise ToolError(
+                "JAVA_HOME does not lead to a Java.",
+                where="environment variable JAVA_HOME",
+                observed=home,
+                expected="a folder with an executable bin/java",
+                next_step=f"Correct or unset JAVA_HOME. {HOW_TO_GET_JAVA}",
+            )
+        return candidate
+    found = shutil.which("java")
+    if found is None:
+        raise ToolError(
+            "There is no Java on this machine.",
+            where="PATH",
+            observed="no java",
+            expected=f"Java {MINIMUM_VERSION} or later",
+            next_step=HOW_TO_GET_JAVA,
+        )
+    return Path(found)
+
+
+def java_version() -> int:
+    """The major version of the Java that `java_executable` finds (8 for the old form `1.8.0`).
+
+    Raises:
+        ToolError: There is no Java, or it does not answer `-version`.
+    """
+    executable = java_executable()
+    try:
+        answer = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _unusable(executable, str(error)) from error
+    version = parse_version(answer.stderr + answer.stdout)
+    if answer.returncode != 0 or version is None:
+        raise _unusable(executable, (answer.stderr or answer.stdout).strip())
+    return version
+
+
+def parse_version(answer: str) -> int | None:
+    """The major version in what `java -version` prints, or None when there is none in it.
+
+    Examples:
+        >>> parse_version('openjdk version "17.0.15" 2025-04-15')
+        17
+        >>> parse_version('java version "1.8.0_392"')
+        8
+        >>> parse_version("No Java runtime present") is None
+        True
+    """
+    match = re.search(r'version "(?:1\.)?(\d+)', answer)
+    return int(match.group(1)) if match else None
+
+
+def _unusable(executable: Path, observed: str) -> ToolError:
+    # macOS ships a /usr/bin/java that only says where to get one.
+    return ToolError(
+        "The Java that was found does not run.",
+        where=str(executable),
+        observed=observed,
+        expected=f"Java {MINIMUM_VERSION} or later",
+        next_step=HOW_TO_GET_JAVA,
+    )

@@ -1,0 +1,135 @@
+"""The local broker, really started."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from bronze import broker_process
+from bronze.local_broker import BrokerState, LocalBroker, create_topic, down, running, state_dir, up
+from lakehouse.errors import SourceError, ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker() as started:
+        yield started
+
+
+def send(bootstrap_servers: str, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 4_000_000})
+    refusals: list[object] = []
+    for value in values:
+        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: refusals.append(error) if error else None)
+    assert producer.flush(30) == 0
+    assert refusals == []
+
+
+def receive(bootstrap_servers: str, topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "test", "fetch.message.max.bytes": 4_000_000})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        return [message.value() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+def test_a_record_comes_back_as_it_was_sent(broker: LocalBroker) -> None:
+    create_topic(broker.bootstrap_servers, "round_trip", 2)
+    send(broker.bootstrap_servers, "round_trip", b"first", b"\xff\x00")
+    assert receive(broker.bootstrap_servers, "round_trip", 2) == [b"first", b"\xff\x00"]
+
+
+def test_a_value_of_two_megabytes_fits(broker: LocalBroker) -> None:
+    create_topic(broker.bootstrap_servers, "wide", 1)
+    send(broker.bootstrap_servers, "wide", b"x" * 2_000_000)
+    assert [len(value or b"") for value in receive(broker.bootstrap_servers, "wide", 1)] == [2_000_000]
+
+
+def test_a_misspelt_topic_is_refused_and_not_created(broker: LocalBroker) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 3000})
+    refusals: list[object] = []
+    producer.produce("misspelt", b"x", on_delivery=lambda error, _: refusals.append(error))
+    producer.flush(30)
+    assert len(refusals) == 1
+    assert refusals[0] is not None
+
+
+def test_a_topic_that_exists_is_refused(broker: LocalBroker) -> None:
+    create_topic(broker.bootstrap_servers, "twice", 1)
+    with pytest.raises(SourceError, match="already exists"):
+        create_topic(broker.bootstrap_servers, "twice", 1)
+
+
+def test_a_topic_takes_its_own_config(broker: LocalBroker) -> None:
+    with pytest.raises(SourceError, match=r"cleanup\.policy"):
+        create_topic(broker.bootstrap_servers, "odd", 1, {"cleanup.policy": "nonsense"})
+
+
+def test_a_broker_stopped_and_started_keeps_records_and_address() -> None:
+    with LocalBroker() as broker:
+        create_topic(broker.bootstrap_servers, "kept", 1)
+        send(broker.bootstrap_servers, "kept", b"before")
+        address, first_pid = broker.bootstrap_servers, broker.pid
+        broker.stop()
+        assert broker.pid is None
+        broker.start()
+        assert (broker.bootstrap_servers, receive(address, "kept", 1)) == (address, [b"before"])
+        assert broker.pid != first_pid
+        folder, port = broker.data_dir, int(address.rpartition(":")[2])
+    assert not folder.exists()
+    assert broker_process.is_free(port)
+
+
+def test_up_and_down_can_be_said_twice(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    assert (running(folder), down(folder)) == (None, None)
+    first = up(folder)
+    try:
+        assert up(folder) == first == running(folder)
+        create_topic(first.bootstrap_servers, "kept", 1)
+    finally:
+        assert down(folder) == first
+    assert (running(folder), down(folder)) == (None, None)
+    again = up(folder)
+    try:
+        assert again.pid != first.pid
+        with pytest.raises(SourceError, match="already exists"):
+            create_topic(again.bootstrap_servers, "kept", 1)
+    finally:
+        down(folder)
+
+
+def test_a_process_that_took_over_the_id_is_left_alone(tmp_path: Path) -> None:
+    state = BrokerState(os.getpid(), "some other start", "127.0.0.1:1", str(tmp_path))
+    (tmp_path / "broker.json").write_text(json.dumps(vars(state)), encoding="utf-8")
+    assert down(tmp_path) is None
+    broker_process.end_by_id(os.getpid(), "some other start")  # ends nothing: this test goes on
+
+
+def test_a_broker_that_dies_shows_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        '#!/bin/sh\ncase "$*" in *StorageTool*) exit 0;; esac\necho no room on the disk; exit 7\n', encoding="utf-8"
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    with pytest.raises(ToolError, match="no room on the disk") as caught, LocalBroker(tmp_path / "broker"):
+        pass
+    assert "exit code 7" in caught.value.what
+
+
+def test_the_state_lies_where_the_desktop_keeps_states(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert state_dir() == tmp_path / "tidemark" / "broker"

@@ -1,0 +1,72 @@
+"""What is published: the wheel, built offline."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {"bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver"}
+SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return zipfile.ZipFile(built)
+
+
+def test_the_wheel_holds_exactly_the_packages_and_its_metadata(wheel: zipfile.ZipFile) -> None:
+    folders = {name.split("/")[0] for name in wheel.namelist()}
+    assert {folder for folder in folders if not folder.endswith(".dist-info")} == PACKAGES
+
+
+def test_every_module_of_the_packages_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
+    modules = {path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    assert modules <= set(wheel.namelist())
+
+
+@pytest.mark.parametrize("name", ["lakehouse/jvm.xml", "lakehouse/jvm.sha256"])
+def test_the_lock_of_the_jars_is_in_the_wheel(wheel: zipfile.ZipFile, name: str) -> None:
+    assert wheel.read(name) == (ROOT / name).read_bytes()
+
+
+def test_the_licence_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
+    assert [name for name in wheel.namelist() if name.endswith("licenses/LICENSE")]
+
+
+def test_the_wheel_lists_every_command(wheel: zipfile.ZipFile) -> None:
+    (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
+    listed = wheel.read(name).decode()
+    assert [f"{script} = {target}" for script, target in SCRIPTS.items() if f"{script} = {target}" not in listed] == []
+
+
+def test_every_command_can_be_imported_from_the_wheel_outside_the_repository(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path / "site")
+    program = (
+        "import importlib, sys\n"
+        "for target in sys.argv[2:]:\n"
+        "    module, function = target.split(':')\n"
+        "    found = importlib.import_module(module)\n"
+        "    assert found.__file__.startswith(sys.argv[1]), found.__file__\n"
+        "    assert callable(getattr(found, function))\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "site"), *SCRIPTS.values()]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_no_other_installed_distribution_ships_one_of_our_package_names() -> None:
+    shipped_by = packages_distributions()
+    assert {name: set(shipped_by.get(name, [])) - {"tidemark"} for name in PACKAGES} == {name: set() for name in PACKAGES}

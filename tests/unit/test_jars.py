@@ -1,0 +1,164 @@
+"""The jar cache. The `java` of these tests is a script that fails, or delivers, in one chosen way."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse import jars
+from lakehouse.errors import ToolError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DELIVER = """\
+while [ "$1" != -retrieve ]; do shift; done
+folder=$(dirname "$2"); mkdir -p "$folder"
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path / "jars"))
+    monkeypatch.delenv("TIDEMARK_IVY_SETTINGS", raising=False)
+    return jars.cache_dir()
+
+
+@pytest.fixture
+def java_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    def install(script: str) -> None:
+        java = tmp_path / "java_home" / "bin" / "java"
+        java.parent.mkdir(parents=True, exist_ok=True)
+        java.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        java.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java_home"))
+
+    return install
+
+
+@pytest.fixture
+def lock_of_one_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = tmp_path / "one.sha256"
+    sums.write_text(f"{hashlib.sha256(b'good').hexdigest()}  spark/one-1.jar\n", encoding="utf-8")
+    monkeypatch.setattr(jars, "CHECKSUM_FILE", sums)
+
+
+def test_the_cache_is_below_the_home_folder_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("TIDEMARK_JARS", raising=False)
+    assert jars.cache_dir().parent == Path("/somewhere/.cache/tidemark")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert jars.cache_dir().parent == Path("/caches/tidemark")
+    monkeypatch.setenv("TIDEMARK_JARS", "/jars")
+    assert jars.cache_dir().parent == Path("/jars")
+
+
+def test_another_lock_has_another_folder(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other.xml").write_text("<ivy-module/>", encoding="utf-8")
+    monkeypatch.setattr(jars, "LOCK_FILE", tmp_path / "other.xml")
+    assert jars.cache_dir().parent == cache.parent
+    assert jars.cache_dir() != cache
+
+
+@pytest.mark.parametrize("conf", jars.CONFIGURATIONS)
+def test_lock_and_checksums_name_the_same_jars(conf: str) -> None:
+    dependency = rf'<dependency org="[^"]+" name="([^"]+)" rev="([^"]+)" conf="{conf}->master"/>'
+    locked = {f"{name}-{revision}.jar" for name, revision in re.findall(dependency, jars.LOCK_FILE.read_text(encoding="utf-8"))}
+    assert locked == set(jars.pinned(conf))
+
+
+def test_nothing_in_the_lock_brings_modules_of_its_own() -> None:
+    dependencies = re.findall(r"<dependency .*", jars.LOCK_FILE.read_text(encoding="utf-8"))
+    assert [line for line in dependencies if not line.endswith('->master"/>')] == []
+
+
+def test_an_unknown_set_of_jars_is_a_usage_error(cache: Path) -> None:
+    with pytest.raises(UsageError, match="spark or broker"):
+        jars.fetch("flink")
+
+
+def test_jars_that_are_there_are_used_without_java_or_network(cache: Path, java_that: Callable[[str], None]) -> None:
+    java_that("exit 1")
+    (cache / "spark").mkdir(parents=True)
+    for name in jars.pinned("spark"):
+        (cache / "spark" / name).touch()
+    assert jars.fetch("spark") == cache
+    assert [jar.name for jar in jars.spark_jars()] == sorted(jars.pinned("spark"))
+
+
+@pytest.mark.usefixtures("lock_of_one_jar")
+def test_a_fetch_leaves_the_jars_and_nothing_else(cache: Path, java_that: Callable[[str], None]) -> None:
+    java_that(DELIVER + 'printf good > "$folder/one-1.jar"')
+    assert jars.spark_jars() == [cache / "spark" / "one-1.jar"]
+    assert sorted(path.name for path in cache.iterdir() if path.name != ".lock") == ["spark"]
+
+
+@pytest.mark.usefixtures("lock_of_one_jar")
+def test_a_cache_that_lost_a_jar_is_fetched_again(cache: Path, java_that: Callable[[str], None]) -> None:
+    (cache / "spark").mkdir(parents=True)
+    (cache / "spark" / "left-over.jar").touch()
+    java_that(DELIVER + 'printf good > "$folder/one-1.jar"')
+    jars.fetch("spark")
+    assert [jar.name for jar in (cache / "spark").iterdir()] == ["one-1.jar"]
+
+
+@pytest.mark.usefixtures("lock_of_one_jar")
+@pytest.mark.parametrize(
+    ("delivery", "told"),
+    [
+        ('printf bad > "$folder/one-1.jar"', "one-1.jar has SHA-256"),
+        ('printf good > "$folder/one-2.jar"', "one-1.jar is missing; one-2.jar is not in the lock"),
+    ],
+)
+def test_jars_that_differ_from_the_lock_are_not_kept(
+    cache: Path, java_that: Callable[[str], None], delivery: str, told: str
+) -> None:
+    java_that(DELIVER + delivery)
+    with pytest.raises(ToolError, match=told):
+        jars.fetch("spark")
+    assert not (cache / "spark").exists()
+
+
+def test_a_failed_fetch_tells_of_mirrors_and_keeps_their_password(cache: Path, java_that: Callable[[str], None]) -> None:
+    java_that("echo 'module not found: https://someone:secret@mirror.example/a.jar'; exit 1")
+    with pytest.raises(ToolError, match="TIDEMARK_IVY_SETTINGS") as caught:
+        jars.fetch("spark")
+    assert "mirror.example/a.jar" in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert not (cache / "spark").exists()
+
+
+def test_a_mirror_is_passed_on(cache: Path, java_that: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = cache.parent.parent / "mirror.xml"
+    settings.touch()
+    monkeypatch.setenv("TIDEMARK_IVY_SETTINGS", str(settings))
+    java_that('echo "error: $*"; exit 1')
+    with pytest.raises(ToolError, match=f"-settings {settings}"):
+        jars.fetch("spark")
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_mirror_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_IVY_SETTINGS", "/nowhere/mirror.xml")
+    with pytest.raises(ToolError, match="TIDEMARK_IVY_SETTINGS"):
+        jars.fetch("spark")
+
+
+@pytest.mark.usefixtures("cache")
+def test_without_java_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ToolError, match="apt install openjdk"):
+        jars.fetch("spark")
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path / "file"))
+    with pytest.raises(ToolError, match="TIDEMARK_JARS"):
+        jars.fetch("spark")
