@@ -1,0 +1,106 @@
+"""The keys that a config can have, asked from the settings' own models: their types, descriptions and nearest names."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+from lakehouse.settings import Settings
+from lakehouse.settings_base import Model
+
+Path: TypeAlias = tuple[str | int, ...]
+
+PROPERTIES: Path = ("kafka", "properties")
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is known of one key.
+
+    Attributes:
+        type: Its type, without Annotated and None; a model for a section.
+        description: What it means; empty for an item of a list or mapping.
+        example: A value it can have, as YAML; empty where there is none.
+    """
+
+    type: Any
+    description: str = ""
+    example: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a scalar here is taken as it is written, and not read as a number or boolean."""
+        return self.type is str
+
+    def children(self) -> list[str]:
+        """The keys below: a model's fields, or the names that a mapping is limited to."""
+        if isinstance(self.type, type) and issubclass(self.type, Model):
+            return self.type.keys()
+        if get_origin(self.type) is dict and get_origin(get_args(self.type)[0]) is Literal:
+            return list(get_args(get_args(self.type)[0]))
+        return []
+
+    def child(self, part: str | int) -> Key | None:
+        """What is known one step below; None where there is nothing."""
+        if isinstance(self.type, type) and issubclass(self.type, Model):
+            for name, field in self.type.model_fields.items():
+                if part == (field.alias or name):
+                    return Key(_plain(field.annotation), field.description or "", (field.examples or [""])[0])
+            return None
+        if get_origin(self.type) is tuple and isinstance(part, int):
+            return Key(_plain(get_args(self.type)[0]))
+        if get_origin(self.type) is dict and (part in self.children() or not self.children()):
+            return Key(_plain(get_args(self.type)[1]))
+        return None
+
+
+def _plain(annotation: Any) -> Any:
+    if get_origin(annotation) is Annotated:
+        return _plain(get_args(annotation)[0])
+    if get_origin(annotation) in {Union, UnionType}:
+        # Of a choice of forms the last is the richest: an offset per partition, beside earliest and latest.
+        return _plain([arm for arm in get_args(annotation) if arm is not NoneType][-1])
+    return annotation
+
+
+def key_at(path: Path) -> Key | None:
+    """What is known of the key at a path; None where there is no such key."""
+    key: Key | None = Key(Settings)
+    for part in path:
+        key = key.child(part) if key else None
+    return key
+
+
+def all_keys(under: Path = ()) -> list[Path]:
+    """Every key that has a name, sections included. Items of lists are left out."""
+    key = key_at(under)
+    here = [(*under, child) for child in (key.children() if key else [])]
+    return [path for child in here for path in (child, *all_keys(child))]
+
+
+def dotted(path: Path) -> str:
+    """The path as it is written in a message.
+
+    >>> dotted(("gold", "models", 0, "sql"))
+    'gold.models[0].sql'
+    """
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+def parse_dotted(text: str) -> Path:
+    """The path of a flag's key. A Kafka property keeps the points in its name.
+
+    >>> parse_dotted("kafka.properties.security.protocol")
+    ('kafka', 'properties', 'security.protocol')
+    """
+    prefix = dotted(PROPERTIES) + "."
+    return (*PROPERTIES, text.removeprefix(prefix)) if text.startswith(prefix) else tuple(text.split("."))
+
+
+def nearest(wrong: str, known: list[str]) -> str | None:
+    """The known name that was probably meant, whatever its case; None where none is near."""
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(wrong.lower(), list(by_lower), n=1)
+    return by_lower[found[0]] if found else None

@@ -1,0 +1,184 @@
+"""Secrets: `${env:NAME}` and `${secret:scope/key}` in config values, and the text type that never shows them.
+
+A secret is read once, when the config is loaded. It is held as `Secret` or pydantic's `SecretStr`, whose representations are
+masked; whoever needs the real value asks for it by name (`Kafka.client_properties`).
+"""
+
+import importlib
+import re
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import PlainSerializer, SecretStr, ValidatorFunctionWrapHandler, WrapValidator
+
+MASK = "********"
+
+# "$${" is a literal "${"; a reference without its "}" is matched too, so that it is refused and not sent to a broker as it is.
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
+_ENV = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
+_SCOPED = re.compile(r"secret:([^/\s]+)/([^/\s]+)")
+_SMELLS = (
+    "assertion",
+    "credential",
+    "jaas",
+    "key",
+    "passphrase",
+    "passwd",
+    "password",
+    "private",
+    "secret",
+    "token",
+    "user.info",
+)
+
+
+class Secret(str):
+    """Text that came from a reference: usable as text, masked wherever Python represents it.
+
+    Attributes:
+        parts: The referenced values in it; a log line may hold one of them without the text around it.
+
+    >>> Secret("host:9092", parts=("host",))
+    '********'
+    """
+
+    __slots__ = ("parts",)
+    parts: tuple[str, ...]
+
+    def __new__(cls, text: str, parts: tuple[str, ...] = ()) -> Self:
+        """Mark a text as secret."""
+        secret = super().__new__(cls, text)
+        secret.parts = parts
+        return secret
+
+    def __repr__(self) -> str:
+        return repr(MASK)
+
+
+class UnresolvedReferenceError(ValueError):
+    """A reference in a config value cannot be resolved. Its texts hold no value, so they may be shown.
+
+    Args:
+        what: What is wrong with the reference.
+        expected: What would be right.
+        next_step: What the reader can do.
+    """
+
+    def __init__(self, what: str, *, expected: str, next_step: str) -> None:
+        self.what = what
+        self.expected = expected
+        self.next_step = next_step
+        super().__init__(what)
+
+
+def _keep(value: object, check: ValidatorFunctionWrapHandler) -> object:
+    checked = check(value)
+    return Secret(checked, value.parts) if isinstance(value, Secret) else checked
+
+
+def mask(value: object) -> object:
+    """The value as it may be shown: what came from a reference is masked, inside lists and mappings too.
+
+    >>> mask({"a": [Secret("x"), 1]})
+    {'a': ['********', 1]}
+    """
+    if isinstance(value, (Secret, SecretStr)):
+        return MASK
+    if isinstance(value, Mapping):
+        return {key: mask(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [mask(part) for part in value]
+    return value
+
+
+# Pydantic turns a subclass of str into plain str when it validates; these keep a Secret one, and mask it when dumped.
+# They stand last in an Annotated, around the checks of the text.
+KEEP_SECRET = WrapValidator(_keep)
+MASK_SECRET = PlainSerializer(mask)
+
+
+def smells_of_secret(name: str) -> bool:
+    """Whether a key of this name usually holds a secret, so that its value is masked though it was written out.
+
+    >>> smells_of_secret("sasl.jaas.config"), smells_of_secret("ssl.keystore.location"), smells_of_secret("ssl.keystore.key")
+    (True, False, True)
+    """
+    plain = name.lower().replace("_", ".").replace("keystore", "")
+    return any(word in plain for word in _SMELLS)
+
+
+def resolve(text: str, environ: Mapping[str, str]) -> str:
+    """The text with its references replaced: a `Secret` where there was one, else the text as it is.
+
+    Raises:
+        UnresolvedReferenceError: A variable is not set, a secret scope cannot be read, or the reference is malformed.
+
+    >>> resolve("plain", {}), resolve("user=${env:NAME}", {"NAME": "ada"}) == "user=ada"
+    ('plain', True)
+    """
+    parts: list[str] = []
+
+    def replace(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return "${"
+        parts.append(_value_of(found[1] if found[2] else "", environ))
+        return parts[-1]
+
+    resolved = _REFERENCE.sub(replace, text)
+    return Secret(resolved, tuple(parts)) if parts else resolved
+
+
+def _value_of(reference: str, environ: Mapping[str, str]) -> str:
+    if variable := _ENV.fullmatch(reference):
+        if variable[1] not in environ:
+            raise UnresolvedReferenceError(
+                f"the environment variable {variable[1]} is not set",
+                expected=f"{variable[1]} in the environment of this process",
+                next_step=f"Set it (export {variable[1]}=...), or name another variable.",
+            )
+        return environ[variable[1]]
+    if scoped := _SCOPED.fullmatch(reference):
+        return _databricks_secret(scoped[1], scoped[2])
+    # The text is not repeated: it may be part of a password that happens to contain "${".
+    raise UnresolvedReferenceError(
+        "a ${...} reference is malformed",
+        expected="${env:NAME} or ${secret:scope/key}",
+        next_step="Correct the reference; where the text really contains ${, write $${.",
+    )
+
+
+def _databricks_secret(scope: str, key: str) -> str:
+    where = f"the secret {key} of the Databricks scope {scope}"
+    try:
+        secrets = importlib.import_module("databricks.sdk.runtime").dbutils.secrets
+    except (ImportError, AttributeError):
+        raise UnresolvedReferenceError(
+            f"{where} cannot be read here",
+            expected="a Databricks cluster or job: ${secret:scope/key} works only there",
+            next_step="Elsewhere, put the value into an environment variable and write ${env:NAME}.",
+        ) from None
+    try:
+        return str(secrets.get(scope, key))
+    except Exception as error:  # noqa: BLE001 -- dbutils raises py4j's or the SDK's errors; neither can be imported everywhere
+        raise UnresolvedReferenceError(
+            f"{where} cannot be read ({type(error).__name__})",
+            expected="a scope and key that exist, and the right to read them",
+            next_step=f"Look with: databricks secrets list-secrets {scope}",
+        ) from None
+
+
+def secret_texts(value: object) -> set[str]:
+    """Every secret text in a value, however deep: the whole, and each referenced part.
+
+    >>> sorted(secret_texts({"a": (Secret("user=ada", parts=("ada",)), "plain")}))
+    ['ada', 'user=ada']
+    """
+    if isinstance(value, SecretStr):
+        value = Secret(value.get_secret_value(), getattr(value.get_secret_value(), "parts", ()))
+    if isinstance(value, Secret):
+        return {text for text in (str(value), *value.parts) if text}
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, (list, tuple)):
+        return set().union(*(secret_texts(part) for part in value))
+    return set()

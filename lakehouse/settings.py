@@ -1,0 +1,212 @@
+"""The settings of a pipeline, checked whole before anything starts. `lakehouse.config` loads them.
+
+No part of it imports Spark or Great Expectations: the command line answers `--help` and `config check` with it.
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
+
+from lakehouse.extractor import Encoding, Extractor, Form
+from lakehouse.secrets import KEEP_SECRET, MASK_SECRET
+from lakehouse.settings_base import Model, Text, Whole, from_config_folder, is_uri, refusal
+from lakehouse.settings_gate import Budget, Gate, Measure, Severity, UserExpectation
+from lakehouse.settings_gold import OWN_TABLES, Gold, GoldModel
+from lakehouse.settings_kafka import Kafka
+
+__all__ = [
+    "OWN_TABLES",
+    "Budget",
+    "Encoding",
+    "Extractor",
+    "Form",
+    "Gate",
+    "Gold",
+    "GoldModel",
+    "Kafka",
+    "LakehouseSettings",
+    "Measure",
+    "Policies",
+    "Settings",
+    "Severity",
+    "UserExpectation",
+    "ValueFormat",
+]
+
+# Quoted names and comments may hold anything, so they are taken out before the fields are told apart.
+_DDL_QUOTED = re.compile(r"`[^`]+`")
+_DDL_COMMENT = re.compile(r"""\sCOMMENT\s+('(\\.|[^'\\])*'|"(\\.|[^"\\])*")""", re.IGNORECASE | re.DOTALL)
+_DDL_FIELD = re.compile(r"\s*\w+(\s*:\s*|\s+)[A-Za-z]\w*\s*([(<].*[)>])?(\s+NOT\s+NULL)?\s*", re.IGNORECASE | re.DOTALL)
+
+Root = Annotated[str, StringConstraints(min_length=1), AfterValidator(from_config_folder), KEEP_SECRET, MASK_SECRET]
+Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$"), KEEP_SECRET, MASK_SECRET]
+
+
+class LakehouseSettings(Model):
+    """Where the tables are: folders under a root, or tables of a catalog's schema. Exactly one of the two."""
+
+    root: Root | None = Field(
+        default=None,
+        description="a folder or URI; relative to the config file's folder",
+        examples=["./lakehouse"],
+    )
+    catalog: Identifier | None = Field(default=None, description="a catalog", examples=["main"])
+    schema_: Identifier | None = Field(default=None, alias="schema", description="its schema", examples=["tidemark"])
+    volume: Text | None = Field(
+        default=None,
+        validate_default=True,
+        description="with a catalog: the folder for checkpoints and reports",
+        examples=["/Volumes/main/tidemark/tidemark"],
+    )
+
+    @field_validator("volume")
+    @classmethod
+    def _volume_of_catalog(cls, volume: str | None, info: ValidationInfo) -> str | None:
+        catalog, schema = info.data.get("catalog"), info.data.get("schema_")
+        if volume is None:
+            return f"/Volumes/{catalog}/{schema}/tidemark" if catalog and schema else None
+        if info.data.get("root"):
+            raise refusal(
+                "a volume beside a root",
+                expected="volume only with catalog and schema",
+                next_step="Remove volume: checkpoints and reports lie under the root.",
+            )
+        if not volume.startswith("/") and not is_uri(volume):
+            raise refusal(
+                "this is no absolute path",
+                expected="an absolute path or URI",
+                next_step="Write it like /Volumes/main/tidemark/tidemark.",
+            )
+        return volume
+
+    @model_validator(mode="after")
+    def _is_one_place(self) -> "LakehouseSettings":
+        given = [key for key, value in (("root", self.root), ("catalog", self.catalog), ("schema", self.schema_)) if value]
+        if given not in (["root"], ["catalog", "schema"]):
+            raise refusal(
+                f"only {given[0]} is given" if len(given) == 1 else f"{' and '.join(given) or 'nothing'} given together",
+                expected="either root, or catalog and schema",
+                next_step="Write {root: ./lakehouse} or {catalog: main, schema: tidemark}.",
+            )
+        return self
+
+
+class ValueFormat(Model):
+    """How the record's value is decoded into the column `payload`."""
+
+    format: Literal["text", "json"] = Field(description="text, or json", examples=["json"])
+    schema_: Text | None = Field(
+        default=None,
+        alias="schema",
+        validate_default=True,
+        description="the JSON's fields as Spark DDL; required for json",
+        examples=['"id STRING, amount DOUBLE"'],
+    )
+
+    @field_validator("schema_")
+    @classmethod
+    def _goes_with_format(cls, schema: str | None, info: ValidationInfo) -> str | None:
+        decoded = info.data.get("format")
+        if (decoded == "json" and schema is None) or (decoded == "text" and schema is not None):
+            raise refusal(
+                "json without a schema" if schema is None else "text with a schema",
+                expected="a schema for json, none for text",
+                next_step='Write {format: json, schema: "id STRING, amount DOUBLE"} or {format: text}.',
+            )
+        if schema is not None and not all(_DDL_FIELD.fullmatch(field) for field in _fields(schema)):
+            raise refusal(
+                "this is no list of fields",
+                expected="Spark DDL: names with types, separated by commas",
+                next_step='Write it like "id STRING, amount DOUBLE, tags ARRAY<STRING>"; quote odd names with `backticks`.',
+            )
+        return schema
+
+
+def _fields(ddl: str) -> list[str]:
+    """The top-level fields of a DDL; an empty one, which no field matches, where brackets do not close."""
+    fields, depth = [""], 0
+    for character in _DDL_COMMENT.sub("", _DDL_QUOTED.sub("quoted", ddl)):
+        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
+        if depth < 0:
+            return [""]
+        if character == "," and depth == 0:
+            fields.append("")
+        else:
+            fields[-1] += character
+    return fields if depth == 0 else [""]
+
+
+class Policies(Model):
+    """What happens to records that are not simply new."""
+
+    late: Literal["quarantine", "accept", "drop"] = Field(
+        default="quarantine", description="what a late record gets: quarantine, accept or drop", examples=["quarantine"]
+    )
+    max_jump: Whole | None = Field(
+        default=None, description="the largest believed step above a watermark; null for any", examples=["1000000"]
+    )
+    max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
+        default=0.5, description="the share of a load above which the breaker opens, 0 to 1", examples=["0.5"]
+    )
+
+
+def _refuse_key(given: Any) -> Any:
+    if given == "key" or (isinstance(given, dict) and "key" in given):
+        raise refusal(
+            "the record key cannot be the sequence: ever-new keys scatter a stream over the partitions, and its order is lost",
+            expected="a sequence in a header or in the value; the key says whose record it is, and so its partition",
+            next_step="Put the sequence into a header ({header: seq}) or into the value ({json: $.seq}).",
+            at=("key",) if isinstance(given, dict) else (),
+        )
+    return given
+
+
+def _refuse_offset(extractor: Extractor) -> Extractor:
+    if extractor.form == "offset":
+        raise refusal(
+            "the Kafka offset is no producer and no epoch: it is new with every record",
+            expected="header, value, json, bytes or custom",
+            next_step="Leave the key out where producers are not told apart; offset works as sequence only.",
+            at=("offset",),
+        )
+    return extractor
+
+
+NotOffset = Annotated[Extractor, AfterValidator(_refuse_offset)]
+
+
+def _pipeline_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
+        raise refusal(
+            "this is no name of a pipeline",
+            expected="at most 100 letters, digits and _ . -, not starting with a point or hyphen",
+            next_step="For example pipeline: incidents",
+        )
+    return name
+
+
+class Settings(Model):
+    """Everything that one pipeline is told."""
+
+    pipeline: Annotated[str, AfterValidator(_pipeline_name), KEEP_SECRET, MASK_SECRET] = Field(
+        description="the pipeline's name, also the idempotency key of its writes", examples=["incidents"]
+    )
+    kafka: Kafka = Field(
+        description="where the records come from", examples=["{bootstrap_servers: localhost:9092, topics: [incidents]}"]
+    )
+    lakehouse: LakehouseSettings = Field(description="where the tables are", examples=["{root: ./lakehouse}"])
+    sequence: Annotated[Extractor, BeforeValidator(_refuse_key)] = Field(
+        description="where a record's sequence is: one of header, value, json, bytes, offset, custom",
+        examples=["{header: seq}"],
+    )
+    producer: NotOffset | None = Field(default=None, description="a record's producer", examples=["{header: producer}"])
+    epoch: NotOffset | None = Field(default=None, description="a record's epoch", examples=["{header: epoch}"])
+    value: ValueFormat | None = Field(default=None, description="how values are decoded", examples=["{format: text}"])
+    policies: Policies = Field(
+        default_factory=Policies, description="what happens to records that are not simply new", examples=["{late: accept}"]
+    )
+    gate: Gate = Field(default_factory=Gate, description="what a load must hold to reach Gold", examples=["{data_docs: true}"])
+    gold: Gold = Field(
+        default_factory=Gold, description="what is published beside the built-in tables", examples=["{models: []}"]
+    )

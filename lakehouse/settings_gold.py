@@ -1,0 +1,82 @@
+"""Gold's part of the settings: your own SQL models."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+
+from lakehouse.secrets import KEEP_SECRET, MASK_SECRET, Secret
+from lakehouse.settings_base import Model, from_config_folder, refusal
+
+OWN_TABLES = frozenset(
+    {
+        "bronze_records",
+        "silver_records",
+        "silver_watermarks",
+        "silver_rejects",
+        "silver_loads",
+        "gate_results",
+        "gold_records",
+        "gold_latest",
+        "gold_stream_health",
+    }
+)
+
+
+def _model_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,127}", name):
+        raise refusal(
+            "this is no table name", expected="letters, digits and underscores", next_step="For example incidents_by_day."
+        )
+    if name.lower() in OWN_TABLES:
+        raise refusal(
+            "Tidemark keeps a table of this name itself", expected="another name", next_step="For example incidents_by_day."
+        )
+    return name
+
+
+def _sql_file(given: Any, info: ValidationInfo) -> Path:
+    if not isinstance(given, (str, Path)) or isinstance(given, Secret) or not given:
+        raise refusal("this is no path", expected="a path, written out", next_step="For example sql: sql/incidents_by_day.sql")
+    path = Path(from_config_folder(str(given), info))
+    if not path.is_file():
+        raise refusal(
+            "there is no such file",
+            expected="an existing file; a relative path starts at the config file's folder",
+            next_step="Create the file, or correct the path.",
+        )
+    return path
+
+
+class GoldModel(Model):
+    """A table of your own in Gold, made by a SQL query over Gold's tables."""
+
+    name: Annotated[str, AfterValidator(_model_name), KEEP_SECRET, MASK_SECRET] = Field(
+        description="the table's name", examples=["incidents_by_day"]
+    )
+    sql: Annotated[Path, BeforeValidator(_sql_file)] = Field(
+        description="the file with its query", examples=["sql/incidents_by_day.sql"]
+    )
+
+
+class Gold(Model):
+    """What is published beside the built-in tables."""
+
+    models: tuple[GoldModel, ...] = Field(
+        default=(),
+        description="your own SQL models, a list",
+        examples=["[{name: by_day, sql: sql/by_day.sql}]"],
+    )
+
+    @field_validator("models")
+    @classmethod
+    def _names_differ(cls, models: tuple[GoldModel, ...]) -> tuple[GoldModel, ...]:
+        seen: set[str] = set()
+        for place, model in enumerate(models):
+            if model.name.lower() in seen:
+                raise refusal(
+                    "two models have this name", expected="each name once", next_step="Rename one.", at=(place, "name")
+                )
+            seen.add(model.name.lower())
+        return models

@@ -1,0 +1,186 @@
+"""Loading: precedence, places, overlays, what is shown, and that the documentation names every key."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lakehouse.config import ConfigMistakesError, load, redacted, show_yaml
+from lakehouse.config_keys import all_keys, dotted
+from lakehouse.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+
+MINIMAL = """\
+pipeline: incidents
+kafka:
+  bootstrap_servers: localhost:9092
+  topics: [incidents]
+lakehouse: {root: ./lake}
+sequence: {header: seq}
+"""
+
+# The example of the design, as a user would write it.
+WHOLE = """\
+pipeline: incidents                    # also the idempotency key of its writes
+kafka:
+  bootstrap_servers: localhost:9092
+  topics: [incidents]
+  starting_offsets: earliest
+  max_offsets_per_trigger: 1000000
+  properties: {security.protocol: SASL_SSL, sasl.mechanism: SCRAM-SHA-512}   # any Kafka client property
+lakehouse: {root: ./lakehouse}         # or {catalog: main, schema: tidemark}
+sequence: {header: seq}
+producer: {header: producer}           # optional
+epoch: {header: epoch}                 # optional
+value: {format: json, schema: "id STRING, amount DOUBLE"}    # optional: text | json
+policies: {late: quarantine, max_jump: null, max_quarantined_share: 0.5}
+gate:
+  budgets: {duplicate_share: {warn: 0.2}, missing: {warn: 0}, late: {critical: 0}}
+  expectations: [{expect_column_values_to_not_be_null: {column: payload.id}}]
+gold:
+  models: [{name: incidents_by_day, sql: sql/incidents_by_day.sql}]
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "tidemark.yml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_the_whole_example_is_accepted(tmp_path: Path) -> None:
+    sql = tmp_path / "sql" / "incidents_by_day.sql"
+    sql.parent.mkdir()
+    sql.write_text("SELECT 1")
+    settings = load(write(tmp_path, WHOLE), environ={})
+    assert settings.lakehouse.root == str(tmp_path / "lakehouse")
+    assert settings.gold.models[0].sql == sql
+    assert settings.gate.budgets["late"].critical == 0
+    assert settings.value is not None
+    assert settings.value.schema_ == "id STRING, amount DOUBLE"
+    assert settings.kafka.client_properties()["sasl.mechanism"] == "SCRAM-SHA-512"
+
+
+def test_what_is_shown_loads_to_the_same_settings(tmp_path: Path) -> None:
+    (tmp_path / "sql").mkdir()
+    (tmp_path / "sql" / "incidents_by_day.sql").write_text("SELECT 1")
+    settings = load(write(tmp_path, WHOLE.replace("1000000", "null")), environ={})
+    shown = write(tmp_path, show_yaml(settings))
+    assert load(shown, environ={}) == settings
+    assert yaml.safe_load(show_yaml(settings)) == redacted(settings)
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, MINIMAL)
+    environ = {"TIDEMARK_PIPELINE": "from_env", "TIDEMARK_KAFKA__BOOTSTRAP_SERVERS": "env:1"}
+    settings = load(file, overrides={"kafka.bootstrap_servers": "flag:1"}, environ=environ)
+    assert (settings.pipeline, settings.kafka.bootstrap_servers) == ("from_env", "flag:1")
+    assert settings.kafka.topics == ("incidents",)
+
+
+def test_the_process_environment_is_read_when_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("TIDEMARK_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TIDEMARK_PIPELINE", "from_env")
+    assert load(write(tmp_path, MINIMAL)).pipeline == "from_env"
+
+
+def test_values_of_variables_and_flags_are_yaml(tmp_path: Path) -> None:
+    environ = {
+        "TIDEMARK_KAFKA__TOPICS": "[a, b]",
+        "TIDEMARK_POLICIES__MAX_JUMP": "12",
+        "TIDEMARK_GATE__BUDGETS__LATE_SHARE__WARN": "0.5",
+        "TIDEMARK_GATE__DATA_DOCS": "true",
+    }
+    settings = load(
+        write(tmp_path, MINIMAL), environ=environ, overrides={"kafka.starting_offsets": '{"a": {"0": 3}, "b": {"0": -2}}'}
+    )
+    assert settings.kafka.topics == ("a", "b")
+    assert settings.policies.max_jump == 12
+    assert settings.gate.budgets["late_share"].warn == 0.5
+    assert settings.gate.data_docs is True
+    assert settings.kafka.starting_offsets == {"a": {"0": 3}, "b": {"0": -2}}
+
+
+def test_text_from_outside_is_taken_as_it_is(tmp_path: Path) -> None:
+    environ = {"TIDEMARK_KAFKA__BOOTSTRAP_SERVERS": "[::1]:9092", "TIDEMARK_PIPELINE": "0123"}
+    settings = load(write(tmp_path, MINIMAL), environ=environ, overrides={"kafka.properties.client.id": "true # not a comment"})
+    assert (settings.kafka.bootstrap_servers, settings.pipeline) == ("[::1]:9092", "0123")
+    assert settings.kafka.client_properties()["client.id"] == "true # not a comment"
+
+
+def test_a_kafka_property_is_set_by_variable_with_underscores_for_points(tmp_path: Path) -> None:
+    settings = load(write(tmp_path, MINIMAL), environ={"TIDEMARK_KAFKA__PROPERTIES__SASL_JAAS_CONFIG": "login;"})
+    assert settings.kafka.client_properties()["sasl.jaas.config"] == "login;"
+
+
+def test_a_whole_section_can_be_replaced_and_then_refined(tmp_path: Path) -> None:
+    environ = {"TIDEMARK_SEQUENCE__ENCODING": "int32", "TIDEMARK_SEQUENCE": '{bytes: "0:4"}'}
+    assert load(write(tmp_path, MINIMAL), environ=environ).sequence.describe() == "bytes 0:4 (int32)"
+
+
+@pytest.mark.parametrize("name", ["TIDEMARK_JARS", "TIDEMARK_CONFIG", "TIDEMARK_IVY_SETTINGS", "TIDEMARK_CRASH_AT"])
+def test_variables_that_are_no_settings_are_left_alone(tmp_path: Path, name: str) -> None:
+    assert load(write(tmp_path, MINIMAL), environ={name: "x"}).pipeline == "incidents"
+
+
+def test_text_in_the_file_is_taken_as_written(tmp_path: Path) -> None:
+    text = MINIMAL.replace("[incidents]", "[123, on]").replace("{header: seq}", "{bytes: 4:12}")
+    text += "policies: {max_quarantined_share: 1}\n"
+    settings = load(
+        write(tmp_path, text.replace("localhost:9092", "localhost:9092\n  properties: {a.b: 0123, c.d: yes, e.f: true}")),
+        environ={},
+    )
+    assert settings.kafka.topics == ("123", "on")
+    assert settings.sequence.describe() == "bytes 4:12 (int64)"
+    assert settings.kafka.properties == {"a.b": "0123", "c.d": "yes", "e.f": "true"}
+
+
+def test_anchors_are_understood(tmp_path: Path) -> None:
+    text = MINIMAL.replace("[incidents]", "&t [incidents]") + "gate: {expectations: [{expect_x: {value_set: *t}}]}\n"
+    assert load(write(tmp_path, text), environ={}).gate.expectations[0].arguments == {"value_set": ["incidents"]}
+
+
+def test_all_mistakes_are_reported_together_with_their_lines(tmp_path: Path) -> None:
+    text = MINIMAL.replace("localhost:9092", "localhost").replace("{header: seq}", "{header: seq, offset: true}")
+    file = write(tmp_path, text + "polices: {}\n")
+    with pytest.raises(ConfigMistakesError) as raised:
+        load(file, environ={"TIDEMARK_GATE__DATA_DOCS": "maybe"}, overrides={"policies.max_jump": "0"})
+    assert {(mistake.key, mistake.place) for mistake in raised.value.mistakes} == {
+        ("kafka.bootstrap_servers", f"{file}:3"),
+        ("sequence", f"{file}:6"),
+        ("polices", f"{file}:7"),
+        ("gate.data_docs", "environment variable TIDEMARK_GATE__DATA_DOCS"),
+        ("policies.max_jump", "flag policies.max_jump"),
+    }
+    assert raised.value.exit_code == 2
+    assert "has 5 mistakes" in str(raised.value)
+
+
+def test_a_missing_file_is_named_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--config FILE") as raised:
+        load(tmp_path / "none.yml", environ={})
+    assert raised.value.where == str(tmp_path / "none.yml")
+
+
+def test_a_file_that_is_not_utf8_or_is_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "latin.yml").write_bytes(b"pipeline: caf\xe9\n")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load(tmp_path / "latin.yml", environ={})
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path, environ={})
+
+
+def test_the_documentation_names_every_key() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([^`\n]+)`", text))
+    keys = {dotted(path) for path in all_keys()} | {"gold.models[].name", "gold.models[].sql"}
+    keys = {
+        re.sub(r"^gate\.budgets\.\w+\.", "gate.budgets.MEASURE.", re.sub(r"^(producer|epoch)\.\w+$", r"\1", key))
+        for key in keys
+    }
+    keys = {re.sub(r"^gate\.budgets\.(?!MEASURE)(\w+)$", r"\1", key) for key in keys}
+    assert keys - named == set()

@@ -1,0 +1,258 @@
+"""Every mistake that a config can hold gets an error with its key, its place and a way out."""
+
+from pathlib import Path
+
+import pytest
+
+from lakehouse.config import ConfigMistakesError, load
+
+BASE = {
+    "pipeline": "pipeline: incidents",
+    "kafka": "kafka: {bootstrap_servers: 'localhost:9092', topics: [incidents]}",
+    "lakehouse": "lakehouse: {root: ./lake}",
+    "sequence": "sequence: {header: seq}",
+}
+
+# What is written at a section (it replaces the right one), the key that the error names, and words of its way out.
+MISTAKES: list[tuple[str, str, str]] = [
+    # The levels and their keys
+    ("kafak: {}", "kafak", "Did you mean kafka?"),
+    ("topics: [a]", "topics", "It belongs elsewhere: kafka.topics"),
+    ("Kafka: {}", "Kafka", "Did you mean kafka?"),
+    ("zzz: 1", "zzz", "one of pipeline, kafka, lakehouse"),
+    ("kafka: {bootstrap_servers: 'b:1', topics: [a], topcs: [b]}", "kafka.topcs", "Did you mean topics?"),
+    ("kafka: {topics: [a]}", "kafka.bootstrap_servers", "Add under kafka: bootstrap_servers: localhost:9092"),
+    ("kafka: {bootstrap_servers: 'b:1'}", "kafka.topics", "Add under kafka: topics: [incidents]"),
+    ("kafka:", "kafka", "Add at the top level: kafka:"),
+    ("kafka: [a]", "kafka", "a mapping of keys and values"),
+    ("pipeline: a\npipeline: b", "pipeline", "Remove one of the two"),
+    # Pipeline
+    ("pipeline: my pipeline", "pipeline", "For example pipeline: incidents"),
+    ("pipeline: ''", "pipeline", "For example pipeline: incidents"),
+    ("pipeline: [a]", "pipeline", "For example pipeline: incidents"),
+    # Kafka
+    ("kafka: {bootstrap_servers: localhost, topics: [a]}", "kafka.bootstrap_servers", "broker-1:9092"),
+    ("kafka: {bootstrap_servers: 'a:99999', topics: [a]}", "kafka.bootstrap_servers", "host:port"),
+    ("kafka: {bootstrap_servers: ['a:1'], topics: [a]}", "kafka.bootstrap_servers", "localhost:9092"),
+    ("kafka: {bootstrap_servers: 'b:1', topics: incidents}", "kafka.topics", "For example topics: [incidents]"),
+    ("kafka: {bootstrap_servers: 'b:1', topics: []}", "kafka.topics", "For example topics: [incidents]"),
+    ("kafka: {bootstrap_servers: 'b:1', topics: [a, a]}", "kafka.topics", "Remove the second mention"),
+    ("kafka: {bootstrap_servers: 'b:1', topics: ['inc.*']}", "kafka.topics[0]", "exact name"),
+    ("kafka: {bootstrap_servers: 'b:1', topics: [a, ..]}", "kafka.topics[1]", "exact name"),
+    ("kafka: {bootstrap_servers: 'b:1', topics: [a], starting_offsets: begin}", "kafka.starting_offsets", "earliest, latest"),
+    ("kafka: {bootstrap_servers: 'b:1', topics: [a], starting_offsets: {a: 5}}", "kafka.starting_offsets", '{incidents: {"0"'),
+    (
+        "kafka: {bootstrap_servers: 'b:1', topics: [a], starting_offsets: {a: {0: -3}}}",
+        "kafka.starting_offsets",
+        "-2 is its earliest",
+    ),
+    (
+        "kafka: {bootstrap_servers: 'b:1', topics: [a, b], starting_offsets: {a: {0: 3}}}",
+        "kafka.starting_offsets",
+        "kafka.topics",
+    ),
+    ("kafka: {bootstrap_servers: 'b:1', topics: [a], max_offsets_per_trigger: 0}", "kafka.max_offsets_per_trigger", "1000000"),
+    (
+        "kafka: {bootstrap_servers: 'b:1', topics: [a], max_offsets_per_trigger: '5'}",
+        "kafka.max_offsets_per_trigger",
+        "1000000",
+    ),
+    (
+        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {bootstrap.servers: x}}",
+        "kafka.properties.bootstrap.servers",
+        "kafka.bootstrap_servers",
+    ),
+    (
+        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {value.deserializer: x}}",
+        "kafka.properties.value.deserializer",
+        "Leave it out",
+    ),
+    (
+        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {key.deserializer: x}}",
+        "kafka.properties.key.deserializer",
+        "Leave it out",
+    ),
+    (
+        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {enable.auto.commit: x}}",
+        "kafka.properties.enable.auto.commit",
+        "with the tables",
+    ),
+    (
+        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {auto.offset.reset: x}}",
+        "kafka.properties.auto.offset.reset",
+        "starting_offsets",
+    ),
+    (
+        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {isolation.level: read_uncommitted}}",
+        "kafka.properties.isolation.level",
+        "Remove the line",
+    ),
+    (
+        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {kafka.acks: x}}",
+        "kafka.properties.kafka.acks",
+        "without the prefix: acks",
+    ),
+    ("kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {a: {b: c}}}", "kafka.properties.a", "in quotes"),
+    ("kafka: {bootstrap_servers: 'b:1', topics: [a], properties: [a]}", "kafka.properties", "security.protocol: SASL_SSL"),
+    # Lakehouse
+    ("lakehouse: {}", "lakehouse", "{root: ./lakehouse}"),
+    ("lakehouse: {root: ./a, catalog: main, schema: s}", "lakehouse", "either root, or catalog and schema"),
+    ("lakehouse: {catalog: main}", "lakehouse", "{catalog: main, schema: tidemark}"),
+    ("lakehouse: {catalog: 'ma in', schema: s}", "lakehouse.catalog", "For example catalog: main"),
+    ("lakehouse: {root: ./a, volume: /v}", "lakehouse.volume", "Remove volume"),
+    ("lakehouse: {catalog: m, schema: s, volume: v}", "lakehouse.volume", "/Volumes/main/tidemark/tidemark"),
+    # Extractors
+    ("sequence: {key: utf8}", "sequence.key", "Put the sequence into a header"),
+    ("sequence: key", "sequence", "Put the sequence into a header"),
+    ("sequence: seq", "sequence", "For example sequence: {header: seq}"),
+    ("sequence: {}", "sequence", "exactly one of header, value, json, bytes, offset, custom"),
+    ("sequence: {header: a, json: $.b}", "sequence", "Keep one"),
+    ("sequence: {headr: a}", "sequence.headr", "Did you mean header?"),
+    ("sequence: {value: int16}", "sequence.value", "For example value: utf8"),
+    ("sequence: {json: seq}", "sequence.json", "$.meta.seq"),
+    ("sequence: {json: $.a..b}", "sequence.json", "$.meta.seq"),
+    ("sequence: {bytes: '8:0'}", "sequence.bytes", 'bytes: "0:8"'),
+    ("sequence: {bytes: 8}", "sequence.bytes", 'bytes: "0:8"'),
+    ("sequence: {bytes: '0:6', encoding: int64}", "sequence.encoding", '"0:8"'),
+    ("sequence: {bytes: '0:8', encoding: int32}", "sequence.encoding", '"0:4"'),
+    ("sequence: {json: $.a, encoding: utf8}", "sequence.encoding", "only beside header or bytes"),
+    ("sequence: {value: utf8, encoding: utf8}", "sequence.encoding", "{value: int64}"),
+    ("sequence: {offset: false}", "sequence.offset", "For example offset: true"),
+    ("sequence: {custom: mypackage.fn}", "sequence.custom", "mypackage.sequences:from_payload"),
+    ("producer: {offset: true}", "producer.offset", "offset works as sequence only"),
+    ("epoch: {offset: true}", "epoch.offset", "offset works as sequence only"),
+    # Value
+    ("value: {format: json}", "value.schema", "id STRING, amount DOUBLE"),
+    ("value: {format: text, schema: a INT}", "value.schema", "{format: text}"),
+    ("value: {format: avro}", "value.format", "For example format: json"),
+    ("value: {format: json, schema: just_a_name}", "value.schema", "id STRING"),
+    ("value: {format: json, schema: 'a ARRAY<INT'}", "value.schema", "id STRING"),
+    ("value: {format: json, schema: 'a INT,, b INT'}", "value.schema", "id STRING"),
+    # Policies
+    ("policies: {late: ignore}", "policies.late", "For example late: quarantine"),
+    ("policies: {max_jump: 0}", "policies.max_jump", "For example max_jump"),
+    ("policies: {max_jump: 1.5}", "policies.max_jump", "For example max_jump"),
+    ("policies: {max_jump: true}", "policies.max_jump", "For example max_jump"),
+    ("policies: {max_quarantined_share: 50}", "policies.max_quarantined_share", "0 to 1"),
+    # Gate
+    ("gate: {budgets: {duplicates: {warn: 1}}}", "gate.budgets.duplicates", "Did you mean duplicate?"),
+    ("gate: {budgets: {missing_share: {warn: 1}}}", "gate.budgets.missing_share", "Did you mean"),
+    ("gate: {budgets: {late: 5}}", "gate.budgets.late", "a mapping of keys and values"),
+    ("gate: {budgets: {late: {}}}", "gate.budgets.late", "{warn: 0}"),
+    ("gate: {budgets: {late: {warn: -1}}}", "gate.budgets.late.warn", "For example warn: 0"),
+    ("gate: {budgets: {late: {warn: 5, critical: 1}}}", "gate.budgets.late.critical", "Swap the two"),
+    ("gate: {budgets: {late_share: {warn: 20}}}", "gate.budgets.late_share.warn", "Write 20 % as 0.2"),
+    ("gate: {budgets: {late: {warn: 0.2}}}", "gate.budgets.late.warn", "use late_share"),
+    ("gate: {budgets: {late: {error: 1}}}", "gate.budgets.late.error", "one of warn, critical"),
+    ("gate: {expectations: [expect_x]}", "gate.expectations[0]", "an item of its own"),
+    ("gate: {expectations: [{expect_a: {}, expect_b: {}}]}", "gate.expectations[0]", "an item of its own"),
+    ("gate: {expectations: [{ExpectColumn: {}}]}", "gate.expectations[0].ExpectColumn", "expect_column_values_to_be_between"),
+    ("gate: {expectations: [{expect_a: payload.id}]}", "gate.expectations[0].expect_a", "expect_a: {column: payload.id}"),
+    (
+        "gate: {expectations: [{expect_a: {severity: fatal}}]}",
+        "gate.expectations[0].expect_a.severity",
+        "Leave it out for critical",
+    ),
+    ("gate: {data_docs: yes}", "gate.data_docs", "For example data_docs: true"),
+    # Gold
+    ("gold: {models: [{name: by day, sql: here.sql}]}", "gold.models[0].name", "incidents_by_day"),
+    ("gold: {models: [{name: Gold_Latest, sql: here.sql}]}", "gold.models[0].name", "another name"),
+    ("gold: {models: [{name: a, sql: here.sql}, {name: A, sql: here.sql}]}", "gold.models[1].name", "Rename one"),
+    ("gold: {models: [{name: a, sql: none.sql}]}", "gold.models[0].sql", "Create the file"),
+    ("gold: {models: [{name: a}]}", "gold.models[0].sql", "sql/incidents_by_day.sql"),
+    # References
+    ("pipeline: ${env:NOT_SET}", "pipeline", "export NOT_SET=..."),
+    ("pipeline: ${evn:X}", "pipeline", "${env:NAME} or ${secret:scope/key}"),
+    ("pipeline: ${env:X", "pipeline", "${env:NAME} or ${secret:scope/key}"),
+    ("policies: {max_jump: '${env:SET}'}", "policies.max_jump", "TIDEMARK_ variable"),
+]
+
+
+def load_text(folder: Path, text: str, **outside: dict[str, str]) -> ConfigMistakesError:
+    file = folder / "tidemark.yml"
+    file.write_text(text, encoding="utf-8")
+    (folder / "here.sql").write_text("SELECT 1")
+    with pytest.raises(ConfigMistakesError) as raised:
+        load(file, environ=outside.get("environ", {}), overrides=outside.get("overrides"))
+    return raised.value
+
+
+@pytest.mark.parametrize(("written", "key", "way_out"), MISTAKES)
+def test_a_mistake_is_named_with_key_line_and_way_out(tmp_path: Path, written: str, key: str, way_out: str) -> None:
+    sections = {**BASE, written.split(":", maxsplit=1)[0]: written}
+    error = load_text(tmp_path, "\n".join(sections.values()), environ={"SET": "5"})
+    found = [mistake for mistake in error.mistakes if mistake.key == key]
+    assert len(found) == 1, str(error)
+    assert way_out in str(found[0])
+    assert len(error.mistakes) == 1, str(error)
+    line = list(sections).index(written.split(":", maxsplit=1)[0]) + 1 + written.count("\n")
+    assert found[0].place == f"{tmp_path / 'tidemark.yml'}:{line}"
+    assert str(found[0]) in str(error)
+
+
+@pytest.mark.parametrize("section", BASE)
+def test_a_required_section_that_is_left_out_is_named_with_an_example(tmp_path: Path, section: str) -> None:
+    error = load_text(tmp_path, "\n".join(text for name, text in BASE.items() if name != section))
+    assert [mistake.key for mistake in error.mistakes] == [section]
+    assert f"Add at the top level: {section}: " in error.mistakes[0].next_step
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "words"),
+    [
+        ("", "", "the file holds no settings"),
+        ("# only a comment\n", "", "the file holds no settings"),
+        ("- a\n- b\n", "", "observed: a list"),
+        ("just text\n", "", "observed: a single value"),
+        ("pipeline: a\nkafka: {topics: [a\n", ":3, column 1", "not valid YAML"),
+        ("pipeline: a\nkafka:\n\ttopics: [a]\n", ":3, column 1", "Replace the tab by spaces"),
+        ("pipeline: a\n b: c\n", ":2, column 3", "not valid YAML"),
+        ("pipeline: *name\n", ":1, column 11", "in quotes"),
+        ("pipeline: !!python/name:os.system x\n", ":1, column 11", "not valid YAML"),
+        ("a: &a [*a]\n", ":1, column 4", "an alias that contains itself"),
+        ("? [a]\n: b\n", ":1, column 3", "a key that is no plain name"),
+        ("a: 1\n---\nb: 2\n", ":2, column 1", "not valid YAML"),
+        ("pipeline: a\x07b\n", "", "not valid YAML"),
+    ],
+)
+def test_a_file_that_is_no_config_is_named_with_its_place(tmp_path: Path, text: str, where: str, words: str) -> None:
+    error = load_text(tmp_path, text)
+    assert [mistake.place for mistake in error.mistakes] == [f"{tmp_path / 'tidemark.yml'}{where}"]
+    assert words in str(error)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("TIDEMARK_KAFKA__TOPIC", "[a]", "Did you mean TIDEMARK_KAFKA__TOPICS?"),
+        ("TIDEMARK_BOOTSTRAP_SERVERS", "b:1", "Did you mean TIDEMARK_KAFKA__BOOTSTRAP_SERVERS?"),
+        ("TIDEMARK_", "x", "unknown setting"),
+        ("TIDEMARK_KAFKA__", "x", "unknown setting"),
+        ("TIDEMARK_KAFKA__TOPICS__0", "x", "Did you mean TIDEMARK_KAFKA__TOPICS?"),
+        ("TIDEMARK_KAFKA__PROPERTIES__", "x", "unknown setting"),
+        ("TIDEMARK_POLICIES", "[a", "not valid YAML"),
+        ("TIDEMARK_POLICIES", "{late: accept, late: drop}", "the key is there twice"),
+        ("TIDEMARK_POLICIES__LATE", "ignore", "For example late: quarantine"),
+        ("TIDEMARK_PIPELINE", "", "Add at the top level: pipeline: incidents"),
+    ],
+)
+def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, value: str, words: str) -> None:
+    error = load_text(tmp_path, "\n".join(BASE.values()), environ={variable: value})
+    assert [mistake.place for mistake in error.mistakes] == [f"environment variable {variable}"]
+    assert words in str(error)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "words"),
+    [
+        ("kafka.topic", "[a]", "Did you mean kafka.topics?"),
+        ("", "x", "unknown setting"),
+        ("kafka.topics", "[", "not valid YAML"),
+        ("policies.max_jump", "many", "For example max_jump"),
+        ("kafka.properties.auto.offset.reset", "latest", "starting_offsets"),
+    ],
+)
+def test_a_wrong_flag_is_named(tmp_path: Path, flag: str, value: str, words: str) -> None:
+    error = load_text(tmp_path, "\n".join(BASE.values()), overrides={flag: value})
+    assert [mistake.place for mistake in error.mistakes] == [f"flag {flag}"]
+    assert words in str(error)

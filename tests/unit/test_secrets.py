@@ -1,0 +1,183 @@
+"""A secret put in the config reaches the Kafka client, and nothing that a person or a log sees."""
+
+import copy
+import json
+import pickle
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from lakehouse.config import ConfigMistakesError, known_secrets, load, redacted, show_yaml
+from lakehouse.errors import ConfigError
+from lakehouse.secrets import Secret, resolve
+from lakehouse.settings import Settings
+
+SECRET = "hunter2-correct-horse"
+ENVIRON = {"PASSWORD": SECRET, "BROKER": "broker-of-the-vault:9092", "ROOT": "/hidden-lake"}
+
+CONFIG = """\
+pipeline: incidents
+kafka:
+  bootstrap_servers: ${env:BROKER}
+  topics: [incidents]
+  properties:
+    sasl.jaas.config: Login required username="ada" password="${env:PASSWORD}";
+    client.id: ${env:PASSWORD}
+    ssl.truststore.password: written-out-password
+    security.protocol: SASL_SSL
+lakehouse: {root: "${env:ROOT}/a"}
+sequence: {header: "${env:PASSWORD}"}
+gate: {expectations: [{expect_x: {note: ["${env:PASSWORD}"]}}]}
+"""
+HIDDEN = (SECRET, "broker-of-the-vault", "hidden-lake", "written-out-password")
+
+
+def config(folder: Path, text: str = CONFIG) -> Path:
+    file = folder / "tidemark.yml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load(config(tmp_path), environ=ENVIRON)
+
+
+def test_the_client_and_the_tables_get_the_real_values(settings: Settings) -> None:
+    assert settings.kafka.client_properties() == {
+        "bootstrap.servers": "broker-of-the-vault:9092",
+        "sasl.jaas.config": f'Login required username="ada" password="{SECRET}";',
+        "client.id": SECRET,
+        "ssl.truststore.password": "written-out-password",
+        "security.protocol": "SASL_SSL",
+    }
+    assert all(type(value) is str for value in settings.kafka.client_properties().values())
+    assert f"{settings.lakehouse.root}/silver_records" == "/hidden-lake/a/silver_records"
+    assert settings.sequence.argument == SECRET
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        repr,
+        str,
+        lambda settings: repr(settings.kafka) + repr(settings.lakehouse) + repr(settings.gate.expectations),
+        lambda settings: repr((settings.kafka.bootstrap_servers, settings.lakehouse.root, settings.kafka.properties)),
+        lambda settings: settings.sequence.describe(),
+        Settings.model_dump_json,
+        lambda settings: json.dumps(settings.model_dump(mode="json")),
+        lambda settings: str(settings.model_dump()),
+        lambda settings: repr(copy.deepcopy(settings)),
+        lambda settings: repr(pickle.loads(pickle.dumps(settings))),  # noqa: S301 -- our own bytes
+        lambda settings: json.dumps(redacted(settings)),
+        show_yaml,
+    ],
+)
+def test_no_representation_shows_a_secret(settings: Settings, show: object) -> None:
+    assert callable(show)
+    shown = show(settings)
+    assert "********" in shown
+    assert not [secret for secret in HIDDEN if secret in shown]
+
+
+def test_only_what_is_secret_is_masked_when_shown(settings: Settings) -> None:
+    kafka = redacted(settings)["kafka"]
+    assert isinstance(kafka, dict)
+    assert kafka["properties"] == {
+        "sasl.jaas.config": "********",
+        "client.id": "********",
+        "ssl.truststore.password": "********",
+        "security.protocol": "SASL_SSL",
+    }
+    assert kafka["topics"] == ["incidents"]
+
+
+def test_every_secret_is_known_to_those_who_scrub_logs(settings: Settings) -> None:
+    known = known_secrets(settings)
+    assert {SECRET, "broker-of-the-vault:9092", "/hidden-lake", "written-out-password"} <= known
+    assert not {"SASL_SSL", "incidents", ""} & known
+
+
+MISTAKES = {
+    "the value itself, a number": ("sequence: {", "policies: {max_jump: '${env:PASSWORD}'}\nsequence: {"),
+    "the value itself, a word": ("sequence: {", "policies: {late: '${env:PASSWORD}'}\nsequence: {"),
+    "the value itself, servers": ("${env:BROKER}", "${env:PASSWORD}"),
+    "the value itself, the pipeline": ("pipeline: incidents", "pipeline: '${env:PASSWORD} x'"),
+    "the value itself, a topic": ("[incidents]", "['${env:PASSWORD} x', incidents]"),
+    "the value itself, a start": ("  topics", "  starting_offsets: ${env:PASSWORD}\n  topics"),
+    "the value itself, a start by topic": ("  topics", "  starting_offsets: {incidents: {0: '${env:PASSWORD}'}}\n  topics"),
+    "the value itself, a section": ("sequence: {", "gate: ${env:PASSWORD}\nsequence: {"),
+    "the value itself, a path of SQL": ("sequence: {", "gold: {models: [{name: a, sql: '${env:PASSWORD}'}]}\nsequence: {"),
+    "the value itself, an isolation level": ("client.id", "isolation.level"),
+    "the value itself, a JSON path": ("{header: ", "{json: "),
+    "the value itself, a severity": ("note: [", "severity: ["),
+    "a misspelt key beside it": ("    client.id", "  cliend: 1\n  properties2:\n    client.id"),
+    "an unknown key with it": ("topics", "pasword: ${env:PASSWORD}\n  topics"),
+    "a wrong type around it": ("client.id: ${env:PASSWORD}", "client.id: [${env:PASSWORD}]"),
+    "a property in the wrong form": ("client.id", "kafka.client.id"),
+    "an unset variable beside it": ("client.id: ${env:PASSWORD}", "client.id: ${env:PASSWORD}${env:NONE}"),
+    "a twice given key": ("client.id", "sasl.jaas.config"),
+    "broken YAML after it": ("sequence: {header", "sequence: {{header"),
+    "written out, with broken YAML": ("written-out-password", "*written-out-password"),
+    "written out, as a tag": ("written-out-password", "!written-out-password"),
+    "written out, in an open reference": ("written-out-password", "${written-out-password"),
+    "written out, in an unknown reference": ("written-out-password", "${written-out-password}"),
+    "written out, in a list": ("written-out-password", "[written-out-password]"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), MISTAKES.values(), ids=MISTAKES)
+def test_no_error_shows_a_secret(tmp_path: Path, old: str, new: str) -> None:
+    text = CONFIG if "gate:" not in new else CONFIG[: CONFIG.index("gate: {")]
+    assert old in text
+    with pytest.raises(ConfigError) as raised:
+        load(config(tmp_path, text.replace(old, new)), environ=ENVIRON)
+    error = raised.value
+    told = "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))
+    assert not [secret for secret in HIDDEN if secret in told]
+    # Not only hidden by the way Python prints: no frame of another error hangs on this one.
+    assert error.__cause__ is None
+    assert error.__context__ is None
+
+
+@pytest.mark.parametrize("name", ["TIDEMARK_KAFKA__PASWORD", "TIDEMARK_PASSWORD", "TIDEMARK_KAFKA__TOPICS", "TIDEMARK_GATE"])
+def test_no_error_shows_the_value_of_a_wrong_variable(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigMistakesError) as raised:
+        load(config(tmp_path), environ={**ENVIRON, name: "${env:PASSWORD}"})
+    assert name in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def test_a_password_of_digits_set_by_variable_keeps_its_zeros_and_is_masked(tmp_path: Path) -> None:
+    settings = load(config(tmp_path), environ={**ENVIRON, "TIDEMARK_KAFKA__PROPERTIES__SSL_KEY_PASSWORD": "00420"})
+    assert settings.kafka.client_properties()["ssl.key.password"] == "00420"
+    assert "420" not in repr(settings)
+
+
+def test_a_literal_reference_is_written_with_two_dollars() -> None:
+    assert resolve("a$${env:X}", {}) == "a${env:X}"
+    assert not isinstance(resolve("a$${env:X}", {}), Secret)
+
+
+def test_a_databricks_secret_elsewhere_names_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(ConfigMistakesError, match="works only there") as raised:
+        load(config(tmp_path, CONFIG.replace("env:PASSWORD", "secret:kafka/password")), environ=ENVIRON)
+    assert "${env:NAME}" in raised.value.mistakes[0].next_step
+
+
+def test_a_databricks_secret_is_read_from_its_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scopes = {("kafka", "password"): SECRET}
+    runtime = ModuleType("databricks.sdk.runtime")
+    runtime.dbutils = SimpleNamespace(secrets=SimpleNamespace(get=lambda scope, key: scopes[scope, key]))  # type: ignore[attr-defined]  # a module made here
+    for name in ("databricks", "databricks.sdk"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", runtime)
+    text = CONFIG.replace("client.id: ${env:PASSWORD}", "client.id: ${secret:kafka/password}")
+    settings = load(config(tmp_path, text), environ=ENVIRON)
+    assert settings.kafka.client_properties()["client.id"] == SECRET
+    assert SECRET not in repr(settings)
+    with pytest.raises(ConfigMistakesError, match="cannot be read \\(KeyError\\)"):
+        load(config(tmp_path, text.replace("kafka/password", "kafka/none")), environ=ENVIRON)

@@ -1,0 +1,157 @@
+"""The settings' models: what they accept, their defaults, and what they say of themselves."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from lakehouse.settings import Extractor, Gate, Kafka, LakehouseSettings, Policies, Settings, UserExpectation, ValueFormat
+
+KAFKA: dict[str, object] = {"bootstrap_servers": "localhost:9092", "topics": ["incidents"]}
+MINIMAL: dict[str, object] = {
+    "pipeline": "incidents",
+    "kafka": KAFKA,
+    "lakehouse": {"root": "/lake"},
+    "sequence": {"header": "seq"},
+}
+
+
+def test_what_is_left_out_has_its_documented_default() -> None:
+    settings = Settings.model_validate(MINIMAL)
+    assert settings.kafka.starting_offsets == "earliest"
+    assert settings.kafka.max_offsets_per_trigger == 1_000_000
+    assert settings.policies == Policies(late="quarantine", max_jump=None, max_quarantined_share=0.5)
+    assert (settings.producer, settings.epoch, settings.value) == (None, None, None)
+    assert (settings.gate.budgets, settings.gate.expectations, settings.gate.data_docs, settings.gold.models) == (
+        {},
+        (),
+        False,
+        (),
+    )
+
+
+def test_a_section_with_nothing_after_it_has_its_defaults() -> None:
+    settings = Settings.model_validate({**MINIMAL, "gate": None, "gold": {"models": None}, "producer": None})
+    assert settings == Settings.model_validate(MINIMAL)
+
+
+def test_null_lifts_the_limit_on_offsets_per_trigger() -> None:
+    assert Kafka.model_validate({**KAFKA, "max_offsets_per_trigger": None}).max_offsets_per_trigger is None
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings.model_validate(MINIMAL).pipeline = "other"
+
+
+@pytest.mark.parametrize(
+    ("given", "form", "argument", "encoding", "described"),
+    [
+        ({"header": "seq"}, "header", "seq", "utf8", 'header "seq" (utf8)'),
+        ({"header": "seq", "encoding": "int32"}, "header", "seq", "int32", 'header "seq" (int32)'),
+        ({"value": "utf8"}, "value", "", "utf8", "value (utf8)"),
+        ({"value": "int64"}, "value", "", "int64", "value (int64)"),
+        ({"json": "$.a.b[0]"}, "json", "$.a.b[0]", "utf8", "json $.a.b[0] (utf8)"),
+        ({"json": "$['odd name']"}, "json", "$['odd name']", "utf8", "json $['odd name'] (utf8)"),
+        ({"bytes": "0:8"}, "bytes", "0:8", "int64", "bytes 0:8 (int64)"),
+        ({"bytes": "4:8"}, "bytes", "4:8", "int32", "bytes 4:8 (int32)"),
+        ({"bytes": "0:6"}, "bytes", "0:6", "utf8", "bytes 0:6 (utf8)"),
+        ({"bytes": "00:08", "encoding": "utf8"}, "bytes", "0:8", "utf8", "bytes 0:8 (utf8)"),
+        ({"offset": True}, "offset", "", "utf8", "Kafka offset"),
+        ({"custom": "my.pkg:fn"}, "custom", "my.pkg:fn", "utf8", "custom my.pkg:fn"),
+    ],
+)
+def test_an_extractor_knows_its_form_argument_and_encoding(
+    given: dict[str, object], form: str, argument: str, encoding: str, described: str
+) -> None:
+    extractor = Extractor.model_validate(given)
+    assert (extractor.form, extractor.argument, extractor.encoding) == (form, argument, encoding)
+    assert extractor.describe() == described
+    assert extractor.canonical() == {"form": form, "argument": argument, "encoding": encoding}
+
+
+@pytest.mark.parametrize("name", ["kafka.v1", "a", "A_b-c.9", "x" * 249])
+def test_a_valid_topic_name_is_accepted(name: str) -> None:
+    assert Kafka(bootstrap_servers="b:1", topics=(name,)).topics == (name,)
+
+
+@pytest.mark.parametrize(
+    "servers", ["localhost:9092", "a.b:1,c-d:65535", "a:1, b:2", "[::1]:9092", "SASL_SSL://broker:9092", "10.0.0.1:9092"]
+)
+def test_bootstrap_servers_in_every_form_that_clients_take(servers: str) -> None:
+    assert Kafka(bootstrap_servers=servers, topics=("t",)).bootstrap_servers == servers
+
+
+def test_client_properties_hold_the_servers_and_every_property() -> None:
+    kafka = Kafka.model_validate({**KAFKA, "properties": {"group.id": "g", "ssl.key.password": "hunter2"}})
+    assert kafka.client_properties() == {"bootstrap.servers": "localhost:9092", "group.id": "g", "ssl.key.password": "hunter2"}
+
+
+def test_a_start_per_partition_has_text_keys_whatever_was_written() -> None:
+    kafka = Kafka.model_validate({**KAFKA, "starting_offsets": {"incidents": {0: 5, "1": -2}}})
+    assert kafka.starting_offsets == {"incidents": {"0": 5, "1": -2}}
+
+
+def test_a_relative_root_starts_at_the_config_folder_and_a_uri_nowhere(tmp_path: Path) -> None:
+    context = {"folder": tmp_path}
+    assert LakehouseSettings.model_validate({"root": "./lake"}, context=context).root == str(tmp_path / "lake")
+    assert LakehouseSettings.model_validate({"root": "/abs"}, context=context).root == "/abs"
+    assert LakehouseSettings.model_validate({"root": "s3://bucket/lake"}, context=context).root == "s3://bucket/lake"
+    assert LakehouseSettings.model_validate({"root": "dbfs:/lake"}, context=context).root == "dbfs:/lake"
+
+
+def test_a_catalog_has_a_volume_of_its_own_unless_one_is_given() -> None:
+    assert LakehouseSettings(catalog="main", schema="tide").volume == "/Volumes/main/tide/tidemark"
+    assert LakehouseSettings(catalog="main", schema="tide", volume="/Volumes/x/y/z").volume == "/Volumes/x/y/z"
+    assert LakehouseSettings(root="/lake").volume is None
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "id STRING",
+        "id STRING, amount DOUBLE",
+        "id: string, amount: decimal(10,2)",
+        "tags ARRAY<STRING>, meta STRUCT<a: INT, b: MAP<STRING, INT>>",
+        "`odd name` BIGINT NOT NULL, ts TIMESTAMP COMMENT 'when, in UTC'",
+        "a INT COMMENT 'smile :)'",
+    ],
+)
+def test_a_ddl_that_spark_reads_is_accepted(ddl: str) -> None:
+    assert ValueFormat(format="json", schema=ddl).schema_ == ddl
+
+
+def test_an_expectation_is_read_from_its_yaml_form_and_shown_in_it() -> None:
+    given = {"expect_column_values_to_not_be_null": {"column": "payload.id", "severity": "warn"}}
+    expectation = UserExpectation.model_validate(given)
+    assert (expectation.name, expectation.arguments, expectation.severity) == (
+        "expect_column_values_to_not_be_null",
+        {"column": "payload.id"},
+        "warn",
+    )
+    assert expectation.model_dump() == given
+
+
+def test_an_expectation_without_arguments_is_critical() -> None:
+    expectation = UserExpectation.model_validate({"expect_table_row_count_to_be_between": None})
+    assert (expectation.arguments, expectation.severity) == ({}, "critical")
+
+
+def test_a_budget_keeps_whole_numbers_whole() -> None:
+    gate = Gate.model_validate({"budgets": {"late": {"warn": 3}, "late_share": {"critical": 0.25}}})
+    assert gate.model_dump(mode="json", exclude_none=True)["budgets"] == {"late": {"warn": 3}, "late_share": {"critical": 0.25}}
+    assert '"warn":3,' in gate.model_dump_json()
+
+
+def test_importing_the_settings_loads_no_engine_and_builds_no_validator() -> None:
+    program = (
+        "import sys, lakehouse.settings as s, lakehouse.config\n"
+        "heavy = {'pyspark', 'delta', 'great_expectations', 'pandas', 'databricks'} & set(sys.modules)\n"
+        "sys.exit(f'{heavy} {s.Settings.__pydantic_complete__}' if heavy or s.Settings.__pydantic_complete__ else 0)"
+    )
+    # The root of the tree, so that the test does not depend on an installed wheel.
+    root = Path(__file__).parents[2]
+    found = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
