@@ -1,0 +1,1 @@
+"""The contracts of all tables: the only place where layers meet."""

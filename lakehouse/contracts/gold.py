@@ -1,0 +1,45 @@
+"""The tables that Gold publishes."""
+
+from __future__ import annotations
+
+from lakehouse.contracts.model import Column, Contract
+from lakehouse.contracts.silver import CLASSES, record_columns
+from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
+
+_GATE_RUN = Column("gate_run_id", "string", "The gate run that let the record's load out")
+
+
+def gold_records(payload_type: str | None = None) -> Contract:
+    """The contract of `gold_records`: Silver's columns and the gate run that let each record out."""
+    return Contract(GOLD_RECORDS, "A published record.", (*record_columns(payload_type), _GATE_RUN))
+
+
+def gold_latest(payload_type: str | None = None) -> Contract:
+    """The contract of `gold_latest`: the last published record of each topic and key."""
+    grain = "The last published record of a topic and key. A record without a key is not here; a tombstone is, its value null."
+    return Contract(GOLD_LATEST, grain, (*record_columns(payload_type), _GATE_RUN))
+
+
+STREAM_HEALTH = Contract(
+    GOLD_STREAM_HEALTH,
+    "A stream in a published load, for dashboards.",
+    (
+        Column("load_seq", "bigint", "Number of the load"),
+        Column("topic", "string", "Kafka topic"),
+        Column("partition", "int", "Kafka partition"),
+        Column("producer", "string", "Producer within the partition; null where none is configured or none could be read"),
+        Column("records", "bigint", "Bronze records of the stream in the load"),
+        *(Column(name, "bigint", f"Records that ended as {name}") for name in CLASSES),
+        Column("missing", "bigint", "Sequences that the accepted records stepped over"),
+        Column("jumps_forward", "bigint", "Records more than one above the record before them"),
+        Column("jumps_backward", "bigint", "Records below the record before them"),
+        Column("undecodable", "bigint", "Accepted records whose value could not be decoded"),
+        Column("epoch", "bigint", "Epoch of the watermark after the load"),
+        Column("high_watermark", "bigint", "High watermark after the load"),
+        Column("last_offset", "bigint", "Last Kafka offset decided by the load"),
+        Column("newest_record_at", "timestamp", "Latest Kafka timestamp among the accepted records, UTC"),
+        Column("claimed_at", "timestamp", "When the load was claimed, UTC"),
+        Column("gate_run_id", "string", "The gate run that let the load out"),
+        Column("published_at", "timestamp", "When the load was published, UTC"),
+    ),
+)

@@ -1,0 +1,100 @@
+"""A contract: the columns of a table, declared once, checked at every boundary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakehouse.errors import ContractError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+HEADERS = "array<struct<key:string,value:binary>>"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a contract.
+
+    Attributes:
+        name: The column's name.
+        type: Its Spark type, as `simpleString` writes it.
+        comment: What it holds, with its unit; written into the table.
+        is_checked: False where the type is the user's own (a payload's struct).
+    """
+
+    name: str
+    type: str
+    comment: str
+    is_checked: bool = True
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The columns, grain and properties of one table.
+
+    Attributes:
+        name: The table's name.
+        grain: What one row is; written into the table as its comment.
+        columns: The columns, in their order.
+        properties: Delta table properties that the table is created with.
+    """
+
+    name: str
+    grain: str
+    columns: tuple[Column, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names, in their order."""
+        return [column.name for column in self.columns]
+
+    def ddl(self) -> str:
+        """The columns as `CREATE TABLE` takes them.
+
+        >>> Contract("t", "a row", (Column("n", "bigint", "a number"),)).ddl()
+        "`n` bigint COMMENT 'a number'"
+        """
+        return ", ".join(f"`{column.name}` {column.type} COMMENT {sql_text(column.comment)}" for column in self.columns)
+
+    def check(self, schema: StructType, *, where: str, next_step: str | None = None) -> None:
+        """Raise unless a schema has exactly these columns, each of its type, in any order.
+
+        Raises:
+            ContractError: A column is missing, unexpected or of another type; the error names each.
+        """
+        observed = {column.name: column.dataType.simpleString() for column in schema.fields}
+        missing = [name for name in self.names if name not in observed]
+        unexpected = [name for name in observed if name not in self.names]
+        wrong_type = [
+            (column.name, observed[column.name], column.type)
+            for column in self.columns
+            if column.is_checked and column.name in observed and observed[column.name] != column.type
+        ]
+        if missing or unexpected or wrong_type:
+            raise ContractError(where, missing=missing, unexpected=unexpected, wrong_type=wrong_type, next_step=next_step)
+
+    def select(self, rows: DataFrame) -> DataFrame:
+        """The contract's columns of a frame, in the contract's order.
+
+        Raises:
+            ContractError: The frame lacks one, or has one of another type.
+        """
+        known = rows.select(*[name for name in self.names if name in rows.columns])
+        self.check(known.schema, where=f"rows for {self.name}")
+        return known
+
+
+def sql_text(text: str) -> str:
+    r"""Text as a SQL literal.
+
+    >>> print(sql_text("it's"))
+    'it\'s'
+    """
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,127 @@
+"""The tables that Silver writes: records, watermarks, rejects and the ledger of loads."""
+
+from __future__ import annotations
+
+from lakehouse.contracts.model import HEADERS, Column, Contract
+from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+
+ACCEPTED = "accepted"
+DUPLICATE = "duplicate"
+LATE = "late"
+COLLISION = "collision"
+BELOW_WATERMARK = "below_watermark"
+INVALID = "invalid"
+JUMP = "jump"
+FENCED = "fenced"
+REPLAY = "replay"
+
+CLASSES = (ACCEPTED, DUPLICATE, LATE, COLLISION, BELOW_WATERMARK, INVALID, JUMP, FENCED, REPLAY)
+"""Every class a record can end in. `below_watermark` holds the suspects that have not been told apart."""
+
+QUARANTINED = (LATE, COLLISION, INVALID, JUMP, FENCED)
+"""The classes whose records wait for somebody's decision, one row each in `silver_rejects`."""
+
+IN_ORDER = "in_order"
+HELD = "held"
+
+STREAM = ("topic", "partition", "producer")
+"""What names a stream. Producer is null where none is configured, and for records that name none."""
+
+_STREAM_COLUMNS = (
+    Column("topic", "string", "Kafka topic"),
+    Column("partition", "int", "Kafka partition"),
+    Column("producer", "string", "Producer within the partition; null where none is configured or none could be read"),
+)
+_EPOCH = Column("epoch", "bigint", "Epoch of the sequence; 0 where none is configured")
+
+
+def record_columns(payload_type: str | None) -> tuple[Column, ...]:
+    """The columns of a kept record, as Silver and Gold share them.
+
+    Args:
+        payload_type: The SQL type of the decoded value; None where no format is configured, and no column then.
+    """
+    meaning = "Decoded value; null where the value is null or cannot be decoded"
+    payload = Column("payload", payload_type or "", meaning, is_checked=False)
+    return (
+        *_STREAM_COLUMNS,
+        _EPOCH,
+        Column("sequence", "bigint", "Sequence within the stream and epoch"),
+        Column("offset", "bigint", "Kafka offset within the partition"),
+        Column("timestamp", "timestamp", "Kafka timestamp of the record, UTC"),
+        Column("load_seq", "bigint", "The load that brought the record, see silver_loads"),
+        Column("arrival", "string", "in_order: above the watermark when it came; late: released or accepted below it"),
+        Column("key", "binary", "Record key, bytes untouched"),
+        Column("value", "binary", "Record value, bytes untouched"),
+        Column("headers", HEADERS, "Record headers in their order, bytes untouched"),
+        *((payload,) if payload_type else ()),
+    )
+
+
+def silver_records(payload_type: str | None = None) -> Contract:
+    """The contract of `silver_records`; see `record_columns` for the payload."""
+    return Contract(SILVER_RECORDS, "A record, kept once.", record_columns(payload_type))
+
+
+WATERMARKS = Contract(
+    SILVER_WATERMARKS,
+    "A stream and its highest accepted sequence: one row per partition, or one per producer in a partition.",
+    (
+        *_STREAM_COLUMNS,
+        Column("epoch", "bigint", "Epoch of the high watermark; null until a record was accepted"),
+        Column(
+            "high_watermark", "bigint", "Highest accepted sequence of the epoch, inclusive; null until there is one"
+        ),
+        Column("last_offset", "bigint", "Last Kafka offset decided in this stream, inclusive"),
+        Column("load_seq", "bigint", "The load that moved this row last"),
+        Column("rules_fingerprint", "string", "Fingerprint of the extractors that the watermark was made with"),
+        Column("updated_at", "timestamp", "When the row moved last, UTC"),
+    ),
+)
+
+REJECTS = Contract(
+    SILVER_REJECTS,
+    "A record that was kept out of Silver, or an unbroken block of resent ones: offsets and sequences rise within it.",
+    (
+        *_STREAM_COLUMNS,
+        _EPOCH,
+        Column("class", "string", "Why in one word: below_watermark, duplicate, late, collision, invalid, jump, fenced"),
+        Column("reason", "string", "Why in detail, for example sequence_missing"),
+        Column("first_offset", "bigint", "Kafka offset of the first record"),
+        Column("last_offset", "bigint", "Kafka offset of the last record, inclusive"),
+        Column("first_sequence", "bigint", "Sequence of the first record; null where it is invalid"),
+        Column("last_sequence", "bigint", "Sequence of the last record, inclusive"),
+        Column("records", "bigint", "How many records the row stands for"),
+        Column("load_seq", "bigint", "The load that kept them out"),
+        Column("state", "string", "held, released or discarded"),
+    ),
+)
+
+_COUNTS = tuple(Column(name, "bigint", f"Records that ended as {name}") for name in CLASSES)
+
+LOADS = Contract(
+    SILVER_LOADS,
+    "A stream in a load. The ledger, and the write-ahead log: a load's rows are written before anything else of it.",
+    (
+        Column("load_seq", "bigint", "Number of the load, from 1, without gaps"),
+        *_STREAM_COLUMNS,
+        Column("pipeline", "string", "The pipeline that claimed the load"),
+        Column("bronze_after_version", "bigint", "Delta version of Bronze that the load starts after; -1: from the beginning"),
+        Column("bronze_to_version", "bigint", "Delta version of Bronze that the load ends with, inclusive"),
+        Column("records", "bigint", "Bronze records of this stream in the load"),
+        *_COUNTS,
+        Column("epoch_before", "bigint", "Epoch of the watermark before the load"),
+        Column("high_watermark_before", "bigint", "High watermark before the load; null where there was none"),
+        Column("epoch_after", "bigint", "Epoch of the watermark after the load"),
+        Column("high_watermark_after", "bigint", "High watermark after the load; null where there is none"),
+        Column("last_offset_before", "bigint", "Last offset of the partition decided before; null where there was none"),
+        Column("last_offset", "bigint", "Last offset of this stream decided by the load, inclusive"),
+        Column("jumps_forward", "bigint", "Records more than one above the record before them in the stream"),
+        Column("jumps_backward", "bigint", "Records below the record before them in the stream"),
+        Column("missing", "bigint", "Sequences that the accepted records stepped over"),
+        Column("rules_fingerprint", "string", "Fingerprint of the extractors"),
+        Column("rules", "string", "The rules that the load is decided by, as JSON: a repeat uses these"),
+        Column("run_id", "string", "The run that claimed the load"),
+        Column("claimed_at", "timestamp", "When the load was claimed, UTC"),
+    ),
+)

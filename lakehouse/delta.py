@@ -1,0 +1,218 @@
+"""Delta access: create, read at a version, append once, and the version log. The only place that speaks Delta's dialect.
+
+Nothing here needs more than the DataFrame API and SQL, so that it runs over Spark Connect too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, PySparkException
+
+from lakehouse.contracts.model import sql_text
+from lakehouse.errors import AnotherWriterError, TableMissingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+    from lakehouse.contracts.model import Contract
+    from lakehouse.table import Table
+
+_CONFLICTS = (
+    "DELTA_CONCURRENT_TRANSACTION",
+    "ConcurrentTransactionException",
+    "DELTA_CONCURRENT_APPEND",
+    "ConcurrentAppendException",
+    "DELTA_CONCURRENT_DELETE",
+    "ConcurrentDelete",
+)
+_NO_TABLE = (
+    "PATH_NOT_FOUND",
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_PATH_DOES_NOT_EXIST",
+    "DELTA_MISSING_DELTA_TABLE",
+    "TABLE_OR_VIEW_NOT_FOUND",
+)
+_NO_VERSION = ("DELTA_VERSION_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS", "DELTA_CHANGE_DATA_FILE_NOT_FOUND")
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """The idempotency key of one append: Delta skips it when it has seen this or a later version of the application.
+
+    Attributes:
+        app_id: The pipeline and table.
+        version: The load's number.
+    """
+
+    app_id: str
+    version: int
+
+
+def create(spark: SparkSession, table: Table, contract: Contract) -> None:
+    """Create a table if it is not there, and check that it has its contract's columns if it is.
+
+    Commits one empty version to a new table, none to an existing one.
+
+    Raises:
+        ContractError: The table exists with other columns.
+    """
+    if not exists(spark, table):
+        properties = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in contract.properties.items())
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {table.sql} ({contract.ddl()}) USING delta COMMENT {sql_text(contract.grain)}"
+            + (f" TBLPROPERTIES ({properties})" if properties else "")
+        )
+    check(spark, table, contract)
+
+
+def check(spark: SparkSession, table: Table, contract: Contract) -> None:
+    """Raise unless a table has its contract's columns.
+
+    Raises:
+        ContractError: It has others.
+    """
+    next_step = "The table was made by another version or with another value format: rebuild it, or point the config elsewhere."
+    contract.check(spark.read.table(table.sql).schema, where=str(table), next_step=next_step)
+
+
+def exists(spark: SparkSession, table: Table) -> bool:
+    """Whether the table is there, as a Delta table."""
+    try:
+        spark.read.table(table.sql).schema  # noqa: B018 -- the look at the schema is what asks for the table
+    except AnalysisException as error:
+        if _mentions(error, _NO_TABLE):
+            return False
+        raise
+    return True
+
+
+def version(spark: SparkSession, table: Table) -> int:
+    """The table's latest Delta version.
+
+    Raises:
+        TableMissingError: The table is not there.
+    """
+    try:
+        rows = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").select("version").collect()
+    except AnalysisException as error:
+        if _mentions(error, _NO_TABLE):
+            next_step = "Run the stage that writes it first, or all stages: `tidemark run`."
+            raise TableMissingError("The table is not there.", where=str(table), next_step=next_step) from error
+        raise
+    return int(rows[0]["version"])
+
+
+def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:
+    """A table as of one Delta version, so that a second evaluation sees the same rows."""
+    return spark.read.option("versionAsOf", version).table(table.sql)
+
+
+def read_appended(spark: SparkSession, table: Table, *, after_version: int, to_version: int) -> DataFrame | None:
+    """The rows that the versions (after_version, to_version] appended, whatever was compacted since.
+
+    The table must have its change feed on. Its scan hands rows over one by one: select few and narrow columns.
+
+    Returns:
+        The rows, or None where one of the versions is gone from the log.
+    """
+    feed = (
+        spark.read.option("readChangeFeed", "true")
+        .option("startingVersion", after_version + 1)
+        .option("endingVersion", to_version)
+    )
+    try:
+        return feed.table(table.sql).where("_change_type = 'insert'")
+    except PySparkException as error:
+        if _mentions(error, _NO_VERSION):
+            return None
+        raise
+
+
+def append(
+    rows: DataFrame, table: Table, contract: Contract, *, transaction: Transaction | None = None, metadata: str | None = None
+) -> None:
+    """Append rows in one commit; with a transaction, at most once.
+
+    Args:
+        rows: Rows with the contract's columns, in any order; others are left out.
+        table: The table, which must exist.
+        contract: The table's contract.
+        transaction: The idempotency key. The options belong to this write alone: as session settings they would stick.
+        metadata: Text kept with the commit, see `DESCRIBE HISTORY`.
+
+    Raises:
+        AnotherWriterError: Another writer committed under the same key at the same time.
+        ContractError: The rows lack a column, or have one of another type.
+    """
+    writer = contract.select(rows).write.format("delta").mode("append")
+    if transaction is not None:
+        writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)
+    _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
+
+
+def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, metadata: str | None = None) -> None:
+    """Put rows in the place of those that a condition selects, in one commit: a repeat leaves the table as it was.
+
+    Where the condition selects no row this appends, and removes no file. Delta counts what the condition selects as read:
+    of two that run at once with rows in the same place, one fails.
+
+    Args:
+        rows: Rows with the contract's columns, in any order; each must meet the condition, or Delta refuses the commit.
+        table: The table, which must exist.
+        contract: The table's contract.
+        where: The condition, as SQL over the table's columns; written by Tidemark, never taken from input.
+        metadata: Text kept with the commit.
+
+    Raises:
+        AnotherWriterError: Another writer committed to the same place at the same time.
+        ContractError: The rows lack a column, or have one of another type.
+    """
+    writer = contract.select(rows).write.format("delta").mode("overwrite").option("replaceWhere", where)
+    _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
+
+
+def overwrite(rows: DataFrame, table: Table, *, metadata: str) -> None:
+    """Make a table hold these rows and no others, with these columns and no others, in one commit; create it if need be."""
+    writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    _commit(writer.option("userMetadata", metadata), table)
+
+
+def last_metadata(spark: SparkSession, table: Table) -> str | None:
+    """The text kept with the table's last commit; None where it has none, or the table is not there."""
+    try:
+        rows = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").select("userMetadata").collect()
+    except AnalysisException as error:
+        if _mentions(error, _NO_TABLE):
+            return None
+        raise
+    text: str | None = rows[0]["userMetadata"]
+    return text
+
+
+def _commit(writer: DataFrameWriter, table: Table) -> None:
+    try:
+        writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)
+    except PySparkException as error:
+        raise_if_conflict(error, table)
+        raise
+
+
+def raise_if_conflict(error: PySparkException, table: Table) -> None:
+    """Turn Delta's conflicts between writers into ours; return where the error is another.
+
+    Raises:
+        AnotherWriterError: The error is such a conflict.
+    """
+    if _mentions(error, _CONFLICTS):
+        raise AnotherWriterError(
+            "Another run committed the same load first; nothing of this one was written.",
+            where=str(table),
+            next_step="Nothing to do: the next run continues from what the other one wrote.",
+        ) from error
+
+
+def _mentions(error: PySparkException, conditions: tuple[str, ...]) -> bool:
+    text = f"{error.getCondition() or ''} {error}"
+    return any(condition in text for condition in conditions)

@@ -1,0 +1,52 @@
+"""One run of a pipeline: its name, its number, where its tables lie and whom it tells."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from lakehouse.table import Lakehouse, Table
+
+
+class Report(Protocol):
+    """Whoever follows a run: a terminal, a log, a test."""
+
+    def event(self, name: str, **fields: object) -> None:
+        """Something happened, for example `silver.claimed` with its `load_seq` and counts."""
+
+
+def new_id(now: datetime | None = None) -> str:
+    """A short identifier that sorts by time.
+
+    >>> new_id(datetime(2026, 11, 21, 9, 30, tzinfo=UTC))[:16]
+    '20261121T093000-'
+    """
+    return f"{now or datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every stage of one run shares.
+
+    Attributes:
+        pipeline: The pipeline's name; with a table's name, the idempotency key of writes to it.
+        lakehouse: Where the tables lie.
+        report: Whom to tell.
+        run_id: The run's identifier, kept with every row that it writes.
+    """
+
+    pipeline: str
+    lakehouse: Lakehouse
+    report: Report
+    run_id: str = field(default_factory=new_id)
+
+    def table(self, name: str) -> Table:
+        """A table of this run's lakehouse."""
+        return self.lakehouse.table(name)
+
+    def app_id(self, name: str) -> str:
+        """The application id of this pipeline's transactions on a table."""
+        return f"{self.pipeline}/{name}"

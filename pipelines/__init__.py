@@ -1,0 +1,1 @@
+"""Pipelines: stages put together. Composition only."""

@@ -1,0 +1,83 @@
+"""Bronze to Silver: each record once. And the plan of it, which writes nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from lakehouse.contracts.silver import CLASSES
+from silver import load, plan, recovery
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+_SHOWN = (
+    "topic",
+    "partition",
+    "producer",
+    "records",
+    *CLASSES,
+    "epoch_before",
+    "high_watermark_before",
+    "epoch_after",
+    "high_watermark_after",
+    "last_offset",
+    "missing",
+    "jumps_forward",
+    "jumps_backward",
+)
+
+
+def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
+    """Load what Bronze gained, after finishing what an earlier run left unfinished; see `silver.load.load_once`."""
+    started = time.monotonic()
+    rules = Rules.of(settings)
+    load.create_tables(spark, run, rules)
+    loads = []
+    while (done := load.load_once(spark, run, rules)) is not None:
+        loads.append(done)
+        if not done.is_repeat:  # a load takes all that Bronze has; only a repeat takes what was pinned before the crash
+            break
+    counts = {name: sum(done.counts[name] for done in loads) for name in CLASSES}
+    return {
+        "loads": [done.load_seq for done in loads],
+        "repeated": [done.load_seq for done in loads if done.is_repeat],
+        "records": sum(done.records for done in loads),
+        **counts,
+        "seconds": round(time.monotonic() - started, 3),
+    }
+
+
+def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
+    """What the next load would do, per stream; reads what the load would read, and commits to no record table.
+
+    Where a load was claimed and not finished, the plan is that load's.
+
+    Returns:
+        load_seq, is_repeat, Bronze range, records, and `streams` with the counts and watermarks of each; load_seq None and no
+        streams where Bronze gained nothing.
+
+    Raises:
+        TableMissingError: Bronze has not been written yet.
+    """
+    rules = Rules.of(settings)
+    load.create_tables(spark, run, rules)
+    recovered = recovery.recover(spark, run, rules)
+    if recovered.open_claim is not None:
+        planned: plan.Plan | None = recovery.planned_again(spark, run, recovered)
+    else:
+        planned = plan.plan(spark, run, rules, watermarks=recovered.watermarks, after_version=recovered.bronze_version)
+    if planned is None:
+        return {"load_seq": None, "is_repeat": False, "records": 0, "streams": []}
+    return {
+        "load_seq": planned.load_seq,
+        "is_repeat": recovered.open_claim is not None,
+        "bronze_after_version": planned.range.after_version,
+        "bronze_to_version": planned.range.to_version,
+        "records": planned.count("records"),
+        "streams": [{name: row[name] for name in _SHOWN} for row in planned.ledger],
+    }

@@ -1,0 +1,58 @@
+"""Silver to Gold: audit what Gold does not have yet, and publish it if it passed."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from gold.publish import publish
+
+from expectations import gate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+
+def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
+    """Audit the loads that are not published; see `expectations.gate.audit`.
+
+    Returns:
+        gate_run_id, the range of loads, passed, warned, failed; gate_run_id None where there was nothing to audit.
+
+    Raises:
+        GateFailedError: A critical expectation was not met; all results are recorded.
+    """
+    started = time.monotonic()
+    audited = gate.audit(spark, run, settings.gate)
+    if audited is None:
+        return {"gate_run_id": None, "passed": True, "seconds": round(time.monotonic() - started, 3)}
+    gate.raise_if_failed(spark, run, audited)
+    return {
+        "gate_run_id": audited.gate_run_id,
+        "first_load_seq": audited.first_load_seq,
+        "last_load_seq": audited.last_load_seq,
+        "passed": audited.passed,
+        "warned": list(audited.warned),
+        "failed": list(audited.failed),
+        "seconds": round(time.monotonic() - started, 3),
+    }
+
+
+def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
+    """Publish the range that the last gate run let out; see `gold.publish.publish`.
+
+    The gate's verdict is read from `gate_results`, so that gate and Gold may be two tasks.
+
+    Raises:
+        GateFailedError: The last gate run did not pass.
+    """
+    started = time.monotonic()
+    audited = gate.last(spark, run)
+    if audited is None:
+        return {"gate_run_id": None, "records": 0, "seconds": round(time.monotonic() - started, 3)}
+    gate.raise_if_failed(spark, run, audited)
+    published = publish(spark, run, audited, settings.gold)
+    return {**vars(published), "seconds": round(time.monotonic() - started, 3)}

@@ -1,0 +1,1 @@
+"""Silver: each record once, by a high watermark per stream."""

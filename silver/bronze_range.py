@@ -1,0 +1,102 @@
+"""The pinned Bronze range of a load: whole Bronze versions, and the offsets that they brought to each partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from lakehouse import delta
+from lakehouse.table import BRONZE_RECORDS
+from silver.ledger import Arrivals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run import Run
+
+
+@dataclass(frozen=True)
+class BronzeRange:
+    """The Bronze versions (after_version, to_version], and what they hold of each partition.
+
+    Attributes:
+        after_version: The version that the load before ended with; -1 before the first.
+        to_version: The last version of the range, inclusive.
+        arrivals: A row per partition that the range touches.
+    """
+
+    after_version: int
+    to_version: int
+    arrivals: tuple[Arrivals, ...]
+
+
+def pin(
+    spark: SparkSession,
+    run: Run,
+    *,
+    after_version: int,
+    last_offsets: Mapping[tuple[str, int], int],
+    to_version: int | None = None,
+) -> BronzeRange:
+    """Pin the Bronze versions after one, up to the latest or a given one, and count what they added to each partition.
+
+    The count comes from the change feed, which names what a version appended whatever was compacted since. Where a version
+    is gone from the log, what lies above each partition's last offset is counted instead; re-read records are not seen then.
+    """
+    bronze = run.table(BRONZE_RECORDS)
+    to_version = delta.version(spark, bronze) if to_version is None else to_version
+    if to_version <= after_version:
+        return BronzeRange(after_version, to_version, ())
+    decided = spark.createDataFrame(
+        [(*partition, offset) for partition, offset in last_offsets.items()], "topic string, partition int, above bigint"
+    )
+    is_new = F.col("above").isNull() | (F.col("offset") > F.col("above"))
+    appended = delta.read_appended(spark, bronze, after_version=after_version, to_version=to_version)
+    everything = delta.read(spark, bronze, version=to_version) if appended is None else appended
+    records = everything.select("topic", "partition", "offset").join(
+        F.broadcast(decided), on=["topic", "partition"], how="left"
+    )
+    if appended is None:
+        run.report.event("silver.versions_gone", after_version=after_version, to_version=to_version)
+        records = records.where(is_new)
+    counted = records.groupBy("topic", "partition", "above").agg(
+        F.count(F.lit(1)).alias("records"), F.count_if(~is_new).alias("replayed"), F.max("offset").alias("to_offset")
+    )
+    arrivals = [
+        Arrivals(row["topic"], row["partition"], row["records"], row["replayed"], row["above"], row["to_offset"])
+        for row in counted.collect()
+    ]
+    return BronzeRange(after_version, to_version, tuple(sorted(arrivals, key=lambda row: (row.topic, row.partition))))
+
+
+def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
+    """The range's records that are not decided yet, whole.
+
+    Bronze is read as of the range's last version, by the offsets that the range brought: Delta's file statistics leave out
+    what was decided before, and columns that are not selected are not read.
+
+    Grain: a Bronze record above its partition's last decided offset; one that was read twice comes twice.
+    """
+    spans = [_span(arrived) for arrived in bronze_range.arrivals if arrived.records > arrived.replayed]
+    return delta.read(spark, run.table(BRONZE_RECORDS), version=bronze_range.to_version).where(_any(spans))
+
+
+def _span(arrived: Arrivals) -> Column:
+    in_partition = (F.col("topic") == arrived.topic) & (F.col("partition") == arrived.partition)
+    up_to = in_partition & (F.col("offset") <= arrived.to_offset)
+    return up_to if arrived.above is None else up_to & (F.col("offset") > arrived.above)
+
+
+def _any(conditions: Sequence[Column]) -> Column:
+    """A balanced OR: a chain of a thousand would overflow the planner's stack."""
+    if not conditions:
+        return F.lit(False)
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    return _any(conditions[:middle]) | _any(conditions[middle:])

@@ -1,0 +1,141 @@
+"""From segments to the ledger: one row per stream that a load touches. Pure, on few rows, in numbers that do not overflow."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakehouse.contracts.silver import ACCEPTED, CLASSES, REPLAY
+from lakehouse.errors import ConservationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from silver.fold import Ordinal, Segment, Stream
+    from silver.watermarks import Watermarks
+
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What the pinned Bronze range holds of one partition, counted apart from the decision.
+
+    Attributes:
+        topic: Kafka topic.
+        partition: Kafka partition.
+        records: Bronze records in the range.
+        replayed: Those of them at or below the partition's last decided offset.
+        above: The partition's last decided offset before the load; None before its first.
+        to_offset: The last offset to decide, inclusive.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    replayed: int
+    above: int | None
+    to_offset: int
+
+
+@dataclass
+class StreamLoad:
+    """One stream in a load, while its segments are summed up.
+
+    Attributes:
+        counts: Records of each class.
+        last_offset: Last offset of the stream in the load.
+        ordinal: The highest accepted (epoch, sequence), from the watermark on.
+        missing: Sequences that the accepted records stepped over.
+    """
+
+    ordinal: Ordinal | None
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0))
+    last_offset: int = -1
+    missing: int = 0
+    jumps_forward: int = 0
+    jumps_backward: int = 0
+
+    def add(self, segment: Segment) -> None:
+        """Add a segment of the stream; accepted ones come in rising order of their epochs."""
+        self.counts[segment.kind] += segment.records
+        self.last_offset = max(self.last_offset, segment.last_offset)
+        self.jumps_forward += segment.jumps_forward
+        self.jumps_backward += segment.jumps_backward
+        epoch, first, last = segment.epoch, segment.first_sequence, segment.last_sequence
+        if segment.kind == ACCEPTED and epoch is not None and first is not None and last is not None:
+            below = self.ordinal[1] if self.ordinal is not None and self.ordinal[0] == epoch else first - 1
+            self.missing += last - below - segment.records
+            self.ordinal = (epoch, last)
+
+
+def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], watermarks: Watermarks) -> dict[Stream, StreamLoad]:
+    """Sum segments up per stream.
+
+    Replayed records name nothing new, so they are counted in the partition's own row, whose producer is null.
+
+    Raises:
+        ConservationError: The classes of a partition do not add up to the records that Bronze holds of it.
+    """
+    known = watermarks.ordinals
+    loads: dict[Stream, StreamLoad] = {}
+    counted: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for segment in sorted(segments, key=lambda segment: segment.epoch or 0):
+        topic, partition, producer = segment.stream
+        stream = (topic, partition, None if segment.kind == REPLAY else producer)
+        loads.setdefault(stream, StreamLoad(known.get(stream))).add(segment)
+        counted[topic, partition] += segment.records
+    for arrived in arrivals:
+        if arrived.replayed:
+            stream = (arrived.topic, arrived.partition, None)
+            load = loads.setdefault(stream, StreamLoad(known.get(stream)))
+            load.counts[REPLAY] += arrived.replayed
+            load.last_offset = max(load.last_offset, arrived.above if arrived.above is not None else -1)
+    _require_conservation(arrivals, counted)
+    return loads
+
+
+def rows(loads: Mapping[Stream, StreamLoad], watermarks: Watermarks, claim: Mapping[str, object]) -> list[dict[str, object]]:
+    """The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
+
+    Args:
+        loads: What each stream's segments add up to.
+        watermarks: The watermarks before the load.
+        claim: What every row of the load shares: load_seq, Bronze range, rules, run.
+    """
+    last_offsets = watermarks.last_offsets()
+    return [
+        {
+            **dict(zip(("topic", "partition", "producer"), stream, strict=True)),
+            **claim,
+            "records": sum(load.counts.values()),
+            **load.counts,
+            **_ordinal("before", watermarks.ordinals.get(stream)),
+            **_ordinal("after", load.ordinal),
+            "last_offset_before": last_offsets.get(stream[:2]),
+            "last_offset": load.last_offset,
+            "jumps_forward": load.jumps_forward,
+            "jumps_backward": load.jumps_backward,
+            "missing": min(load.missing, _LARGEST),
+        }
+        for stream, load in sorted(loads.items(), key=lambda item: (item[0][0], item[0][1], item[0][2] or ""))
+    ]
+
+
+def _ordinal(when: str, ordinal: Ordinal | None) -> dict[str, object]:
+    epoch, sequence = ordinal if ordinal is not None else (None, None)
+    return {f"epoch_{when}": epoch, f"high_watermark_{when}": sequence}
+
+
+def _require_conservation(arrivals: Iterable[Arrivals], counted: Mapping[tuple[str, int], int]) -> None:
+    for arrived in arrivals:
+        classes = counted.get((arrived.topic, arrived.partition), 0) + arrived.replayed
+        if classes != arrived.records:
+            raise ConservationError(
+                "The classes do not add up to the records that Bronze holds; nothing was written.",
+                where=f"topic {arrived.topic}, partition {arrived.partition}",
+                observed=f"{classes} records in all classes",
+                expected=f"{arrived.records} records in Bronze",
+                next_step="Run `tidemark doctor`, and see whether bronze_records was changed by anything but Tidemark.",
+            )

@@ -1,0 +1,156 @@
+"""A load of Silver, exactly once over several tables.
+
+Delta commits one table at a time. So a load is claimed first, in the ledger, which is the write-ahead log: the claim pins
+everything that the load's result depends on, and whatever follows can be done again, by anyone, with the same outcome.
+
+1. recover: read the watermark table once; its last finished load is n. A claim of n+1 is taken up at step 4.
+2. plan:    pin the Bronze range of load n+1 and decide it.
+3. claim:   append the ledger's rows, with the load's transaction id; read the claim back.
+4. silver:  append the accepted records, with the load's transaction id.
+5. rejects: append what was kept out, with the load's transaction id.
+6. advance: MERGE the watermark rows, last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from lakehouse import delta
+from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS, silver_records
+from lakehouse.crash import crash_point
+from lakehouse.delta import Transaction
+from lakehouse.errors import AnotherWriterError
+from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
+from silver import bronze_range, copy, recovery, watermarks
+from silver.plan import LEDGER, Plan, plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from silver.recovery import Recovered
+    from silver.rules import Rules
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one load did.
+
+    Attributes:
+        load_seq: The load's number.
+        is_repeat: Whether it finished a load that an earlier run had claimed.
+        records: Bronze records decided.
+        counts: Records of each class.
+    """
+
+    load_seq: int
+    is_repeat: bool
+    records: int
+    counts: dict[str, int]
+
+
+def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
+    """Create Silver's tables where they are not there yet.
+
+    Raises:
+        ContractError: One is there with other columns.
+    """
+    payload_type = rules.payload.sql_type if rules.payload else None
+    for contract in (silver_records(payload_type), WATERMARKS, REJECTS, LOADS):
+        delta.create(spark, run.table(contract.name), contract)
+
+
+def load_once(spark: SparkSession, run: Run, rules: Rules) -> Load | None:
+    """Do one load: finish the one that was claimed and not finished, else plan and write the next.
+
+    Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
+
+    Returns:
+        What the load did, or None where Bronze gained nothing.
+
+    Raises:
+        TableStateError: The tables contradict each other.
+        RulesChangedError: The extractors are not those of the watermarks.
+        AnotherWriterError: Another run claimed the same load first.
+        ConservationError: The classes do not add up; nothing was written.
+    """
+    recovered = recovery.recover(spark, run, rules)
+    if recovered.open_claim is not None:
+        planned: Plan | None = recovery.planned_again(spark, run, recovered)
+    else:
+        planned = plan(spark, run, rules, watermarks=recovered.watermarks, after_version=recovered.bronze_version)
+        if planned is not None:
+            claim(spark, run, planned)
+    if planned is None:
+        run.report.event("silver.nothing_new", load_seq=recovered.watermarks.load_seq)
+        return None
+    append_silver(spark, run, planned)
+    append_rejects(spark, run, planned)
+    advance(spark, run, planned)
+    return _done(run, planned, recovered)
+
+
+def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
+    """Step 3. Write the load into the ledger, and make sure that the claim which stands is this run's.
+
+    Two runs that claim the same load conflict, or the later one is skipped by Delta without a word: hence the reading back.
+
+    Raises:
+        AnotherWriterError: The load is another run's.
+    """
+    table = run.table(SILVER_LOADS)
+    rows = spark.createDataFrame(pa.Table.from_pylist(planned.ledger, LEDGER))
+    delta.append(rows, table, LOADS, transaction=_transaction(run, SILVER_LOADS, planned))
+    standing = spark.read.table(table.sql).where(F.col("load_seq") == planned.load_seq).select("run_id").distinct().collect()
+    if [row["run_id"] for row in standing] != [run.run_id]:
+        raise AnotherWriterError(
+            f"Another run claimed load {planned.load_seq} first; nothing of this one was written.",
+            where=str(table),
+            observed=", ".join(str(row["run_id"]) for row in standing) or "no claim",
+            expected=run.run_id,
+            next_step="Nothing to do: the next run continues from what the other one wrote.",
+        )
+    run.report.event("silver.claimed", load_seq=planned.load_seq, records=planned.count("records"))
+    crash_point("silver.claimed")
+
+
+def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
+    """Step 4. Append the accepted records. A repeat is skipped by Delta, and that is what is wanted."""
+    if planned.count("accepted"):
+        records = bronze_range.read(spark, run, planned.range)
+        rows = copy.accepted(spark, records, planned)
+        contract = silver_records(planned.rules.payload.sql_type if planned.rules.payload else None)
+        delta.append(rows, run.table(SILVER_RECORDS), contract, transaction=_transaction(run, SILVER_RECORDS, planned))
+    run.report.event("silver.appended", load_seq=planned.load_seq, records=planned.count("accepted"))
+    crash_point("silver.appended")
+
+
+def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
+    """Step 5. Append what was kept out."""
+    if planned.rejects.num_rows:
+        rows = spark.createDataFrame(planned.rejects)
+        delta.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
+    run.report.event("silver.rejected", load_seq=planned.load_seq, rows=planned.rejects.num_rows)
+    crash_point("silver.rejected")
+
+
+def advance(spark: SparkSession, run: Run, planned: Plan) -> None:
+    """Step 6. Move the watermarks. The load is finished when this commit stands."""
+    watermarks.advance(spark, run, planned.load_seq)
+    run.report.event("silver.advanced", load_seq=planned.load_seq, streams=len(planned.ledger))
+    crash_point("silver.advanced")
+
+
+def _transaction(run: Run, name: str, planned: Plan) -> Transaction:
+    return Transaction(run.app_id(name), planned.load_seq)
+
+
+def _done(run: Run, planned: Plan, recovered: Recovered) -> Load:
+    counts = {name: planned.count(name) for name in CLASSES}
+    load = Load(planned.load_seq, recovered.open_claim is not None, planned.count("records"), counts)
+    run.report.event("silver.loaded", load_seq=load.load_seq, records=load.records, **counts)
+    return load

@@ -1,0 +1,104 @@
+"""The planner: pins a Bronze range and decides it, and writes nothing. One planner serves every way to run a load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakehouse.contracts.silver import LOADS, STREAM
+from silver import bronze_range, ledger, segments
+from silver.extract import columns_read, extract
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from silver.bronze_range import BronzeRange
+    from silver.rules import Rules
+    from silver.watermarks import Watermarks
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A load before it is written: everything that its commits need, small however many records it has.
+
+    Attributes:
+        load_seq: The load's number.
+        rules: The rules that it is decided by.
+        range: The pinned Bronze range.
+        ledger: The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
+        rejects: The rows of `silver_rejects`.
+        replayed: Offset spans that Bronze holds twice in the range: topic, partition, first and last offset.
+    """
+
+    load_seq: int
+    rules: Rules
+    range: BronzeRange
+    ledger: list[dict[str, object]]
+    rejects: pa.Table
+    replayed: list[tuple[str, int, int, int]]
+
+    def count(self, name: str) -> int:
+        """The sum of one of the ledger's counts over all streams."""
+        return sum(int(str(row[name])) for row in self.ledger)
+
+
+_ARROW = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string(), "timestamp": pa.timestamp("us", tz="UTC")}
+_ARROW = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string(), "timestamp": pa.timestamp("us", tz="UTC")}
+LEDGER = pa.schema([(column.name, _ARROW[column.type]) for column in LOADS.columns])
+"""The ledger's contract as Arrow writes it."""
+
+
+def plan(spark: SparkSession, run: Run, rules: Rules, *, watermarks: Watermarks, after_version: int) -> Plan | None:
+    """Plan the load after the watermarks' one: pin what Bronze gained, and decide it.
+
+    Returns:
+        The plan, or None where Bronze gained nothing.
+
+    Raises:
+        ConservationError: The classes do not add up to what Bronze holds.
+    """
+    pinned = bronze_range.pin(spark, run, after_version=after_version, last_offsets=watermarks.last_offsets())
+    if not pinned.arrivals:
+        return None
+    claim: dict[str, object] = {
+        "load_seq": watermarks.load_seq + 1,
+        "pipeline": run.pipeline,
+        "bronze_after_version": pinned.after_version,
+        "bronze_to_version": pinned.to_version,
+        "rules_fingerprint": rules.fingerprint,
+        "rules": rules.to_json(),
+        "run_id": run.run_id,
+        "claimed_at": datetime.now(UTC),
+    }
+    return decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
+
+
+def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
+    spark: SparkSession,
+    run: Run,
+    rules: Rules,
+    *,
+    watermarks: Watermarks,
+    pinned: BronzeRange,
+    claim: dict[str, object],
+) -> Plan:
+    """Decide a pinned range. The same range, watermarks and rules give the same plan, whenever and however often."""
+    records = bronze_range.read(spark, run, pinned)
+    narrow = extract(records.select("topic", "partition", "offset", *columns_read(rules)), rules).select(
+        *STREAM, "offset", "epoch", "sequence", "problem"
+    )
+    found = segments.collect(spark, narrow, watermarks, max_jump=rules.max_jump)
+    streams = ledger.stream_loads(segments.summary(found), pinned.arrivals, watermarks)
+    load_seq = int(str(claim["load_seq"]))
+    return Plan(
+        load_seq=load_seq,
+        rules=rules,
+        range=pinned,
+        ledger=ledger.rows(streams, watermarks, claim),
+        rejects=segments.rejects(found, load_seq),
+        replayed=segments.replayed(found),
+    )

@@ -1,0 +1,164 @@
+"""Recovery: where the last run stopped, read from the tables; refuse to go on where they contradict each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse.errors import TableStateError
+from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from silver import bronze_range, watermarks
+from silver import plan as planning
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import Row, SparkSession
+
+    from lakehouse.run import Run
+    from silver.plan import Plan
+    from silver.watermarks import Watermarks
+
+_SHARED = (
+    "load_seq",
+    "pipeline",
+    "bronze_after_version",
+    "bronze_to_version",
+    "rules_fingerprint",
+    "rules",
+    "run_id",
+    "claimed_at",
+)
+_OUTCOME = ("records", *CLASSES, "epoch_after", "high_watermark_after", "last_offset")
+_WAY_OUT = "One table was restored, emptied or written alone: put all Silver tables back to the same load, or start a new root."
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """Where the pipeline stands.
+
+    Attributes:
+        watermarks: The watermark table as it was read, once.
+        bronze_version: The Bronze version that the last finished load ended with; -1 before the first.
+        open_claim: The ledger's rows of a load that was claimed and not finished.
+    """
+
+    watermarks: Watermarks
+    bronze_version: int
+    open_claim: list[Row] | None
+
+
+def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
+    """Step 1. Read where the last run stopped.
+
+    Raises:
+        TableStateError: Watermarks, ledger and Silver do not belong to the same load, or the ledger is another pipeline's.
+        RulesChangedError: The extractors are not those of the watermarks.
+    """
+    known = watermarks.read(spark, run)
+    known.require(rules.fingerprint, where=str(run.table(SILVER_LOADS)))
+    finished = known.load_seq
+    ledger = spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("load_seq") >= finished).collect()
+    _require_pipeline(run, ledger)
+    claimed = max((row["load_seq"] for row in ledger), default=0)
+    if claimed not in (finished, finished + 1) or (finished and finished not in {row["load_seq"] for row in ledger}):
+        raise TableStateError(
+            "The ledger and the watermarks do not belong together.",
+            where=str(run.table(SILVER_LOADS)),
+            observed=f"last claimed load {claimed}, last finished load {finished}",
+            expected=f"last claimed load {finished} or {finished + 1}",
+            next_step=_WAY_OUT,
+        )
+    last = [row for row in ledger if row["load_seq"] == finished]
+    open_claim = [row for row in ledger if row["load_seq"] == finished + 1]
+    _require_silver(spark, run, finished, ledger)
+    _require_marks(run, known, last)
+    return Recovered(known, last[0]["bronze_to_version"] if last else -1, open_claim or None)
+
+
+def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
+    """Decide a claimed load again, from what its claim pinned: the Bronze range and the rules, whatever the config says now.
+
+    Raises:
+        TableStateError: The outcome is not the claimed one, so what the claim relies on has been changed.
+    """
+    claim = recovered.open_claim or []
+    shared = {name: claim[0][name] for name in _SHARED}
+    rules = Rules.from_json(shared["rules"])
+    run.report.event("silver.repeating", load_seq=shared["load_seq"], claimed_by=shared["run_id"])
+    pinned = bronze_range.pin(
+        spark,
+        run,
+        after_version=shared["bronze_after_version"],
+        to_version=shared["bronze_to_version"],
+        last_offsets=recovered.watermarks.last_offsets(),
+    )
+    planned = planning.decided(spark, run, rules, watermarks=recovered.watermarks, pinned=pinned, claim=shared)
+    observed, expected = _outcomes(planned.ledger), _outcomes(row.asDict() for row in claim)
+    if observed != expected:
+        raise TableStateError(
+            f"Load {shared['load_seq']} was claimed and not finished, and deciding it again gives another outcome.",
+            where=str(run.table(SILVER_LOADS)),
+            observed=[item for item in observed.items() if item not in expected.items()][:3],
+            expected=[item for item in expected.items() if item not in observed.items()][:3],
+            next_step="Bronze, the watermarks or a custom extractor's code changed since. " + _WAY_OUT,
+        )
+    return planned
+
+
+def _require_pipeline(run: Run, ledger: Iterable[Row]) -> None:
+    others = {row["pipeline"] for row in ledger} - {run.pipeline}
+    if others:
+        raise TableStateError(
+            "The ledger was written by another pipeline; its name is part of what keeps a repeated write from counting twice.",
+            where=str(run.table(SILVER_LOADS)),
+            observed=f"pipeline {', '.join(sorted(others))}",
+            expected=f"pipeline {run.pipeline}",
+            next_step="Put `pipeline:` back to that name, or point `lakehouse` at a root of its own.",
+        )
+
+
+def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterable[Row]) -> None:
+    """The last finished load's rows are in Silver, a claimed one's are all there or none, and nothing is beyond."""
+    silver = spark.read.table(run.table(SILVER_RECORDS).sql).where(F.col("load_seq") >= max(finished, 1))
+    observed = {row["load_seq"]: row["count"] for row in silver.groupBy("load_seq").count().collect()}
+    expected: dict[int, int] = {}
+    for row in ledger:
+        if row["accepted"]:
+            expected[row["load_seq"]] = expected.get(row["load_seq"], 0) + row["accepted"]
+    if observed.get(finished + 1, 0) == 0:
+        expected.pop(finished + 1, None)
+    if observed != expected:
+        raise TableStateError(
+            "The rows of the last loads in Silver are not those of the ledger.",
+            where=str(run.table(SILVER_RECORDS)),
+            observed=f"rows by load: {observed}",
+            expected=f"rows by load: {expected}",
+            next_step=_WAY_OUT,
+        )
+
+
+def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
+    """Each stream of the last finished load stands where the ledger left it."""
+    for row in last:
+        mark = known.rows.get((row["topic"], row["partition"], row["producer"]))
+        observed = (mark.epoch, mark.high_watermark, mark.last_offset) if mark else None
+        expected = (row["epoch_after"], row["high_watermark_after"], row["last_offset"])
+        if observed != expected:
+            raise TableStateError(
+                "A watermark is not where the last finished load left it.",
+                where=f"{run.table(SILVER_WATERMARKS)}: topic {row['topic']}, partition {row['partition']}, "
+                f"producer {row['producer']}",
+                observed=f"(epoch, high_watermark, last_offset) = {observed}",
+                expected=f"(epoch, high_watermark, last_offset) = {expected}",
+                next_step=_WAY_OUT,
+            )
+
+
+def _outcomes(rows: Iterable[Mapping[str, object]]) -> dict[tuple[object, ...], tuple[object, ...]]:
+    """What a load's repeat must give again, by stream."""
+    return {tuple(row[name] for name in STREAM): tuple(row[name] for name in _OUTCOME) for row in rows}

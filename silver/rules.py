@@ -1,0 +1,117 @@
+"""The rules that a load is decided by: what a sequence is, and the policies. A claim pins them; a repeat uses those."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Extractor, Settings
+
+Form = Literal["header", "value", "json", "bytes", "offset", "custom"]
+Encoding = Literal["utf8", "int32", "int64"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a sequence, producer or epoch is read from: one closed form.
+
+    Attributes:
+        form: header, value, json, bytes, offset or custom.
+        argument: The header's name, the JSON path, the byte range `start:end`, or `module:function`.
+        encoding: How the bytes are read; digits (utf8) or a big-endian whole number.
+    """
+
+    form: Form
+    argument: str = ""
+    encoding: Encoding = "utf8"
+
+    @classmethod
+    def of(cls, extractor: Extractor) -> Source:
+        """The source that a config's extractor names."""
+        return cls(extractor.form, extractor.argument, extractor.encoding)
+
+
+@dataclass(frozen=True)
+class Payload:
+    """How a record's value is decoded.
+
+    Attributes:
+        format: text, or json.
+        schema: The DDL of the JSON's fields; empty for text.
+    """
+
+    format: Literal["text", "json"]
+    schema: str = ""
+
+    @property
+    def sql_type(self) -> str:
+        """The payload column's SQL type.
+
+        >>> Payload("json", "id STRING, amount DOUBLE").sql_type
+        'STRUCT<id STRING, amount DOUBLE>'
+        """
+        return "STRING" if self.format == "text" else f"STRUCT<{self.schema}>"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Everything but the records and the watermarks that a load's outcome depends on.
+
+    Attributes:
+        sequence: Where the sequence is read from.
+        producer: Where the producer is read from; None where a stream is a whole partition.
+        epoch: Where the epoch is read from; None where it is always 0.
+        payload: How the value is decoded; None where Silver keeps it raw only.
+        max_jump: The largest step above the watermark that is believed; None for any.
+    """
+
+    sequence: Source
+    producer: Source | None = None
+    epoch: Source | None = None
+    payload: Payload | None = None
+    max_jump: int | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Rules:
+        """The rules that a config names."""
+        value = settings.value
+        return cls(
+            sequence=Source.of(settings.sequence),
+            producer=Source.of(settings.producer) if settings.producer else None,
+            epoch=Source.of(settings.epoch) if settings.epoch else None,
+            payload=Payload(value.format, value.schema_ or "") if value else None,
+            max_jump=settings.policies.max_jump,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the meaning of a sequence: two rules with the same fingerprint make comparable watermarks.
+
+        Policies and the payload are not part of it; they may change from load to load.
+        """
+        meaning = [asdict(source) if source else None for source in (self.sequence, self.producer, self.epoch)]
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_json(self) -> str:
+        """The rules as the ledger keeps them."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Rules:
+        """The rules that a claim pinned.
+
+        >>> rules = Rules(Source("header", "seq"), payload=Payload("text"), max_jump=5)
+        >>> Rules.from_json(rules.to_json()) == rules
+        True
+        """
+        found = json.loads(text)
+        return cls(
+            sequence=Source(**found["sequence"]),
+            producer=Source(**found["producer"]) if found["producer"] else None,
+            epoch=Source(**found["epoch"]) if found["epoch"] else None,
+            payload=Payload(**found["payload"]) if found["payload"] else None,
+            max_jump=found["max_jump"],
+        )

@@ -1,0 +1,130 @@
+"""The segments of a load: what the decision comes to, few rows on the driver however many records there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import ACCEPTED, HELD, REPLAY, STREAM
+from silver import decide
+from silver.fold import Narrow, Segment, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from silver.fold import Stream
+    from silver.watermarks import Watermarks
+
+_SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
+_SEGMENT = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("producer", pa.string()),
+        ("epoch", pa.int64()),
+        ("class", pa.string()),
+        ("reason", pa.string()),
+        *((name, pa.int64()) for name in (*_SPAN, "records", "jumps_forward", "jumps_backward", "max_step")),
+    ]
+)
+_REJECT = pa.schema(
+    [
+        *(_SEGMENT.field(name) for name in (*STREAM, "epoch", "class", "reason", *_SPAN, "records")),
+        pa.field("load_seq", pa.int64()),
+        pa.field("state", pa.string()),
+    ]
+)
+
+
+def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, *, max_jump: int | None) -> pa.Table:
+    """Decide narrow records: streams that show a jump one record after another, all others by the running maximum.
+
+    Args:
+        spark: The session.
+        narrow: A row per record with topic, partition, producer, offset, epoch, sequence and problem.
+        watermarks: The watermarks that the records meet.
+        max_jump: The largest step above a watermark that is believed; None for any.
+
+    Returns:
+        The rows of `silver.decide.segments`, without the block numbers.
+    """
+    classified = decide.classify(narrow, watermarks.frame(spark))
+    found = decide.segments(classified).select(*_SEGMENT.names).toArrow().cast(_SEGMENT)
+    if max_jump is None:
+        return found
+    jumping = found.filter(pc.greater(found["max_step"], max_jump)).select(list(STREAM)).to_pylist()
+    streams = {(row["topic"], row["partition"], row["producer"]) for row in jumping}
+    if not streams:
+        return found
+    is_kept = [stream not in streams for stream in zip(*(found[name].to_pylist() for name in STREAM), strict=True)]
+    folded = fold(_in_offset_order(spark, narrow, streams), watermarks.ordinals, max_jump)
+    return pa.concat_tables([found.filter(pa.array(is_kept)), pa.Table.from_pylist([_row(s) for s in folded], _SEGMENT)])
+
+
+def _in_offset_order(spark: SparkSession, narrow: DataFrame, streams: set[Stream]) -> Iterator[Narrow]:
+    """The narrow records of a few streams, one stream after another, handed over batch by batch."""
+    wanted = spark.createDataFrame(sorted(streams, key=str), "topic string, partition int, producer string")
+    same = [narrow[name].eqNullSafe(wanted[name]) for name in STREAM]
+    rows = narrow.join(F.broadcast(wanted), on=same[0] & same[1] & same[2], how="left_semi")
+    for row in rows.orderBy(*STREAM, "offset").toLocalIterator(prefetchPartitions=True):
+        stream = (row["topic"], row["partition"], row["producer"])
+        yield Narrow(stream, row["offset"], row["epoch"], row["sequence"], row["problem"])
+
+
+def _row(segment: Segment) -> dict[str, object]:
+    return {
+        **dict(zip(STREAM, segment.stream, strict=True)),
+        "epoch": segment.epoch,
+        "class": segment.kind,
+        "reason": segment.reason,
+        **{name: getattr(segment, name) for name in (*_SPAN, "records", "jumps_forward", "jumps_backward")},
+    }
+
+
+def summary(found: pa.Table) -> Iterator[Segment]:
+    """The segments of each stream, epoch and class as one: few, however many blocks there are."""
+    grouped = found.group_by([*STREAM, "epoch", "class"]).aggregate(
+        [
+            ("first_offset", "min"),
+            ("last_offset", "max"),
+            ("first_sequence", "min"),
+            ("last_sequence", "max"),
+            *((name, "sum") for name in ("records", "jumps_forward", "jumps_backward")),
+        ]
+    )
+    for row in grouped.to_pylist():
+        yield Segment(
+            (row["topic"], row["partition"], row["producer"]),
+            row["epoch"],
+            row["class"],
+            None,
+            first_offset=row["first_offset_min"],
+            last_offset=row["last_offset_max"],
+            first_sequence=row["first_sequence_min"],
+            last_sequence=row["last_sequence_max"],
+            records=row["records_sum"],
+            jumps_forward=row["jumps_forward_sum"],
+            jumps_backward=row["jumps_backward_sum"],
+        )
+
+
+def rejects(found: pa.Table, load_seq: int) -> pa.Table:
+    """The segments that are kept out, as rows of `silver_rejects`."""
+    is_reject = pc.invert(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])))
+    kept_out = found.filter(is_reject)
+    columns = {name: kept_out[name] for name in _REJECT.names if name in kept_out.column_names}
+    rows = len(kept_out)
+    return pa.table(
+        {**columns, "load_seq": pa.array([load_seq] * rows, pa.int64()), "state": pa.array([HELD] * rows)}, schema=_REJECT
+    )
+
+
+def replayed(found: pa.Table) -> list[tuple[str, int, int, int]]:
+    """The offset spans that Bronze holds twice: topic, partition, first and last offset, inclusive."""
+    spans = found.filter(pc.equal(found["class"], REPLAY)).to_pylist()
+    return [(span["topic"], span["partition"], span["first_offset"], span["last_offset"]) for span in spans]

@@ -1,0 +1,125 @@
+"""The watermark table: one row per stream, read once per load and moved last, by a MERGE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakehouse.errors import RulesChangedError
+from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run import Run
+    from silver.fold import Ordinal, Stream
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """One row of the table, see `lakehouse.contracts.silver.WATERMARKS`."""
+
+    epoch: int | None
+    high_watermark: int | None
+    last_offset: int
+    load_seq: int
+    rules_fingerprint: str
+
+    @property
+    def ordinal(self) -> Ordinal | None:
+        """(epoch, sequence), or None while nothing was accepted."""
+        return None if self.epoch is None or self.high_watermark is None else (self.epoch, self.high_watermark)
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """The whole table as one load sees it: a row per stream, however long the history.
+
+    Attributes:
+        rows: The watermark of each stream.
+    """
+
+    rows: Mapping[Stream, Watermark]
+
+    @property
+    def load_seq(self) -> int:
+        """The last finished load; 0 before the first."""
+        return max((row.load_seq for row in self.rows.values()), default=0)
+
+    @property
+    def ordinals(self) -> dict[Stream, Ordinal]:
+        """The watermark of each stream that has accepted something."""
+        return {stream: row.ordinal for stream, row in self.rows.items() if row.ordinal is not None}
+
+    def last_offsets(self) -> dict[tuple[str, int], int]:
+        """The last decided offset of each partition: the highest of its streams'."""
+        offsets: dict[tuple[str, int], int] = {}
+        for (topic, partition, _), row in self.rows.items():
+            offsets[topic, partition] = max(offsets.get((topic, partition), row.last_offset), row.last_offset)
+        return offsets
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The watermarks as the decision joins them.
+
+        Grain: a stream that has accepted something. Columns: topic, partition, producer, known_epoch, known_sequence.
+        """
+        rows = [(*stream, *ordinal) for stream, ordinal in self.ordinals.items()]
+        return spark.createDataFrame(
+            rows, "topic string, partition int, producer string, known_epoch bigint, known_sequence bigint"
+        )
+
+    def require(self, rules_fingerprint: str, *, where: str) -> None:
+        """Raise where the watermarks were made with other extractors.
+
+        Raises:
+            RulesChangedError: Old and new sequences would be compared although they mean different things.
+        """
+        others = {row.rules_fingerprint for row in self.rows.values()} - {rules_fingerprint}
+        if others:
+            raise RulesChangedError(
+                "The extractors of sequence, producer or epoch have changed since the watermarks were made.",
+                where=where,
+                observed=f"rules {rules_fingerprint} in the config",
+                expected=f"rules {', '.join(sorted(others))}",
+                next_step="Put the extractors back, or rebuild: point `lakehouse` at a new root and run again from Bronze.",
+            )
+
+
+def read(spark: SparkSession, run: Run) -> Watermarks:
+    """Read the watermark table, once: what is read later may have moved."""
+    rows = spark.read.table(run.table(SILVER_WATERMARKS).sql).collect()
+    return Watermarks(
+        {
+            (row["topic"], row["partition"], row["producer"]): Watermark(
+                row["epoch"], row["high_watermark"], row["last_offset"], row["load_seq"], row["rules_fingerprint"]
+            )
+            for row in rows
+        }
+    )
+
+
+def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
+    """Move the watermarks to where the load's ledger rows say: one MERGE, one commit.
+
+    A row moves only forward: a repeat, or a slower runner, changes nothing. The MERGE carries no transaction id, which
+    would keep it from healing a table that was restored.
+    """
+    spark.sql(
+        f"""
+        MERGE INTO {run.table(SILVER_WATERMARKS).sql} AS watermark
+        USING (
+          SELECT topic, partition, producer, epoch_after, high_watermark_after, last_offset, load_seq, rules_fingerprint
+          FROM {run.table(SILVER_LOADS).sql} WHERE load_seq = {load_seq}
+        ) AS load
+        ON watermark.topic = load.topic AND watermark.partition = load.partition AND watermark.producer <=> load.producer
+        WHEN MATCHED AND load.load_seq > watermark.load_seq THEN UPDATE SET
+          epoch = load.epoch_after, high_watermark = load.high_watermark_after, last_offset = load.last_offset,
+          load_seq = load.load_seq, rules_fingerprint = load.rules_fingerprint, updated_at = current_timestamp()
+        WHEN NOT MATCHED THEN INSERT
+          (topic, partition, producer, epoch, high_watermark, last_offset, load_seq, rules_fingerprint, updated_at)
+          VALUES (load.topic, load.partition, load.producer, load.epoch_after, load.high_watermark_after,
+            load.last_offset, load.load_seq, load.rules_fingerprint, current_timestamp())
+        """  # noqa: S608 -- table names and a whole number, nothing from a record
+    )

@@ -1,0 +1,54 @@
+"""Fixtures that every test may use. One Spark session per test process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.run import Run
+from lakehouse.table import Lakehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+class Events:
+    """A report that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, object]]] = []
+
+    def event(self, name: str, **fields: object) -> None:
+        """Keep one event."""
+        self.seen.append((name, fields))
+
+    def named(self, name: str) -> list[dict[str, object]]:
+        """The fields of every event of that name."""
+        return [fields for seen, fields in self.seen if seen == name]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of the test process."""
+    from lakehouse.session import open_session
+
+    session = open_session("tidemark-tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def new_run(tmp_path: Path) -> Callable[[], Run]:
+    """Makes runs over the same empty lakehouse, each with its own number."""
+    lakehouse = Lakehouse(root=str(tmp_path / "lakehouse"))
+    return lambda: Run("tests", lakehouse, Events())
+
+
+@pytest.fixture
+def run(new_run: Callable[[], Run]) -> Run:
+    """One run over an empty lakehouse."""
+    return new_run()

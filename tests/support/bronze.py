@@ -1,0 +1,50 @@
+"""Bronze tables for tests: records as a test writes them, put where Kafka's would be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lakehouse import delta
+from lakehouse.contracts.bronze import BRONZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+_AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
+_SCHEMA = BRONZE.ddl()
+
+
+@dataclass(frozen=True)
+class Record:
+    """A Kafka record of topic `t`."""
+
+    offset: int
+    value: bytes | None = b""
+    key: bytes | None = b"k"
+    headers: tuple[tuple[str, bytes | None], ...] | None = None
+    partition: int = 0
+    topic: str = "t"
+
+    @classmethod
+    def of(cls, offset: int, sequence: object, *, partition: int = 0, producer: object = None, epoch: object = None) -> Record:
+        """A record whose headers hold sequence, producer and epoch; those that are None are left out."""
+        named = (("seq", sequence), ("producer", producer), ("epoch", epoch))
+        headers = tuple((name, str(value).encode()) for name, value in named if value is not None)
+        return cls(offset, f"v{sequence}".encode(), headers=headers, partition=partition)
+
+
+def put(spark: SparkSession, run: Run, records: Iterable[Record]) -> None:
+    """Append records to bronze_records in one commit, as one micro-batch of Bronze does."""
+    table = run.table(BRONZE.name)
+    delta.create(spark, table, BRONZE)
+    rows = [
+        (r.topic, r.partition, r.offset, _AT, 0, r.key, r.value, r.headers and list(r.headers), _AT, run.run_id)
+        for r in records
+    ]
+    delta.append(spark.createDataFrame(rows, _SCHEMA), table, BRONZE)
