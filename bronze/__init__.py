@@ -1,0 +1,1 @@
+"""Bronze: Kafka as it was read."""

@@ -8,16 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from lakehouse.contracts.model import sql_text
 from lakehouse.errors import AnotherWriterError, TableMissingError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 
     from lakehouse.contracts.model import Contract
     from lakehouse.table import Table
+
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+"""What Spark raises. Classic pyspark hands on what it has no class for (Delta's conflicts, a missing file) as py4j's."""
 
 _CONFLICTS = (
     "DELTA_CONCURRENT_TRANSACTION",
@@ -32,9 +38,16 @@ _NO_TABLE = (
     "DELTA_TABLE_NOT_FOUND",
     "DELTA_PATH_DOES_NOT_EXIST",
     "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_TABLE_ONLY_OPERATION",  # what DESCRIBE HISTORY says of a folder that is not there
     "TABLE_OR_VIEW_NOT_FOUND",
 )
-_NO_VERSION = ("DELTA_VERSION_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS", "DELTA_CHANGE_DATA_FILE_NOT_FOUND")
+_NO_VERSION = (
+    "DELTA_VERSION_NOT_FOUND",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+    "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
+    "DELTA_MISSING_CHANGE_DATA",
+    "FAILED_READ_FILE.FILE_NOT_EXIST",
+)
 
 
 @dataclass(frozen=True)
@@ -109,13 +122,28 @@ def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:
     return spark.read.option("versionAsOf", version).table(table.sql)
 
 
-def read_appended(spark: SparkSession, table: Table, *, after_version: int, to_version: int) -> DataFrame | None:
-    """The rows that the versions (after_version, to_version] appended, whatever was compacted since.
+def collect_appended(
+    spark: SparkSession,
+    table: Table,
+    *,
+    after_version: int,
+    to_version: int,
+    summary: Callable[[DataFrame], DataFrame],
+) -> list[Row] | None:
+    """Sum up the rows that the versions (after_version, to_version] appended, whatever was compacted since.
 
     The table must have its change feed on. Its scan hands rows over one by one: select few and narrow columns.
 
+    Args:
+        spark: The session.
+        table: The table.
+        after_version: The version before the first that is read; -1 for all.
+        to_version: The last version that is read, inclusive.
+        summary: Makes few rows of many; it sees the table's columns, and `_commit_version` (bigint).
+
     Returns:
-        The rows, or None where one of the versions is gone from the log.
+        The summary's rows, or None where a version is gone from the log or its files were vacuumed. Delta says so only when
+        the rows are read, hence the collecting here.
     """
     feed = (
         spark.read.option("readChangeFeed", "true")
@@ -123,11 +151,12 @@ def read_appended(spark: SparkSession, table: Table, *, after_version: int, to_v
         .option("endingVersion", to_version)
     )
     try:
-        return feed.table(table.sql).where("_change_type = 'insert'")
-    except PySparkException as error:
+        rows: list[Row] = summary(feed.table(table.sql).where("_change_type = 'insert'")).collect()
+    except SPARK_ERRORS as error:
         if _mentions(error, _NO_VERSION):
             return None
         raise
+    return rows
 
 
 def append(
@@ -181,12 +210,9 @@ def overwrite(rows: DataFrame, table: Table, *, metadata: str) -> None:
 
 def last_metadata(spark: SparkSession, table: Table) -> str | None:
     """The text kept with the table's last commit; None where it has none, or the table is not there."""
-    try:
-        rows = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").select("userMetadata").collect()
-    except AnalysisException as error:
-        if _mentions(error, _NO_TABLE):
-            return None
-        raise
+    if not exists(spark, table):
+        return None
+    rows = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").select("userMetadata").collect()
     text: str | None = rows[0]["userMetadata"]
     return text
 
@@ -194,12 +220,12 @@ def last_metadata(spark: SparkSession, table: Table) -> str | None:
 def _commit(writer: DataFrameWriter, table: Table) -> None:
     try:
         writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         raise_if_conflict(error, table)
         raise
 
 
-def raise_if_conflict(error: PySparkException, table: Table) -> None:
+def raise_if_conflict(error: Exception, table: Table) -> None:
     """Turn Delta's conflicts between writers into ours; return where the error is another.
 
     Raises:
@@ -213,6 +239,7 @@ def raise_if_conflict(error: PySparkException, table: Table) -> None:
         ) from error
 
 
-def _mentions(error: PySparkException, conditions: tuple[str, ...]) -> bool:
-    text = f"{error.getCondition() or ''} {error}"
-    return any(condition in text for condition in conditions)
+def _mentions(error: Exception, conditions: tuple[str, ...]) -> bool:
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    text = f"{condition or ''} {error}"
+    return any(each in text for each in conditions)

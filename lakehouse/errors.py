@@ -134,3 +134,15 @@ class ModelError(TidemarkError):
 
 class ToolError(TidemarkError):
     """The machine lacks something: Java, the jars, a free port, a broker that starts."""
+
+
+def headline(text: str) -> str:
+    """The one line of a library's error that says what went wrong; of an error handed on by py4j, what Java says.
+
+    >>> headline("An error occurred while calling o1.collect.\\n: java.io.IOException: No space left\\n\\tat ...")
+    'java.io.IOException: No space left'
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        return lines[1].removeprefix(": ")
+    return lines[0] if lines else ""

@@ -7,6 +7,7 @@ spark-submit its master, jars and memory are; otherwise a local session is start
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -28,6 +29,8 @@ _OWN = {
     "spark.databricks.delta.snapshotPartitions": "2",
     # Other engines read every table; not all of them know deletion vectors.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+    # Timestamps as the other engines read them: Spark's default in Parquet is an old form that some read wrong.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -62,6 +65,7 @@ def _start(app_name: str) -> SparkSession:
     for name, value in {**_OWN, **_RUNTIME}.items():
         builder = builder.config(name, value)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
         for name, value in _local().items():
             builder = builder.config(name, value)
     return builder.getOrCreate()

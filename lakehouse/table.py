@@ -91,13 +91,16 @@ class Lakehouse:
 
         >>> Lakehouse(root="/data/lake").local_root.as_posix()
         '/data/lake'
+        >>> Lakehouse(root="file:/data/lake").local_root.as_posix()
+        '/data/lake'
         >>> Lakehouse(root="s3://bucket/lake").local_root is None
         True
         """
         if self.root is None:
             return None
-        path = self.root.removeprefix("file://") if self.root.startswith("file:") else self.root
-        return None if "://" in path else Path(path)
+        if self.root.startswith("file:"):
+            return Path("/" + self.root.removeprefix("file:").lstrip("/"))
+        return None if "://" in self.root else Path(self.root)
 
 
 def _escape(identifier: str) -> str:

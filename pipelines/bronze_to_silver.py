@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from lakehouse import delta
 from lakehouse.contracts.silver import CLASSES
+from lakehouse.table import SILVER_WATERMARKS
 from silver import load, plan, recovery
 from silver.rules import Rules
+from silver.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +56,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
 
 
 def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """What the next load would do, per stream; reads what the load would read, and commits to no record table.
+    """What the next load would do, per stream; reads what the load would read, and writes nothing.
 
     Where a load was claimed and not finished, the plan is that load's.
 
@@ -65,8 +68,10 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
         TableMissingError: Bronze has not been written yet.
     """
     rules = Rules.of(settings)
-    load.create_tables(spark, run, rules)
-    recovered = recovery.recover(spark, run, rules)
+    if delta.exists(spark, run.table(SILVER_WATERMARKS)):
+        recovered = recovery.recover(spark, run, rules)
+    else:
+        recovered = recovery.Recovered(Watermarks({}), bronze_version=-1, open_claim=None)
     if recovered.open_claim is not None:
         planned: plan.Plan | None = recovery.planned_again(spark, run, recovered)
     else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse import delta
+from lakehouse import delta, frames
 from lakehouse.table import BRONZE_RECORDS
 from silver.ledger import Arrivals
 
@@ -52,24 +53,18 @@ def pin(
     to_version = delta.version(spark, bronze) if to_version is None else to_version
     if to_version <= after_version:
         return BronzeRange(after_version, to_version, ())
-    decided = spark.createDataFrame(
-        [(*partition, offset) for partition, offset in last_offsets.items()], "topic string, partition int, above bigint"
+    offsets = [(*partition, offset) for partition, offset in last_offsets.items()]
+    decided = frames.of_tuples(spark, offsets, "topic string, partition int, above bigint")
+    counted = delta.collect_appended(
+        spark, bronze, after_version=after_version, to_version=to_version, summary=partial(_counted, decided=decided)
     )
-    is_new = F.col("above").isNull() | (F.col("offset") > F.col("above"))
-    appended = delta.read_appended(spark, bronze, after_version=after_version, to_version=to_version)
-    everything = delta.read(spark, bronze, version=to_version) if appended is None else appended
-    records = everything.select("topic", "partition", "offset").join(
-        F.broadcast(decided), on=["topic", "partition"], how="left"
-    )
-    if appended is None:
+    if counted is None:
         run.report.event("silver.versions_gone", after_version=after_version, to_version=to_version)
-        records = records.where(is_new)
-    counted = records.groupBy("topic", "partition", "above").agg(
-        F.count(F.lit(1)).alias("records"), F.count_if(~is_new).alias("replayed"), F.max("offset").alias("to_offset")
-    )
+        everything = delta.read(spark, bronze, version=to_version)
+        counted = _counted(everything, decided=decided, is_new_only=True).collect()
     arrivals = [
         Arrivals(row["topic"], row["partition"], row["records"], row["replayed"], row["above"], row["to_offset"])
-        for row in counted.collect()
+        for row in counted
     ]
     return BronzeRange(after_version, to_version, tuple(sorted(arrivals, key=lambda row: (row.topic, row.partition))))
 
@@ -84,6 +79,16 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     """
     spans = [_span(arrived) for arrived in bronze_range.arrivals if arrived.records > arrived.replayed]
     return delta.read(spark, run.table(BRONZE_RECORDS), version=bronze_range.to_version).where(_any(spans))
+
+
+def _counted(records: DataFrame, *, decided: DataFrame, is_new_only: bool = False) -> DataFrame:
+    """Count the records of each partition, and those of them that were decided before."""
+    is_new = F.col("above").isNull() | (F.col("offset") > F.col("above"))
+    compared = records.select("topic", "partition", "offset").join(F.broadcast(decided), on=["topic", "partition"], how="left")
+    counted = compared.where(is_new) if is_new_only else compared
+    return counted.groupBy("topic", "partition", "above").agg(
+        F.count(F.lit(1)).alias("records"), F.count_if(~is_new).alias("replayed"), F.max("offset").alias("to_offset")
+    )
 
 
 def _span(arrived: Arrivals) -> Column:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from lakehouse import frames
 from lakehouse.contracts.silver import IN_ORDER, STREAM
 from silver.extract import decode, extract
 
@@ -47,9 +48,8 @@ def _payload(rules: Rules) -> dict[str, Column]:
 
 def _once(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     """Keep one copy of what Bronze holds twice. Only the spans with such records are shuffled."""
-    spans = _bucketed(
-        spark.createDataFrame(plan.replayed, "topic string, partition int, first_offset bigint, last_offset bigint")
-    )
+    columns = "topic string, partition int, first_offset bigint, last_offset bigint"
+    spans = _bucketed(frames.of_tuples(spark, plan.replayed, columns))
     is_twice = _is_in_span(records, spans)
     twice = records.join(F.broadcast(spans), on=is_twice, how="left_semi").dropDuplicates(["topic", "partition", "offset"])
     return records.join(F.broadcast(spans), on=is_twice, how="left_anti").unionByName(twice)

@@ -55,7 +55,7 @@ def extract(records: DataFrame, rules: Rules) -> DataFrame:
         {
             "_sequence": _number(rules.sequence, "_raw_sequence"),
             "_epoch": _number(rules.epoch, "_raw_epoch") if rules.epoch else _found(F.lit(0).cast("bigint")),
-            "_producer": _text("_raw_producer") if rules.producer else _found(F.lit(None).cast("string")),
+            "_producer": _text(rules.producer, "_raw_producer") if rules.producer else _found(F.lit(None).cast("string")),
         }
     )
     problem = F.coalesce(
@@ -168,8 +168,11 @@ def _number(source: Source, raw: str) -> Column:
     )
 
 
-def _text(raw: str) -> Column:
-    """A producer's name: struct<value: string, problem: string>. Bytes that are no UTF-8 are no name."""
+def _text(source: Source, raw: str) -> Column:
+    """A producer's name: struct<value: string, problem: string>. Bytes that are no UTF-8 are no name; numbers are digits."""
+    if source.encoding != "utf8":
+        number = _number(source, raw)
+        return _found(number["value"].cast("string"), number["problem"])
     found, problem = F.col(f"{raw}.value").cast("string"), F.col(f"{raw}.problem")
     is_name = F.is_valid_utf8(found)
     return _found(F.when(problem.isNull() & is_name, found), F.coalesce(problem, F.when(~is_name, F.lit("not_utf8"))))

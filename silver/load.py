@@ -16,24 +16,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from lakehouse import delta
+from lakehouse import delta, frames
 from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
-from lakehouse.errors import AnotherWriterError
+from lakehouse.errors import AnotherWriterError, ConfigError, ContractError
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from silver import bronze_range, copy, recovery, watermarks
-from silver.plan import LEDGER, Plan, plan
+from silver.plan import Plan, plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
+    from lakehouse.contracts.model import Contract
     from lakehouse.run import Run
     from silver.recovery import Recovered
-    from silver.rules import Rules
+    from silver.rules import Payload, Rules
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,16 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
     """Create Silver's tables where they are not there yet.
 
     Raises:
-        ContractError: One is there with other columns.
+        ConfigError: The payload's schema names a type that Spark does not know.
+        ContractError: One is there with other columns, or its payload has another type. A claim pins the rules, so this must
+            come out before the claim: no later run could finish the load.
     """
-    payload_type = rules.payload.sql_type if rules.payload else None
-    for contract in (silver_records(payload_type), WATERMARKS, REJECTS, LOADS):
+    if rules.payload:
+        _payload_type(spark, rules.payload)
+    for contract in (_records_contract(rules), WATERMARKS, REJECTS, LOADS):
         delta.create(spark, run.table(contract.name), contract)
+    if rules.payload:
+        _require_payload(spark, run, rules.payload)
 
 
 def load_once(spark: SparkSession, run: Run, rules: Rules) -> Load | None:
@@ -103,7 +110,7 @@ def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
         AnotherWriterError: The load is another run's.
     """
     table = run.table(SILVER_LOADS)
-    rows = spark.createDataFrame(pa.Table.from_pylist(planned.ledger, LEDGER))
+    rows = frames.of_contract(spark, planned.ledger, LOADS)
     delta.append(rows, table, LOADS, transaction=_transaction(run, SILVER_LOADS, planned))
     standing = spark.read.table(table.sql).where(F.col("load_seq") == planned.load_seq).select("run_id").distinct().collect()
     if [row["run_id"] for row in standing] != [run.run_id]:
@@ -123,7 +130,7 @@ def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
     if planned.count("accepted"):
         records = bronze_range.read(spark, run, planned.range)
         rows = copy.accepted(spark, records, planned)
-        contract = silver_records(planned.rules.payload.sql_type if planned.rules.payload else None)
+        contract = _records_contract(planned.rules)
         delta.append(rows, run.table(SILVER_RECORDS), contract, transaction=_transaction(run, SILVER_RECORDS, planned))
     run.report.event("silver.appended", load_seq=planned.load_seq, records=planned.count("accepted"))
     crash_point("silver.appended")
@@ -143,6 +150,35 @@ def advance(spark: SparkSession, run: Run, planned: Plan) -> None:
     watermarks.advance(spark, run, planned.load_seq)
     run.report.event("silver.advanced", load_seq=planned.load_seq, streams=len(planned.ledger))
     crash_point("silver.advanced")
+
+
+def _records_contract(rules: Rules) -> Contract:
+    return silver_records(rules.payload.sql_type if rules.payload else None)
+
+
+def _require_payload(spark: SparkSession, run: Run, payload: Payload) -> None:
+    """Compare the payload's configured type with the table's."""
+    table = run.table(SILVER_RECORDS)
+    expected = _payload_type(spark, payload)
+    observed = spark.read.table(table.sql).schema["payload"].dataType
+    if observed != expected:
+        wrong_type = [("payload", observed.simpleString(), expected.simpleString())]
+        next_step = (
+            "Put `value` back, or rebuild: remove all silver_, gate_ and gold_ tables, keep Bronze, and run again."
+        )
+        raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
+
+
+def _payload_type(spark: SparkSession, payload: Payload) -> DataType:
+    try:
+        return spark.sql(f"SELECT CAST(NULL AS {payload.sql_type})").schema[0].dataType
+    except PySparkException as error:
+        raise ConfigError(
+            "The payload's schema is not one that Spark can read.",
+            where="value.schema",
+            observed=payload.schema,
+            expected="columns as in CREATE TABLE, for example id STRING, amount DOUBLE",
+        ) from error
 
 
 def _transaction(run: Run, name: str, planned: Plan) -> Transaction:

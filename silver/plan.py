@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from lakehouse.contracts.silver import LOADS, STREAM
+from lakehouse.contracts.silver import STREAM
 from silver import bronze_range, ledger, segments
 from silver.extract import columns_read, extract
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
@@ -44,12 +43,6 @@ class Plan:
     def count(self, name: str) -> int:
         """The sum of one of the ledger's counts over all streams."""
         return sum(int(str(row[name])) for row in self.ledger)
-
-
-_ARROW = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string(), "timestamp": pa.timestamp("us", tz="UTC")}
-_ARROW = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string(), "timestamp": pa.timestamp("us", tz="UTC")}
-LEDGER = pa.schema([(column.name, _ARROW[column.type]) for column in LOADS.columns])
-"""The ledger's contract as Arrow writes it."""
 
 
 def plan(spark: SparkSession, run: Run, rules: Rules, *, watermarks: Watermarks, after_version: int) -> Plan | None:

@@ -68,7 +68,7 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
     if claimed not in (finished, finished + 1) or (finished and finished not in {row["load_seq"] for row in ledger}):
         raise TableStateError(
             "The ledger and the watermarks do not belong together.",
-            where=str(run.table(SILVER_LOADS)),
+            where=f"{run.table(SILVER_LOADS)} and {run.table(SILVER_WATERMARKS)}",
             observed=f"last claimed load {claimed}, last finished load {finished}",
             expected=f"last claimed load {finished} or {finished + 1}",
             next_step=_WAY_OUT,

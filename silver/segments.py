@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from lakehouse import frames
 from lakehouse.contracts.silver import ACCEPTED, HELD, REPLAY, STREAM
 from silver import decide
 from silver.fold import Narrow, Segment, fold
@@ -68,7 +69,7 @@ def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, *, m
 
 def _in_offset_order(spark: SparkSession, narrow: DataFrame, streams: set[Stream]) -> Iterator[Narrow]:
     """The narrow records of a few streams, one stream after another, handed over batch by batch."""
-    wanted = spark.createDataFrame(sorted(streams, key=str), "topic string, partition int, producer string")
+    wanted = frames.of_tuples(spark, streams, "topic string, partition int, producer string")
     same = [narrow[name].eqNullSafe(wanted[name]) for name in STREAM]
     rows = narrow.join(F.broadcast(wanted), on=same[0] & same[1] & same[2], how="left_semi")
     for row in rows.orderBy(*STREAM, "offset").toLocalIterator(prefetchPartitions=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakehouse import frames
 from lakehouse.errors import RulesChangedError
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 
@@ -66,9 +67,8 @@ class Watermarks:
         Grain: a stream that has accepted something. Columns: topic, partition, producer, known_epoch, known_sequence.
         """
         rows = [(*stream, *ordinal) for stream, ordinal in self.ordinals.items()]
-        return spark.createDataFrame(
-            rows, "topic string, partition int, producer string, known_epoch bigint, known_sequence bigint"
-        )
+        columns = "topic string, partition int, producer string, known_epoch bigint, known_sequence bigint"
+        return frames.of_tuples(spark, rows, columns)
 
     def require(self, rules_fingerprint: str, *, where: str) -> None:
         """Raise where the watermarks were made with other extractors.
@@ -83,7 +83,8 @@ class Watermarks:
                 where=where,
                 observed=f"rules {rules_fingerprint} in the config",
                 expected=f"rules {', '.join(sorted(others))}",
-                next_step="Put the extractors back, or rebuild: point `lakehouse` at a new root and run again from Bronze.",
+                next_step="Put the extractors back, or rebuild: remove all silver_, gate_ and gold_ tables, keep Bronze, "
+                "and run again: everything is decided anew from Bronze.",
             )
 
 

@@ -41,11 +41,16 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def run_at() -> Callable[[Path], Run]:
+    """Makes a run over the lakehouse in a folder, with a number of its own."""
+    return lambda folder: Run("tests", Lakehouse(root=str(folder)), Events())
+
+
 @pytest.fixture
-def new_run(tmp_path: Path) -> Callable[[], Run]:
-    """Makes runs over the same empty lakehouse, each with its own number."""
-    lakehouse = Lakehouse(root=str(tmp_path / "lakehouse"))
-    return lambda: Run("tests", lakehouse, Events())
+def new_run(tmp_path: Path, run_at: Callable[[Path], Run]) -> Callable[[], Run]:
+    """Makes runs over the same empty lakehouse, each with a number of its own."""
+    return lambda: run_at(tmp_path / "lakehouse")
 
 
 @pytest.fixture

@@ -69,9 +69,7 @@ WATERMARKS = Contract(
     (
         *_STREAM_COLUMNS,
         Column("epoch", "bigint", "Epoch of the high watermark; null until a record was accepted"),
-        Column(
-            "high_watermark", "bigint", "Highest accepted sequence of the epoch, inclusive; null until there is one"
-        ),
+        Column("high_watermark", "bigint", "Highest accepted sequence of the epoch, inclusive; null until there is one"),
         Column("last_offset", "bigint", "Last Kafka offset decided in this stream, inclusive"),
         Column("load_seq", "bigint", "The load that moved this row last"),
         Column("rules_fingerprint", "string", "Fingerprint of the extractors that the watermark was made with"),

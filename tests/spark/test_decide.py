@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lakehouse import frames
 from silver import ledger, segments
 from silver.watermarks import Watermark, Watermarks
 from tests.support.reference import Seen, decide
@@ -58,7 +59,8 @@ def test_any_cutting_into_loads_decides_as_the_reference_does(
     records = [record for load in loads for record in load]
     expected = decide(records, max_jump)
 
-    classes, watermarks = {}, Watermarks({})
+    classes: dict[tuple[str, int, int], str] = {}
+    watermarks = Watermarks({})
     for number, load in enumerate(loads, start=1):
         if load:
             decided, watermarks = _load(spark, load, watermarks, number, max_jump)
@@ -72,22 +74,18 @@ def _load(
     spark: SparkSession, load: list[Seen], watermarks: Watermarks, number: int, max_jump: int | None
 ) -> tuple[dict[tuple[str, int, int], str], Watermarks]:
     """Decide one load as the planner does, and move the watermarks as the ledger says."""
-    rows = [
-        (*r.stream, r.offset, *((None, None, "x") if r.sequence is None else (r.epoch, r.sequence, None))) for r in load
-    ]
-    found = segments.collect(spark, spark.createDataFrame(rows[::-1], _NARROW), watermarks, max_jump=max_jump)
+    rows = [(*r.stream, r.offset, *((None, None, "x") if r.sequence is None else (r.epoch, r.sequence, None))) for r in load]
+    found = segments.collect(spark, frames.of_tuples(spark, rows[::-1], _NARROW), watermarks, max_jump=max_jump)
     streams = ledger.stream_loads(segments.summary(found), [], watermarks)
-    moved = {
-        stream: Watermark(*(streams[stream].ordinal or (None, None)), streams[stream].last_offset, number, "rules")
-        for stream in streams
-    }
+    moved = {}
+    for stream, done in streams.items():
+        epoch, sequence = done.ordinal or (None, None)
+        moved[stream] = Watermark(epoch, sequence, done.last_offset, number, "rules")
     assert sum(sum(stream.counts.values()) for stream in streams.values()) == len(load)
-    return _classes(load, segments.rejects(found, number).to_pylist()), replace(
-        watermarks, rows={**watermarks.rows, **moved}
-    )
+    return _classes(load, segments.rejects(found, number).to_pylist()), replace(watermarks, rows={**watermarks.rows, **moved})
 
 
-def _classes(load: list[Seen], rejects: list[dict[str, object]]) -> dict[tuple[str, int, int], str]:
+def _classes(load: list[Seen], rejects: list[dict[str, Any]]) -> dict[tuple[str, int, int], str]:
     """The class of each record: accepted where no reject of its stream spans its offset."""
     classes = {(r.topic, r.partition, r.offset): "accepted" for r in load}
     for reject in rejects:

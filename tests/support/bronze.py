@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakehouse import delta
+from lakehouse import delta, frames
 from lakehouse.contracts.bronze import BRONZE
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lakehouse.run import Run
 
 _AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
-_SCHEMA = BRONZE.ddl()
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,14 @@ def put(spark: SparkSession, run: Run, records: Iterable[Record]) -> None:
     table = run.table(BRONZE.name)
     delta.create(spark, table, BRONZE)
     rows = [
-        (r.topic, r.partition, r.offset, _AT, 0, r.key, r.value, r.headers and list(r.headers), _AT, run.run_id)
-        for r in records
+        {
+            **vars(record),
+            "headers": record.headers and [{"key": key, "value": value} for key, value in record.headers],
+            "timestamp": _AT,
+            "timestamp_type": 0,
+            "ingested_at": _AT,
+            "run_id": run.run_id,
+        }
+        for record in records
     ]
-    delta.append(spark.createDataFrame(rows, _SCHEMA), table, BRONZE)
+    delta.append(frames.of_contract(spark, rows, BRONZE), table, BRONZE)

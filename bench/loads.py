@@ -1,0 +1,117 @@
+"""Kafka to Bronze, a plain copy of Bronze, and a Silver load of the same Bronze: timed one after another, and checked."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from bench.sitting import BRONZE, COPY, SILVER, require
+from bench.topics import HEADER
+from bronze.ingest import ingest
+from lakehouse import delta
+from lakehouse.contracts.silver import IN_ORDER, silver_records
+from lakehouse.run import Run
+from lakehouse.settings import Settings
+from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, Lakehouse
+from silver import load
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from bench.sitting import Sitting
+    from bench.topics import Topic
+
+_COPY = "copy_records"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a benchmark runs: its session, its broker, its folder."""
+
+    spark: SparkSession
+    servers: str
+    folder: Path
+
+
+class Silent:
+    """A report that tells nobody."""
+
+    def event(self, name: str, **fields: object) -> None:
+        """Do nothing."""
+
+
+def settings_of(place: Place, topic: str, root: Path) -> Settings:
+    """The settings of a pipeline that reads one of the benchmark's topics."""
+    config = {
+        "pipeline": "bench",
+        "kafka": {"bootstrap_servers": place.servers, "topics": [topic]},
+        "lakehouse": {"root": str(root)},
+        "sequence": {"header": HEADER},
+    }
+    return Settings.model_validate(config, context={"folder": root})
+
+
+def measure_loads(place: Place, sitting: Sitting, topic: Topic) -> None:
+    """Ingest a topic into a fresh Bronze, then copy it and load it into a fresh Silver; check what each made.
+
+    The tables are made before the clock starts. Copy and load take turns in going first, so that neither always finds
+    Bronze's files as the other one left them.
+    """
+    root = place.folder / topic.name
+    settings = settings_of(place, topic.name, root)
+    run = Run(settings.pipeline, Lakehouse(root=str(root)), Silent())
+    sitting.measure(BRONZE, topic.name, topic.records, lambda: ingest(place.spark, run, settings.kafka))
+    require("rows of Bronze", observed=_rows(place.spark, run, BRONZE_RECORDS), expected=topic.records)
+    steps: list[Callable[[], None]] = [
+        lambda: _measure_copy(place.spark, run, sitting, topic),
+        lambda: _measure_silver(place.spark, run, sitting, topic, Rules.of(settings)),
+    ]
+    for step in steps if len(sitting.starts) % 2 else reversed(steps):
+        step()
+    shutil.rmtree(root)
+
+
+def _measure_copy(spark: SparkSession, run: Run, sitting: Sitting, topic: Topic) -> None:
+    """The floor: the same rows by the same writer, Silver's columns, nothing decided."""
+    delta.create(spark, run.table(_COPY), silver_records())
+    sitting.measure(COPY, topic.name, topic.records, lambda: _copy(spark, run))
+    require("rows of the copy", observed=_rows(spark, run, _COPY), expected=topic.records)
+
+
+def _copy(spark: SparkSession, run: Run) -> None:
+    bronze = run.table(BRONZE_RECORDS)
+    constants = {
+        "producer": F.lit(None).cast("string"),
+        "epoch": F.lit(0).cast("bigint"),
+        "sequence": F.lit(0).cast("bigint"),
+        "load_seq": F.lit(1).cast("bigint"),
+        "arrival": F.lit(IN_ORDER),
+    }
+    rows = delta.read(spark, bronze, version=delta.version(spark, bronze)).withColumns(constants)
+    delta.append(rows, run.table(_COPY), silver_records())
+
+
+def _measure_silver(spark: SparkSession, run: Run, sitting: Sitting, topic: Topic, rules: Rules) -> None:
+    load.create_tables(spark, run, rules)
+    done = sitting.measure(SILVER, topic.name, topic.records, lambda: load.load_once(spark, run, rules))
+    require("records of the load", observed=done and done.records, expected=topic.records)
+    found = (
+        spark.read.table(run.table(SILVER_RECORDS).sql)
+        .groupBy("partition")
+        .agg(F.count(F.lit(1)).alias("rows"), F.count_distinct("sequence").alias("unique"), F.max("sequence").alias("highest"))
+    )
+    observed = {row["partition"]: (row["rows"], row["unique"], row["highest"]) for row in found.collect()}
+    # All three the same: 1 to n, each once.
+    expected = {partition: (unique,) * 3 for partition, unique in enumerate(topic.unique) if unique}
+    require("rows, unique sequences and highest sequence of Silver's partitions", observed=observed, expected=expected)
+
+
+def _rows(spark: SparkSession, run: Run, name: str) -> int:
+    return spark.read.table(run.table(name).sql).count()

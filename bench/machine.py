@@ -1,0 +1,104 @@
+"""The machine that the figures come from, and whether anything else ran on it meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+QUIET_CORES = 0.5
+"""What other processes may use, in cores, for a figure to count."""
+
+_PROC = Path("/proc")
+_IDLE = (3, 4)  # of the fields of /proc/stat: idle, iowait
+_GUEST = 8  # guest time is contained in user time already
+_PARENT, _TIMES = 1, slice(11, 15)  # after the name: parent; user and system time, own and of children that ended
+
+
+@dataclass(frozen=True)
+class Usage:
+    """CPU time so far.
+
+    Attributes:
+        at: The wall clock, in seconds.
+        own: CPU seconds of this process and all below it: Python, Spark's JVM, the broker.
+        everything: CPU seconds of the whole machine, time stolen by its host included.
+    """
+
+    at: float
+    own: float
+    everything: float
+
+    @classmethod
+    def now(cls) -> Usage | None:
+        """The usage so far; None where there is no /proc to read it from."""
+        if not (_PROC / "stat").exists():
+            return None
+        tick = os.sysconf("SC_CLK_TCK")
+        fields = [int(field) for field in (_PROC / "stat").read_text().splitlines()[0].split()[1:]]
+        busy = sum(fields[:_GUEST]) - sum(fields[place] for place in _IDLE)
+        return cls(time.monotonic(), _own_ticks() / tick, busy / tick)
+
+    def others_cores(self, later: Usage) -> float:
+        """How many cores everything but this benchmark used, from here to a later moment."""
+        everything, own = later.everything - self.everything, later.own - self.own
+        return max(0.0, everything - own) / max(later.at - self.at, 1e-9)
+
+
+def others_cores(seconds: float = 3.0) -> float | None:
+    """How many cores others use just now, looked at for some seconds; None where that cannot be known."""
+    before = Usage.now()
+    time.sleep(seconds)
+    after = Usage.now()
+    return before.others_cores(after) if before and after else None
+
+
+def load_average() -> float:
+    """The load average of the last minute, this benchmark's own share included."""
+    return round(os.getloadavg()[0], 2)
+
+
+def conditions(spark: SparkSession) -> dict[str, object]:
+    """What a reader needs to know about the machine and the versions."""
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cores": os.cpu_count(),
+        "memory": f"{memory_gib:.0f} GiB, {spark.conf.get('spark.driver.memory')} for Spark",
+        "Python": platform.python_version(),
+        "Spark": spark.version,
+        "Delta": version("delta-spark"),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _own_ticks() -> int:
+    processes = dict(_processes())
+    below: dict[int, list[int]] = {}
+    for pid, (parent, _) in processes.items():
+        below.setdefault(parent, []).append(pid)
+    ticks, left = 0, [os.getpid()]
+    while left:
+        pid = left.pop()
+        ticks += processes[pid][1] if pid in processes else 0
+        left += below.get(pid, [])
+    return ticks
+
+
+def _processes() -> Iterator[tuple[int, tuple[int, int]]]:
+    """Each process's id, and with it its parent and its CPU ticks."""
+    for folder in _PROC.iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                # The name stands in brackets and may hold anything, brackets too.
+                fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                yield int(folder.name), (int(fields[_PARENT]), sum(int(field) for field in fields[_TIMES]))

@@ -1,0 +1,158 @@
+"""What a sitting comes to: medians, spread and marks, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from statistics import median
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.machine import QUIET_CORES
+from bench.sitting import BRONZE, COPY, HELP, NOTHING, SILVER, WARM
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from bench.sitting import Measurement, Sitting
+
+SILVER_OVER_COPY = 1.5
+TARGET_SECONDS = {WARM: 15.0, HELP: 0.5}
+"""The marks: a Silver load in plain copies of the same records, and the rest in seconds."""
+
+_WIDTH = 140
+_SHOWN = 8
+_ORDER = (BRONZE, COPY, SILVER, WARM, NOTHING, HELP)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one measure comes to over its rounds.
+
+    Attributes:
+        name: What was done.
+        pattern: On which input.
+        records: How many records it took in.
+        times: Wall times in seconds, one per round.
+        cpu_seconds: The median of its CPU times; None where they cannot be known.
+        in_copies: The median over rounds of its time in copies of the same round; None where there is no such copy.
+    """
+
+    name: str
+    pattern: str
+    records: int
+    times: tuple[float, ...]
+    cpu_seconds: float | None
+    in_copies: float | None
+
+    @property
+    def seconds(self) -> float:
+        """The median of the wall times."""
+        return median(self.times)
+
+    @property
+    def records_per_second(self) -> float | None:
+        """Throughput; None where nothing flows, or so little that it says nothing."""
+        return self.records / self.seconds if self.name in (BRONZE, COPY, SILVER) else None
+
+    @property
+    def mark(self) -> tuple[str, bool] | None:
+        """The mark as text and whether it is met; None where there is none."""
+        if self.name == SILVER and self.in_copies is not None:
+            return f"at most {SILVER_OVER_COPY} copies", self.in_copies <= SILVER_OVER_COPY
+        target = TARGET_SECONDS.get(self.name)
+        return None if target is None else (f"at most {target:g} s", self.seconds <= target)
+
+
+def figures(measurements: Sequence[Measurement]) -> list[Figure]:
+    """The medians of a sitting's measurements, one figure per measure and pattern."""
+    copies = {(each.pattern, each.round): each.seconds for each in measurements if each.name == COPY}
+    found = []
+    for (_, pattern), each in groupby(sorted(measurements, key=_place), key=_place):
+        rounds = list(each)
+        cpu = [one.cpu_seconds for one in rounds if one.cpu_seconds is not None]
+        ratios = [one.seconds / copies[pattern, one.round] for one in rounds if (pattern, one.round) in copies]
+        found.append(
+            Figure(
+                rounds[0].name,
+                pattern,
+                rounds[0].records,
+                tuple(one.seconds for one in rounds),
+                median(cpu) if cpu else None,
+                median(ratios) if ratios else None,
+            )
+        )
+    return found
+
+
+def show(sitting: Sitting, conditions: Mapping[str, object]) -> None:
+    """Print the table with its conditions, and a warning where the machine was busy."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    console.print("; ".join(f"{name} {value}" for name, value in conditions.items()), highlight=False)
+    starts = ", ".join(f"{start.load_average}" for start in sitting.starts)
+    console.print(f"Load average before each round (this benchmark's own share included): {starts}", highlight=False)
+    console.print(_table(figures(sitting.measurements)))
+    disturbances = sitting.disturbances()
+    if disturbances:
+        console.print(
+            f"[bold red]WARNING: these figures do not count.[/] Others used more than {QUIET_CORES} cores at "
+            f"{len(disturbances)} of {len(sitting.starts) + len(sitting.measurements)} looks:",
+            highlight=False,
+        )
+        more = [f"and {len(disturbances) - _SHOWN} more"] if len(disturbances) > _SHOWN else []
+        for each in disturbances[:_SHOWN] + more:
+            console.print(f"  {each}", highlight=False)
+
+
+def save(file: Path, sitting: Sitting, conditions: Mapping[str, object]) -> None:
+    """Keep the raw numbers as JSON."""
+    raw = {
+        "conditions": conditions,
+        "is_valid": not sitting.disturbances(),
+        "rounds": [asdict(start) for start in sitting.starts],
+        "measurements": [asdict(measurement) for measurement in sitting.measurements],
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
+
+
+def _table(rows: Sequence[Figure]) -> Table:
+    table = Table(title="Medians over the rounds; every result was checked")
+    for name in ("measure", "input"):
+        table.add_column(name)
+    for name in ("seconds", "least to most", "CPU s", "records/s", "in copies"):
+        table.add_column(name, justify="right")
+    table.add_column("mark")
+    for row in rows:
+        table.add_row(
+            row.name,
+            row.pattern,
+            f"{row.seconds:.2f}",
+            f"{min(row.times):.2f} to {max(row.times):.2f}",
+            _number(row.cpu_seconds, "{:.1f}"),
+            _number(row.records_per_second, "{:,.0f}"),
+            _number(row.in_copies, "{:.2f}"),
+            _verdict(row),
+        )
+    return table
+
+
+def _verdict(row: Figure) -> str:
+    if row.mark is None:
+        return ""
+    text, is_met = row.mark
+    return f"[green]{text}: met[/]" if is_met else f"[red]{text}: missed[/]"
+
+
+def _number(number: float | None, form: str) -> str:
+    return "" if number is None else form.format(number)
+
+
+def _place(measurement: Measurement) -> tuple[int, str]:
+    return _ORDER.index(measurement.name), measurement.pattern

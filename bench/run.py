@@ -1,0 +1,89 @@
+"""The benchmark's command: a broker, a session, and all measures of a round one after another, round by round."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench import report
+from bench.loads import Place, measure_loads
+from bench.machine import conditions
+from bench.sitting import Sitting, WrongResultError
+from bench.topics import RESENT_SHARE, plan_topic, send_topic
+from bench.warm import WarmPipeline, measure_help
+from bronze.local_broker import LocalBroker
+from lakehouse.session import open_session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOADS, WARM, HELP = "loads", "warm", "help"
+
+_FEWEST_RECORDS = 1_000
+_MOST_HISTORY = 200_000
+_RESULTS = Path(__file__).with_name("results") / "latest.json"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark and print its table.
+
+    Returns:
+        0; 1 where a result is wrong. A busy machine or a missed mark is said, and is no failure.
+    """
+    asked = _arguments(argv)
+    sitting = Sitting()
+    try:
+        known = _sit(asked, sitting)
+    except WrongResultError as error:
+        sitting.tell(f"WRONG RESULT. {error}")
+        return 1
+    report.show(sitting, known)
+    if asked.save:
+        report.save(_RESULTS, sitting, known)
+    return 0
+
+
+def _sit(asked: argparse.Namespace, sitting: Sitting) -> dict[str, object]:
+    """Do the rounds; the conditions under which they were done."""
+    wanted = asked.only or [LOADS, WARM, HELP]
+    history = plan_topic("history", min(asked.records, _MOST_HISTORY))
+    topics = [plan_topic(name, asked.records, resent_share=share) for name, share in RESENT_SHARE.items()]
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, LocalBroker() as broker:
+        place = Place(open_session("tidemark-bench"), broker.bootstrap_servers, Path(folder))
+        known = {"records": f"{asked.records:,}", "rounds": asked.rounds, **conditions(place.spark)}
+        for topic in [history, *topics] if LOADS in wanted else [history]:
+            sitting.tell(f"Sending {topic.records:,} records, pattern {topic.name}")
+            send_topic(place.servers, topic)
+        sitting.tell("Warming up")
+        if LOADS in wanted:
+            measure_loads(place, Sitting(), history)
+        pipeline = WarmPipeline(place, history) if WARM in wanted else None
+        for _ in range(asked.rounds):
+            sitting.start_round()
+            for topic in topics if LOADS in wanted else []:
+                measure_loads(place, sitting, topic)
+            if pipeline:
+                pipeline.measure(sitting)
+        if HELP in wanted:
+            measure_help(sitting)
+        place.spark.stop()
+    return known
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
+    parser.add_argument("--records", type=int, default=2_000_000, help="records of each topic (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (%(default)s)")
+    parser.add_argument("--only", nargs="+", choices=(LOADS, WARM, HELP), help="measure only these")
+    parser.add_argument("--save", action="store_true", help=f"keep the raw numbers in {_RESULTS.name}")
+    asked = parser.parse_args(argv)
+    if asked.records < _FEWEST_RECORDS or asked.rounds < 1:
+        parser.error(f"at least {_FEWEST_RECORDS} records and one round, please")
+    return asked
+
+
+if __name__ == "__main__":
+    sys.exit(main())

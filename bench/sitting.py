@@ -1,0 +1,113 @@
+"""One sitting: every measurement is timed here, with what the machine did meanwhile, and every result is checked here."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from bench.machine import QUIET_CORES, Usage, load_average, others_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    Result = TypeVar("Result")
+
+BRONZE, COPY, SILVER = "Kafka to Bronze", "plain copy", "Silver load"
+WARM, NOTHING, HELP = "warm run, all stages", "warm run, nothing new", "tidemark --help"
+
+
+class WrongResultError(Exception):
+    """A result is not what it has to be: its time means nothing."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One thing done once.
+
+    Attributes:
+        name: What was done.
+        pattern: On which input.
+        round: In which round, from 1.
+        records: How many records it took in.
+        seconds: Wall time.
+        cpu_seconds: CPU time of this benchmark's processes, None where it cannot be known: what a busy machine distorts less.
+        others_cores: What others used meanwhile, in cores; None where it cannot be known.
+    """
+
+    name: str
+    pattern: str
+    round: int
+    records: int
+    seconds: float
+    cpu_seconds: float | None
+    others_cores: float | None
+
+
+@dataclass(frozen=True)
+class RoundStart:
+    """The machine before a round; see `Measurement` for others_cores."""
+
+    round: int
+    load_average: float
+    others_cores: float | None
+
+
+@dataclass
+class Sitting:
+    """What was measured so far.
+
+    Attributes:
+        measurements: In the order in which they were made.
+        starts: The machine before each round.
+    """
+
+    measurements: list[Measurement] = field(default_factory=list)
+    starts: list[RoundStart] = field(default_factory=list)
+    _console: Console = field(default_factory=lambda: Console(stderr=True))
+
+    def start_round(self) -> int:
+        """Look at the machine before a round; the round's number."""
+        start = RoundStart(len(self.starts) + 1, load_average(), others_cores())
+        self.starts.append(start)
+        self.tell(f"Round {start.round}: load average {start.load_average}, others {_cores(start.others_cores)}")
+        return start.round
+
+    def measure(self, name: str, pattern: str, records: int, work: Callable[[], Result]) -> Result:
+        """Do something and keep how long it took."""
+        os.sync()  # so that nobody pays for what was written before
+        before, started = Usage.now(), time.perf_counter()
+        result = work()
+        seconds, after = time.perf_counter() - started, Usage.now()
+        known = (after.own - before.own, before.others_cores(after)) if before and after else (None, None)
+        self.measurements.append(Measurement(name, pattern, len(self.starts), records, seconds, *known))
+        self.tell(f"  {name}, {pattern}: {seconds:.2f} s")
+        return result
+
+    def tell(self, text: str) -> None:
+        """Say how far it is."""
+        self._console.print(text, style="dim", highlight=False)
+
+    def disturbances(self) -> list[str]:
+        """Why the figures do not count: each moment at which others used too much of the machine, or nobody knows."""
+        looks = [(f"before round {start.round}", start.others_cores) for start in self.starts]
+        looks += [(f"{each.name}, {each.pattern}, round {each.round}", each.others_cores) for each in self.measurements]
+        return [f"{what}: {_cores(cores)}" for what, cores in looks if cores is None or cores > QUIET_CORES]
+
+
+def require(what: str, *, observed: object, expected: object) -> None:
+    """Raise unless a result is what it has to be.
+
+    Raises:
+        WrongResultError: It is not.
+    """
+    if observed != expected:
+        raise WrongResultError(f"{what}: observed {observed}, expected {expected}")
+
+
+def _cores(cores: float | None) -> str:
+    return "unknown" if cores is None else f"{cores:.2f} cores"

@@ -1,0 +1,65 @@
+"""Small and warm: the whole pipeline over a thousand new records, and over none. And how long `tidemark --help` takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from bench.loads import Place, Silent, settings_of
+from bench.sitting import HELP, NOTHING, WARM, require
+from bench.topics import PARTITIONS, send_more
+from lakehouse.run import Run
+from lakehouse.table import GOLD_RECORDS, Lakehouse
+from pipelines import medallion
+
+if TYPE_CHECKING:
+    from bench.sitting import Sitting
+    from bench.topics import Topic
+    from lakehouse.settings import Settings
+
+NEW_RECORDS = 1_000
+HELP_TRIES = 5
+
+
+class WarmPipeline:
+    """A pipeline that has its history behind it.
+
+    Args:
+        place: Where it runs.
+        topic: What it has read: its history.
+    """
+
+    def __init__(self, place: Place, topic: Topic) -> None:
+        self._place, self._topic = place, topic
+        self._highest = max(topic.unique)
+        self._records = 0
+        self._settings: Settings = settings_of(place, topic.name, place.folder / "warm-pipeline")
+        self._took(self._run(), topic.records)
+
+    def measure(self, sitting: Sitting) -> None:
+        """Send a thousand records and run all stages over them, then once more over nothing."""
+        send_more(self._place.servers, self._topic.name, self._highest + 1, NEW_RECORDS)
+        self._highest += NEW_RECORDS // PARTITIONS
+        self._took(sitting.measure(WARM, f"{NEW_RECORDS:,} new", NEW_RECORDS, self._run), NEW_RECORDS)
+        self._took(sitting.measure(NOTHING, "0 new", 0, self._run), 0)
+
+    def _run(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", medallion.run(self._place.spark, self._settings, Silent()))
+
+    def _took(self, result: dict[str, Any], records: int) -> None:
+        self._records += records
+        require("records of Bronze", observed=result["bronze"]["records"], expected=records)
+        require("accepted records of Silver", observed=result["silver"]["accepted"], expected=records)
+        run = Run("bench", Lakehouse(root=self._settings.lakehouse.root), Silent())
+        gold = self._place.spark.read.table(run.table(GOLD_RECORDS).sql).count()
+        require("rows of Gold", observed=gold, expected=self._records)
+
+
+def measure_help(sitting: Sitting) -> None:
+    """Ask the installed command for its help, as a user does."""
+    command = [str(Path(sys.executable).with_name("tidemark")), "--help"]
+    for _ in range(HELP_TRIES):
+        done = sitting.measure(HELP, "", 0, lambda: subprocess.run(command, check=True, capture_output=True, text=True))
+        require("the help names the commands", observed="demo" in done.stdout, expected=True)

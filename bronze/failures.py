@@ -1,0 +1,183 @@
+"""What Spark's Kafka source says when it fails, as an error that says what to do. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from lakehouse.errors import AnotherWriterError, SourceError
+from lakehouse.report import scrubber
+from lakehouse.secrets import secret_texts
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+
+    from lakehouse.settings import Kafka
+
+
+class _Failure(NamedTuple):
+    """A kind of failure.
+
+    Attributes:
+        sign: A pattern that only this kind has in its text; what it matches, or its group `shown`, is shown as observed.
+        what: What went wrong.
+        expected: What should have been.
+        next_step: What to do about it. `{checkpoint}` is the checkpoint's folder.
+    """
+
+    sign: re.Pattern[str]
+    what: str
+    expected: str
+    next_step: str
+
+
+def _failure(sign: str, what: str, expected: str, next_step: str) -> _Failure:
+    return _Failure(re.compile(sign, re.DOTALL), what, expected, next_step)
+
+
+_KINDS = (
+    _failure(
+        r"UnknownTopicOrPartitionException[^\n]*",
+        "A topic does not exist.",
+        "every topic of kafka.topics on this cluster",
+        "Correct kafka.topics, or create the topic; where rights are narrow, a topic that may not be seen looks the same.",
+    ),
+    _failure(
+        r"(Sasl|Ssl)AuthenticationException[^\n]*|SSLHandshakeException[^\n]*",
+        "Kafka does not accept who we are.",
+        "a successful authentication",
+        "Check security.protocol, sasl.*, ssl.* and the secrets under kafka.properties.",
+    ),
+    _failure(
+        r"(Topic|Group|Cluster)AuthorizationException[^\n]*|Not authorized to access [^\n]*",
+        "Kafka does not let us read.",
+        "the right to read and describe every topic, and consumer groups that begin with spark-kafka-source",
+        "Have the rights granted, or set group.id under kafka.properties to a group that may be used.",
+    ),
+    _failure(
+        r"Partition \S+ offset was changed from \d+ to \d+",
+        "A topic's offsets went back: it was deleted and created anew, or its end was cut off.",
+        "the topic that Bronze was read from",
+        "Nothing was read. A new topic under an old name needs new tables (another lakehouse.root or schema): its offsets "
+        "would be taken for records that are known. If only kafka.starting_offsets was too high for a first run, correct it "
+        "and remove the folder {checkpoint}.",
+    ),
+    _failure(
+        r"Partitions [^\n]* have been deleted|Cannot find initial offsets for partitions[^\n]*"
+        r"|Some of partitions in Kafka topic\(s\) have been lost[^\n]*",
+        "A topic or partition that Bronze was read from is gone.",
+        "every partition that was read before",
+        "Put the topic back into kafka.topics. If it is meant to be gone, remove the folder {checkpoint}: the next run goes on "
+        "from what Bronze holds of the other topics.",
+    ),
+    _failure(
+        r"Could not read records in offset \[\d+, \d+\) for topic partition \S+"
+        r"|Starting offset for \S+ was \d+ but consumer reset[^\n]*"
+        r"|Added partition \S+ starts from \d+ instead of 0|OffsetOutOfRangeException[^\n]*",
+        "Kafka no longer has records that were not read yet.",
+        "every record from the last one in Bronze on (the topic's retention longer than the pause between runs)",
+        "Lengthen retention.ms. To go on without the lost records, remove the folder {checkpoint} and set "
+        "kafka.starting_offsets to the first offsets that are still there.",
+    ),
+    _failure(
+        r"Record at topic \S+ partition \d+ offset \d+ has timestamp value -?\d+",
+        "A record's timestamp is so far from today that Spark cannot hold it.",
+        "milliseconds since 1970",
+        "Its producer sends microseconds or nanoseconds. Have it corrected, and set message.timestamp.after.max.ms on the "
+        "topic so that the broker refuses such records. To go on without this one, remove the folder {checkpoint} and set "
+        "kafka.starting_offsets beyond it.",
+    ),
+    _failure(
+        r"Specified: [^\n]*Assigned: [^\n]*",
+        "kafka.starting_offsets does not name every partition, or one too many.",
+        "an offset for every partition of every topic",
+        "Name them all; -2 is a partition's earliest offset, -1 its latest.",
+    ),
+    _failure(
+        r"Failed to (?:create new KafkaAdminClient|construct kafka consumer).*\nCaused by: (?P<shown>[^\n]*)"
+        r"|Invalid value [^\n]*|ConfigException[^\n]*|Kafka option '[^']*' is not supported",
+        "The Kafka client refuses its configuration.",
+        "properties that the Kafka client knows, with values that it takes",
+        "Correct kafka.properties; the names are those of Kafka's consumer configuration.",
+    ),
+    _failure(
+        r"(Timeout|Disconnect|BrokerNotAvailable)Exception[^\n]*",
+        "A Kafka broker was reached but did not answer in time.",
+        "an answer within default.api.timeout.ms",
+        "Check that security.protocol is what this port speaks, and that the addresses which the broker advertises "
+        "(advertised.listeners) can be reached from here.",
+    ),
+)
+
+_ANOTHER_QUERY = re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using|is already active")
+
+_UNKNOWN = _failure(
+    r"",
+    "Reading Kafka into Bronze failed.",
+    "a query that ends when everything available is read",
+    "Bronze holds whole steps only, and the next run goes on after the last one. If it fails again, look at the cause below.",
+)
+
+_JAAS_WORD = re.compile(r"required|optional|requisite|sufficient|username|password|[\w.]+LoginModule")
+_SHORTEST_SECRET = 3
+
+_WRAPPING = re.compile(r"^.*?terminated with exception: |( SQLSTATE: \w+)+\s*$", re.DOTALL)
+
+
+def failure(error: PySparkException, kafka: Kafka, checkpoint: str) -> SourceError | AnotherWriterError:
+    """The error that a failed query becomes, with no secret of the settings in it.
+
+    Args:
+        error: What Spark raised.
+        kafka: The settings that the query was started with.
+        checkpoint: The query's checkpoint folder.
+    """
+    text = _whole_text(error)
+    if _ANOTHER_QUERY.search(text):
+        return AnotherWriterError(
+            "Another run reads the same topics into the same Bronze at this moment.",
+            where=checkpoint,
+            next_step="Nothing to do: every record is appended once, by one of the two. Schedule one run at a time.",
+        )
+    kind, observed = _kind(text)
+    scrub = scrubber(_secrets(kafka))
+    return SourceError(
+        kind.what,
+        where=str(scrub(f"topic {', '.join(kafka.topics)} at {kafka.bootstrap_servers}")),
+        observed=str(scrub(observed)),
+        expected=kind.expected,
+        next_step=kind.next_step.format(checkpoint=checkpoint),
+    )
+
+
+def _secrets(kafka: Kafka) -> set[str]:
+    given = secret_texts((kafka.bootstrap_servers, kafka.topics, kafka.properties))
+    # Of a JAAS text Kafka may repeat a part alone: the password, or whatever stands where it expected another word.
+    words = {word for text in given for word in re.split(r"[\s=;\"']+", text)}
+    return given | {word for word in words if len(word) >= _SHORTEST_SECRET and not _JAAS_WORD.fullmatch(word)}
+
+
+def _kind(text: str) -> tuple[_Failure, str]:
+    for kind in _KINDS:
+        if found := kind.sign.search(text):
+            return kind, _WRAPPING.sub("", " ".join(found[found.lastgroup or 0].split()))
+    return _UNKNOWN, root_cause(text)
+
+
+def root_cause(text: str) -> str:
+    r"""The first line of the innermost cause in a Java stack trace, or else of the text.
+
+    >>> root_cause("a.B: outer\n\tat a.C(C.java:1)\nCaused by: d.E: inner\n\tat d.F(F.java:2)\n")
+    'd.E: inner'
+    >>> root_cause("[STREAM_FAILED] Query [id = 1] terminated with exception: no room SQLSTATE: XXKST\n=== Streaming Query ===")
+    'no room'
+    """
+    causes = re.findall(r"^Caused by: (.+)$", text, re.MULTILINE)
+    line = causes[-1] if causes else next((line for line in text.splitlines() if line.strip()), "no message")
+    return _WRAPPING.sub("", line.strip())
+
+
+def _whole_text(error: PySparkException) -> str:
+    # The cause is often only in the stack trace; classic Spark and Spark Connect keep it under two names, neither public.
+    traces = (getattr(error, name, None) for name in ("_stackTrace", "_stacktrace"))
+    return "\n".join([str(error), *(trace for trace in traces if trace)])

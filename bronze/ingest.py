@@ -1,0 +1,136 @@
+"""Kafka to `bronze_records`: one run of Structured Streaming that reads everything available, and ends.
+
+The order of things, and why it loses and doubles nothing:
+
+1. the table is there and has its contract's columns;
+2. a checkpoint that is gone is made up for from the table (`bronze.resume`);
+3. for each micro-batch Spark first writes its offset range into the checkpoint, then appends it to the table under the query's
+   id and the batch's number, which Delta takes once, then notes in the checkpoint that it is done. A crash between any two of
+   these repeats the same range under the same number.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql.utils import is_remote
+
+from bronze.failures import failure
+from bronze.records import bronze_records
+from bronze.resume import starting_point
+from bronze.source import reader_options, require_reachable
+from lakehouse import delta
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.table import BRONZE_RECORDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from lakehouse.run import Report, Run
+    from lakehouse.settings import Kafka
+    from lakehouse.table import Table
+
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What one run of Bronze did.
+
+    Attributes:
+        records: Kafka records appended.
+        batches: Micro-batches that held any.
+        from_version: Bronze's Delta version before.
+        to_version: Bronze's Delta version after; the same where there was nothing new.
+        seconds: How long it took.
+    """
+
+    records: int
+    batches: int
+    from_version: int
+    to_version: int
+    seconds: float
+
+
+def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
+    """Append every record that is available in Kafka, and not yet in Bronze, to `bronze_records`.
+
+    Commits one Delta version per micro-batch of at most `max_offsets_per_trigger` records, none where there is nothing new.
+    Reports `bronze.started`, `bronze.progress` after micro-batches and `bronze.ingested` at the end.
+
+    Args:
+        spark: The session.
+        run: The run; its checkpoint is the folder `_checkpoints/bronze_records` of its lakehouse.
+        kafka: Where the records come from.
+
+    Returns:
+        The counts, and Bronze's versions before and after.
+
+    Raises:
+        SourceError: Kafka refuses, cannot be reached, lacks a topic, or no longer has the offsets. What was committed before
+            stays, and the next run goes on after it.
+        AnotherWriterError: Another run reads into the same Bronze at the same time.
+        ContractError: The table is there with other columns.
+        TableStateError: The checkpoint has read records, and the table is new.
+    """
+    started = time.monotonic()
+    if not is_remote():  # over Spark Connect it is the server that must reach Kafka, not this machine
+        require_reachable(kafka.bootstrap_servers)
+    bronze = run.table(BRONZE_RECORDS)
+    checkpoint = run.lakehouse.folder(f"_checkpoints/{BRONZE_RECORDS}")
+    delta.create(spark, bronze, BRONZE)
+    from_version = delta.version(spark, bronze)
+    run.report.event("bronze.started", from_version=from_version)
+    try:
+        start = starting_point(spark, bronze, kafka, checkpoint=checkpoint, is_new=from_version == 0)
+        consumed = spark.readStream.format("kafka").options(**reader_options(kafka, start)).load()
+        batches = _follow(_write(bronze_records(consumed, run.run_id), bronze, checkpoint), run.report)
+    except PySparkException as error:
+        # Not `from error`: Kafka's errors may repeat its configuration, and a printed traceback would show them.
+        raise failure(error, kafka, checkpoint) from None
+    ingested = Ingested(
+        records=sum(batches.values()),
+        batches=sum(1 for records in batches.values() if records),
+        from_version=from_version,
+        to_version=delta.version(spark, bronze) if batches else from_version,
+        seconds=round(time.monotonic() - started, 3),
+    )
+    run.report.event("bronze.ingested", **vars(ingested))
+    return ingested
+
+
+def _write(records: DataFrame, bronze: Table, checkpoint: str) -> StreamingQuery:
+    writer = records.writeStream.format("delta").outputMode("append").option("checkpointLocation", checkpoint)
+    writer = writer.trigger(availableNow=True)
+    return writer.start(bronze.location) if bronze.is_path else writer.toTable(bronze.sql)
+
+
+def _follow(query: StreamingQuery, report: Report) -> dict[int, int]:
+    """Wait for the query's end, reporting on the way; returns the records of each micro-batch that was run."""
+    batches: dict[int, int] = {}
+    try:
+        is_over = False
+        while not is_over:
+            is_over = bool(query.awaitTermination(_POLL_SECONDS))  # type: ignore[arg-type] # seconds may be a fraction, see its body
+            if _take_up(query, batches):
+                report.event("bronze.progress", records=sum(batches.values()), batches=len(batches))
+    finally:
+        query.stop()  # at Ctrl-C the query would go on in the background
+    return batches
+
+
+def _take_up(query: StreamingQuery, batches: dict[int, int]) -> bool:
+    """Add the micro-batches that ended since the last look; whether there were any with records."""
+    last = query.lastProgress
+    if last is None or last["batchId"] in batches:
+        return False
+    # Spark keeps the last hundred: more than can end between two looks. A look at Kafka that found nothing is among them.
+    ended = [each for each in query.recentProgress if "addBatch" in each["durationMs"] and each["batchId"] not in batches]
+    # The rows of the one source: over Spark Connect the total beside them stays empty.
+    found = {each["batchId"]: int(each["sources"][0]["numInputRows"]) for each in ended}
+    batches.update(found)
+    return any(found.values())

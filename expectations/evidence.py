@@ -1,0 +1,74 @@
+"""What one gate run looks at: few rows, each table read once and at a pinned version."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Row = dict[str, Any]
+PartitionLoad = tuple[str | None, int | None, int | None]
+"""topic, partition, load_seq; load_seq is None where no load claims the Bronze version."""
+
+
+@dataclass(frozen=True)
+class BronzeCounts:
+    """Bronze's own counts of each partition and load.
+
+    Attributes:
+        records: Records of each partition and load.
+        counts_offsets: Whether different offsets were counted, since the versions are gone from the log: replays are not in.
+        uncounted: Loads whose Bronze range is unknown.
+    """
+
+    records: Mapping[PartitionLoad, int]
+    counts_offsets: bool = False
+    uncounted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was read, each once and at a pinned version.
+
+    Attributes:
+        first_load_seq: First load of the range.
+        last_load_seq: Last load of the range, inclusive.
+        ledger: Rows of `silver_loads` of the range.
+        silver: Rows of `expectations.facts.silver_facts` of the range.
+        watermarks: All rows of `silver_watermarks`.
+        bronze: Bronze's counts.
+    """
+
+    first_load_seq: int
+    last_load_seq: int
+    ledger: Sequence[Row]
+    silver: Sequence[Row]
+    watermarks: Sequence[Row]
+    bronze: BronzeCounts
+
+
+def by_load(versions: Iterable[Row], loads: Iterable[tuple[int, int]]) -> dict[PartitionLoad, int]:
+    """Give the records of Bronze versions to the loads that they belong to.
+
+    Args:
+        versions: Rows with topic, partition, version and records.
+        loads: The last Bronze version of each load, and its number.
+
+    Returns:
+        Records of each partition and load. A version belongs to the first load that ends with it or later.
+
+    >>> by_load([{"topic": "t", "partition": 0, "version": 3, "records": 5}], [(2, 1), (4, 2)])
+    {('t', 0, 2): 5}
+    """
+    ends = sorted(set(loads))
+    last_versions = [to_version for to_version, _ in ends]
+    records: Counter[PartitionLoad] = Counter()
+    for row in versions:
+        place = bisect_left(last_versions, row["version"])
+        load_seq = ends[place][1] if place < len(ends) else None
+        records[row["topic"], row["partition"], load_seq] += row["records"]
+    return dict(records)

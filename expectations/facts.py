@@ -1,0 +1,114 @@
+"""The facts pass: what Silver and Bronze really hold, counted from their narrow columns. Pure: nothing is read or written here.
+
+The ledger says what a load did. These counts come from the rows themselves, so that the two can be held against each other
+(`expectations.balance`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, Window
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import IN_ORDER, STREAM
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+REQUIRED = ("topic", "partition", "offset", "sequence", "epoch", "load_seq", "arrival")
+"""The columns of a kept record that are never null."""
+
+_ORDINAL = ("epoch", "sequence")
+
+
+def silver_facts(records: DataFrame) -> DataFrame:
+    """Count what Silver holds of each stream and load.
+
+    One shuffle, of narrow rows: both windows and the aggregation share the streams' partitioning.
+
+    Grain: a stream and load.
+
+    Args:
+        records: Rows of `silver_records`. Where there is a payload, `value` is looked at for being null, and not shuffled.
+
+    Returns:
+        topic, partition, producer, load_seq, and (bigint where nothing is said): rows; not_increasing, in-order rows that are
+        not above the in-order row before them by offset, in the same load; repeated_keys, rows whose (stream, epoch,
+        sequence) stands twice; nulls, in the required columns; undecodable; first and last, the (epoch, sequence) structs of
+        the first in-order row by offset and of the highest in-order row, null where there is none.
+    """
+    by_sequence = Window.partitionBy(*STREAM).orderBy(*_ORDINAL, "offset")
+    earlier = Window.partitionBy(*STREAM, "load_seq").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
+    in_order = F.when(F.col("arrival") == IN_ORDER, F.col("ordinal"))
+    before = F.last("in_order", ignorenulls=True).over(earlier)
+    marked = (
+        records.select(*STREAM, "load_seq", "epoch", "sequence", "offset", "arrival", _is_undecodable(records))
+        .withColumn("ordinal", F.struct(*_ORDINAL))
+        .withColumn("repeats", F.coalesce(F.lag("ordinal").over(by_sequence) == F.col("ordinal"), F.lit(False)))
+        .withColumn("in_order", in_order)
+        .withColumn("falls", F.coalesce(F.col("in_order") <= before, F.lit(False)))
+    )
+    return marked.groupBy(*STREAM, "load_seq").agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if("falls").alias("not_increasing"),
+        F.count_if("repeats").alias("repeated_keys"),
+        _nulls().alias("nulls"),
+        F.count_if("is_undecodable").alias("undecodable"),
+        F.min_by("in_order", F.when(F.col("in_order").isNotNull(), F.col("offset"))).alias("first"),
+        F.max("in_order").alias("last"),
+    )
+
+
+def bronze_counts(appended: DataFrame) -> DataFrame:
+    """Count what each Bronze version appended to each partition.
+
+    Grain: a partition and version.
+
+    Args:
+        appended: What `lakehouse.delta.collect_appended` hands to its summary.
+
+    Returns:
+        topic, partition, version and records (bigint).
+    """
+    return appended.groupBy("topic", "partition", F.col("_commit_version").alias("version")).agg(
+        F.count(F.lit(1)).alias("records")
+    )
+
+
+def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:
+    """Count the different offsets that Bronze holds of each span: all that can be known where its versions are gone.
+
+    Grain: a partition and load.
+
+    Args:
+        bronze: Rows of `bronze_records`.
+        spans: A few rows with topic, partition, load_seq, above (bigint; null for no lower bound) and up_to (inclusive).
+
+    Returns:
+        topic, partition, load_seq and records (bigint); an offset that was read twice counts once.
+    """
+    offsets = bronze.select("topic", "partition", "offset")
+    within = (
+        (offsets["topic"] == spans["topic"])
+        & (offsets["partition"] == spans["partition"])
+        & (offsets["offset"] > F.coalesce(spans["above"], F.lit(-1)))
+        & (offsets["offset"] <= spans["up_to"])
+    )
+    found = offsets.join(F.broadcast(spans), on=within, how="inner").select(
+        offsets["topic"], offsets["partition"], "load_seq", "offset"
+    )
+    return found.groupBy("topic", "partition", "load_seq").agg(F.count_distinct("offset").alias("records"))
+
+
+def _is_undecodable(records: DataFrame) -> Column:
+    if "payload" not in records.columns:
+        return F.lit(False).alias("is_undecodable")
+    return (F.col("payload").isNull() & F.col("value").isNotNull()).alias("is_undecodable")
+
+
+def _nulls() -> Column:
+    found = F.lit(0)
+    for name in REQUIRED:
+        found = found + F.col(name).isNull().cast("int")
+    return F.sum(found)

@@ -1,0 +1,226 @@
+"""The gate: write, audit, publish. It audits what Silver gained, records every result, and lets a range of loads out or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations import gx, pinned, suites
+from expectations.balance import StreamFacts, load_facts, stream_facts
+from expectations.columns import flatten
+from expectations.gx import Result
+from expectations.suites import Subject
+from lakehouse import delta, frames
+from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
+from lakehouse.errors import GateFailedError
+from lakehouse.run import new_id
+from lakehouse.table import GATE_RESULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from expectations.evidence import BronzeCounts
+    from expectations.pinned import Pins
+    from expectations.suites import Check
+    from lakehouse.run import Run
+    from lakehouse.settings import Gate
+
+_PLACES = 3
+_DOCS = "_data_docs"
+
+
+@dataclass(frozen=True)
+class _Audit:
+    """One audit after its evaluation."""
+
+    gate_run_id: str
+    pins: Pins
+    results: Sequence[Result]
+
+    def names(self, *, critical: bool) -> tuple[str, ...]:
+        """The expectations that were not met, by severity, each once."""
+        unmet = [r.check.name for r in self.results if r.outcome != PASSED and (r.check.severity == CRITICAL) is critical]
+        return tuple(dict.fromkeys(unmet))
+
+
+def audit(spark: SparkSession, run: Run, gate: Gate) -> GateRun | None:
+    """Audit the finished loads that Gold has not published, at one pinned version of each table.
+
+    Commits all results to gate_results in one commit, also those of a gate that fails: see `raise_if_failed`.
+
+    Args:
+        spark: The session.
+        run: The run.
+        gate: Budgets, user expectations, and whether Data Docs are built.
+
+    Returns:
+        The gate run, failed or not; None where every finished load is published.
+
+    Raises:
+        ConfigError: An expectation is unknown, refused, or its arguments do not fit. Nothing was audited.
+        TableMissingError: Silver has not been written yet.
+    """
+    checks = suites.build(gate)
+    if gate.expectations:
+        gx.require(checks)
+    pins = pinned.pin(spark, run)
+    if pins is None:
+        run.report.event("gate.nothing_new")
+        return None
+    gate_run_id = new_id()
+    done = _Audit(gate_run_id, pins, _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id))
+    _record(spark, run, done)
+    if gate.data_docs:
+        _build_docs(run, done)
+    return _gate_run(run, done)
+
+
+def raise_if_failed(spark: SparkSession, run: Run, gate_run: GateRun) -> None:
+    """Raise where the gate failed, and name each critical expectation that was not met, as gate_results has it.
+
+    Raises:
+        GateFailedError: At least one critical expectation failed or errored.
+    """
+    if gate_run.passed:
+        return
+    unmet = [
+        f"{row['expectation']} {row['outcome']}: observed {row['observed']}, expected {row['expected']}"
+        for row in _recorded(spark, run, gate_run.gate_run_id)
+        if row["severity"] == CRITICAL and row["outcome"] != PASSED
+    ]
+    budgets = [name.removeprefix("budget_") for name in gate_run.failed if name.startswith("budget_")]
+    loosen = f" If that is expected, loosen gate.budgets: {', '.join(budgets)}." if budgets else ""
+    query = f"SELECT * FROM {GATE_RESULTS} WHERE gate_run_id = '{gate_run.gate_run_id}'"  # noqa: S608 -- shown, not run
+    raise GateFailedError(
+        f"The gate failed: Gold stays before load {gate_run.first_load_seq}.",
+        where=f"loads {gate_run.first_load_seq} to {gate_run.last_load_seq} of {run.pipeline}, gate run {gate_run.gate_run_id}",
+        observed="".join(f"\n    {each}" for each in unmet),
+        expected="every critical expectation met",
+        next_step=f'See all results: tidemark sql "{query}".{loosen}',
+    )
+
+
+def last(spark: SparkSession, run: Run) -> GateRun | None:
+    """The last gate run, from gate_results, so that Gold may be a task of its own.
+
+    Returns:
+        The gate run, failed or not; None where there was none yet or Gold has published its range.
+    """
+    table = run.table(GATE_RESULTS)
+    if not delta.exists(spark, table):
+        return None
+    latest = F.max(F.struct("evaluated_at", "gate_run_id"))["gate_run_id"].alias("gate_run_id")
+    gate_run_id = spark.read.table(table.sql).agg(latest).collect()[0]["gate_run_id"]
+    rows = _recorded(spark, run, gate_run_id)
+    if not rows or rows[0]["last_load_seq"] <= pinned.last_published(spark, run):
+        return None
+    unmet = [row for row in rows if row["outcome"] != PASSED]
+    return GateRun(
+        gate_run_id=rows[0]["gate_run_id"],
+        first_load_seq=rows[0]["first_load_seq"],
+        last_load_seq=rows[0]["last_load_seq"],
+        silver_version=rows[0]["silver_version"],
+        loads_version=rows[0]["loads_version"],
+        failed=tuple(dict.fromkeys(row["expectation"] for row in unmet if row["severity"] == CRITICAL)),
+        warned=tuple(dict.fromkeys(row["expectation"] for row in unmet if row["severity"] != CRITICAL)),
+    )
+
+
+def _evaluate(spark: SparkSession, run: Run, pins: Pins, *, checks: Sequence[Check], gate_run_id: str) -> list[Result]:
+    found = pinned.evidence(spark, run, pins)
+    streams = stream_facts(found)
+    data: dict[Subject, Sequence[Mapping[str, object]] | DataFrame] = {
+        Subject.STREAMS: [vars(row) for row in streams],
+        Subject.LOADS: [load.as_row() for load in load_facts(found)],
+    }
+    if any(check.subject is Subject.RECORDS for check in checks):
+        records = pinned.records(spark, run, pins).withColumn("gate_run_id", F.lit(gate_run_id))
+        data[Subject.RECORDS], checks = flatten(records, checks)
+    return [_placed(result, streams, found.bronze) for result in gx.evaluate(checks, data)]
+
+
+def _placed(result: Result, streams: Sequence[StreamFacts], bronze: BronzeCounts) -> Result:
+    """The result of an invariant with the places of its violations, and with how far Bronze could be counted."""
+    check, outcome, observed = result.check, result.outcome, result.observed
+    if check.subject is not Subject.STREAMS or check.column is None:
+        return result
+    places = [f"{row.topic}/{row.partition} in load {row.load_seq}" for row in streams if getattr(row, check.column)]
+    if places:
+        observed += f": {', '.join(places[:_PLACES])}" + (", ..." if len(places) > _PLACES else "")
+    if check.column == "unaccounted" and bronze.counts_offsets:
+        observed += " (by different offsets: Bronze's versions are gone from its log)"
+    if check.column == "unaccounted" and bronze.uncounted:
+        outcome = ERRORED
+        observed += f" (the Bronze range of loads {', '.join(map(str, bronze.uncounted))} is unknown)"
+    return Result(check, outcome, observed)
+
+
+def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
+    """Append all results, in one commit."""
+    now = datetime.now(UTC)
+    pins = done.pins
+    rows = [
+        {
+            "gate_run_id": done.gate_run_id,
+            "first_load_seq": pins.first_load_seq,
+            "last_load_seq": pins.last_load_seq,
+            "expectation": result.check.name,
+            "column": result.check.column,
+            "severity": result.check.severity,
+            "outcome": result.outcome,
+            "success": result.outcome == PASSED,
+            "observed": result.observed,
+            "expected": result.check.expected,
+            "silver_version": pins.silver_version,
+            "loads_version": pins.loads_version,
+            "run_id": run.run_id,
+            "evaluated_at": now,
+        }
+        for result in done.results
+    ]
+    table = run.table(GATE_RESULTS)
+    delta.create(spark, table, RESULTS)
+    delta.append(frames.of_contract(spark, rows, RESULTS), table, RESULTS)
+
+
+def _gate_run(run: Run, done: _Audit) -> GateRun:
+    pins = done.pins
+    gate_run = GateRun(
+        gate_run_id=done.gate_run_id,
+        first_load_seq=pins.first_load_seq,
+        last_load_seq=pins.last_load_seq,
+        silver_version=pins.silver_version,
+        loads_version=pins.loads_version,
+        failed=done.names(critical=True),
+        warned=done.names(critical=False),
+    )
+    run.report.event(
+        "gate.audited",
+        gate_run_id=gate_run.gate_run_id,
+        first_load_seq=gate_run.first_load_seq,
+        last_load_seq=gate_run.last_load_seq,
+        passed=gate_run.passed,
+        expectations=len(done.results),
+        failed=list(gate_run.failed),
+        warned=list(gate_run.warned),
+    )
+    return gate_run
+
+
+def _build_docs(run: Run, done: _Audit) -> None:
+    root = run.lakehouse.local_root
+    if root is None:
+        run.report.event("gate.docs_skipped", reason="Data Docs are built on a local root only.")
+        return
+    index = gx.build_docs(done.results, root / _DOCS, run_name=done.gate_run_id)
+    run.report.event("gate.docs_built", path=str(index))
+
+
+def _recorded(spark: SparkSession, run: Run, gate_run_id: str) -> list[Row]:
+    rows = spark.read.table(run.table(GATE_RESULTS).sql)
+    return rows.where(F.col("gate_run_id") == gate_run_id).collect()

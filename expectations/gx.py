@@ -1,0 +1,239 @@
+"""Great Expectations: the only place that imports it.
+
+The import takes about six seconds of one core (scipy, altair, pyspark.ml and its own pydantic models; no option leaves them
+out), so it happens inside the functions, and `warm_up` does it in the background while Spark works.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from expectations import refusals
+from expectations.suites import Check, Subject
+from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED, PASSED
+from lakehouse.errors import headline
+from lakehouse.secrets import mask
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from great_expectations.core import ExpectationValidationResult
+    from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
+    from great_expectations.data_context.store.store import DataDocsSiteConfigTypedDict
+    from great_expectations.datasource.fluent.interfaces import Batch
+    from great_expectations.expectations.expectation import Expectation
+    from pyspark.sql import DataFrame
+
+_CHECK = "tidemark_check"
+_OBSERVED_CHARACTERS = 500
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a check.
+
+    Attributes:
+        check: The check.
+        outcome: `passed`, `failed`, or `errored` where it could not be evaluated.
+        observed: What was observed, or why it could not be evaluated.
+    """
+
+    check: Check
+    outcome: str
+    observed: str
+
+
+def warm_up() -> None:
+    """Import Great Expectations in the background, once; whoever needs it later waits for what is left."""
+    name = "great_expectations"
+    if not any(thread.name == name for thread in threading.enumerate()):
+        threading.Thread(target=importlib.import_module, args=(name,), name=name, daemon=True).start()
+
+
+def require(checks: Sequence[Check]) -> None:
+    """Raise unless Great Expectations knows every check and takes its arguments. Looks at the user's own only.
+
+    Raises:
+        ConfigError: The name is unknown, the arguments do not fit, or the expectation is wrong on Spark.
+    """
+    own = [check for check in checks if check.subject is Subject.RECORDS]
+    for place, check in enumerate(own):
+        where = f"gate.expectations[{place}]"
+        if check.type in refusals.WRONG_ON_SPARK:
+            raise refusals.wrong_on_spark(check.type, where)
+        _expectation(check, place, where)
+
+
+def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[str, object]] | DataFrame]) -> list[Result]:
+    """Evaluate checks, those of one subject in one go. An expectation that raises becomes `errored` and stops no other.
+
+    Args:
+        checks: The checks; `require` has passed them.
+        data: What each subject's checks look at: rows, or a Spark DataFrame, which is neither cached nor collected.
+
+    Returns:
+        A result for each check, in the checks' order.
+    """
+    context = _context()
+    found: dict[int, Result] = {}
+    for subject, content in data.items():
+        numbered = [(number, check) for number, check in enumerate(checks) if check.subject is subject]
+        if numbered:
+            found |= _validated(_batch(context, subject.value, content), numbered)
+    return [found[number] for number in sorted(found)]
+
+
+def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> Path:
+    """Build Data Docs of one gate run in the place of the last one's, and return their index page.
+
+    Their pages hold values unescaped. So they are built from names, arguments and booleans alone, as BOOLEAN_ONLY results
+    are: no observed value and no error message gets there.
+    """
+    from great_expectations.core import ExpectationSuiteValidationResult, RunIdentifier
+    from great_expectations.data_context.types.resource_identifiers import (
+        ExpectationSuiteIdentifier,
+        ValidationResultIdentifier,
+    )
+
+    met = sum(result.outcome == PASSED for result in results)
+    suite = "tidemark_gate"
+    validated = ExpectationSuiteValidationResult(
+        success=met == len(results),
+        results=[_boolean_only(result) for result in results],
+        suite_name=suite,
+        statistics={
+            "evaluated_expectations": len(results),
+            "successful_expectations": met,
+            "unsuccessful_expectations": len(results) - met,
+            "success_percent": 100 * met / len(results) if results else 100.0,
+        },
+    )
+    run = RunIdentifier(run_name=run_name)
+    validated.meta["run_id"] = run
+    context = _context()
+    identifier = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite), run, suite)
+    context.validation_results_store.set(identifier, validated)
+    context.add_data_docs_site("gate", _site(folder))
+    context.build_data_docs()
+    return folder / "index.html"
+
+
+def _site(folder: Path) -> DataDocsSiteConfigTypedDict:
+    return {
+        "class_name": "SiteBuilder",
+        "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.absolute())},
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+    }
+
+
+def _boolean_only(result: Result) -> ExpectationValidationResult:
+    from great_expectations.core import ExpectationValidationResult
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    check = result.check
+    arguments = {name: mask(value) for name, value in check.arguments.items() if name != "meta"}
+    return ExpectationValidationResult(
+        success=result.outcome == PASSED,
+        expectation_config=ExpectationConfiguration(type=check.type, kwargs=arguments),
+        exception_info={
+            "raised_exception": result.outcome == ERRORED,
+            "exception_message": "See gate_results." if result.outcome == ERRORED else "",
+            "exception_traceback": "",
+        },
+    )
+
+
+def _context() -> EphemeralDataContext:
+    """A context in memory: no files, no network, no progress bars."""
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
+
+    config = DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        progress_bars=ProgressBarsConfig(globally=False),
+        analytics_enabled=False,
+    )
+    return gx.get_context(mode="ephemeral", project_config=config)
+
+
+def _batch(context: EphemeralDataContext, name: str, content: Sequence[Mapping[str, object]] | DataFrame) -> Batch:
+    if isinstance(content, (list, tuple)):
+        facts = context.data_sources.add_pandas(name).add_dataframe_asset(name)
+        rows = pa.Table.from_pylist(content).to_pandas()
+        return facts.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": rows})
+    records = context.data_sources.add_spark(name, persist=False).add_dataframe_asset(name)
+    return records.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": content})
+
+
+def _validated(batch: Batch, numbered: Sequence[tuple[int, Check]]) -> dict[int, Result]:
+    """Results by the number that each expectation carries: Great Expectations gives them back in an order of its own."""
+    import great_expectations as gx
+
+    suite = gx.ExpectationSuite(
+        name="tidemark_gate", expectations=[_expectation(check, number, check.name) for number, check in numbered]
+    )
+    # No sample of unexpected values: it would cost a job per expectation, and bring personal data along.
+    validated = batch.validate(suite, result_format={"result_format": "BASIC", "partial_unexpected_count": 0})
+    found = {result.expectation_config.meta[_CHECK]: result for result in validated.results if result.expectation_config}
+    return {number: _result(check, found[number]) for number, check in numbered}
+
+
+def _expectation(check: Check, number: int, where: str) -> Expectation:
+    from great_expectations.exceptions.exceptions import ExpectationNotFoundError, GreatExpectationsError
+    from great_expectations.expectations.registry import (
+        get_expectation_impl,
+        list_registered_expectation_implementations,
+    )
+
+    meta = {**(check.arguments.get("meta") or {}), _CHECK: number}
+    severity = "critical" if check.severity == CRITICAL else "warning"
+    try:
+        kind = get_expectation_impl(check.type)
+        return kind(**{**check.arguments, "meta": meta, "severity": severity})
+    except ExpectationNotFoundError:
+        raise refusals.unknown(check.type, where, list_registered_expectation_implementations()) from None
+    except (GreatExpectationsError, TypeError, ValueError) as error:
+        raise refusals.unfit(check, where, _reasons(error)) from None
+
+
+def _reasons(error: Exception) -> list[str]:
+    """Which arguments are wrong, and how. Only pydantic's errors say so without repeating a value."""
+    errors = getattr(error, "errors", None)
+    if errors is None:
+        return [type(error).__name__]
+    return [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in errors()]
+
+
+def _result(check: Check, validated: ExpectationValidationResult) -> Result:
+    problem = _problem(validated.exception_info)
+    if problem is not None:
+        return Result(check, ERRORED, problem[:_OBSERVED_CHARACTERS])
+    return Result(check, PASSED if validated.success else FAILED, _observed(validated.result)[:_OBSERVED_CHARACTERS])
+
+
+def _problem(exception_info: Mapping[str, Any] | None) -> str | None:
+    """Why an expectation could not be evaluated: Great Expectations says it either flat or by metric."""
+    infos = [exception_info, *(exception_info or {}).values()]
+    for info in infos:
+        if isinstance(info, dict) and info.get("raised_exception"):
+            return headline(str(info.get("exception_message") or "")) or "unknown error"
+    return None
+
+
+def _observed(result: Mapping[str, Any]) -> str:
+    value, unexpected = result.get("observed_value"), result.get("unexpected_count")
+    if "element_count" in result and unexpected is not None:
+        return f"{unexpected} of {result['element_count']} unexpected"
+    if value is None and unexpected is not None:
+        return f"{unexpected} unexpected"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

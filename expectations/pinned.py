@@ -1,0 +1,161 @@
+"""What a gate run reads: the tables' versions, pinned once, and the evidence in them. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations import facts
+from expectations.evidence import BronzeCounts, Evidence, Row, by_load
+from lakehouse import delta, frames
+from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run import Run
+
+_LEDGER = (
+    "load_seq",
+    *STREAM,
+    "bronze_after_version",
+    "bronze_to_version",
+    "records",
+    *CLASSES,
+    "epoch_before",
+    "high_watermark_before",
+    "epoch_after",
+    "high_watermark_after",
+    "last_offset_before",
+    "last_offset",
+    "missing",
+)
+_WATERMARK = (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq")
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The loads that are not published yet, and the one version of each table that their audit reads.
+
+    Attributes:
+        first_load_seq: First load of the range.
+        last_load_seq: Last finished load.
+        silver_version: Delta version of silver_records.
+        loads_version: Delta version of silver_loads.
+        bronze_version: Delta version of bronze_records.
+        watermarks: All rows of silver_watermarks, read once.
+    """
+
+    first_load_seq: int
+    last_load_seq: int
+    silver_version: int
+    loads_version: int
+    bronze_version: int
+    watermarks: tuple[Row, ...]
+
+
+def pin(spark: SparkSession, run: Run) -> Pins | None:
+    """Pin what is to be audited.
+
+    The watermarks come first: what they call finished is whole in every version of the other tables that is read after.
+
+    Returns:
+        The pins, or None where every finished load is published.
+
+    Raises:
+        TableMissingError: Silver has not been written yet.
+    """
+    marks = run.table(SILVER_WATERMARKS)
+    watermarks = _rows(delta.read(spark, marks, version=delta.version(spark, marks)).select(*_WATERMARK))
+    finished = max((row["load_seq"] for row in watermarks), default=0)
+    published = last_published(spark, run)
+    if finished <= published:
+        return None
+    return Pins(
+        first_load_seq=published + 1,
+        last_load_seq=finished,
+        silver_version=delta.version(spark, run.table(SILVER_RECORDS)),
+        loads_version=delta.version(spark, run.table(SILVER_LOADS)),
+        bronze_version=delta.version(spark, run.table(BRONZE_RECORDS)),
+        watermarks=tuple(watermarks),
+    )
+
+
+def last_published(spark: SparkSession, run: Run) -> int:
+    """The last load that Gold has published: 0 before the first. Gold writes gold_stream_health last."""
+    health = run.table(GOLD_STREAM_HEALTH)
+    if not delta.exists(spark, health):
+        return 0
+    return spark.read.table(health.sql).agg(F.max("load_seq")).collect()[0][0] or 0
+
+
+def records(spark: SparkSession, run: Run, pins: Pins) -> DataFrame:
+    """Silver's rows of the range, at the pinned version; with them any that name no load, so that they are found."""
+    load_seq = F.col("load_seq")
+    is_in_range = load_seq.between(pins.first_load_seq, pins.last_load_seq) | load_seq.isNull()
+    return delta.read(spark, run.table(SILVER_RECORDS), version=pins.silver_version).where(is_in_range)
+
+
+def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
+    """Read the evidence: one job over Silver's narrow columns, one over Bronze's, and the ledger's rows."""
+    loads = delta.read(spark, run.table(SILVER_LOADS), version=pins.loads_version)
+    is_asked = F.col("load_seq").between(pins.first_load_seq - 1, pins.last_load_seq)
+    found = _rows(loads.where(is_asked).select(*_LEDGER))
+    ledger = [row for row in found if row["load_seq"] >= pins.first_load_seq]
+    before = [row["bronze_to_version"] for row in found if row["load_seq"] < pins.first_load_seq]
+    return Evidence(
+        first_load_seq=pins.first_load_seq,
+        last_load_seq=pins.last_load_seq,
+        ledger=ledger,
+        silver=_rows(facts.silver_facts(records(spark, run, pins))),
+        watermarks=pins.watermarks,
+        bronze=_bronze(spark, run, pins, ledger=ledger, after_version=max(before, default=None)),
+    )
+
+
+def _bronze(spark: SparkSession, run: Run, pins: Pins, *, ledger: Sequence[Row], after_version: int | None) -> BronzeCounts:
+    """Count Bronze without the ledger's help: by whole versions, or by offsets where versions are gone from the log.
+
+    Counting starts where the load before the range ended, so that a version which no load claims is found too.
+    """
+    bronze = run.table(BRONZE_RECORDS)
+    loads = {(row["bronze_to_version"], row["load_seq"]) for row in ledger if row["bronze_to_version"] is not None}
+    uncounted = tuple(sorted({row["load_seq"] for row in ledger if row["bronze_to_version"] is None}))
+    if not loads:
+        return BronzeCounts({}, uncounted=uncounted)
+    to_version = max(version for version, _ in loads)
+    if after_version is None:
+        after_version = -1 if pins.first_load_seq == 1 else min(row["bronze_after_version"] for row in ledger)
+    if to_version <= after_version:
+        return BronzeCounts({}, uncounted=uncounted)
+    counted_versions = delta.collect_appended(
+        spark, bronze, after_version=after_version, to_version=to_version, summary=facts.bronze_counts
+    )
+    if counted_versions is not None:
+        by_version = [row.asDict() for row in counted_versions]
+        return BronzeCounts(by_load(by_version, loads), uncounted=uncounted)
+    run.report.event("gate.bronze_versions_gone", after_version=after_version, to_version=to_version)
+    offsets = facts.bronze_offsets(delta.read(spark, bronze, version=pins.bronze_version), _spans(spark, ledger))
+    counted = {(row["topic"], row["partition"], row["load_seq"]): row["records"] for row in _rows(offsets)}
+    return BronzeCounts(counted, counts_offsets=True, uncounted=uncounted)
+
+
+def _spans(spark: SparkSession, ledger: Sequence[Row]) -> DataFrame:
+    """The offsets that each load decided in each partition: above the partition's last one, up to its streams' highest."""
+    spans: dict[tuple[str, int, int], tuple[int | None, int]] = {}
+    for row in ledger:
+        key = (row["topic"], row["partition"], row["load_seq"])
+        _, up_to = spans.get(key, (None, -1))
+        spans[key] = (row["last_offset_before"], max(up_to, row["last_offset"]))
+    columns = "topic string, partition int, load_seq bigint, above bigint, up_to bigint"
+    return frames.of_tuples(spark, [(*key, *span) for key, span in spans.items()], columns)
+
+
+def _rows(frame: DataFrame) -> list[Row]:
+    rows: list[Row] = frame.toArrow().to_pylist()
+    return rows

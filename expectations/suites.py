@@ -1,0 +1,111 @@
+"""The checks of one gate run, built from the rules and the operator's settings. Data: nothing is evaluated here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from expectations.rules import INVARIANTS, MEASURES
+from lakehouse.contracts.gate import CRITICAL, WARN
+from lakehouse.secrets import mask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lakehouse.settings import Budget, Gate, UserExpectation
+
+
+class Subject(Enum):
+    """What a check looks at: the facts of each stream and load, the measures of each load, or the new records themselves."""
+
+    STREAMS = "streams"
+    LOADS = "loads"
+    RECORDS = "records"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One expectation of a gate run, and one row of `gate_results`.
+
+    Attributes:
+        name: Its name in `gate_results`.
+        subject: What it looks at.
+        column: The column or fact that it looks at; None where it looks at whole rows.
+        severity: `critical` or `warn`.
+        type: The Great Expectations expectation, by its snake_case name.
+        arguments: The arguments of that expectation.
+        expected: What is expected, in words or as JSON; holds no secret.
+    """
+
+    name: str
+    subject: Subject
+    column: str | None
+    severity: str
+    type: str
+    expected: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def build(gate: Gate) -> tuple[Check, ...]:
+    """The checks of a gate: the invariants, the budgets, then the user's expectations in their order.
+
+    >>> from lakehouse.settings import Gate
+    >>> [check.name for check in build(Gate(budgets={"late": {"critical": 0}})) if check.subject is Subject.LOADS]
+    ['budget_late', 'budget_missing', 'budget_collision']
+    """
+    return (*_invariants(), *_budgets(gate.budgets), *(_of_user(expectation) for expectation in gate.expectations))
+
+
+def _invariants() -> Iterator[Check]:
+    for invariant in INVARIANTS:
+        yield Check(
+            name=invariant.name,
+            subject=Subject.STREAMS,
+            column=invariant.fact,
+            severity=CRITICAL,
+            type="expect_column_sum_to_be_between",
+            expected="0",
+            arguments={"column": invariant.fact, "min_value": 0, "max_value": 0},
+        )
+
+
+def _budgets(budgets: Mapping[Any, Budget]) -> Iterator[Check]:
+    """A row per limit. A measure that warns by default stops to do so when its count or its share has a budget."""
+    for measure in MEASURES:
+        budget = budgets.get(measure.name)
+        if budget is not None:
+            if budget.warn is not None:
+                yield _at_most(measure.name, budget.warn, WARN)
+            if budget.critical is not None:
+                yield _at_most(measure.name, budget.critical, CRITICAL)
+        elif measure.warns_by_default and f"{measure.name}_share" not in budgets:
+            yield _at_most(measure.name, 0, WARN)
+
+
+def _at_most(measure: str, limit: float, severity: str) -> Check:
+    return Check(
+        name=f"budget_{measure}",
+        subject=Subject.LOADS,
+        column=measure,
+        severity=severity,
+        type="expect_column_max_to_be_between",
+        expected=f"at most {limit:.15g} in a load",
+        arguments={"column": measure, "max_value": limit},
+    )
+
+
+def _of_user(expectation: UserExpectation) -> Check:
+    arguments = expectation.arguments
+    shown = mask({name: value for name, value in arguments.items() if name != "column"})
+    column = arguments.get("column")
+    return Check(
+        name=expectation.name,
+        subject=Subject.RECORDS,
+        column=None if column is None else str(column),
+        severity=expectation.severity,
+        type=expectation.name,
+        expected=json.dumps(shown, default=str) if shown else "met",
+        arguments=arguments,
+    )

@@ -1,0 +1,1 @@
+"""Gold: what the gate let out."""

@@ -1,0 +1,152 @@
+"""Gold gets what passed the gate, exactly once over several tables.
+
+The order, and what a crash after each step leaves:
+
+1. gold_records: the range's rows, in the place of the range (`lakehouse.delta.replace`).
+2. gold_latest: a MERGE in which only a later record replaces another.
+3. gold_stream_health: its highest load_seq says what is published. Written last; a crash before it leaves the range
+   unpublished, and the next run does all three again.
+4. the operator's models, each where it is not current: a broken one fails the run and holds up nothing that is published.
+
+Why not a transaction id, as Silver has: the retry after a crash may cover more loads than the first try, under a greater id,
+and an append would bring the first try's rows twice; and after a RESTORE the id stays while the rows are gone, so that Delta
+would skip what is missing. Here the range says what to replace: a repeat, a larger repeat, a slower publisher and a restore
+all end in the same rows. Loads that gold_records already holds are not written again, so that for those who read it as a
+stream it only grows, unless two publishers race.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from gold import models
+from gold.refresh import refresh_models
+from lakehouse import delta
+from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
+from lakehouse.crash import crash_point
+from lakehouse.errors import GateFailedError
+from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.gate import GateRun
+    from lakehouse.contracts.model import Contract
+    from lakehouse.run import Run
+    from lakehouse.settings import Gold
+
+_INCREMENT = "tidemark_increment"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What one publishing did.
+
+    Attributes:
+        gate_run_id: The gate run that let the range out.
+        first_load_seq: First load of the range.
+        last_load_seq: Last load of the range, inclusive.
+        records: Records of the range.
+        models: The operator's models that were made anew.
+    """
+
+    gate_run_id: str
+    first_load_seq: int
+    last_load_seq: int
+    records: int
+    models: tuple[str, ...]
+
+
+def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Published:
+    """Publish the range of loads that a gate run let out.
+
+    Commits to gold_records, gold_latest, gold_stream_health and the models' tables, in this order.
+
+    Raises:
+        GateFailedError: The gate run did not pass; nothing was written.
+        AnotherWriterError: Another run published the same loads at the same time.
+        ModelError: A model failed; the range is published, and the next run tries the model again.
+    """
+    if not gate_run.passed:
+        raise GateFailedError(
+            "This range has not passed the gate; nothing was published.",
+            where=f"gate run {gate_run.gate_run_id}",
+            observed=", ".join(gate_run.failed),
+            expected="no critical expectation unmet",
+            next_step="See gate_results.",
+        )
+    silver = _between(delta.read(spark, run.table(SILVER_RECORDS), version=gate_run.silver_version), gate_run)
+    ledger = _between(delta.read(spark, run.table(SILVER_LOADS), version=gate_run.loads_version), gate_run)
+    accepted = int(ledger.agg(F.sum("accepted")).collect()[0][0] or 0)
+    contracts = _create_tables(spark, run, silver)
+    if accepted:
+        _write_records(spark, run, silver, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
+        _merge_latest(spark, run, silver, gate_run)
+    _write_health(run, ledger, silver, gate_run)
+    run.report.event(
+        "gold.published",
+        gate_run_id=gate_run.gate_run_id,
+        first_load_seq=gate_run.first_load_seq,
+        last_load_seq=gate_run.last_load_seq,
+        records=accepted,
+    )
+    made = refresh_models(spark, run, gold)
+    return Published(gate_run.gate_run_id, gate_run.first_load_seq, gate_run.last_load_seq, accepted, made)
+
+
+def _create_tables(spark: SparkSession, run: Run, silver: DataFrame) -> dict[str, Contract]:
+    payload_type = None
+    if "payload" in silver.columns:
+        payload = StructType([StructField("payload", silver.schema["payload"].dataType)])
+        payload_type = payload.toDDL().removeprefix("payload ")
+    contracts = {each.name: each for each in (gold_records(payload_type), gold_latest(payload_type), STREAM_HEALTH)}
+    for name, contract in contracts.items():
+        delta.create(spark, run.table(name), contract)
+    return contracts
+
+
+def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, contract: Contract) -> None:
+    """Step 1. The loads that the table does not hold yet: one commit holds whole loads, so its highest one says which."""
+    table = run.table(GOLD_RECORDS)
+    first, last = gate_run.first_load_seq, gate_run.last_load_seq
+    held = spark.read.table(table.sql).agg(F.max("load_seq")).collect()[0][0] or 0
+    first = max(first, held + 1)
+    if first <= last:
+        rows = models.published(silver.where(F.col("load_seq") >= first), gate_run.gate_run_id)
+        delta.replace(rows, table, contract, where=f"load_seq >= {first} AND load_seq <= {last}", metadata=_metadata(gate_run))
+    crash_point("gold.records")
+
+
+def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, gate_run: GateRun) -> None:
+    """Step 2. From the whole range: what is merged already changes nothing."""
+    table = run.table(GOLD_LATEST)
+    models.latest(models.published(silver, gate_run.gate_run_id)).createOrReplaceTempView(_INCREMENT)
+    try:
+        spark.sql(models.merge_latest(table.sql, _INCREMENT))
+    except delta.SPARK_ERRORS as error:
+        delta.raise_if_conflict(error, table)
+        raise
+    finally:
+        spark.catalog.dropTempView(_INCREMENT)
+    crash_point("gold.latest")
+
+
+def _write_health(run: Run, ledger: DataFrame, silver: DataFrame, gate_run: GateRun) -> None:
+    """Step 3. The range is published when this commit stands."""
+    rows = models.stream_health(ledger, silver, gate_run.gate_run_id)
+    where = f"load_seq >= {gate_run.first_load_seq} AND load_seq <= {gate_run.last_load_seq}"
+    delta.replace(rows, run.table(GOLD_STREAM_HEALTH), STREAM_HEALTH, where=where, metadata=_metadata(gate_run))
+    crash_point("gold.published")
+
+
+def _between(rows: DataFrame, gate_run: GateRun) -> DataFrame:
+    return rows.where(F.col("load_seq").between(gate_run.first_load_seq, gate_run.last_load_seq))
+
+
+def _metadata(gate_run: GateRun) -> str:
+    return json.dumps({"gate_run_id": gate_run.gate_run_id, "silver_version": gate_run.silver_version})

@@ -1,0 +1,85 @@
+"""The operator's SQL models: tables made from Gold's tables, each made anew when it is not current."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from gold.models import model_query
+from lakehouse import delta
+from lakehouse.errors import ModelError, headline
+from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Gold, GoldModel
+
+_SOURCES = (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)
+
+
+def refresh_models(spark: SparkSession, run: Run, gold: Gold) -> tuple[str, ...]:
+    """Make every model that is not current, and replace its table whole, in one commit each.
+
+    A model is current when its table's last commit names the query's hash and the last published load. So a model that
+    failed, is new, or was changed is made by the next run, also when there is nothing to publish.
+
+    Returns:
+        The names of the models that were made.
+
+    Raises:
+        ModelError: A model failed; the others were made, and its table holds what it held.
+    """
+    if not gold.models or not delta.exists(spark, run.table(GOLD_STREAM_HEALTH)):
+        return ()
+    last_load_seq = spark.read.table(run.table(GOLD_STREAM_HEALTH).sql).agg(F.max("load_seq")).collect()[0][0]
+    made, broken = [], []
+    with _views(spark, run):
+        for model in gold.models:
+            try:
+                if _refresh(spark, run, model, last_load_seq=last_load_seq):
+                    made.append(model.name)
+            except (OSError, *delta.SPARK_ERRORS) as error:
+                broken.append(f"{model.name} ({model.sql}): {headline(str(error))}")
+    if broken:
+        raise ModelError(
+            f"{len(broken)} of {len(gold.models)} models failed. Gold's own tables are published.",
+            where="gold.models",
+            observed="".join(f"\n    {each}" for each in broken),
+            expected="one query each, over gold_records, gold_latest and gold_stream_health",
+            next_step="Correct the SQL; the next run makes the model, also without new records.",
+        )
+    return tuple(made)
+
+
+def _refresh(spark: SparkSession, run: Run, model: GoldModel, *, last_load_seq: int) -> bool:
+    """Make one model if it is not current; whether it was made."""
+    table = run.table(model.name)
+    text = model.sql.read_text(encoding="utf-8")
+    made_of = {"model_sha256": hashlib.sha256(text.encode()).hexdigest(), "last_load_seq": last_load_seq}
+    metadata = json.dumps(made_of, sort_keys=True)
+    if delta.last_metadata(spark, table) == metadata:
+        return False
+    delta.overwrite(spark.sql(model_query(text)), table, metadata=metadata)
+    run.report.event("gold.model_made", model=model.name, last_load_seq=last_load_seq)
+    return True
+
+
+@contextmanager
+def _views(spark: SparkSession, run: Run) -> Iterator[None]:
+    """Gold's tables under their own names, each at one version, while models are made."""
+    for name in _SOURCES:
+        table = run.table(name)
+        delta.read(spark, table, version=delta.version(spark, table)).createOrReplaceTempView(name)
+    try:
+        yield
+    finally:
+        for name in _SOURCES:
+            spark.catalog.dropTempView(name)

@@ -1,0 +1,179 @@
+"""The command line. Results go to stdout, progress and errors to stderr; what needs no Spark starts no JVM.
+
+Everything heavy is imported by the command that needs it: `tidemark --help` answers within half a second.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.cli_tools import AsJson, broker_app, config_app, group, jars_app, need_command
+from jobs.common import (
+    DEFAULT_CONFIG,
+    ConfigFile,
+    Overrides,
+    lakehouse_of,
+    load_settings,
+    open_session,
+    plan_once,
+    reporting,
+    run_once,
+)
+from jobs.edge import exit_code_of, invoke
+from lakehouse import __version__
+
+app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.")
+app.add_typer(config_app, name="config")
+app.add_typer(jars_app, name="jars")
+app.add_typer(broker_app, name="broker")
+
+
+class Stage(StrEnum):
+    """A stage of the pipeline that can be run alone."""
+
+    BRONZE = "bronze"
+    SILVER = "silver"
+    GATE = "gate"
+    GOLD = "gold"
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False
+) -> None:
+    if version:
+        typer.echo(f"tidemark {__version__}")
+        raise typer.Exit
+    need_command(context)
+
+
+@app.command()
+def demo(
+    *,
+    into: Annotated[Path | None, typer.Option("--into", help="The folder for tables and configs; else a new one.")] = None,
+    records: Annotated[int, typer.Option("--records", min=80, help="Records of the second stream.")] = 200_000,
+) -> None:
+    """Show it all on a real local Kafka broker.
+
+    Runs the pipeline twice and compares what the tables hold with what was sent.
+    """
+    from jobs.demo import run_demo
+
+    run_demo(into, records=records)
+
+
+@app.command()
+def run(
+    *,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    every: Annotated[float | None, typer.Option("--every", metavar="SECONDS", min=0, help="Run again and again.")] = None,
+    stage: Annotated[Stage | None, typer.Option("--stage", help="One stage only.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run the pipeline: Bronze, Silver, the gate, Gold."""
+    from jobs.loop import run_every
+    from jobs.outcome import write_result
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        spark = open_session(settings, report)
+        if every is not None:
+            told = partial(write_result, as_json=as_json)
+            return run_every(spark, settings, report, seconds=every, stage=stage, told=told)
+        result = run_once(spark, settings, report, stage=stage)
+    write_result(result, as_json=as_json)
+    return 0
+
+
+@app.command()
+def plan(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Say what the next Silver load would do; load nothing."""
+    from jobs.outcome import write_plan
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        planned = plan_once(open_session(settings, report), settings, report)
+    write_plan(planned, as_json=as_json)
+
+
+@app.command()
+def status(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Show watermarks, classes, the gate's verdict and Gold."""
+    from jobs.show import write_json
+    from jobs.status import status as read_status
+    from jobs.status import write_status
+
+    settings = load_settings(config, overrides)
+    found = read_status(settings.pipeline, lakehouse_of(settings.lakehouse))
+    write_json(found) if as_json else write_status(found)
+
+
+@app.command()
+def sql(
+    query: Annotated[str, typer.Argument(help="SQL over the tables, for example: select * from gold_latest")],
+    *,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    form: Annotated[Format | None, typer.Option("--format", help="On a terminal a table, else CSV, unless given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Query the tables in DuckDB's SQL, each by its name. Reads only."""
+    from jobs import show
+    from jobs.query import answer
+
+    chosen = Format.JSON if as_json else form or (Format.TABLE if sys.stdout.isatty() else Format.CSV)
+    write = {Format.TABLE: show.write_table, Format.CSV: show.write_csv, Format.JSON: show.write_json_rows}[chosen]
+    settings = load_settings(config, overrides)
+    with answer(lakehouse_of(settings.lakehouse), query) as found:
+        write(found.columns, found.rows)
+
+
+@app.command()
+def doctor(*, as_json: AsJson = False) -> int:
+    """Look whether this machine has what is needed.
+
+    Ends with 1 where something is missing.
+    """
+    from jobs.show import write_json, write_table
+    from lakehouse.doctor import diagnose
+
+    findings = diagnose()
+    if as_json:
+        write_json([asdict(finding) for finding in findings])
+    else:
+        rows = [("ok" if each.ok else "NO", each.name, each.observed, each.expected, each.next_step) for each in findings]
+        write_table(["", "what", "observed", "expected", "next"], rows)
+    return int(not all(finding.ok for finding in findings))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command line.
+
+    Args:
+        argv: The arguments; those of the process by default.
+
+    Returns:
+        0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; 130 after Ctrl-C,
+        143 after SIGTERM.
+    """
+    return exit_code_of(lambda: invoke(app, argv, program="tidemark"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""What every job shares: flags to settings, a session, and a run of the pipeline."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from jobs import edge
+from lakehouse.errors import TidemarkError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.report import OpenReport
+    from lakehouse.settings import LakehouseSettings, Settings
+    from lakehouse.table import Lakehouse
+
+ConfigFile = Annotated[
+    Path,
+    typer.Option("--config", envvar="TIDEMARK_CONFIG", metavar="FILE", help="The pipeline's YAML file."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set one key of the config, dotted: kafka.topics=[a]. May be repeated."),
+]
+DEFAULT_CONFIG = Path("tidemark.yml")
+
+
+def load_settings(config: Path, overrides: list[str] | None) -> Settings:
+    """The settings that the flags name, checked whole.
+
+    Raises:
+        ConfigError: The file is missing, or something in it, in the environment or in the flags is wrong.
+    """
+    from lakehouse import config as configs
+
+    settings = configs.load(config, overrides=dict(_pair(text) for text in overrides or []), environ=os.environ)
+    edge.known_secrets.update(configs.known_secrets(settings))
+    return settings
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        # The text is not repeated: somebody may have typed a password without its key.
+        raise UsageError(
+            "--set needs a key and a value.",
+            where="--set",
+            observed="no =" if not equals else "nothing before the =",
+            expected="KEY=VALUE",
+            next_step="Write it like --set kafka.bootstrap_servers=localhost:9092; quote what the shell would take apart.",
+        )
+    return key.strip(), value
+
+
+def lakehouse_of(place: LakehouseSettings) -> Lakehouse:
+    """Where the settings put the tables."""
+    from lakehouse.table import Lakehouse
+
+    return Lakehouse(root=place.root, catalog=place.catalog, schema=place.schema_, volume=place.volume)
+
+
+@contextlib.contextmanager
+def reporting() -> Iterator[OpenReport]:
+    """A report that shows none of the secrets known so far."""
+    from lakehouse.report import open_report
+
+    with open_report(secrets=edge.known_secrets) as report:
+        yield report
+
+
+def open_session(settings: Settings, report: OpenReport) -> SparkSession:
+    """A Spark session for the pipeline. The process's end closes it; one that a platform brought stays.
+
+    Raises:
+        ToolError: Java or the jars are missing.
+    """
+    started = time.monotonic()
+    report.event("spark.starting")
+    from lakehouse.session import open_session as open_spark
+
+    spark = open_spark(f"tidemark {settings.pipeline}")
+    report.event("spark.finished", version=spark.version, seconds=round(time.monotonic() - started, 1))
+    edge.open_sessions.append(spark)
+    return spark
+
+
+def run_once(spark: SparkSession, settings: Settings, report: OpenReport, *, stage: str | None = None) -> dict[str, Any]:
+    """Run the pipeline once, all of it or one stage, and keep its result beside the tables, a failure too.
+
+    Returns:
+        What `pipelines.medallion.run` returned.
+
+    Raises:
+        TidemarkError: The run failed; see its class.
+    """
+    report.bound.clear()
+    try:
+        result = _medallion().run(spark, settings, report, stage)
+    except TidemarkError as error:
+        told = {"error": type(error).__name__, "exit_code": error.exit_code, "message": edge.scrub_text(str(error))}
+        report.event("run.failed", **told)
+        _keep(settings, {**report.bound, **told})
+        raise
+    _keep(settings, result)
+    return result
+
+
+def plan_once(spark: SparkSession, settings: Settings, report: OpenReport) -> dict[str, Any]:
+    """What the next load of Silver would do, see `pipelines.medallion.plan`; writes no record.
+
+    Raises:
+        TidemarkError: The plan cannot be made; see its class.
+    """
+    return _medallion().plan(spark, settings, report)
+
+
+class _Medallion(Protocol):
+    """The two entries of `pipelines.medallion`."""
+
+    def run(self, spark: SparkSession, settings: Settings, report: OpenReport, stage: str | None) -> dict[str, Any]: ...
+
+    def plan(self, spark: SparkSession, settings: Settings, report: OpenReport) -> dict[str, Any]: ...
+
+
+def _medallion() -> _Medallion:
+    # Late, and after the session: the pipelines import pyspark, and column expressions in them may ask for a session.
+    from pipelines import medallion
+
+    return medallion
+
+
+def run_job(stage: str | None, argv: list[str] | None) -> None:
+    """What a thin job does: `--config` and `--set`, then one stage of the pipeline, or all.
+
+    Returns on success, for a wheel task takes any SystemExit for a failure.
+
+    Raises:
+        TidemarkError: The run failed; see its class.
+    """
+
+    def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
+        settings = load_settings(config, overrides)
+        with reporting() as report:
+            run_once(open_session(settings, report), settings, report, stage=stage)
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(help=f"Run {f'the {stage} stage' if stage else 'all stages'} of a pipeline once.")(job)
+    edge.invoke(app, argv, program=Path(sys.argv[0]).name)
+
+
+def _keep(settings: Settings, result: dict[str, Any]) -> None:
+    from lakehouse.report import save_result
+
+    place = lakehouse_of(settings.lakehouse)
+    if place.local_root is not None and "run_id" in result:
+        save_result(place.local_root / "_reports", result)

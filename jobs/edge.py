@@ -1,0 +1,122 @@
+"""The edge of every job: a command line parsed, and an exit code from whatever happened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from lakehouse.errors import TidemarkError, UsageError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+
+INTERRUPTED = 130
+TERMINATED = 143
+OUTPUT_CLOSED = 141
+
+# The base of every error of the command line's parser, whether typer brings its own click or imports one.
+_PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+
+known_secrets: set[str] = set()
+"""Every secret that a config of this process resolved: an error's text may hold one, wherever the error came from."""
+
+open_sessions: list[SparkSession] = []
+"""The sessions whose work SIGTERM interrupts."""
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+def invoke(app: typer.Typer, argv: list[str] | None, *, program: str) -> int:
+    """Run a command line, without typer's own way of ending the process.
+
+    Raises:
+        UsageError: There is no such command or option, or a value does not fit it.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    try:
+        code = int(typer.main.get_command(app).main(args=argv, prog_name=program, standalone_mode=False) or 0)
+    except _PARSER_ERROR as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else program
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
+        raise UsageError(text, where=command, next_step=f"{command} --help") from None
+    if code == INTERRUPTED:  # newer typers turn Ctrl-C into this number, older ones into an Abort
+        raise KeyboardInterrupt
+    return code
+
+
+def exit_code_of(action: Callable[[], int | None]) -> int:
+    """Do something and turn what happens into an exit code: the one place where any exception ends.
+
+    A `TidemarkError` prints its message on stderr, without a traceback; anything unexpected its traceback, and a line on what
+    it means. No secret that this process has resolved is printed.
+
+    Returns:
+        0, or the error's own code; 1 for an unexpected exception; 130 after Ctrl-C, 143 after SIGTERM, 141 where stdout closed.
+    """
+    try:
+        with _ending_on_sigterm():
+            code = action() or 0
+    except TidemarkError as error:
+        code = _complain(f"tidemark: {error}", error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _complain("tidemark: interrupted; the next run finishes what was begun.", INTERRUPTED)
+    except Terminated:
+        code = _complain("tidemark: terminated; the next run finishes what was begun.", TERMINATED)
+    except BrokenPipeError:
+        # Whoever read stdout has gone (`| head`). Python would complain once more when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = OUTPUT_CLOSED
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception as error:  # noqa: BLE001 -- the job's edge
+        meaning = "The tables are as they were, or the next run finishes them."
+        code = _complain(f"{traceback.format_exc()}\ntidemark: unexpected {type(error).__name__}. {meaning}", 1)
+    return code
+
+
+def scrub_text(text: str) -> str:
+    """The text without any secret that this process has resolved."""
+    from lakehouse.report import scrubber
+
+    return str(scrubber(known_secrets)(text))
+
+
+def _complain(text: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        sys.stderr.write(scrub_text(text).rstrip("\n") + "\n")
+        sys.stderr.flush()
+    return code
+
+
+@contextlib.contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """SIGTERM raises `Terminated` here, so that locks are released and a demo's broker ends; by default it ends the process."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        for spark in open_sessions:
+            # The JVM would go on with its job until it sees that its Python is gone: past the release of the root's lock.
+            with contextlib.suppress(Exception):
+                spark.interruptAll()
+        raise Terminated
+
+    try:
+        former = signal.signal(signal.SIGTERM, end)
+    except ValueError:  # not the main thread (a notebook): signals are another's business
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)

@@ -1,0 +1,24 @@
+"""Job: Kafka to Bronze; flags `--config` and `--set`."""
+
+from __future__ import annotations
+
+import sys
+
+from jobs.common import run_job
+from jobs.edge import exit_code_of
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the job; return on success.
+
+    Args:
+        argv: The flags; those of the process by default.
+
+    Raises:
+        TidemarkError: The run failed; its `exit_code` is what the process ends with when the file is run.
+    """
+    run_job("bronze", argv)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code_of(main))

@@ -1,0 +1,54 @@
+"""What a run did and what a plan would do, as people read it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jobs import show
+from lakehouse.report import printable
+
+STAGES = ("bronze", "silver", "gate", "gold")
+
+
+def write_result(result: dict[str, Any], *, as_json: bool) -> None:
+    """Print a run's result on stdout: a line per stage, or one line of JSON."""
+    if as_json:
+        show.write(json.dumps(show.plain(result), ensure_ascii=False))
+        return
+    show.write(f"{result['pipeline']} {result['run_id']}, {result['seconds']:.1f} s")
+    for stage in STAGES:
+        if result.get(stage) is not None:
+            show.write(f"  {stage:<7} {summary(result[stage])}")
+
+
+def write_plan(planned: dict[str, Any], *, as_json: bool) -> None:
+    """Print a plan on stdout: what is the same for all streams, then a line per stream; or JSON."""
+    if as_json:
+        show.write_json(planned)
+        return
+    streams = planned.get("streams") or []
+    show.write(summary({name: value for name, value in planned.items() if name != "streams"}))
+    if not streams:
+        show.write("There is nothing to load.")
+        return
+    # A class that no stream shows is no column.
+    columns = [name for name in streams[0] if any(stream[name] not in (None, 0) for stream in streams)]
+    show.write_table(columns, [[stream[name] for name in columns] for stream in streams])
+
+
+def summary(found: dict[str, Any]) -> str:
+    """Names and values in one line, without what is null, zero or empty.
+
+    >>> summary({"load_seq": 3, "records": 12000, "late": 0, "failed": [], "passed": True})
+    'load seq 3, records 12,000, passed true'
+    """
+    return ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in found.items() if value or value is False)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({summary(value)})"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return ", ".join(map(_short, value)) if isinstance(value, list) else printable(show.cell(value))

@@ -1,0 +1,140 @@
+"""SQL over the tables without Spark: DuckDB with its Delta extension, a view per table. Starts no JVM, uses no network."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from lakehouse.errors import TidemarkError, ToolError, UsageError
+from lakehouse.table import Lakehouse
+
+_FETCHED_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The rows of a query, fetched as they are read.
+
+    Attributes:
+        columns: The columns' names.
+        rows: The rows; to be read once.
+    """
+
+    columns: list[str]
+    rows: Iterator[tuple[Any, ...]]
+
+
+def tables(lakehouse: Lakehouse) -> dict[str, Path]:
+    """The Delta tables that are there, Gold models among them: name to folder, by name.
+
+    Raises:
+        UsageError: The tables are not in a folder of this machine.
+    """
+    root = lakehouse.local_root
+    if root is None:
+        raise UsageError(
+            "The tables are not in a folder of this machine, and only those are read without Spark.",
+            where=f"lakehouse {lakehouse.root or f'{lakehouse.catalog}.{lakehouse.schema}'}",
+            expected="lakehouse: {root: a local folder}",
+            next_step="Use the SQL of the platform that holds them; every table is plain Delta.",
+        )
+    logs = sorted(root.glob("[!_.]*/_delta_log"))
+    return {log.parent.name: log.parent for log in logs if any(log.glob("*.json"))}
+
+
+@contextlib.contextmanager
+def connect(lakehouse: Lakehouse) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB with a view per table that is there, closed at the end. Times are UTC.
+
+    Raises:
+        UsageError: The tables are not in a folder of this machine.
+        ToolError: DuckDB's Delta extension is not installed.
+        TidemarkError: A table is there and cannot be read.
+    """
+    found = tables(lakehouse)
+    # What is missing must be named, not fetched from the network behind the user's back.
+    with duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}) as database:
+        database.execute(f"LOAD {_text(str(_extension()))}")
+        database.execute("SET TimeZone = 'UTC'")
+        for name, folder in found.items():
+            _add_view(database, name, folder)
+        yield database
+
+
+@contextlib.contextmanager
+def answer(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
+    """What a query over the views yields; read it inside the `with` block.
+
+    Raises:
+        UsageError: The query is not SQL, or names a table or column that is not there; the error lists the tables.
+        TidemarkError: The query failed while it ran.
+    """
+    with connect(lakehouse) as database, _named_errors(query, sorted(tables(lakehouse))):
+        if not database.extract_statements(query):
+            raise UsageError("There is nothing to answer.", where="query", observed=repr(query), expected="a SELECT")
+        result = database.execute(query)
+        yield Answer([column[0] for column in result.description], _rows(result))
+
+
+def _rows(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while batch := result.fetchmany(_FETCHED_ROWS):
+        yield from batch
+
+
+def _extension() -> Path:
+    package = importlib.util.find_spec("duckdb_extension_delta")
+    folders = package.submodule_search_locations if package else None
+    files = [file for folder in folders or [] for file in Path(folder).glob("extensions/*/delta.duckdb_extension")]
+    if not files:
+        raise ToolError(
+            "DuckDB's Delta extension is not installed.",
+            where="Python package duckdb-extension-delta",
+            expected=f"version {duckdb.__version__}, that of DuckDB",
+            next_step=f"pip install duckdb-extension-delta=={duckdb.__version__}",
+        )
+    return files[0]
+
+
+def _add_view(database: duckdb.DuckDBPyConnection, name: str, folder: Path) -> None:
+    quoted = name.replace('"', '""')
+    try:
+        rows = f"delta_scan({_text(str(folder))})"
+        database.execute(f'CREATE VIEW "{quoted}" AS SELECT * FROM {rows}')  # noqa: S608 -- both are quoted; a view takes no parameter
+    except duckdb.Error as error:
+        raise TidemarkError(
+            "A table cannot be read.",
+            where=str(folder),
+            observed=str(error),
+            expected="a Delta table",
+            next_step="If the folder was copied or restored in part, bring its _delta_log and data files together again.",
+        ) from error
+
+
+@contextlib.contextmanager
+def _named_errors(query: str, known: list[str]) -> Iterator[None]:
+    """DuckDB's errors as ours, with its own text, which points at the place in the query."""
+    try:
+        yield
+    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+        expected = f"one of {', '.join(known)}" if known else "no table is there yet"
+        is_unknown_table = isinstance(error, duckdb.CatalogException)
+        raise UsageError(
+            "The query cannot be answered.",
+            where=f"query: {query}",
+            observed=str(error),
+            expected=f"tables: {expected}" if is_unknown_table else None,
+            next_step="Run `tidemark run` first." if is_unknown_table and not known else None,
+        ) from error
+    except duckdb.Error as error:
+        raise TidemarkError("The query failed.", where=f"query: {query}", observed=str(error)) from error
+
+
+def _text(text: str) -> str:
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"

@@ -1,0 +1,162 @@
+"""How results are shown: a table for people, CSV and JSON for programs. Results go to stdout; everything else does not."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import date, time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.report import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MAX_TABLE_ROWS = 1000
+_NO_WIDTH = 10_000
+
+
+def write(text: str) -> None:
+    """Write a result to stdout, with a line end."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()
+
+
+def plain(value: Any) -> Any:
+    r"""A value as JSON holds it. Bytes are their text where they are UTF-8, else `0x` and hexadecimal digits.
+
+    >>> plain({"key": b"A", "value": b"\xff", "amount": Decimal("1.5")})
+    {'key': 'A', 'value': '0xff', 'amount': 1.5}
+    """
+    if isinstance(value, dict):
+        return {str(plain(key)): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    match value:
+        case bytes():
+            try:
+                shown: Any = value.decode()
+            except UnicodeDecodeError:
+                shown = f"0x{value.hex()}"
+        case date() | time():
+            shown = value.isoformat()
+        case Decimal():
+            # A number where JSON's reader gets the same one back, else the digits as text.
+            shown = float(value) if Decimal(repr(float(value))) == value else str(value)
+        case float():
+            shown = value if math.isfinite(value) else str(value)
+        case None | bool() | int() | str():
+            shown = value
+        case _:
+            shown = str(value)
+    return shown
+
+
+def cell(value: Any) -> str:
+    """A value as text: nothing for null, JSON for what is nested.
+
+    >>> cell(None), cell([{"key": "seq", "value": b"7"}]), cell(True)
+    ('', '[{"key": "seq", "value": "7"}]', 'true')
+    """
+    found = plain(value)
+    if found is None:
+        return ""
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
+def tell(value: Any, text: str, *, as_json: bool) -> None:
+    """A result on stdout: as JSON, or as the text that says the same."""
+    if as_json:
+        write_json(value)
+    else:
+        write(text)
+
+
+def write_json(value: Any) -> None:
+    """One JSON value on stdout."""
+    write(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def write_json_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A JSON array on stdout, an object per row, as the rows come."""
+    before = "["
+    for row in rows:
+        sys.stdout.write(before + "\n" + json.dumps(dict(zip(columns, map(plain, row), strict=True)), ensure_ascii=False))
+        before = ","
+    write("[]" if before == "[" else "\n]")
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """CSV with a header line on stdout, as the rows come."""
+    lines = csv.writer(sys.stdout, lineterminator="\n")
+    lines.writerow(columns)
+    lines.writerows([cell(value) for value in row] for row in rows)
+    sys.stdout.flush()
+
+
+def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
+    """A table on stdout; at most a thousand rows of it.
+
+    On a terminal that is too narrow for it, every row is a list of its columns. A file or a pipe has no width.
+    """
+    from rich.console import Console
+
+    cells: list[list[tuple[str, Any]]] = []
+    left_out = 0
+    for row in rows:
+        if len(cells) < MAX_TABLE_ROWS:
+            cells.append([(printable(cell(value)), _side(value)) for value in row])
+        else:
+            left_out += 1
+    is_terminal = sys.stdout.isatty()
+    console = Console(file=io.StringIO(), force_terminal=is_terminal, width=Console().width if is_terminal else _NO_WIDTH)
+    view = _grid(columns, cells)
+    if is_terminal and Console(width=_NO_WIDTH).measure(view).maximum > console.width:
+        view = _list(columns, cells)
+    console.print(view)
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO from above
+    lines = [line.rstrip() for line in text.rstrip().lstrip("\n").split("\n")]
+    write("\n".join([*(["", title] if title else []), *lines]))
+    if left_out:
+        sys.stderr.write(f"{left_out:,} more rows; --format csv shows all.\n")
+
+
+def _grid(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        view.add_column(Text(column), overflow="fold")
+    for row in cells:
+        # Text, not str: square brackets in a value are no markup.
+        view.add_row(*[Text(text, justify=side) for text, side in row])
+    return view
+
+
+def _list(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    view = Table.grid(padding=(0, 2))
+    view.add_column(no_wrap=True)
+    view.add_column(overflow="fold")
+    for number, row in enumerate(cells, start=1):
+        view.add_row(Text(f"row {number}", style="bold"), "")
+        for column, (text, _) in zip(columns, row, strict=True):
+            view.add_row(Text(column), Text(text))
+    return view
+
+
+def _side(value: Any) -> Any:
+    return "right" if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else "left"

@@ -1,0 +1,162 @@
+"""`tidemark status`: what the tables say about streams, classes, the gate and Gold. Reads with DuckDB; starts no JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs import query, show
+from lakehouse.contracts.gate import CRITICAL, PASSED
+from lakehouse.contracts.silver import CLASSES
+from lakehouse.table import GATE_RESULTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_REJECTS, SILVER_WATERMARKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import duckdb
+
+    from lakehouse.table import Lakehouse
+
+    Rows = list[dict[str, Any]]
+
+_SUMS = ", ".join(f'coalesce(sum("{name}"), 0)::BIGINT AS "{name}"' for name in ("records", *CLASSES))
+
+_STREAMS = f"""
+    SELECT topic, partition, producer, epoch, high_watermark, last_offset, load_seq, updated_at, rules_fingerprint
+    FROM {SILVER_WATERMARKS} ORDER BY topic, partition, producer NULLS FIRST
+"""  # noqa: S608 -- the table's name is ours; as in every query below
+_TOTALS = f"SELECT {_SUMS} FROM {SILVER_LOADS}"  # noqa: S608 -- as above
+_LAST_LOAD = f"""
+    SELECT load_seq, any_value(run_id) AS run_id, max(claimed_at) AS claimed_at, {_SUMS}
+    FROM {SILVER_LOADS} WHERE load_seq = (SELECT max(load_seq) FROM {SILVER_LOADS}) GROUP BY load_seq
+"""  # noqa: S608 -- as above
+_REJECTS = f"""
+    SELECT class, state, sum(records)::BIGINT AS records, count(*) AS "rows"
+    FROM {SILVER_REJECTS} GROUP BY class, state ORDER BY class, state
+"""  # noqa: S608 -- as above
+_GATE = f"""
+    SELECT gate_run_id, first_load_seq, last_load_seq, evaluated_at, expectation, "column", severity, outcome,
+        observed, expected
+    FROM {GATE_RESULTS}
+    WHERE gate_run_id = (SELECT gate_run_id FROM {GATE_RESULTS} ORDER BY evaluated_at DESC, gate_run_id DESC LIMIT 1)
+    ORDER BY severity, expectation, "column"
+"""  # noqa: S608 -- as above
+_PUBLISHED = f"""
+    SELECT load_seq, any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
+    FROM {GOLD_STREAM_HEALTH} WHERE load_seq = (SELECT max(load_seq) FROM {GOLD_STREAM_HEALTH}) GROUP BY load_seq
+"""  # noqa: S608 -- as above
+
+
+def status(pipeline: str, lakehouse: Lakehouse) -> dict[str, Any]:
+    """The state of a pipeline, as its tables tell it; what is not there yet is empty or None.
+
+    Args:
+        pipeline: The pipeline's name.
+        lakehouse: Where its tables lie.
+
+    Returns:
+        `streams` (per stream its watermark, and `last_accepted` with epoch and sequence, None until a record was accepted),
+        `totals` (records per class over all loads), `last_load`, `unfinished_load`, `rejects`, `gate` and `published`.
+
+    Raises:
+        UsageError: The tables are not in a folder of this machine.
+        TidemarkError: A table is there and cannot be read.
+    """
+    there = query.tables(lakehouse)
+    with query.connect(lakehouse) as database:
+
+        def rows(sql: str, table: str) -> Rows:
+            return _rows(database, sql) if table in there else []
+
+        return {
+            "pipeline": pipeline,
+            "lakehouse": lakehouse.root,
+            "streams": [{**row, "last_accepted": _last_accepted(row)} for row in rows(_STREAMS, SILVER_WATERMARKS)],
+            **_loads(rows),
+            "rejects": rows(_REJECTS, SILVER_REJECTS),
+            "gate": _gate(rows(_GATE, GATE_RESULTS)),
+            "published": next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH)), None),
+        }
+
+
+def write_status(found: dict[str, Any]) -> None:
+    """Print a status as people read it, on stdout."""
+    show.write(f"Pipeline {found['pipeline']} in {found['lakehouse']}")
+    if not found["last_load"]:
+        show.write("Silver holds no load yet: `tidemark run` brings the first.")
+        return
+    columns = ["topic", "partition", "producer", "epoch", "high_watermark", "last_offset", "load_seq"]
+    show.write_table(columns, [[stream[name] for name in columns] for stream in found["streams"]], title="Streams")
+    _write_classes(found)
+    show.write("\n".join(["", *_sentences(found)]))
+
+
+def _loads(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
+    """The ledger's part. A claim that the watermarks do not show is a load that somebody began and has not finished."""
+    last = next(iter(rows(_LAST_LOAD, SILVER_LOADS)), None)
+    advanced = rows(f"SELECT max(load_seq) AS load_seq FROM {SILVER_WATERMARKS}", SILVER_WATERMARKS)  # noqa: S608 -- as above
+    done = (advanced[0]["load_seq"] if advanced else None) or 0
+    return {
+        "totals": rows(_TOTALS, SILVER_LOADS)[0] if last else None,
+        "last_load": last,
+        "unfinished_load": last["load_seq"] if last and last["load_seq"] > done else None,
+    }
+
+
+def _last_accepted(stream: dict[str, Any]) -> dict[str, Any] | None:
+    if stream["high_watermark"] is None:
+        return None
+    return {"epoch": stream["epoch"], "sequence": stream["high_watermark"]}
+
+
+def _gate(results: Rows) -> dict[str, Any] | None:
+    if not results:
+        return None
+    unmet = [result for result in results if result["outcome"] != PASSED]
+    names = ("expectation", "column", "severity", "outcome", "observed", "expected")
+    return {
+        **{name: results[0][name] for name in ("gate_run_id", "first_load_seq", "last_load_seq")},
+        "evaluated_at": max(result["evaluated_at"] for result in results),
+        "passed": not any(result["severity"] == CRITICAL for result in unmet),
+        "expectations": len(results),
+        "unmet": [{name: result[name] for name in names} for result in unmet],
+    }
+
+
+def _write_classes(found: dict[str, Any]) -> None:
+    names = ["records", *(name for name in CLASSES if found["totals"][name])]
+    rows = [
+        [label, *(found[key][name] for name in names)] for label, key in (("last load", "last_load"), ("all loads", "totals"))
+    ]
+    show.write_table(["", *names], rows, title="Records by class")
+
+
+def _sentences(found: dict[str, Any]) -> list[str]:
+    last, gate, published = found["last_load"], found["gate"], found["published"]
+    told = [f"Last load: {last['load_seq']}, claimed {show.cell(last['claimed_at'])} by run {last['run_id']}."]
+    if found["unfinished_load"]:
+        told.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
+    told.append(f"Held back: {', '.join(_held(found['rejects'])) or 'nothing'}.")
+    if gate is None:
+        told.append("Gate: has not run.")
+    else:
+        loads = f"loads {gate['first_load_seq']} to {gate['last_load_seq']}"
+        verdict = "passed" if gate["passed"] else "FAILED"
+        told.append(f"Gate: {verdict} for {loads}, {gate['expectations']} expectations, {len(gate['unmet'])} not met.")
+        told += [f"  {each['severity']}: {_unmet(each)}" for each in gate["unmet"]]
+    told.append(f"Gold: published up to load {published['load_seq']}." if published else "Gold: nothing is published.")
+    return told
+
+
+def _held(rejects: Rows) -> list[str]:
+    return [f"{row['records']:,} {row['class']} ({row['state']})" for row in rejects]
+
+
+def _unmet(result: dict[str, Any]) -> str:
+    what = " ".join(part for part in (result["expectation"], result["column"]) if part)
+    return f"{what} {result['outcome']}; observed {result['observed']}, expected {result['expected']}"
+
+
+def _rows(database: duckdb.DuckDBPyConnection, sql: str) -> Rows:
+    result = database.execute(sql)
+    names = [column[0] for column in result.description or []]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]

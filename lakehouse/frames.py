@@ -1,0 +1,46 @@
+"""Small frames from rows on the driver, by way of Arrow.
+
+`createDataFrame` on a list of rows starts a Python worker on classic Spark, a tenth of a second or more of a core each time;
+an Arrow table goes to the JVM as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.model import Contract
+
+_ARROW = {
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "array<struct<key:string,value:binary>>": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+}
+
+
+def of_contract(spark: SparkSession, rows: Sequence[Mapping[str, object]], contract: Contract) -> DataFrame:
+    """Rows with a contract's columns as a frame; a column that a row lacks is null."""
+    schema = pa.schema([(column.name, _ARROW[column.type]) for column in contract.columns])
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+
+
+def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -> DataFrame:
+    """Tuples as a frame.
+
+    Args:
+        spark: The session.
+        rows: The tuples.
+        columns: Names and Spark types, for example `topic string, partition int`.
+    """
+    schema = pa.schema([(name, _ARROW[kind]) for name, kind in (column.split() for column in columns.split(","))])
+    return spark.createDataFrame(pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema))

@@ -1,0 +1,152 @@
+"""One load over real tables: which class each record ends in, and what the tables say of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from chispa import assert_df_equality
+
+from lakehouse.errors import ConfigError, ContractError
+from silver import load
+from silver.rules import Payload, Rules, Source
+from tests.support.bronze import Record, put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run import Run
+
+pytestmark = pytest.mark.spark
+
+BY_HEADER = Rules(Source("header", "seq"), payload=Payload("json", "seq BIGINT, name STRING"))
+BY_PRODUCER = Rules(
+    Source("header", "seq"), producer=Source("header", "producer"), epoch=Source("header", "epoch"), max_jump=100
+)
+
+RESENT = [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 3, 4, 2, 3, 4, 6])]
+BAD = [
+    Record.of(0, 1),
+    Record(1, value=b"no header"),
+    Record(2, headers=(("seq", b"2"), ("seq", b"3"))),
+    Record.of(3, "9" * 40),
+    Record.of(4, -5),
+    Record.of(5, "2.5"),
+    Record(6, headers=(("seq", b"\xff\xfe"),)),
+    Record(7, headers=(("seq", None),)),
+    Record(8, headers=(("seq", b"2"), ("seq", b"2"))),
+    Record(9, key=None, value=None, headers=(("seq", b"3"),)),
+    Record(10, value=b"", headers=(("seq", b"4"),)),
+    Record(11, value=b"x" * 1_000_000, headers=(("seq", b"5"),)),
+]
+DECODED = [
+    Record(offset, value=value, headers=(("seq", b"%d" % offset),))
+    for offset, value in enumerate([b'{"seq": 1, "name": "a"}', b'{"seq": 2, "more": 1}', b'{"seq"', None, b"\xff"])
+]
+EPOCHS = [
+    Record.of(0, 5, producer="a", epoch=1),
+    Record.of(1, 1, producer="a", epoch=2),
+    Record.of(2, 6, producer="a", epoch=1),
+    Record.of(3, 5, producer="b", epoch=0),
+]
+NAMELESS = [Record.of(0, 1, epoch=0), Record.of(1, 2, epoch=0)]
+CORRUPT = [Record.of(offset, seq, producer="a", epoch=0) for offset, seq in enumerate([1, 2, 2**63 - 1, 3, 4])]
+
+
+def loaded(spark: SparkSession, run: Run, rules: Rules, topics: dict[str, list[Record]]) -> Run:
+    records = [type(record)(**{**vars(record), "topic": topic}) for topic in topics for record in topics[topic]]
+    put(spark, run, records)
+    load.create_tables(spark, run, rules)
+    load.load_once(spark, run, rules)
+    return run
+
+
+@pytest.fixture(scope="module")
+def by_header(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Run:
+    topics = {"resent": RESENT, "bad": BAD, "decoded": DECODED}
+    return loaded(spark, run_at(tmp_path_factory.mktemp("by_header")), BY_HEADER, topics)
+
+
+@pytest.fixture(scope="module")
+def by_producer(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Run:
+    topics = {"epochs": EPOCHS, "nameless": NAMELESS, "corrupt": CORRUPT}
+    return loaded(spark, run_at(tmp_path_factory.mktemp("by_producer")), BY_PRODUCER, topics)
+
+
+def rows(spark: SparkSession, run: Run, table: str, topic: str) -> DataFrame:
+    return spark.read.table(run.table(table).sql).where(f"topic = '{topic}'")
+
+
+def kept(spark: SparkSession, run: Run, topic: str) -> list[tuple[int, int]]:
+    found = rows(spark, run, "silver_records", topic).orderBy("offset").select("offset", "sequence").collect()
+    return [(row["offset"], row["sequence"]) for row in found]
+
+
+def test_a_resent_block_is_kept_out_and_listed_as_one_block(spark: SparkSession, by_header: Run) -> None:
+    rejects = rows(spark, by_header, "silver_rejects", "resent")
+
+    expected = [("resent", 0, None, 0, "below_watermark", None, 4, 6, 2, 4, 3, 1, "held")]
+    assert_df_equality(rejects, spark.createDataFrame(expected, rejects.schema), transforms=[])
+    assert kept(spark, by_header, "resent") == [(0, 1), (1, 2), (2, 3), (3, 4), (7, 6)]
+
+
+def test_the_ledger_counts_classes_jumps_and_missing_sequences(spark: SparkSession, by_header: Run) -> None:
+    found = rows(spark, by_header, "silver_loads", "resent").select(
+        "records", "accepted", "below_watermark", "jumps_forward", "jumps_backward", "missing", "high_watermark_after"
+    )
+    assert [tuple(row) for row in found.collect()] == [(8, 5, 3, 1, 1, 1, 6)]
+
+
+def test_every_kind_of_bad_record_ends_in_its_class_and_the_rest_flows(spark: SparkSession, by_header: Run) -> None:
+    found = rows(spark, by_header, "silver_rejects", "bad").orderBy("first_offset").collect()
+
+    assert [(row["first_offset"], row["class"], row["reason"]) for row in found] == [
+        (1, "invalid", "sequence_missing"),
+        (2, "invalid", "sequence_disagrees"),
+        (3, "invalid", "sequence_out_of_range"),
+        (4, "invalid", "sequence_not_a_whole_number"),
+        (5, "invalid", "sequence_not_a_whole_number"),
+        (6, "invalid", "sequence_not_a_whole_number"),
+        (7, "invalid", "sequence_null"),
+    ]
+    assert kept(spark, by_header, "bad") == [(0, 1), (8, 2), (9, 3), (10, 4), (11, 5)]
+
+
+def test_the_payload_is_decoded_and_null_where_it_cannot_be(spark: SparkSession, by_header: Run) -> None:
+    found = rows(spark, by_header, "silver_records", "decoded").orderBy("offset")
+    payloads = [row["payload"] and tuple(row["payload"]) for row in found.collect()]
+    assert payloads == [(1, "a"), (2, None), None, None, None]
+
+
+def test_another_payload_schema_is_refused_before_a_load_is_claimed(spark: SparkSession, by_header: Run) -> None:
+    more = Rules(BY_HEADER.sequence, payload=Payload("json", "seq BIGINT, name STRING, more STRING"))
+    unknown = Rules(BY_HEADER.sequence, payload=Payload("json", "seq BIGGINT"))
+
+    with pytest.raises(ContractError, match="payload is struct<seq:bigint,name:string>, not"):
+        load.create_tables(spark, by_header, more)
+    with pytest.raises(ConfigError, match="BIGGINT"):
+        load.create_tables(spark, by_header, unknown)
+
+
+def test_a_greater_epoch_starts_the_sequence_anew_and_fences_the_one_before(spark: SparkSession, by_producer: Run) -> None:
+    marks = rows(spark, by_producer, "silver_watermarks", "epochs").orderBy("producer")
+    rejects = rows(spark, by_producer, "silver_rejects", "epochs").select("first_offset", "class")
+
+    assert [(r["producer"], r["epoch"], r["high_watermark"]) for r in marks.collect()] == [("a", 2, 1), ("b", 0, 5)]
+    assert [tuple(row) for row in rejects.collect()] == [(2, "fenced")]
+
+
+def test_records_that_name_no_stream_still_move_the_partition(spark: SparkSession, by_producer: Run) -> None:
+    marks = rows(spark, by_producer, "silver_watermarks", "nameless")
+    found = marks.select("producer", "epoch", "high_watermark", "last_offset").collect()
+    assert [tuple(row) for row in found] == [(None, None, None, 1)]
+
+
+def test_one_corrupt_huge_number_is_set_aside_and_silences_nothing(spark: SparkSession, by_producer: Run) -> None:
+    rejects = rows(spark, by_producer, "silver_rejects", "corrupt").select("first_offset", "class", "first_sequence")
+
+    assert [tuple(row) for row in rejects.collect()] == [(2, "jump", 2**63 - 1)]
+    assert kept(spark, by_producer, "corrupt") == [(0, 1), (1, 2), (3, 3), (4, 4)]

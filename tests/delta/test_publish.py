@@ -1,0 +1,191 @@
+"""Publishing over real tables: exactly once, whatever stops it and however often it is done."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import functions as F
+
+from expectations import gate
+from gold import publish as publishing
+from gold.publish import publish
+from gold.refresh import refresh_models
+from lakehouse import delta
+from lakehouse.errors import GateFailedError, ModelError
+from lakehouse.run import Run
+from lakehouse.settings import Gate, Gold, GoldModel
+from lakehouse.table import Lakehouse
+from tests.support.silver import copy_of, load_records, message, two_loads
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.gate import GateRun
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:module 'sre_:DeprecationWarning")]
+
+
+class Quiet:
+    """A report that keeps nothing."""
+
+    def event(self, name: str, **fields: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def passed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, GateRun]:
+    """Two loads and the gate run that lets them out, made once."""
+    run = Run("tests", Lakehouse(root=str(tmp_path_factory.mktemp("passed") / "lakehouse")), Quiet())
+    two_loads(spark, run)
+    gate_run = gate.audit(spark, run, Gate())
+    assert gate_run is not None
+    return run, gate_run
+
+
+@pytest.fixture
+def gate_run(passed: tuple[Run, GateRun]) -> GateRun:
+    return passed[1]
+
+
+@pytest.fixture
+def audited(passed: tuple[Run, GateRun], tmp_path: Path) -> Run:
+    """A run over a copy of the audited tables."""
+    return copy_of(passed[0], tmp_path / "lakehouse", Quiet())
+
+
+def table(spark: SparkSession, run: Run, name: str) -> DataFrame:
+    return spark.read.table(run.table(name).sql)
+
+
+def assert_gold_holds_silver(spark: SparkSession, run: Run) -> None:
+    """gold_records is Silver, row for row."""
+    silver = table(spark, run, "silver_records")
+    assert_df_equality(table(spark, run, "gold_records").drop("gate_run_id"), silver, ignore_row_order=True, transforms=[])
+
+
+def latest(spark: SparkSession, run: Run) -> dict[str, int]:
+    rows = table(spark, run, "gold_latest").select(F.col("key").cast("string").alias("key"), "sequence").collect()
+    return {row["key"]: row["sequence"] for row in rows}
+
+
+def commit(spark: SparkSession, run: Run, name: str) -> dict[str, str]:
+    history = spark.sql(f"DESCRIBE HISTORY {run.table(name).sql} LIMIT 1").collect()[0]
+    return {**history["operationMetrics"], "metadata": history["userMetadata"]}
+
+
+def model(folder: Path, name: str, text: str) -> GoldModel:
+    file = folder / f"{name}.sql"
+    file.write_text(text, encoding="utf-8")
+    return GoldModel(name=name, sql=file)
+
+
+def test_what_passed_is_published_and_then_there_is_nothing_left_to_audit(
+    spark: SparkSession, audited: Run, gate_run: GateRun
+) -> None:
+    done = publish(spark, audited, gate_run, Gold())
+
+    assert (done.first_load_seq, done.last_load_seq, done.records, done.models) == (1, 2, 9, ())
+    assert_gold_holds_silver(spark, audited)
+    assert latest(spark, audited) == {"k1": 5, "k2": 2, "k3": 3, "k4": 4, "k8": 8}
+    health = table(spark, audited, "gold_stream_health").orderBy("load_seq", "partition")
+    columns = ("load_seq", "partition", "records", "accepted", "below_watermark", "missing", "undecodable", "high_watermark")
+    assert [tuple(row) for row in health.select(*columns).collect()] == [
+        (1, 0, 5, 4, 1, 0, 0, 4),
+        (1, 1, 3, 3, 0, 0, 0, 3),
+        (2, 0, 2, 2, 0, 2, 1, 8),
+    ]
+    named = {"gate_run_id": gate_run.gate_run_id, "silver_version": gate_run.silver_version}
+    assert json.loads(commit(spark, audited, "gold_records")["metadata"]) == named
+    assert json.loads(commit(spark, audited, "gold_stream_health")["metadata"]) == named
+    assert gate.audit(spark, audited, Gate()) is None
+    assert gate.last(spark, audited) is None
+
+
+def test_a_gate_run_that_failed_is_refused_and_gold_stays_as_it_was(
+    spark: SparkSession, audited: Run, gate_run: GateRun
+) -> None:
+    with pytest.raises(GateFailedError):
+        publish(spark, audited, replace(gate_run, failed=("sequence_increases",)), Gold())
+
+    assert not delta.exists(spark, audited.table("gold_records"))
+
+
+def test_after_a_crash_a_retry_that_covers_more_loads_loses_nothing_and_writes_nothing_twice(
+    spark: SparkSession, audited: Run, gate_run: GateRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "_write_health", crash)
+        with pytest.raises(KeyboardInterrupt):
+            publish(spark, audited, gate_run, Gold())
+    load_records(spark, audited, [message(7, 9, key="k1"), message(8, 10, key=None)])
+
+    second = gate.audit(spark, audited, Gate())
+    assert second is not None
+    done = publish(spark, audited, second, Gold())
+
+    assert (done.first_load_seq, done.last_load_seq, done.records) == (1, 3, 11)
+    assert_gold_holds_silver(spark, audited)
+    assert commit(spark, audited, "gold_records")["numRemovedFiles"] == "0"
+    assert latest(spark, audited) == {"k1": 9, "k2": 2, "k3": 3, "k4": 4, "k8": 8}
+    loads = table(spark, audited, "gold_stream_health").groupBy("load_seq").count().orderBy("load_seq").collect()
+    assert [tuple(row) for row in loads] == [(1, 2), (2, 1), (3, 1)]
+
+
+def test_a_publisher_that_comes_late_or_twice_changes_no_row(spark: SparkSession, audited: Run, gate_run: GateRun) -> None:
+    publish(spark, audited, gate_run, Gold())
+
+    publish(spark, audited, gate_run, Gold())
+    publish(spark, audited, replace(gate_run, last_load_seq=1), Gold())
+
+    assert_gold_holds_silver(spark, audited)
+    assert latest(spark, audited) == {"k1": 5, "k2": 2, "k3": 3, "k4": 4, "k8": 8}
+    assert table(spark, audited, "gold_stream_health").count() == 3
+
+
+def test_gold_that_was_restored_to_before_a_publish_is_published_again(
+    spark: SparkSession, audited: Run, gate_run: GateRun
+) -> None:
+    publish(spark, audited, gate_run, Gold())
+    for name in ("gold_records", "gold_stream_health"):
+        spark.sql(f"RESTORE TABLE {audited.table(name).sql} TO VERSION AS OF 0")
+
+    again = gate.audit(spark, audited, Gate())
+    assert again is not None
+    publish(spark, audited, again, Gold())
+
+    assert_gold_holds_silver(spark, audited)
+    assert table(spark, audited, "gold_stream_health").count() == 3
+
+
+def test_a_broken_model_fails_the_run_but_neither_gold_nor_the_other_models(
+    spark: SparkSession, audited: Run, gate_run: GateRun, tmp_path: Path
+) -> None:
+    by_topic = model(tmp_path, "by_topic", "SELECT topic, count(*) AS n, max(load_seq) AS upto FROM gold_records GROUP BY 1;\n")
+    broken = model(tmp_path, "broken", "SELECT nonsense FROM gold_latest -- no such column")
+    writes = model(tmp_path, "writes", f"DROP TABLE {audited.table('gold_records').sql}")
+
+    with pytest.raises(ModelError, match="2 of 3 models failed") as failed:
+        publish(spark, audited, gate_run, Gold(models=(broken, by_topic, writes)))
+
+    assert failed.value.exit_code == 1
+    assert "nonsense" in str(failed.value)
+    assert_gold_holds_silver(spark, audited)
+    assert [tuple(row) for row in table(spark, audited, "by_topic").collect()] == [("t", 9, 2)]
+    assert gate.audit(spark, audited, Gate()) is None
+
+    broken.sql.write_text("SELECT count(*) AS keys FROM gold_latest", encoding="utf-8")
+    assert refresh_models(spark, audited, Gold(models=(broken, by_topic))) == ("broken",)
+    assert [tuple(row) for row in table(spark, audited, "broken").collect()] == [(5,)]
+
+
+def test_models_wait_until_something_is_published(spark: SparkSession, audited: Run, tmp_path: Path) -> None:
+    assert refresh_models(spark, audited, Gold(models=(model(tmp_path, "keys", "SELECT 1 AS one"),))) == ()

@@ -1,0 +1,141 @@
+"""What `tidemark status` reads out of the tables."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.cli import main
+from jobs.status import status
+from lakehouse.contracts.gate import RESULTS
+from lakehouse.contracts.gold import STREAM_HEALTH
+from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS
+from lakehouse.table import Lakehouse
+from tests.support.small_config import write_config
+from tests.support.small_tables import write_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+STREAM = {"topic": "incidents", "partition": 0}
+REJECTED = [("invalid", 1), ("below_watermark", 4)]
+
+
+def mark(producer: str | None, sequence: int | None, load_seq: int) -> dict[str, Any]:
+    epoch = None if sequence is None else 2
+    return {**STREAM, "producer": producer, "epoch": epoch, "high_watermark": sequence, "last_offset": 9, "load_seq": load_seq}
+
+
+def load(load_seq: int, **counts: int) -> dict[str, Any]:
+    classes = {name: counts.get(name, 0) for name in CLASSES}
+    run = {"run_id": f"run-{load_seq}", "claimed_at": NOON + timedelta(hours=load_seq)}
+    return {**STREAM, **run, **classes, "load_seq": load_seq, "records": sum(counts.values())}
+
+
+def result(gate_run_id: str, expectation: str, outcome: str, severity: str) -> dict[str, Any]:
+    hour = 1 if gate_run_id == "old" else 2
+    audited = {
+        "gate_run_id": gate_run_id,
+        "first_load_seq": 1,
+        "last_load_seq": 2,
+        "evaluated_at": NOON + timedelta(hours=hour),
+    }
+    return {**audited, "expectation": expectation, "outcome": outcome, "severity": severity, "observed": "3", "expected": "0"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "lakehouse"
+    write_rows(folder, WATERMARKS, [mark("p1", 7, 2), mark(None, None, 1)])
+    write_rows(folder, LOADS, [load(1, accepted=5, invalid=1), load(2, accepted=2, below_watermark=4)])
+    held = [{**STREAM, "state": "held", "class": name, "records": count} for name, count in REJECTED]
+    write_rows(folder, REJECTS, held)
+    outcomes = [("old", "conservation", "failed", "critical"), ("new", "conservation", "passed", "critical")]
+    write_rows(folder, RESULTS, [result(*each) for each in (*outcomes, ("new", "budget_late", "failed", "warn"))])
+    health = {**STREAM, "load_seq": 1, "gate_run_id": "old", "published_at": NOON}
+    write_rows(folder, STREAM_HEALTH, [health])
+    return folder
+
+
+@pytest.fixture
+def config(root: Path, tmp_path: Path) -> Path:
+    return write_config(tmp_path, root=str(root))
+
+
+def found_in(root: Path) -> dict[str, Any]:
+    return status("tests", Lakehouse(root=str(root)))
+
+
+def test_a_stream_shows_its_watermark_and_what_was_accepted_last(root: Path) -> None:
+    without, with_sequence = found_in(root)["streams"]
+    assert (with_sequence["producer"], with_sequence["high_watermark"], with_sequence["load_seq"]) == ("p1", 7, 2)
+    assert with_sequence["last_accepted"] == {"epoch": 2, "sequence": 7}
+    assert (without["producer"], without["last_accepted"], without["last_offset"]) == (None, None, 9)
+
+
+def test_totals_are_over_all_loads_and_the_last_load_is_shown_alone(root: Path) -> None:
+    found = found_in(root)
+    shown = ("records", "accepted", "invalid", "below_watermark", "late")
+    assert [found["totals"][name] for name in shown] == [12, 7, 1, 4, 0]
+    assert [found["last_load"][name] for name in shown] == [6, 2, 0, 4, 0]
+    assert (found["last_load"]["load_seq"], found["last_load"]["run_id"]) == (2, "run-2")
+
+
+def test_rejects_are_counted_in_records_by_class_and_state(root: Path) -> None:
+    assert [(each["class"], each["state"], each["records"]) for each in found_in(root)["rejects"]] == [
+        ("below_watermark", "held", 4),
+        ("invalid", "held", 1),
+    ]
+
+
+def test_only_the_last_gate_run_gives_the_verdict_and_a_warning_does_not_fail_it(root: Path) -> None:
+    gate = found_in(root)["gate"]
+    assert (gate["gate_run_id"], gate["passed"], gate["expectations"]) == ("new", True, 2)
+    assert [each["expectation"] for each in gate["unmet"]] == ["budget_late"]
+
+
+def test_a_failed_gate_is_a_failed_verdict(root: Path) -> None:
+    failed = {**result("last", "conservation", "errored", "critical"), "evaluated_at": NOON + timedelta(days=1)}
+    write_rows(root, RESULTS, [failed])
+    gate = found_in(root)["gate"]
+    assert (gate["gate_run_id"], gate["passed"]) == ("last", False)
+
+
+def test_a_claim_beyond_the_watermarks_is_an_unfinished_load(root: Path) -> None:
+    assert found_in(root)["unfinished_load"] is None
+    write_rows(root, LOADS, [load(3, accepted=1)])
+    assert found_in(root)["unfinished_load"] == 3
+
+
+def test_gold_shows_the_last_published_load(root: Path) -> None:
+    assert found_in(root)["published"] == {"load_seq": 1, "gate_run_id": "old", "published_at": NOON}
+
+
+def test_json_holds_the_same(config: Path, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--config", str(config), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["streams"][1]["last_accepted"] == {"epoch": 2, "sequence": 7}
+    assert found["published"]["published_at"] == "2026-11-21T12:00:00+00:00"
+    assert found["pipeline"] == "tests"
+
+
+def test_people_read_streams_classes_verdict_and_published_load(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--config", str(config)]) == 0
+    printed = capsys.readouterr().out
+    assert "incidents" in printed
+    assert "Held back: 4 below_watermark (held), 1 invalid (held)." in printed
+    assert "Gate: passed for loads 1 to 2, 2 expectations, 1 not met." in printed
+    assert "warn: budget_late failed; observed 3, expected 0" in printed
+    assert "Gold: published up to load 1." in printed
+
+
+def test_before_the_first_run_there_is_nothing_and_that_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = found_in(tmp_path)
+    assert found["streams"] == []
+    assert [found[name] for name in ("last_load", "totals", "unfinished_load", "gate", "published")] == [None] * 5
+    assert main(["status", "--config", str(write_config(tmp_path, root=str(tmp_path)))]) == 0
+    assert "`tidemark run` brings the first" in capsys.readouterr().out

@@ -1,0 +1,154 @@
+"""The facts pass over literal rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from chispa import assert_df_equality
+
+from expectations import facts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+_SILVER = """topic string, partition int, producer string, epoch bigint, sequence bigint, offset bigint, load_seq bigint,
+    arrival string, value binary, payload struct<id:string>"""
+_FACTS = """topic string, partition int, producer string, load_seq bigint, rows bigint, not_increasing bigint,
+    repeated_keys bigint, nulls bigint, undecodable bigint, first struct<epoch:bigint,sequence:bigint>,
+    last struct<epoch:bigint,sequence:bigint>"""
+
+Kept = tuple[object, ...]
+
+
+def kept(
+    offset: int,
+    sequence: int | None,
+    *,
+    load_seq: int | None = 1,
+    epoch: int = 0,
+    producer: str | None = None,
+    late: bool = False,
+) -> Kept:
+    return ("t", 0, producer, epoch, sequence, offset, load_seq, "late" if late else "in_order", b"v", ("x",))
+
+
+def counted(spark: SparkSession, rows: list[Kept]) -> DataFrame:
+    return facts.silver_facts(spark.createDataFrame(rows, _SILVER))
+
+
+def expect(spark: SparkSession, found: DataFrame, rows: list[Kept]) -> None:
+    assert_df_equality(found, spark.createDataFrame(rows, _FACTS), ignore_row_order=True, ignore_nullable=True, transforms=[])
+
+
+def test_rising_sequences_with_gaps_violate_nothing(spark: SparkSession) -> None:
+    found = counted(spark, [kept(0, 1), kept(3, 9), kept(1, 2), kept(7, 10, load_seq=2)])
+
+    expect(
+        spark,
+        found,
+        [("t", 0, None, 1, 3, 0, 0, 0, 0, (0, 1), (0, 9)), ("t", 0, None, 2, 1, 0, 0, 0, 0, (0, 10), (0, 10))],
+    )
+
+
+def test_a_sequence_that_falls_by_offset_is_counted(spark: SparkSession) -> None:
+    found = counted(spark, [kept(0, 1), kept(1, 5), kept(2, 4), kept(3, 6)])
+
+    expect(spark, found, [("t", 0, None, 1, 4, 1, 0, 0, 0, (0, 1), (0, 6))])
+
+
+def test_a_row_that_stands_twice_repeats_its_key_and_does_not_rise(spark: SparkSession) -> None:
+    found = counted(spark, [kept(0, 1), kept(1, 2), kept(1, 2)])
+
+    expect(spark, found, [("t", 0, None, 1, 3, 1, 1, 0, 0, (0, 1), (0, 2))])
+
+
+def test_a_key_that_a_later_load_repeats_is_counted_there(spark: SparkSession) -> None:
+    found = counted(spark, [kept(0, 1), kept(5, 2), kept(9, 1, load_seq=2, late=True)])
+
+    expect(spark, found, [("t", 0, None, 1, 2, 0, 0, 0, 0, (0, 1), (0, 2)), ("t", 0, None, 2, 1, 0, 1, 0, 0, None, None)])
+
+
+def test_a_late_row_need_not_rise_and_raises_nothing(spark: SparkSession) -> None:
+    found = counted(spark, [kept(0, 1), kept(1, 5), kept(2, 3, late=True), kept(3, 6)])
+
+    expect(spark, found, [("t", 0, None, 1, 4, 0, 0, 0, 0, (0, 1), (0, 6))])
+
+
+def test_producers_and_epochs_are_told_apart(spark: SparkSession) -> None:
+    found = counted(spark, [kept(0, 8), kept(1, 1, epoch=1), kept(2, 1, producer="a"), kept(3, 1, producer="b")])
+
+    expect(
+        spark,
+        found,
+        [
+            ("t", 0, None, 1, 2, 0, 0, 0, 0, (0, 8), (1, 1)),
+            ("t", 0, "a", 1, 1, 0, 0, 0, 0, (0, 1), (0, 1)),
+            ("t", 0, "b", 1, 1, 0, 0, 0, 0, (0, 1), (0, 1)),
+        ],
+    )
+
+
+def test_nulls_in_required_columns_are_counted_and_a_null_producer_is_none(spark: SparkSession) -> None:
+    found = counted(spark, [kept(0, 1), kept(1, 2, load_seq=None), (None, 0, None, 0, 1, 0, 1, None, b"v", None)])
+
+    expect(
+        spark,
+        found,
+        [
+            ("t", 0, None, 1, 1, 0, 0, 0, 0, (0, 1), (0, 1)),
+            ("t", 0, None, None, 1, 0, 0, 1, 0, (0, 2), (0, 2)),
+            (None, 0, None, 1, 1, 0, 0, 2, 1, None, None),
+        ],
+    )
+
+
+def test_a_value_without_payload_is_undecodable_and_a_tombstone_is_not(spark: SparkSession) -> None:
+    stream = ("t", 0, None, 0)
+    rows: list[Kept] = [
+        (*stream, 1, 0, 1, "in_order", b"{}", (None,)),
+        (*stream, 2, 1, 1, "in_order", b"oops", None),
+        (*stream, 3, 2, 1, "in_order", None, None),
+    ]
+
+    expect(spark, counted(spark, rows), [("t", 0, None, 1, 3, 0, 0, 0, 1, (0, 1), (0, 3))])
+    assert facts.silver_facts(spark.createDataFrame(rows, _SILVER).drop("payload")).collect()[0]["undecodable"] == 0
+
+
+def test_the_pass_shuffles_once_and_no_payload(spark: SparkSession) -> None:
+    plan = counted(spark, [kept(0, 1)])._jdf.queryExecution().executedPlan().toString()
+
+    shuffles = [line for line in plan.splitlines() if "Exchange" in line]
+    assert len(shuffles) == 1
+    assert "payload" not in shuffles[0]
+
+
+def test_bronze_is_counted_by_version(spark: SparkSession) -> None:
+    schema = "topic string, partition int, offset bigint, _commit_version bigint"
+    appended = spark.createDataFrame([("t", 0, 0, 1), ("t", 0, 1, 1), ("t", 1, 0, 1), ("t", 0, 2, 3)], schema)
+
+    found = facts.bronze_counts(appended)
+
+    expected = spark.createDataFrame(
+        [("t", 0, 1, 2), ("t", 1, 1, 1), ("t", 0, 3, 1)], "topic string, partition int, version bigint, records bigint"
+    )
+    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True, transforms=[])
+
+
+def test_bronze_offsets_are_counted_once_each_and_within_their_spans(spark: SparkSession) -> None:
+    bronze = spark.createDataFrame(
+        [("t", 0, offset) for offset in (0, 1, 2, 2, 3, 9)] + [("t", 1, 0)], "topic string, partition int, offset bigint"
+    )
+    spans = spark.createDataFrame(
+        [("t", 0, 1, None, 1), ("t", 0, 2, 1, 5), ("t", 1, 2, None, 7)],
+        "topic string, partition int, load_seq bigint, above bigint, up_to bigint",
+    )
+
+    found = facts.bronze_offsets(bronze, spans)
+
+    expected = spark.createDataFrame(
+        [("t", 0, 1, 2), ("t", 0, 2, 2), ("t", 1, 2, 1)], "topic string, partition int, load_seq bigint, records bigint"
+    )
+    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True, transforms=[])

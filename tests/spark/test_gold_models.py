@@ -1,0 +1,72 @@
+"""What Gold's tables hold, over literal rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from chispa import assert_df_equality
+
+from gold import models
+from lakehouse.contracts.gold import STREAM_HEALTH
+from lakehouse.contracts.silver import LOADS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+_AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
+
+
+def test_the_latest_record_of_a_key_is_that_of_the_later_load_then_of_the_higher_offset(spark: SparkSession) -> None:
+    schema = "topic string, key binary, load_seq bigint, offset bigint, partition int, value binary"
+    records = spark.createDataFrame(
+        [
+            ("t", b"a", 1, 9, 0, b"older load"),
+            ("t", b"a", 2, 3, 0, b"lower offset"),
+            ("t", b"a", 2, 4, 0, b"latest"),
+            ("t", b"b", 1, 0, 0, b"older"),
+            ("t", b"b", 1, 1, 0, None),
+            ("u", b"a", 1, 1, 0, b"another topic"),
+            ("t", None, 5, 5, 0, b"no key"),
+        ],
+        schema,
+    )
+
+    expected = [("t", b"a", 2, 4, 0, b"latest"), ("t", b"b", 1, 1, 0, None), ("u", b"a", 1, 1, 0, b"another topic")]
+
+    assert_df_equality(models.latest(records), spark.createDataFrame(expected, schema), ignore_row_order=True, transforms=[])
+
+
+def test_stream_health_has_each_stream_of_the_ledger_also_without_a_kept_record(spark: SparkSession) -> None:
+    def claim(producer: str | None, accepted: int) -> tuple[object, ...]:
+        row = dict.fromkeys(LOADS.names, 0) | {"load_seq": 4, "topic": "t", "partition": 0, "producer": producer}
+        texts = {"pipeline": "p", "rules_fingerprint": "f", "rules": "{}", "run_id": "r", "claimed_at": _AT}
+        values = row | texts | {"accepted": accepted, "records": 3, "epoch_after": 0, "high_watermark_after": 7}
+        return tuple(values[name] for name in LOADS.names)
+
+    ledger = spark.createDataFrame([claim(None, 2), claim("a", 0)], LOADS.ddl())
+    silver = spark.createDataFrame(
+        [("t", 0, None, 4, _AT, b"v", None), ("t", 0, None, 4, None, None, None)],
+        "topic string, partition int, producer string, load_seq bigint, timestamp timestamp, value binary, payload string",
+    )
+
+    health = models.stream_health(ledger, silver, "g1")
+
+    assert sorted(health.columns) == sorted(STREAM_HEALTH.names)
+    columns = ("producer", "records", "accepted", "undecodable", "high_watermark", "newest_record_at", "gate_run_id")
+    expected = spark.createDataFrame(
+        [(None, 3, 2, 1, 7, _AT, "g1"), ("a", 3, 0, 0, 7, None, "g1")],
+        """producer string, records bigint, accepted bigint, undecodable bigint, high_watermark bigint,
+        newest_record_at timestamp, gate_run_id string""",
+    )
+    assert_df_equality(
+        health.select(*columns),
+        expected,
+        ignore_row_order=True,
+        ignore_nullable=True,
+        ignore_metadata=True,
+        transforms=[],
+    )

@@ -1,0 +1,52 @@
+"""Silver tables for tests, made by real loads from Bronze records with a JSON value."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+from lakehouse.run import Run
+from lakehouse.table import Lakehouse
+from silver import load
+from silver.rules import Payload, Rules, Source
+from tests.support.bronze import Record, put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Report
+
+RULES = Rules(Source("header", "seq"), payload=Payload("json", "id STRING, n BIGINT"))
+
+
+def message(offset: int, sequence: int, *, partition: int = 0, key: str | None = "k", value: bytes | None = None) -> Record:
+    """A record whose payload has the id `id<sequence>` and the number n = sequence, unless a value is given."""
+    text = json.dumps({"id": f"id{sequence}", "n": sequence}).encode() if value is None else value
+    headers = (("seq", str(sequence).encode()),)
+    return Record(offset, value=text, key=None if key is None else key.encode(), headers=headers, partition=partition)
+
+
+def load_records(spark: SparkSession, run: Run, records: Iterable[Record]) -> None:
+    """Put records into Bronze and load them into Silver, as one load."""
+    put(spark, run, records)
+    load.create_tables(spark, run, RULES)
+    load.load_once(spark, run, RULES)
+
+
+def two_loads(spark: SparkSession, run: Run) -> None:
+    """Load 1: 1 2 3 2 4 in partition 0 (one is resent), 1 2 3 in partition 1. Load 2: 5 8 in partition 0 (two are missing)."""
+    ordered = [message(offset, sequence, key=f"k{sequence}") for offset, sequence in enumerate([1, 2, 3, 2, 4])]
+    others = [message(offset, sequence, partition=1, key=None) for offset, sequence in enumerate([1, 2, 3])]
+    load_records(spark, run, [*ordered, *others])
+    load_records(spark, run, [message(5, 5, key="k1"), message(6, 8, key="k8", value=b"not json")])
+
+
+def copy_of(original: Run, root: Path, report: Report) -> Run:
+    """A run over a copy of another run's lakehouse: Delta's paths are relative, so a folder can be copied while it rests."""
+    assert original.lakehouse.root is not None
+    shutil.copytree(original.lakehouse.root, root)
+    return Run(original.pipeline, Lakehouse(root=str(root)), report)

@@ -1,0 +1,202 @@
+"""Silver's and Bronze's counts held against the ledger and the watermarks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from expectations.balance import load_facts, stream_facts
+from expectations.evidence import BronzeCounts, Evidence, by_load
+from lakehouse.contracts.silver import CLASSES
+
+if TYPE_CHECKING:
+    from expectations.evidence import Row
+
+
+def claim(load_seq: int = 1, **named: Any) -> Row:
+    """Ten records of stream t/0, seven of them accepted, up to watermark 7."""
+    row = {
+        "topic": "t",
+        "partition": 0,
+        "producer": None,
+        "load_seq": load_seq,
+        "bronze_to_version": load_seq,
+        "records": 10,
+        **dict.fromkeys(CLASSES, 0),
+        "accepted": 7,
+        "below_watermark": 3,
+        "epoch_before": None,
+        "high_watermark_before": None,
+        "epoch_after": 0,
+        "high_watermark_after": 7,
+        "last_offset": 9,
+        "missing": 0,
+    }
+    return {**row, **named}
+
+
+def silver(load_seq: int | None = 1, *, epoch: int = 0, first: int = 1, last: int = 7, **named: Any) -> Row:
+    row = {
+        "topic": "t",
+        "partition": 0,
+        "producer": None,
+        "load_seq": load_seq,
+        "rows": 7,
+        "not_increasing": 0,
+        "repeated_keys": 0,
+        "nulls": 0,
+        "undecodable": 0,
+        "first": {"epoch": epoch, "sequence": first},
+        "last": {"epoch": epoch, "sequence": last},
+    }
+    return {**row, **named}
+
+
+def mark(load_seq: int = 1, **named: Any) -> Row:
+    row = {"topic": "t", "partition": 0, "producer": None, "epoch": 0, "high_watermark": 7, "last_offset": 9}
+    return {**row, "load_seq": load_seq, **named}
+
+
+GOOD = Evidence(1, 1, ledger=[claim()], silver=[silver()], watermarks=[mark()], bronze=BronzeCounts({("t", 0, 1): 10}))
+
+
+def violations(evidence: Evidence) -> dict[str, int]:
+    """The facts that are not 0, over all streams and loads."""
+    found: dict[str, int] = {}
+    for row in stream_facts(evidence):
+        for name, value in vars(row).items():
+            if name not in {"topic", "partition", "producer", "load_seq"} and value:
+                found[name] = found.get(name, 0) + value
+    return found
+
+
+def test_a_load_that_is_what_the_ledger_says_violates_nothing() -> None:
+    assert violations(GOOD) == {}
+
+
+def test_a_row_that_silver_lacks_is_a_mismatch() -> None:
+    assert violations(replace(GOOD, silver=[silver(rows=6)])) == {"silver_mismatch": 1}
+
+
+def test_rows_of_a_stream_that_the_ledger_does_not_know_are_a_mismatch() -> None:
+    stranger = silver(producer="x", rows=2)
+
+    assert violations(replace(GOOD, silver=[silver(), stranger])) == {"silver_mismatch": 2}
+
+
+def test_a_record_of_bronze_that_no_class_holds_is_unaccounted() -> None:
+    assert violations(replace(GOOD, bronze=BronzeCounts({("t", 0, 1): 11}))) == {"unaccounted": 1}
+
+
+def test_bronze_records_of_a_partition_or_version_that_no_load_claims_are_unaccounted() -> None:
+    bronze = BronzeCounts({("t", 0, 1): 10, ("t", 1, 1): 4, ("t", 0, None): 2})
+
+    assert violations(replace(GOOD, bronze=bronze)) == {"unaccounted": 6}
+
+
+def test_two_producers_of_a_partition_are_accounted_for_together() -> None:
+    ledger = [claim(producer="a"), claim(producer="b")]
+    both = [silver(producer="a"), silver(producer="b")]
+    marks = [mark(producer="a"), mark(producer="b")]
+
+    found = violations(replace(GOOD, ledger=ledger, silver=both, watermarks=marks, bronze=BronzeCounts({("t", 0, 1): 20})))
+
+    assert found == {}
+
+
+def test_where_only_offsets_can_be_counted_replays_are_not_expected_among_them() -> None:
+    ledger = [claim(records=12, replay=2)]
+
+    assert violations(replace(GOOD, ledger=ledger, bronze=BronzeCounts({("t", 0, 1): 10}, counts_offsets=True))) == {}
+    assert violations(replace(GOOD, ledger=ledger, bronze=BronzeCounts({("t", 0, 1): 12}))) == {}
+
+
+def test_a_load_without_any_ledger_row_is_unaccounted() -> None:
+    assert violations(replace(GOOD, last_load_seq=2)) == {"unaccounted": 1}
+
+
+def test_classes_that_do_not_add_up_to_the_ledgers_own_records_are_unaccounted() -> None:
+    assert violations(replace(GOOD, ledger=[claim(records=9)])) == {"unaccounted": 1}
+
+
+def test_the_step_from_the_watermark_before_is_looked_at() -> None:
+    ledger = [claim(epoch_before=0, high_watermark_before=1)]
+
+    assert violations(replace(GOOD, ledger=ledger)) == {"not_increasing": 1}
+
+
+def test_a_greater_epoch_starts_the_sequence_anew() -> None:
+    ledger = [claim(epoch_before=0, high_watermark_before=99, epoch_after=1)]
+    found = [silver(epoch=1)]
+
+    assert violations(replace(GOOD, ledger=ledger, silver=found, watermarks=[mark(epoch=1)])) == {}
+
+
+def test_the_step_between_loads_is_looked_at_in_silver_itself() -> None:
+    ledger = [claim(1), claim(2, epoch_before=0, high_watermark_before=3, high_watermark_after=9)]
+    bronze = BronzeCounts({("t", 0, 1): 10, ("t", 0, 2): 10})
+
+    found = violations(Evidence(1, 2, ledger, [silver(1), silver(2, first=6, last=9)], [mark(2, high_watermark=9)], bronze))
+
+    assert found == {"not_increasing": 1}
+
+
+def test_a_watermark_that_is_not_silvers_highest_row_is_a_mismatch() -> None:
+    ledger = [claim(high_watermark_after=8)]
+
+    assert violations(replace(GOOD, ledger=ledger, watermarks=[mark(high_watermark=8)])) == {"watermark_mismatch": 1}
+
+
+def test_a_watermark_table_that_says_otherwise_is_a_mismatch() -> None:
+    assert violations(replace(GOOD, watermarks=[mark(high_watermark=8)])) == {"watermark_mismatch": 1}
+    assert violations(replace(GOOD, watermarks=[])) == {"watermark_mismatch": 1}
+    assert violations(replace(GOOD, watermarks=[mark(), mark(partition=5)])) == {"watermark_mismatch": 1}
+
+
+def test_a_stream_that_accepted_nothing_keeps_its_watermark() -> None:
+    ledger = [claim(accepted=0, invalid=7, epoch_after=None, high_watermark_after=None)]
+    marks = [mark(epoch=None, high_watermark=None)]
+
+    assert violations(replace(GOOD, ledger=ledger, silver=[], watermarks=marks)) == {}
+
+
+def test_a_row_without_a_load_is_found() -> None:
+    lost = silver(None, rows=1, nulls=1)
+
+    assert violations(replace(GOOD, silver=[silver(), lost])) == {"nulls": 1, "silver_mismatch": 1}
+
+
+def test_the_largest_sequence_is_compared_exactly() -> None:
+    largest = 2**63 - 1
+    ledger = [claim(high_watermark_after=largest)]
+    found = [silver(last=largest - 1)]
+
+    assert violations(replace(GOOD, ledger=ledger, silver=found, watermarks=[mark(high_watermark=largest)])) == {
+        "watermark_mismatch": 1
+    }
+
+
+def test_a_load_is_measured_over_all_its_streams() -> None:
+    ledger = [claim(missing=2), claim(partition=1, accepted=5, below_watermark=2, duplicate=1, late=1, collision=1)]
+
+    (row,) = [load.as_row() for load in load_facts(replace(GOOD, ledger=ledger, silver=[silver(undecodable=3)]))]
+
+    assert row == {
+        "load_seq": 1,
+        "duplicate": 6,
+        "late": 1,
+        "missing": 2,
+        "quarantined": 2,
+        "undecodable": 3,
+        "collision": 1,
+        "duplicate_share": 0.3,
+        "late_share": 0.05,
+        "quarantined_share": 0.1,
+        "undecodable_share": 0.25,
+    }
+
+
+def test_a_version_between_two_loads_belongs_to_the_later() -> None:
+    versions = [{"topic": "t", "partition": 0, "version": version, "records": 1} for version in (1, 2, 3, 9)]
+
+    assert by_load(versions, [(5, 2), (1, 1)]) == {("t", 0, 1): 1, ("t", 0, 2): 2, ("t", 0, None): 1}

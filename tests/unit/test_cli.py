@@ -1,0 +1,335 @@
+"""The command line in this process: what it prints, and what it ends with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs import common, loop, run_medallion
+from jobs.cli import main
+from jobs.common import load_settings
+from jobs.edge import exit_code_of
+from lakehouse import __version__, errors
+from lakehouse.errors import AnotherWriterError, ConfigError, GateFailedError, SourceError, TidemarkError, UsageError
+from tests.support.small_config import write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+COMMANDS = ("demo", "run", "plan", "status", "sql", "doctor", "config", "jars", "broker")
+
+
+class Events:
+    """A report that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.bound: dict[str, object] = {}
+        self.seen: list[str] = []
+
+    def event(self, name: str, **_fields: object) -> None:
+        self.seen.append(name)
+
+    def close(self) -> None:
+        pass
+
+
+def every_error() -> list[type[TidemarkError]]:
+    return [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, TidemarkError)]
+
+
+def fail_with(error: BaseException) -> Callable[[], int]:
+    def action() -> int:
+        raise error
+
+    return action
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BROKER_PASSWORD", "hunter2")
+    properties = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "ada"}
+    kafka = {"bootstrap_servers": "localhost:9092", "topics": ["t"], "properties": properties}
+    properties["sasl.password"] = "${env:BROKER_PASSWORD}"
+    return write_config(tmp_path, root=str(tmp_path / "lakehouse"), kafka=kafka)
+
+
+def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, jobs.cli\n"
+        "code = jobs.cli.main(['--help'])\n"
+        "heavy = {'pyspark', 'pandas', 'duckdb', 'deltalake', 'great_expectations', 'confluent_kafka', 'pydantic'}\n"
+        "sys.exit(code or ', '.join(heavy & set(sys.modules)) or 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [name for name in COMMANDS if f"\n  {name} " not in done.stdout] == []
+
+
+@pytest.mark.parametrize("command", [[name] for name in COMMANDS] + [["config", "show"], ["jars", "fetch"], ["broker", "up"]])
+def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--help"]) == 0
+    assert f"Usage: tidemark {' '.join(command)}" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tidemark {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["rum"],
+        ["run", "--colour"],
+        ["run", "--stage", "platinum"],
+        ["run", "--every", "soon"],
+        ["sql"],
+        ["sql", "SELECT 1", "--format", "xml"],
+        ["config", "shout"],
+        ["jars", "fetch", "nothing"],
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_and_points_at_the_help(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("tidemark: ")
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_no_command_shows_the_help_on_stderr_and_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in ([], ["config"]):
+        assert main(argv) == 2
+        captured = capsys.readouterr()
+        assert "Usage: tidemark" in captured.err
+        assert captured.out == ""
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "status", "sql query", "config show", "config check"])
+def test_a_config_mistake_stops_every_command_before_it_starts(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path, root="lakehouse", polices={"late": "drop"})
+    assert main([*command.split(), "--config", str(config)]) == 2
+    captured = capsys.readouterr()
+    assert "polices" in captured.err
+    assert "policies" in captured.err
+    assert captured.out == ""
+
+
+def test_a_missing_config_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--config", str(tmp_path / "none.yml")]) == 2
+    assert "none.yml" in capsys.readouterr().err
+
+
+def test_the_config_may_be_named_by_the_environment(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEMARK_CONFIG", str(config))
+    assert main(["config", "check", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"config": str(config), "pipeline": "tests", "ok": True}
+
+
+def test_set_overrides_the_file(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--set", "kafka.topics=[a, b]", "--set", "policies.max_jump=5"]
+    assert main(["config", "show", "--config", str(config), "--json", *flags]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["kafka"]["topics"], shown["policies"]["max_jump"]) == (["a", "b"], 5)
+
+
+@pytest.mark.parametrize("text", ["hunter3", "=hunter3"])
+def test_set_without_key_or_value_is_refused_and_not_repeated(
+    text: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["config", "check", "--config", str(config), "--set", text]) == 2
+    captured = capsys.readouterr()
+    assert "KEY=VALUE" in captured.err
+    assert "hunter3" not in captured.err
+
+
+def test_config_show_masks_secrets(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for flags in ([], ["--json"]):
+        assert main(["config", "show", "--config", str(config), *flags]) == 0
+        captured = capsys.readouterr()
+        assert "ada" in captured.out
+        assert "hunter2" not in captured.out + captured.err
+
+
+def test_no_error_shows_a_secret_of_the_config(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load_settings(config, None)
+    assert exit_code_of(fail_with(SourceError("Refused.", observed="login ada/hunter2"))) == 1
+    assert exit_code_of(fail_with(RuntimeError("jaas password=hunter2"))) == 1
+    captured = capsys.readouterr()
+    assert "Refused." in captured.err
+    assert "RuntimeError" in captured.err
+    assert "hunter2" not in captured.err
+
+
+@pytest.mark.parametrize("kind", every_error())
+def test_every_error_ends_with_its_own_code_and_without_a_traceback(
+    kind: type[TidemarkError], capsys: pytest.CaptureFixture[str]
+) -> None:
+    more: dict[str, Any] = {"missing": ["x"], "unexpected": [], "wrong_type": []} if kind is errors.ContractError else {}
+    expected = {"ConfigError": 2, "UsageError": 2, "GateFailedError": 3, "AnotherWriterError": 4, "BreakerOpenError": 5}
+    assert exit_code_of(fail_with(kind("[bold]a table[/bold]", **more))) == expected.get(kind.__name__, 1)
+    captured = capsys.readouterr().err
+    assert "[bold]a table[/bold]" in captured
+    assert "Traceback" not in captured
+
+
+def test_an_unexpected_exception_shows_where_it_happened(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(fail_with(ZeroDivisionError("oh"))) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_ctrl_c_sigterm_and_system_exit_have_their_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(fail_with(KeyboardInterrupt())) == 130
+    assert exit_code_of(fail_with(SystemExit(7))) == 7
+    assert exit_code_of(fail_with(SystemExit("text"))) == 1
+
+    def terminate() -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+        return 0
+
+    former = signal.getsignal(signal.SIGTERM)
+    assert exit_code_of(terminate) == 143
+    assert signal.getsignal(signal.SIGTERM) is former
+    assert "the next run finishes" in capsys.readouterr().err
+
+
+def test_ctrl_c_in_a_command_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("lakehouse.doctor.diagnose", fail_with(KeyboardInterrupt()))
+    assert main(["doctor"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    command = [sys.executable, "-m", "jobs.cli", "sql", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(60) in (1, 141)
+
+
+def test_the_demo_refuses_a_folder_that_holds_something(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.txt").touch()
+    assert main(["demo", "--into", str(tmp_path)]) == 2
+    assert str(tmp_path) in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_thin_job_raises_and_never_exits(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--colour"):
+        run_medallion.main(["--colour"])
+    with pytest.raises(ConfigError, match="none"):
+        run_medallion.main(["--config", str(tmp_path / "none.yml")])
+
+
+def ending(outcomes: list[Exception | None], monkeypatch: pytest.MonkeyPatch, *, stop_during: int) -> list[str]:
+    """Replaces a run by given outcomes; SIGTERM arrives in the one of that number. Returns what each run reached."""
+    reached: list[str] = []
+
+    def fake_run(_spark: object, _settings: object, told: Any, *, stage: str | None) -> dict[str, Any]:
+        number = len(reached)
+        reached.append("bronze")
+        told.event("bronze.started")
+        if number == stop_during:
+            os.kill(os.getpid(), signal.SIGTERM)
+        told.event("bronze.read", records=1)
+        told.event("silver.claimed", load_seq=1)
+        reached[-1] = "silver"
+        outcome = outcomes[number]
+        if outcome is not None:
+            raise outcome
+        return {"run_id": str(number)}
+
+    monkeypatch.setattr(loop, "run_once", fake_run)
+    return reached
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ([None, None], 0),
+        ([GateFailedError("no")], 3),
+        ([AnotherWriterError("locked")], 4),
+        ([GateFailedError("no"), None], 0),
+        ([None, GateFailedError("no")], 3),
+    ],
+)
+def test_the_loop_goes_on_and_ends_with_the_code_of_its_last_whole_run(
+    outcomes: list[Exception | None], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report, told = Events(), list[dict[str, Any]]()
+    reached = ending([*outcomes, None], monkeypatch, stop_during=len(outcomes))
+    nothing: Any = None
+    assert loop.run_every(nothing, nothing, report, seconds=0, told=told.append) == code
+    # The run during which the signal came was left between its first stage and the next.
+    assert reached == ["silver"] * len(outcomes) + ["bronze"]
+    assert len(told) == outcomes.count(None)
+    assert report.seen[-1] == "run.stopped"
+
+
+def test_the_loop_ends_with_any_other_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Events()
+    ending([SourceError("gone")], monkeypatch, stop_during=-1)
+    nothing: Any = None
+    with pytest.raises(SourceError):
+        loop.run_every(nothing, nothing, report, seconds=0)
+
+
+def test_a_run_of_one_stage_is_finished_before_the_loop_ends() -> None:
+    stop, report = threading.Event(), Events()
+    stoppable = loop.StoppableReport(report, stop)
+    stoppable.event("gate.started")
+    stop.set()
+    stoppable.event("gate.finished")
+    stoppable.event("run.finished")
+    with pytest.raises(loop.StopRequestedError):
+        stoppable.event("gold.started")
+    assert report.seen == ["gate.started", "gate.finished", "run.finished"]
+
+
+def test_the_loops_pause_ends_with_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ending([None], monkeypatch, stop_during=-1)
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    started = time.monotonic()
+    nothing: Any = None
+    assert loop.run_every(nothing, nothing, Events(), seconds=60) == 0
+    assert time.monotonic() - started < 30
+
+
+def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, report = load_settings(config, None), Events()
+    outcomes: list[Any] = [{"run_id": "r1", "seconds": 1.0}, GateFailedError("late records: hunter2")]
+
+    class Medallion:
+        def run(self, _spark: object, _settings: object, told: Any, _stage: object) -> Any:
+            told.bound.update(pipeline="tests", run_id="r2")
+            outcome = outcomes.pop(0)
+            if isinstance(outcome, TidemarkError):
+                raise outcome
+            return outcome
+
+    monkeypatch.setattr(common, "_medallion", Medallion)
+    nothing: Any = None
+    assert common.run_once(nothing, settings, report)["run_id"] == "r1"
+    with pytest.raises(GateFailedError):
+        common.run_once(nothing, settings, report)
+    folder = config.parent / "lakehouse" / "_reports"
+    assert json.loads((folder / "r1.json").read_text()) == {"run_id": "r1", "seconds": 1.0}
+    failed = json.loads((folder / "r2.json").read_text())
+    assert (failed["error"], failed["exit_code"], failed["message"]) == ("GateFailedError", 3, "late records: ********")
+    assert report.seen == ["run.failed"]

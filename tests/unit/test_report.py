@@ -1,0 +1,143 @@
+"""Who follows a run is told everything but secrets."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from lakehouse.live import LiveReport
+from lakehouse.report import MASK, JsonReport, open_report, save_result, scrubber
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET = 'pass"word\n1'
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return [json.loads(line) for line in captured.err.splitlines()]
+
+
+def live_view(width: int, **options: Any) -> tuple[LiveReport, io.StringIO]:
+    screen = io.StringIO()
+    console = Console(file=screen, width=width, force_terminal=True, highlight=False, **options)
+    return LiveReport(scrubber([SECRET]), console), screen
+
+
+def test_an_event_is_one_line_of_json_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_report(terminal=False) as report:
+        report.event("silver.claimed", load_seq=3, counts={"accepted": 2}, partial=False)
+    [line] = lines(capsys)
+    assert line.pop("timestamp").endswith("Z")
+    expected = {"event": "silver.claimed", "level": "info", "load_seq": 3, "counts": {"accepted": 2}, "partial": False}
+    assert line == expected
+
+
+def test_pipeline_and_run_stay_with_every_later_event(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_report(terminal=False) as report:
+        report.event("spark.starting")
+        report.event("run.started", pipeline="incidents", run_id="r1")
+        report.event("bronze.finished", records=1)
+    before, _, after = lines(capsys)
+    assert "run_id" not in before
+    assert (after["pipeline"], after["run_id"]) == ("incidents", "r1")
+
+
+def test_a_failure_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_report(terminal=False) as report:
+        report.event("run.failed", exit_code=3)
+    assert lines(capsys)[0]["level"] == "error"
+
+
+def test_no_secret_is_shown_however_deep_or_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_report(secrets=[SECRET, "pass", ""], terminal=False) as report:
+        report.event(
+            "run.failed",
+            text=f"login {SECRET} failed",
+            nested=[{"a": (SECRET, {SECRET: 1})}],
+            raw=SECRET.encode(),
+            quoted=repr(SECRET) + json.dumps(SECRET),
+            error=ValueError(SECRET),
+            short="the passage",
+        )
+    [line] = lines(capsys)
+    assert "word" not in json.dumps(line)
+    assert line["nested"] == [{"a": [MASK, {MASK: 1}]}]
+    assert line["text"] == f"login {MASK} failed"
+    assert line["short"] == f"the {MASK}age"
+
+
+def test_what_json_cannot_hold_is_text(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_report(terminal=False) as report:
+        report.event("a.b", nan=math.nan, path=object, nothing=None, some={"x"})
+    [line] = lines(capsys)
+    assert (line["nan"], line["nothing"], line["some"]) == ("nan", None, ["x"])
+
+
+def test_a_log_that_cannot_be_written_does_not_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullDisk(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sys.stderr", FullDisk())
+    JsonReport(scrubber([])).event("silver.claimed", load_seq=1)
+
+
+@pytest.mark.parametrize("width", [24, 80, 200])
+def test_the_live_view_fits_its_terminal_and_shows_stage_and_counts(width: int) -> None:
+    report, screen = live_view(width, no_color=True)
+    report.event("run.started", pipeline="incidents", run_id="r1")
+    report.event("bronze.finished", records=200_000)
+    report.event("silver.claimed", load_seq=1, counts={"accepted": 190_000, "late": 0})
+    report.close()
+    printed = screen.getvalue()
+    assert "bronze" in printed
+    assert "silver" in printed
+    assert all(len(line) <= width for line in final_view(printed))
+    if width == 200:
+        assert "claimed · load seq 1 · counts accepted 190,000" in printed
+        assert "late" not in printed
+
+
+def final_view(printed: str) -> list[str]:
+    """The screen's last lines, without the codes that colour and move."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", printed).splitlines()
+
+
+def test_the_live_view_shows_no_secret_and_no_control_character() -> None:
+    report, screen = live_view(120)
+    report.event("bronze.read", topic=SECRET, producer="red\x1b[31mx")
+    report.close()
+    assert "word" not in screen.getvalue()
+    assert r"red\x1b[31mx" in screen.getvalue()
+
+
+def test_a_second_run_gets_a_view_of_its_own() -> None:
+    report, screen = live_view(120)
+    for records in (1, 2):
+        report.event("run.started", pipeline="incidents", run_id=f"r{records}")
+        report.event("bronze.finished", records=records)
+    report.close()
+    assert report.bound == {"pipeline": "incidents", "run_id": "r2"}
+    assert "records 1" in screen.getvalue()
+    assert "records 2" in screen.getvalue()
+
+
+def test_without_a_terminal_there_is_no_view(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_report() as report:
+        assert isinstance(report, JsonReport)
+
+
+def test_a_result_is_kept_whole(tmp_path: Path) -> None:
+    kept = save_result(tmp_path / "_reports", {"run_id": "r1", "silver": {"accepted": 7}})
+    assert kept == tmp_path / "_reports" / "r1.json"
+    assert json.loads(kept.read_text()) == {"run_id": "r1", "silver": {"accepted": 7}}
+    assert [file.name for file in kept.parent.iterdir()] == ["r1.json"]
