@@ -137,9 +137,9 @@ class ToolError(TidemarkError):
 
 
 def headline(text: str) -> str:
-    """The one line of a library's error that says what went wrong; of an error handed on by py4j, what Java says.
+    r"""The one line of a library's error that says what went wrong; of an error handed on by py4j, what Java says.
 
-    >>> headline("An error occurred while calling o1.collect.\\n: java.io.IOException: No space left\\n\\tat ...")
+    >>> headline("An error occurred while calling o1.collect.\n: java.io.IOException: No space left\n\tat ...")
     'java.io.IOException: No space left'
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]

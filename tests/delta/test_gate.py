@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Row, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:module 'sre_:DeprecationWarning")]
+pytestmark = pytest.mark.spark
 
 
 class Quiet:

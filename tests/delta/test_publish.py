@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.gate import GateRun
 
-pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:module 'sre_:DeprecationWarning")]
+pytestmark = pytest.mark.spark
 
 
 class Quiet:

@@ -14,7 +14,6 @@ from lakehouse.settings import Gate
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.filterwarnings("ignore:module 'sre_:DeprecationWarning")
 
 
 def at_most(name: str, column: str, limit: float, severity: str = "critical") -> Check:

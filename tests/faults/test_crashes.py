@@ -1,0 +1,61 @@
+"""A process that is killed in the middle of a load: the next one finishes what was claimed, and only that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from silver import load
+from silver.rules import Rules, Source
+from tests.support.bronze import Record, put
+from tests.support.small_config import write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+pytestmark = [pytest.mark.spark, pytest.mark.fault]
+
+_RULES = Rules(Source("header", "seq"))
+_REPOSITORY = Path(__file__).parents[2]
+
+
+def killed_at(config: Path, point: str) -> int:
+    """Load Silver in a process that dies at the point; its exit code."""
+    command = [sys.executable, "-m", "jobs.load_silver", "--config", str(config)]
+    environment = {**os.environ, "TIDEMARK_CRASH_AT": point}
+    done = subprocess.run(command, cwd=_REPOSITORY, env=environment, capture_output=True, check=False, timeout=300)
+    return done.returncode
+
+
+def test_killed_after_the_claim_after_silvers_commit_and_before_the_merge_nothing_is_lost_or_twice(
+    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path
+) -> None:
+    run = new_run()
+    config = write_config(tmp_path, root=str(tmp_path / "lakehouse"))
+    put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
+
+    for number, point in enumerate(["silver.claimed", "silver.appended", "silver.rejected"], start=1):
+        assert killed_at(config, point) == -signal.SIGKILL, point
+        marks = spark.read.table(run.table("silver_watermarks").sql).collect()
+        assert marks == [], "the watermarks move last"
+        put(spark, run, [Record.of(3 + number, 3 + number)])  # Bronze grows before every retry
+
+    done = [load.load_once(spark, new_run(), _RULES) for _ in range(2)]
+
+    assert [each and (each.load_seq, each.is_repeat, each.records) for each in done] == [(1, True, 4), (2, False, 3)]
+    silver = spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()
+    assert [(row["offset"], row["sequence"]) for row in silver] == [(0, 1), (1, 2), (3, 3), (4, 4), (5, 5), (6, 6)]
+    rejects = spark.read.table(run.table("silver_rejects").sql).collect()
+    assert [(row["first_offset"], row["records"], row["load_seq"]) for row in rejects] == [(2, 1, 1)]
+    marks = spark.read.table(run.table("silver_watermarks").sql).collect()
+    assert [(row["high_watermark"], row["last_offset"]) for row in marks] == [(6, 6)]
