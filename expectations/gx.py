@@ -1,13 +1,11 @@
 """Great Expectations: the only place that imports it.
 
 The import takes about six seconds of one core (scipy, altair, pyspark.ml and its own pydantic models; no option leaves them
-out), so it happens inside the functions, and `warm_up` does it in the background while Spark works.
+out), so it happens inside the functions, only where something is audited.
 """
 
 from __future__ import annotations
 
-import importlib
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,13 +45,6 @@ class Result:
     check: Check
     outcome: str
     observed: str
-
-
-def warm_up() -> None:
-    """Import Great Expectations in the background, once; whoever needs it later waits for what is left."""
-    name = "great_expectations"
-    if not any(thread.name == name for thread in threading.enumerate()):
-        threading.Thread(target=importlib.import_module, args=(name,), name=name, daemon=True).start()
 
 
 def require(checks: Sequence[Check]) -> None:

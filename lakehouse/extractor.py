@@ -164,14 +164,6 @@ class Extractor(Model):
             case form:
                 return f"{form} {argument} ({self.encoding})"
 
-    def canonical(self) -> dict[str, str]:
-        """The meaning as plain text, the same for every way to write it: what a fingerprint is made of.
-
-        >>> Extractor(bytes="0:8").canonical() == Extractor(bytes="0:8", encoding="int64").canonical()
-        True
-        """
-        return {"form": self.form, "argument": str(self.argument), "encoding": self.encoding}
-
 
 def _width(bytes_range: str) -> int:
     start, end = bytes_range.split(":")

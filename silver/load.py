@@ -163,9 +163,7 @@ def _require_payload(spark: SparkSession, run: Run, payload: Payload) -> None:
     observed = spark.read.table(table.sql).schema["payload"].dataType
     if observed != expected:
         wrong_type = [("payload", observed.simpleString(), expected.simpleString())]
-        next_step = (
-            "Put `value` back, or rebuild: remove all silver_, gate_ and gold_ tables, keep Bronze, and run again."
-        )
+        next_step = "Put `value` back, or rebuild: remove all silver_, gate_ and gold_ tables, keep Bronze, and run again."
         raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
 
 

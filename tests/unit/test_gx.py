@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-
 def at_most(name: str, column: str, limit: float, severity: str = "critical") -> Check:
     arguments = {"column": column, "max_value": limit}
     return Check(name, Subject.LOADS, column, severity, "expect_column_max_to_be_between", f"at most {limit}", arguments)
@@ -86,10 +85,3 @@ def test_data_docs_show_the_last_gate_run(tmp_path: Path) -> None:
         gx.build_docs(results, tmp_path, run_name=name)
 
     assert len(list((tmp_path / "validations").rglob("*.html"))) == 1
-
-
-def test_warming_up_twice_imports_once() -> None:
-    gx.warm_up()
-    gx.warm_up()
-
-    assert gx.evaluate([], {}) == []
