@@ -1,0 +1,162 @@
+"""Every closed form of an extractor: what it reads, and what it says of what it cannot read."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from lakehouse import frames
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.errors import ConfigError
+from silver.extract import extract
+from silver.rules import Rules, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+LARGEST = 2**63 - 1
+
+
+def read(spark: SparkSession, rules: Rules, values: list[Any], *, column: str = "value") -> list[tuple[Any, ...]]:
+    """What the rules read from each value: producer, epoch, sequence, problem."""
+    rows = [{"offset": number, column: value} for number, value in enumerate(values)]
+    frame = frames.of_contract(spark, rows, BRONZE)
+    found = extract(frame, rules).orderBy("offset").select("producer", "epoch", "sequence", "problem")
+    return [tuple(row) for row in found.collect()]
+
+
+def sequences(spark: SparkSession, source: Source, values: list[Any], *, column: str = "value") -> list[Any]:
+    """The sequence of each value, or its problem without the word in front."""
+    found = read(spark, Rules(source), values, column=column)
+    return [sequence if problem is None else problem.removeprefix("sequence_") for _, _, sequence, problem in found]
+
+
+def header(*pairs: tuple[str, bytes | None]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": value} for key, value in pairs]
+
+
+def test_digits_are_ascii_only_and_fit_a_long(spark: SparkSession) -> None:
+    given = {
+        b"0": 0,
+        b"007": 7,
+        b"0" * 40 + b"5": 5,
+        b"%d" % LARGEST: LARGEST,
+        b"%d" % (LARGEST + 1): "out_of_range",
+        b"9" * 40: "out_of_range",
+        b"": "not_a_whole_number",
+        b"-1": "not_a_whole_number",
+        b"+1": "not_a_whole_number",
+        b"1.0": "not_a_whole_number",
+        b"1e3": "not_a_whole_number",
+        b" 1": "not_a_whole_number",
+        b"1\n": "not_a_whole_number",
+        "\u0663".encode(): "not_a_whole_number",
+        b"\xff\xfe": "not_a_whole_number",
+        None: "null",
+    }
+    assert sequences(spark, Source("value"), list(given)) == list(given.values())
+
+
+def test_a_header_is_found_by_name_and_a_repeated_one_must_agree(spark: SparkSession) -> None:
+    given = [
+        (header(("seq", b"1")), 1),
+        (header(("a", b"9"), ("seq", b"2"), ("b", b"9")), 2),
+        (header(("seq", b"3"), ("a", None), ("seq", b"3")), 3),
+        (header(("seq", b"3"), ("seq", b"4")), "disagrees"),
+        (header(("seq", b"3"), ("seq", b"03")), "disagrees"),
+        (header(("seq", b"3"), ("seq", None)), "disagrees"),
+        (header(("seq", None)), "null"),
+        (header(("seq", b"")), "not_a_whole_number"),
+        (header(("SEQ", b"1")), "missing"),
+        (header(("a", b"1"), ("a", b"1")), "missing"),
+        (header(), "missing"),
+        (None, "missing"),
+    ]
+    found = sequences(spark, Source("header", "seq"), [headers for headers, _ in given], column="headers")
+    assert found == [expected for _, expected in given]
+
+
+def test_a_json_path_reads_numbers_and_digits_in_text(spark: SparkSession) -> None:
+    given = {
+        b'{"m": {"seq": 5}}': 5,
+        b'{"m": {"seq": "6"}}': 6,
+        b'{"m": {"seq": 12345678901234567}}': 12345678901234567,
+        b'{"m": {"seq": 1.5}}': "not_a_whole_number",
+        b'{"m": {"seq": -5}}': "not_a_whole_number",
+        b'{"m": {"seq": ' + b"7" * 2000 + b"}}": "missing",  # more digits than a JSON number may have: unreadable
+        b'{"m": {"seq": null}}': "missing",
+        b'{"m": 5}': "missing",
+        b'{"m": {"seq"': "missing",
+        b"\xff": "missing",
+        None: "null",
+    }
+    assert sequences(spark, Source("json", "$.m.seq"), list(given)) == list(given.values())
+
+
+def test_big_endian_numbers_have_their_width_and_no_sign(spark: SparkSession) -> None:
+    eight = {LARGEST.to_bytes(8): LARGEST, b"\x80" + bytes(7): "out_of_range", bytes(4): "not_a_whole_number", None: "null"}
+    four = {(2**31 - 1).to_bytes(4): 2**31 - 1, b"\xff" * 4: "out_of_range", bytes(8): "not_a_whole_number"}
+
+    assert sequences(spark, Source("value", encoding="int64"), list(eight)) == list(eight.values())
+    assert sequences(spark, Source("value", encoding="int32"), list(four)) == list(four.values())
+
+
+def test_a_byte_range_that_the_value_does_not_fill_is_missing(spark: SparkSession) -> None:
+    given = {b"xx" + (7).to_bytes(4) + b"rest": 7, b"xx" + (8).to_bytes(4): 8, b"xx\x00\x00": "missing", None: "null"}
+    assert sequences(spark, Source("bytes", "2:6", "int32"), list(given)) == list(given.values())
+
+
+def test_the_offset_is_a_sequence_of_its_own(spark: SparkSession) -> None:
+    assert sequences(spark, Source("offset"), [b"a", None]) == [0, 1]
+
+
+def test_the_first_problem_is_told_and_a_producer_that_could_be_read_is_kept(spark: SparkSession) -> None:
+    rules = Rules(Source("header", "seq"), producer=Source("header", "who"), epoch=Source("header", "epoch"))
+    given = [
+        header(("seq", b"1"), ("who", b"a"), ("epoch", b"2")),
+        header(("who", b"a"), ("epoch", b"2")),
+        header(("seq", b"1"), ("epoch", b"2")),
+        header(("seq", b"1"), ("who", b"\xff"), ("epoch", b"2")),
+        header(("seq", b"1"), ("who", b"a"), ("epoch", b"x")),
+    ]
+    assert read(spark, rules, given, column="headers") == [
+        ("a", 2, 1, None),
+        ("a", None, None, "sequence_missing"),
+        (None, None, None, "producer_missing"),
+        (None, None, None, "producer_not_utf8"),
+        ("a", None, None, "epoch_not_a_whole_number"),
+    ]
+
+
+def test_a_producer_in_binary_is_named_by_its_number(spark: SparkSession) -> None:
+    rules = Rules(Source("bytes", "8:16", "int64"), producer=Source("bytes", "0:8", "int64"))
+    found = read(spark, rules, [(42).to_bytes(8) + (7).to_bytes(8)])
+    assert found == [("42", 0, 7, None)]
+
+
+def test_a_custom_extractor_takes_bronzes_columns_by_name(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tenfold(value: Column) -> Column:
+        return value.cast("string").try_cast("bigint") * 10
+
+    def unknown(sequence: Column) -> Column:
+        return sequence
+
+    module = types.ModuleType("operators_own")
+    monkeypatch.setitem(sys.modules, "operators_own", module)
+    monkeypatch.setattr(module, "tenfold", tenfold, raising=False)
+    monkeypatch.setattr(module, "unknown", unknown, raising=False)
+    monkeypatch.setattr(module, "nothing", lambda: F.lit(None), raising=False)
+
+    assert sequences(spark, Source("custom", "operators_own:tenfold"), [b"4", b"x"]) == [40, "missing"]
+    assert sequences(spark, Source("custom", "operators_own:nothing"), [b"4"]) == ["missing"]
+    with pytest.raises(ConfigError, match="no columns of bronze_records"):
+        sequences(spark, Source("custom", "operators_own:unknown"), [b"4"])
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        sequences(spark, Source("custom", "operators_own:absent"), [b"4"])
