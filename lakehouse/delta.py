@@ -50,6 +50,12 @@ _NO_VERSION = (
 )
 
 
+_ADDING = (("STREAMING UPDATE", None), ("WRITE", "Append"))
+_NOT_CHANGING = ("CREATE TABLE", "SET TBLPROPERTIES", "OPTIMIZE", "VACUUM START", "VACUUM END")
+_LIKELY_VERSIONS = 10
+"""Versions of Bronze since the last load, most of the time: how much of the log is looked at first."""
+
+
 @dataclass(frozen=True)
 class Transaction:
     """The idempotency key of one append: Delta skips it when it has seen this or a later version of the application.
@@ -115,6 +121,41 @@ def version(spark: SparkSession, table: Table) -> int:
             raise TableMissingError("The table is not there.", where=str(table), next_step=next_step) from error
         raise
     return int(rows[0]["version"])
+
+
+def appended(spark: SparkSession, table: Table, *, after_version: int, to_version: int | None = None) -> tuple[int, int | None]:
+    """The last of some versions, and how many rows the versions added by what their commits say of themselves.
+
+    Args:
+        spark: The session.
+        table: The table.
+        after_version: The version before the first that counts; -1 for all.
+        to_version: The last version that counts, inclusive; None for the latest.
+
+    Returns:
+        The last version, and the rows of (after_version, to_version]; None where a commit is gone from the log, removed
+        rows, or does not say what it added.
+    """
+    last = -1
+    rows: list[Row] = []
+    limit = _LIKELY_VERSIONS
+    while not rows or (len(rows) == limit and rows[-1]["version"] > after_version + 1):
+        limit = last - after_version if rows else limit
+        history = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT {limit}")
+        rows = history.select("version", "operation", "operationParameters.mode", "operationMetrics.numOutputRows").collect()
+        last = rows[0]["version"]
+    to_version = last if to_version is None else to_version
+    found = {row["version"]: row for row in rows if after_version < row["version"] <= to_version}
+    added = [_added(row) for row in found.values()]
+    if len(found) < to_version - after_version or None in added:
+        return to_version, None
+    return to_version, sum(each for each in added if each is not None)
+
+
+def _added(row: Row) -> int | None:
+    if (row["operation"], row["mode"]) in _ADDING:
+        return None if row["numOutputRows"] is None else int(row["numOutputRows"])
+    return 0 if row["operation"] in _NOT_CHANGING else None
 
 
 def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:

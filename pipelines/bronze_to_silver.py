@@ -71,11 +71,11 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
     if delta.exists(spark, run.table(SILVER_WATERMARKS)):
         recovered = recovery.recover(spark, run, rules)
     else:
-        recovered = recovery.Recovered(Watermarks({}), bronze_version=-1, open_claim=None)
+        recovered = recovery.Recovered(Watermarks({}), last=[], open_claim=None)
     if recovered.open_claim is not None:
         planned: plan.Plan | None = recovery.planned_again(spark, run, recovered)
     else:
-        planned = plan.plan(spark, run, rules, watermarks=recovered.watermarks, after_version=recovered.bronze_version)
+        planned = plan.plan(spark, run, rules, recovered)
     if planned is None:
         return {"load_seq": None, "is_repeat": False, "records": 0, "streams": []}
     return {

@@ -1,4 +1,4 @@
-"""The pinned Bronze range of a load: whole Bronze versions, and the offsets that they brought to each partition."""
+"""The pinned Bronze range of a load: whole Bronze versions, and the offsets that were decided before them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,25 @@ if TYPE_CHECKING:
     from lakehouse.run import Run
 
 
+Partition = tuple[str, int]
+"""topic, partition"""
+
+
 @dataclass(frozen=True)
 class BronzeRange:
-    """The Bronze versions (after_version, to_version], and what they hold of each partition.
+    """The Bronze versions (after_version, to_version], and where the decided records of each partition end.
 
     Attributes:
         after_version: The version that the load before ended with; -1 before the first.
         to_version: The last version of the range, inclusive.
-        arrivals: A row per partition that the range touches.
+        above: The last decided offset of each partition before the load.
+        appended: Records that the versions added, by their commits; None where a commit does not say.
     """
 
     after_version: int
     to_version: int
-    arrivals: tuple[Arrivals, ...]
+    above: Mapping[Partition, int]
+    appended: int | None
 
 
 def pin(
@@ -41,66 +47,73 @@ def pin(
     run: Run,
     *,
     after_version: int,
-    last_offsets: Mapping[tuple[str, int], int],
+    above: Mapping[Partition, int],
     to_version: int | None = None,
 ) -> BronzeRange:
-    """Pin the Bronze versions after one, up to the latest or a given one, and count what they added to each partition.
-
-    The count comes from the change feed, which names what a version appended whatever was compacted since. Where a version
-    is gone from the log, what lies above each partition's last offset is counted instead; re-read records are not seen then.
-    """
-    bronze = run.table(BRONZE_RECORDS)
-    to_version = delta.version(spark, bronze) if to_version is None else to_version
-    if to_version <= after_version:
-        return BronzeRange(after_version, to_version, ())
-    offsets = [(*partition, offset) for partition, offset in last_offsets.items()]
-    decided = frames.of_tuples(spark, offsets, "topic string, partition int, above bigint")
-    counted = delta.collect_appended(
-        spark, bronze, after_version=after_version, to_version=to_version, summary=partial(_counted, decided=decided)
-    )
-    if counted is None:
-        run.report.event("silver.versions_gone", after_version=after_version, to_version=to_version)
-        everything = delta.read(spark, bronze, version=to_version)
-        counted = _counted(everything, decided=decided, is_new_only=True).collect()
-    arrivals = [
-        Arrivals(row["topic"], row["partition"], row["records"], row["replayed"], row["above"], row["to_offset"])
-        for row in counted
-    ]
-    return BronzeRange(after_version, to_version, tuple(sorted(arrivals, key=lambda row: (row.topic, row.partition))))
+    """Pin the Bronze versions after one, up to the latest or a given one."""
+    to_version, appended = delta.appended(spark, run.table(BRONZE_RECORDS), after_version=after_version, to_version=to_version)
+    return BronzeRange(after_version, to_version, above, appended)
 
 
 def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     """The range's records that are not decided yet, whole.
 
-    Bronze is read as of the range's last version, by the offsets that the range brought: Delta's file statistics leave out
-    what was decided before, and columns that are not selected are not read.
+    Bronze is read as of the range's last version, above the offsets that were decided before: Delta's file statistics leave
+    out what lies below, and columns that are not selected are not read.
 
     Grain: a Bronze record above its partition's last decided offset; one that was read twice comes twice.
     """
-    spans = [_span(arrived) for arrived in bronze_range.arrivals if arrived.records > arrived.replayed]
-    return delta.read(spark, run.table(BRONZE_RECORDS), version=bronze_range.to_version).where(_any(spans))
+    records = delta.read(spark, run.table(BRONZE_RECORDS), version=bronze_range.to_version)
+    decided = [_is_decided(partition, offset) for partition, offset in bronze_range.above.items()]
+    return records.where(~_any(decided)) if decided else records
 
 
-def _counted(records: DataFrame, *, decided: DataFrame, is_new_only: bool = False) -> DataFrame:
+def arrivals(spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: Mapping[Partition, int]) -> list[Arrivals]:
+    """Count what the range holds of each partition.
+
+    Where the range's commits added as many records as were decided, nothing was read again and the count is done. Else the
+    change feed is counted, which names what a version added whatever was compacted since. Where a version is gone from the
+    log, the decided records are all that is known; re-read ones are not seen then.
+
+    Args:
+        spark: The session.
+        run: The run.
+        bronze_range: The range.
+        decided: Records of each partition that were read from the range and decided.
+    """
+    above = bronze_range.above
+    if bronze_range.appended == sum(decided.values()):
+        return [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
+    offsets = [(*partition, offset) for partition, offset in above.items()]
+    known = frames.of_tuples(spark, offsets, "topic string, partition int, above bigint")
+    counted = delta.collect_appended(
+        spark,
+        run.table(BRONZE_RECORDS),
+        after_version=bronze_range.after_version,
+        to_version=bronze_range.to_version,
+        summary=partial(_counted, decided=known),
+    )
+    if counted is None:
+        run.report.event("silver.versions_gone", after_version=bronze_range.after_version, to_version=bronze_range.to_version)
+        return [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
+    return [Arrivals(row["topic"], row["partition"], row["records"], row["replayed"], row["above"]) for row in counted]
+
+
+def _counted(records: DataFrame, *, decided: DataFrame) -> DataFrame:
     """Count the records of each partition, and those of them that were decided before."""
-    is_new = F.col("above").isNull() | (F.col("offset") > F.col("above"))
     compared = records.select("topic", "partition", "offset").join(F.broadcast(decided), on=["topic", "partition"], how="left")
-    counted = compared.where(is_new) if is_new_only else compared
-    return counted.groupBy("topic", "partition", "above").agg(
-        F.count(F.lit(1)).alias("records"), F.count_if(~is_new).alias("replayed"), F.max("offset").alias("to_offset")
+    is_replay = F.coalesce(F.col("offset") <= F.col("above"), F.lit(False))
+    return compared.groupBy("topic", "partition", "above").agg(
+        F.count(F.lit(1)).alias("records"), F.count_if(is_replay).alias("replayed")
     )
 
 
-def _span(arrived: Arrivals) -> Column:
-    in_partition = (F.col("topic") == arrived.topic) & (F.col("partition") == arrived.partition)
-    up_to = in_partition & (F.col("offset") <= arrived.to_offset)
-    return up_to if arrived.above is None else up_to & (F.col("offset") > arrived.above)
+def _is_decided(partition: Partition, offset: int) -> Column:
+    return (F.col("topic") == partition[0]) & (F.col("partition") == partition[1]) & (F.col("offset") <= offset)
 
 
 def _any(conditions: Sequence[Column]) -> Column:
     """A balanced OR: a chain of a thousand would overflow the planner's stack."""
-    if not conditions:
-        return F.lit(False)
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SEGMENT_KEYS = (*STREAM, "epoch", "class", "reason", "block")
 
 
-def classify(records: DataFrame, watermarks: DataFrame) -> DataFrame:
+def classify(records: DataFrame, watermarks: DataFrame, *, has_epochs: bool) -> DataFrame:
     """Give each record its class, by the running maximum of its stream.
 
     Exact except for `jump`, which no running maximum can decide: a record steps `step` above what stood before it, and
@@ -32,6 +32,7 @@ def classify(records: DataFrame, watermarks: DataFrame) -> DataFrame:
         records: Rows with topic, partition, offset, producer, epoch, sequence and problem, as `silver.extract` makes them;
             all offsets lie above the partition's last decided one.
         watermarks: A row per stream with topic, partition, producer, known_epoch and known_sequence.
+        has_epochs: Whether epochs differ. Where all are 0, sequences alone are compared, which costs half.
 
     Returns:
         The records with epoch and sequence null where they are invalid or replayed, `class` (string), `reason` (string),
@@ -43,31 +44,40 @@ def classify(records: DataFrame, watermarks: DataFrame) -> DataFrame:
         *(records[name] for name in records.columns), "known_epoch", "known_sequence"
     )
     is_replay = F.coalesce(F.lag("offset").over(by_offset) == F.col("offset"), F.lit(False))
-    ordinals = known.withColumn("is_replay", is_replay).withColumn(
-        "ordinal", F.when(~F.col("is_replay") & F.col("problem").isNull(), F.struct("epoch", "sequence"))
+    is_read = ~F.col("is_replay") & F.col("problem").isNull()
+    read = known.withColumn("is_replay", is_replay).withColumns(
+        {"epoch": F.when(is_read, F.col("epoch")), "sequence": F.when(is_read, F.col("sequence"))}
     )
-    watermark = F.when(F.col("known_sequence").isNotNull(), _ordinal("known_epoch", "known_sequence"))
-    judged = ordinals.withColumns(
-        {
-            "highest": F.greatest(F.max("ordinal").over(earlier), watermark),
-            "before": F.coalesce(F.last("ordinal", ignorenulls=True).over(earlier), watermark),
-        }
-    )
-    is_same_epoch = F.col("epoch") == F.col("highest.epoch")
+    if has_epochs:
+        ordinal = F.when(F.col("sequence").isNotNull(), F.struct("epoch", "sequence"))
+        watermark = F.when(F.col("known_sequence").isNotNull(), _ordinal("known_epoch", "known_sequence"))
+        highest, before = _highest(ordinal, watermark, earlier), _before(ordinal, watermark, earlier)
+        compared = read.withColumns({"_highest": highest, "_before": before}).withColumns(
+            {
+                "highest_epoch": F.col("_highest.epoch"),
+                "highest": F.col("_highest.sequence"),
+                "before_epoch": F.col("_before.epoch"),
+                "before": F.col("_before.sequence"),
+            }
+        )
+    else:
+        sequence, watermark = F.col("sequence"), F.col("known_sequence")
+        zero = F.lit(0).cast("bigint")
+        compared = read.withColumns(
+            {"highest": _highest(sequence, watermark, earlier), "before": _before(sequence, watermark, earlier)}
+        ).withColumns({"highest_epoch": zero, "before_epoch": zero})
+    is_same_epoch = F.col("epoch") == F.col("highest_epoch")
     is_accepted = F.col("class") == ACCEPTED
     return (
-        judged.withColumn("class", _class())
+        compared.withColumn("class", _class())
         .withColumns(
             {
                 "reason": F.when(F.col("class") == INVALID, F.col("problem")),
-                "step": F.when(is_accepted & is_same_epoch, F.col("sequence") - F.col("highest.sequence")),
-                "previous": F.when(
-                    F.col("ordinal").isNotNull() & (F.col("epoch") == F.col("before.epoch")), F.col("before.sequence")
-                ),
+                "step": F.when(is_accepted & is_same_epoch, F.col("sequence") - F.col("highest")),
+                "previous": F.when(F.col("epoch") == F.col("before_epoch"), F.col("before")),
             }
         )
-        .withColumns({"epoch": F.col("ordinal.epoch"), "sequence": F.col("ordinal.sequence")})
-        .drop("known_epoch", "known_sequence", "is_replay", "ordinal", "highest", "before", "problem")
+        .select(*STREAM, "offset", "epoch", "sequence", "class", "reason", "step", "previous")
     )
 
 
@@ -102,14 +112,23 @@ def segments(classified: DataFrame) -> DataFrame:
     )
 
 
+def _highest(ordinal: Column, watermark: Column, earlier: WindowSpec) -> Column:
+    return F.greatest(F.max(ordinal).over(earlier), watermark)
+
+
+def _before(ordinal: Column, watermark: Column, earlier: WindowSpec) -> Column:
+    return F.coalesce(F.last(ordinal, ignorenulls=True).over(earlier), watermark)
+
+
 def _class() -> Column:
     """The class by the running maximum; a null `highest` means that nothing was accepted before."""
-    ordinal, highest = F.col("ordinal"), F.col("highest")
+    epoch, highest_epoch = F.col("epoch"), F.col("highest_epoch")
     return (
         F.when(F.col("is_replay"), REPLAY)
         .when(F.col("problem").isNotNull(), INVALID)
-        .when(F.col("epoch") < F.col("highest.epoch"), FENCED)
-        .when(highest.isNull() | (ordinal > highest), ACCEPTED)
+        .when(F.col("highest").isNull() | (epoch > highest_epoch), ACCEPTED)
+        .when(epoch < highest_epoch, FENCED)
+        .when(F.col("sequence") > F.col("highest"), ACCEPTED)
         .otherwise(BELOW_WATERMARK)
     )
 

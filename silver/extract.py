@@ -17,7 +17,7 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -30,7 +30,11 @@ NOT_WHOLE = "not_a_whole_number"
 OUT_OF_RANGE = "out_of_range"
 
 _DIGITS = r"\A[0-9]+\z"  # not ^...$: Java's $ also matches before a last line feed
-_WIDTHS = {"int32": 4, "int64": 8}
+_BIGINT_BYTES = 8
+_WIDTHS = {"int32": 4, "int64": _BIGINT_BYTES}
+
+_Pair = tuple[Column, Column]
+"""A value, and why there is none: the problem is null where there is one."""
 
 
 def extract(records: DataFrame, rules: Rules) -> DataFrame:
@@ -50,25 +54,28 @@ def extract(records: DataFrame, rules: Rules) -> DataFrame:
     Raises:
         ConfigError: A custom extractor cannot be imported or asks for a column that Bronze does not have.
     """
-    raw = records.withColumns(_raw_columns(rules))
-    read = raw.withColumns(
-        {
-            "_sequence": _number(rules.sequence, "_raw_sequence"),
-            "_epoch": _number(rules.epoch, "_raw_epoch") if rules.epoch else _found(F.lit(0).cast("bigint")),
-            "_producer": _text(rules.producer, "_raw_producer") if rules.producer else _found(F.lit(None).cast("string")),
-        }
-    )
+    sources = {"sequence": rules.sequence, "producer": rules.producer, "epoch": rules.epoch}
+    roles = {role: source for role, source in sources.items() if source}
+    # One step after the other, each a projection that the next one refers to more than once: Spark then computes it once.
+    found = records.withColumns({f"_found_{role}": _found(source) for role, source in roles.items()})
+    raw = found.withColumns(_pairs({role: _raw(source, f"_found_{role}") for role, source in roles.items()}))
+    whole = raw.withColumns({f"_whole_{role}": _whole(source, f"_value_{role}") for role, source in roles.items()})
+    read = whole.withColumns(_pairs({role: _read(role, source) for role, source in roles.items()}))
     problem = F.coalesce(
-        *(F.concat(F.lit(f"{role}_"), F.col(f"_{role}.problem")) for role in ("sequence", "producer", "epoch"))
+        *(F.concat(F.lit(f"{role}_"), F.col(f"_problem_{role}")) for role in roles), F.lit(None).cast("string")
     )
-    return read.withColumns(
-        {
-            "producer": F.col("_producer.value"),
-            "epoch": F.when(problem.isNull(), F.col("_epoch.value")),
-            "sequence": F.when(problem.isNull(), F.col("_sequence.value")),
-            "problem": problem,
-        }
-    ).drop("_sequence", "_epoch", "_producer", "_raw_sequence", "_raw_epoch", "_raw_producer")
+    is_read = F.col("problem").isNull()
+    return (
+        read.withColumn("problem", problem)
+        .withColumns(
+            {
+                "producer": F.col("_value_producer") if rules.producer else F.lit(None).cast("string"),
+                "epoch": F.when(is_read, F.col("_value_epoch") if rules.epoch else F.lit(0).cast("bigint")),
+                "sequence": F.when(is_read, F.col("_value_sequence")),
+            }
+        )
+        .drop(*(f"_{step}_{role}" for step in ("found", "whole", "value", "problem") for role in roles))
+    )
 
 
 def columns_read(rules: Rules) -> list[str]:
@@ -93,11 +100,6 @@ def decode(payload: Payload) -> Column:
     return F.when(parsed[corrupt].isNull() & text.isNotNull(), parsed.dropFields(corrupt))
 
 
-def _raw_columns(rules: Rules) -> dict[str, Column]:
-    sources = {"sequence": rules.sequence, "producer": rules.producer, "epoch": rules.epoch}
-    return {f"_raw_{role}": _raw(source) for role, source in sources.items() if source}
-
-
 def _reads(source: Source) -> list[str]:
     match source.form:
         case "header":
@@ -110,77 +112,98 @@ def _reads(source: Source) -> list[str]:
             return ["value"]
 
 
-def _raw(source: Source) -> Column:
-    """What the form finds, undecoded: struct<value: binary, problem: string>."""
-    value = F.col("value")
+def _found(source: Source) -> Column:
+    """What the form points at: all headers of the name, or a column, or what is at a path in it."""
     match source.form:
         case "header":
-            return _header(source.argument)
-        case "value":
-            return _found(value, F.when(value.isNull(), F.lit(NULL)))
+            # No lambda function: one of them keeps Spark from compiling the whole projection.
+            return F.col("headers")["key"]
         case "json":
-            at_path = F.get_json_object(value.cast("string"), source.argument).cast("binary")
-            return _found(at_path, F.when(value.isNull(), F.lit(NULL)).when(at_path.isNull(), F.lit(MISSING)))
+            return F.get_json_object(F.col("value").cast("string"), source.argument)
+        case "offset":
+            return F.col("offset")
+        case "custom":
+            function = _imported(source)
+            return function(*(F.col(name) for name in inspect.signature(function).parameters))
+        case _:
+            return F.col("value")
+
+
+def _raw(source: Source, found: str) -> _Pair:
+    """The bytes of what was found, undecoded."""
+    value, at_path = F.col("value"), F.col(found)
+    match source.form:
+        case "header":
+            return _header(source.argument, at_path)
+        case "value":
+            return value, F.when(value.isNull(), F.lit(NULL))
+        case "json":
+            return at_path.cast("binary"), F.when(value.isNull(), F.lit(NULL)).when(at_path.isNull(), F.lit(MISSING))
         case "bytes":
             start, end = (int(bound) for bound in source.argument.split(":"))
             problem = F.when(value.isNull(), F.lit(NULL)).when(F.octet_length(value) < end, F.lit(MISSING))
-            return _found(F.substring(value, start + 1, end - start), problem)
-        case "offset":
-            return _found(F.col("offset").cast("string").cast("binary"))
-        case "custom":
-            function = _imported(source)
-            columns = [F.col(name) for name in inspect.signature(function).parameters]
-            found = function(*columns).cast("string").cast("binary")
-            return _found(found, F.when(found.isNull(), F.lit(MISSING)))
+            return F.substring(value, start + 1, end - start), problem
+        case "offset" | "custom":
+            text = at_path.cast("string")
+            return text.cast("binary"), F.when(text.isNull(), F.lit(MISSING))
 
 
-def _header(name: str) -> Column:
+def _header(name: str, keys: Column) -> _Pair:
     """A header's value; one that is repeated must say the same each time."""
-    headers = F.col("headers")
-    matches = F.filter(headers, lambda header: header["key"] == name)
-    values = F.array_distinct(F.transform(matches, lambda header: header["value"]))
-    count = F.coalesce(F.size(values), F.lit(0))
+    headers, nth = F.col("headers"), F.array_position(keys, name)
+    value = F.get(headers, (nth - 1).cast("int"))["value"]
+    # Headers that are not like the first of the name; where one of them has the name, it says something else.
+    others = F.array_remove(headers, F.struct(F.lit(name).alias("key"), value.alias("value")))
     problem = (
-        F.when(headers.isNull() | (count < 1), F.lit(MISSING))
-        .when(count > 1, F.lit(DISAGREES))
-        .when(F.get(values, F.lit(0)).isNull(), F.lit(NULL))
+        F.when(headers.isNull() | (nth < 1), F.lit(MISSING))
+        .when((F.size(headers) > 1) & F.array_contains(others["key"], name), F.lit(DISAGREES))
+        .when(value.isNull(), F.lit(NULL))
     )
-    return _found(F.get(values, F.lit(0)), problem)
+    return value, problem
 
 
-def _number(source: Source, raw: str) -> Column:
-    """A whole number from 0 to 2^63-1: struct<value: bigint, problem: string>."""
-    found, problem = F.col(f"{raw}.value"), F.col(f"{raw}.problem")
+def _whole(source: Source, value: str) -> Column:
+    """The whole number that the bytes spell, null where they spell none or one that no bigint holds."""
+    found = F.col(value)
+    if source.encoding == "utf8":
+        return found.cast("string").try_cast("bigint")
+    return F.conv(F.hex(found), 16, 10).try_cast("bigint")
+
+
+def _read(role: str, source: Source) -> _Pair:
+    return _name(role, source) if role == "producer" else _number(role, source)
+
+
+def _number(role: str, source: Source) -> _Pair:
+    """A whole number from 0 to 2^63-1."""
+    found, problem, number = F.col(f"_value_{role}"), F.col(f"_problem_{role}"), F.col(f"_whole_{role}")
     if source.encoding == "utf8":
         text = found.cast("string")
-        is_whole = text.rlike(_DIGITS)
-        number = F.when(is_whole, text.try_cast("bigint"))
+        # A number that prints as the text is digits; only what does not (a leading zero) needs the slow regular expression.
+        is_digits = F.coalesce((number >= 0) & (number.cast("string") == text), F.lit(False))
+        is_whole, is_in_range = is_digits | F.coalesce(text.rlike(_DIGITS), F.lit(False)), number.isNotNull()
     else:
         width = _WIDTHS[source.encoding]
-        is_whole = F.octet_length(found) == width
-        unsigned = F.when(is_whole, F.conv(F.hex(found), 16, 10)).try_cast("bigint")
-        number = F.when(unsigned < 2 ** (8 * width - 1), unsigned) if width == _WIDTHS["int32"] else unsigned
-    return _found(
-        number,
-        F.when(problem.isNotNull(), problem)
-        .when(~F.coalesce(is_whole, F.lit(False)), F.lit(NOT_WHOLE))
-        .when(number.isNull(), F.lit(OUT_OF_RANGE)),
-    )
+        is_whole = F.coalesce(F.octet_length(found) == width, F.lit(False))
+        is_in_range = F.coalesce(number < 2 ** (8 * width - 1), F.lit(False)) if width < _BIGINT_BYTES else number.isNotNull()
+    unread = F.when(~is_whole, F.lit(NOT_WHOLE)).when(~is_in_range, F.lit(OUT_OF_RANGE))
+    return F.when(is_whole & is_in_range, number), F.coalesce(problem, unread)
 
 
-def _text(source: Source, raw: str) -> Column:
-    """A producer's name: struct<value: string, problem: string>. Bytes that are no UTF-8 are no name; numbers are digits."""
+def _name(role: str, source: Source) -> _Pair:
+    """A producer's name. Bytes that are no UTF-8 are no name; numbers are digits."""
     if source.encoding != "utf8":
-        number = _number(source, raw)
-        return _found(number["value"].cast("string"), number["problem"])
-    found, problem = F.col(f"{raw}.value").cast("string"), F.col(f"{raw}.problem")
+        number, problem = _number(role, source)
+        return number.cast("string"), problem
+    found, problem = F.col(f"_value_{role}").cast("string"), F.col(f"_problem_{role}")
     is_name = F.is_valid_utf8(found)
-    return _found(F.when(problem.isNull() & is_name, found), F.coalesce(problem, F.when(~is_name, F.lit("not_utf8"))))
+    return F.when(problem.isNull() & is_name, found), F.coalesce(problem, F.when(~is_name, F.lit("not_utf8")))
 
 
-def _found(value: Column, problem: Column | None = None) -> Column:
-    """A struct of a value and why there is none; a null problem means there is one."""
-    return F.struct(value.alias("value"), (F.lit(None) if problem is None else problem).cast("string").alias("problem"))
+def _pairs(read: Mapping[str, _Pair]) -> dict[str, Column]:
+    """The columns `_value_role` and `_problem_role` of each role."""
+    values = {f"_value_{role}": value for role, (value, _) in read.items()}
+    return values | {f"_problem_{role}": problem.cast("string") for role, (_, problem) in read.items()}
 
 
 def _imported(source: Source) -> Callable[..., Column]:

@@ -1,12 +1,13 @@
-"""The decision for streams that show a jump, one record after another.
+"""The decision, one stretch after another: the rule of DESIGN section 1 as a fold over a stream in offset order.
 
-A jump raises nothing, so what counts as one depends on every record before it: no running maximum decides that. Only the
-streams that show such a step come here, as narrow columns in offset order.
+Stretches are few. Single records come here where a stream shows a jump: a jump raises nothing, so what counts as one depends
+on every record before it, and no running maximum decides that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from lakehouse.contracts.silver import ACCEPTED, BELOW_WATERMARK, FENCED, INVALID, JUMP, REPLAY
@@ -22,14 +23,23 @@ Ordinal = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Narrow:
-    """The narrow columns of one record; `epoch` and `sequence` are None where `problem` says why."""
+class Stretch:
+    """Records of a stream at offsets in a row whose sequences rise one by one; or a single record.
+
+    `epoch` and `first_sequence` are None where `problem` says why; such a stretch is a single record.
+    """
 
     stream: Stream
-    offset: int
+    first_offset: int
+    last_offset: int
     epoch: int | None
-    sequence: int | None
+    first_sequence: int | None
     problem: str | None
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return self.last_offset - self.first_offset + 1
 
 
 @dataclass(frozen=True)
@@ -49,38 +59,33 @@ class Segment:
     jumps_backward: int = 0
 
 
-def fold(records: Iterable[Narrow], watermarks: Mapping[Stream, Ordinal], max_jump: int) -> Iterator[Segment]:
-    """Decide records one after another and give the segments that they make.
+def fold(stretches: Iterable[Stretch], watermarks: Mapping[Stream, Ordinal], max_jump: int | None) -> Iterator[Segment]:
+    """Decide stretches one after another and give the segments that they make.
 
     Args:
-        records: Whole streams, each in offset order, one stream after another.
+        stretches: Whole streams, each in offset order, one stream after another.
         watermarks: The watermark of each stream that has one.
-        max_jump: The largest step above the watermark that is believed.
+        max_jump: The largest step above the watermark that is believed; None for any.
 
     Yields:
-        The rejects' blocks in offset order, and after a stream's last record one accepted segment per epoch.
+        The rejects' blocks in offset order, and after a stream's last stretch one accepted segment per epoch.
 
     >>> stream = ("t", 0, None)
-    >>> numbers = [Narrow(stream, offset, 0, sequence, None) for offset, sequence in enumerate([1, 2, 900, 3])]
-    >>> [(s.kind, s.first_sequence, s.last_sequence, s.records) for s in fold(numbers, {}, max_jump=10)]
-    [('jump', 900, 900, 1), ('accepted', 1, 3, 3)]
+    >>> sent = [Stretch(stream, 0, 9, 0, 1, None), Stretch(stream, 10, 14, 0, 8, None), Stretch(stream, 15, 15, 0, 900, None)]
+    >>> [(s.kind, s.first_sequence, s.last_sequence, s.records) for s in fold(sent, {}, max_jump=10)]
+    [('below_watermark', 8, 10, 3), ('jump', 900, 900, 1), ('accepted', 1, 12, 12)]
     """
-    folding: _Stream | None = None
-    for record in records:
-        if folding is None or folding.stream != record.stream:
-            if folding is not None:
-                yield from folding.finish()
-            folding = _Stream(record.stream, watermarks.get(record.stream), max_jump)
-        yield from folding.take(record)
-    if folding is not None:
+    for stream, of_stream in groupby(stretches, key=lambda stretch: stretch.stream):
+        folding = _Stream(watermarks.get(stream), max_jump)
+        for stretch in of_stream:
+            yield from folding.take(stretch)
         yield from folding.finish()
 
 
 class _Stream:
     """One stream while it is folded: its watermark so far, the open block, the accepted segments."""
 
-    def __init__(self, stream: Stream, watermark: Ordinal | None, max_jump: int) -> None:
-        self.stream = stream
+    def __init__(self, watermark: Ordinal | None, max_jump: int | None) -> None:
         self.watermark = watermark
         self.before = watermark
         self.max_jump = max_jump
@@ -88,54 +93,68 @@ class _Stream:
         self.block: Segment | None = None
         self.accepted: dict[int, Segment] = {}
 
-    def take(self, record: Narrow) -> Iterator[Segment]:
-        """Decide one record; give the block that it ends, if it ends one."""
-        segment = self._segment(record, self._class(record))
-        self.last_offset = record.offset
-        if segment.kind == ACCEPTED and segment.epoch is not None:
-            earlier = self.accepted.get(segment.epoch)
-            self.accepted[segment.epoch] = _joined(earlier, segment) if earlier else segment
-        if self.block and _continues(self.block, segment):
-            self.block = _joined(self.block, segment)
-            return
-        if self.block:
-            yield self.block
-        self.block = None if segment.kind == ACCEPTED else segment
+    def take(self, stretch: Stretch) -> Iterator[Segment]:
+        """Decide one stretch; give the blocks that it ends."""
+        for kind, start, records in list(self._parts(stretch)):
+            segment = self._segment(stretch, kind, start, records)
+            if kind == ACCEPTED and segment.epoch is not None and segment.last_sequence is not None:
+                earlier = self.accepted.get(segment.epoch)
+                self.accepted[segment.epoch] = _joined(earlier, segment) if earlier else segment
+                self.watermark = (segment.epoch, segment.last_sequence)
+            if self.block and _continues(self.block, segment):
+                self.block = _joined(self.block, segment)
+                continue
+            if self.block:
+                yield self.block
+            self.block = None if kind == ACCEPTED else segment
+        self.last_offset = stretch.last_offset
 
     def finish(self) -> Iterator[Segment]:
-        """Give what is open after the stream's last record."""
+        """Give what is open after the stream's last stretch."""
         if self.block:
             yield self.block
         yield from self.accepted.values()
 
-    def _class(self, record: Narrow) -> str:
-        if record.offset == self.last_offset:
-            return REPLAY
-        if record.epoch is None or record.sequence is None:
-            return INVALID
-        if self.watermark is not None:
-            epoch, sequence = self.watermark
-            if record.epoch < epoch:
-                return FENCED
-            if record.epoch == epoch and record.sequence - sequence > self.max_jump:
-                return JUMP
-            if (record.epoch, record.sequence) <= self.watermark:
-                return BELOW_WATERMARK
-        self.watermark = (record.epoch, record.sequence)
-        return ACCEPTED
+    def _parts(self, stretch: Stretch) -> Iterator[tuple[str, int, int]]:
+        """Class, first record and records of each part that the watermark cuts a stretch into."""
+        epoch, sequence, records = stretch.epoch, stretch.first_sequence, stretch.records
+        if stretch.first_offset == self.last_offset:
+            yield REPLAY, 0, 1
+        elif epoch is None or sequence is None:
+            yield INVALID, 0, 1
+        elif self.watermark is None or epoch > self.watermark[0]:
+            yield ACCEPTED, 0, records
+        elif epoch < self.watermark[0]:
+            yield from _one_by_one(FENCED, range(records))
+        else:
+            highest = self.watermark[1]
+            below = min(records, max(0, highest - sequence + 1))
+            if below:
+                yield BELOW_WATERMARK, 0, below
+            if self.max_jump is not None and sequence + below - highest > self.max_jump:
+                yield from _one_by_one(JUMP, range(below, records))
+            elif below < records:
+                yield ACCEPTED, below, records - below
 
-    def _segment(self, record: Narrow, kind: str) -> Segment:
-        reason = record.problem if kind == INVALID else None
-        if kind == REPLAY or record.epoch is None or record.sequence is None:
-            return Segment(self.stream, None, kind, reason, record.offset, record.offset, None, None)
-        segment = Segment(
-            self.stream, record.epoch, kind, reason, record.offset, record.offset, record.sequence, record.sequence
-        )
-        before, self.before = self.before, (record.epoch, record.sequence)
-        if before is None or before[0] != record.epoch:
+    def _segment(self, stretch: Stretch, kind: str, start: int, records: int) -> Segment:
+        reason = stretch.problem if kind == INVALID else None
+        first_offset = stretch.first_offset + start
+        last_offset = first_offset + records - 1
+        if kind == REPLAY or stretch.epoch is None or stretch.first_sequence is None:
+            return Segment(stretch.stream, None, kind, reason, first_offset, last_offset, None, None, records)
+        first = stretch.first_sequence + start
+        last = first + records - 1
+        segment = Segment(stretch.stream, stretch.epoch, kind, reason, first_offset, last_offset, first, last, records)
+        before, self.before = self.before, (stretch.epoch, last)
+        if before is None or before[0] != stretch.epoch:
             return segment
-        step = record.sequence - before[1]
+        step = first - before[1]
         return replace(segment, jumps_forward=int(step > 1), jumps_backward=int(step < 0))
+
+
+def _one_by_one(kind: str, records: range) -> Iterator[tuple[str, int, int]]:
+    """Each record as a part of its own: each waits for a decision of its own."""
+    return ((kind, record, 1) for record in records)
 
 
 def _continues(block: Segment, segment: Segment) -> bool:

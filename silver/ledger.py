@@ -20,7 +20,7 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What the pinned Bronze range holds of one partition, counted apart from the decision.
+    """What the pinned Bronze range holds of one partition.
 
     Attributes:
         topic: Kafka topic.
@@ -28,7 +28,6 @@ class Arrivals:
         records: Bronze records in the range.
         replayed: Those of them at or below the partition's last decided offset.
         above: The partition's last decided offset before the load; None before its first.
-        to_offset: The last offset to decide, inclusive.
     """
 
     topic: str
@@ -36,7 +35,6 @@ class Arrivals:
     records: int
     replayed: int
     above: int | None
-    to_offset: int
 
 
 @dataclass

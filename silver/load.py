@@ -89,7 +89,7 @@ def load_once(spark: SparkSession, run: Run, rules: Rules) -> Load | None:
     if recovered.open_claim is not None:
         planned: Plan | None = recovery.planned_again(spark, run, recovered)
     else:
-        planned = plan(spark, run, rules, watermarks=recovered.watermarks, after_version=recovered.bronze_version)
+        planned = plan(spark, run, rules, recovered)
         if planned is not None:
             claim(spark, run, planned)
     if planned is None:
@@ -112,12 +112,13 @@ def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
     table = run.table(SILVER_LOADS)
     rows = frames.of_contract(spark, planned.ledger, LOADS)
     delta.append(rows, table, LOADS, transaction=_transaction(run, SILVER_LOADS, planned))
-    standing = spark.read.table(table.sql).where(F.col("load_seq") == planned.load_seq).select("run_id").distinct().collect()
-    if [row["run_id"] for row in standing] != [run.run_id]:
+    claims = spark.read.table(table.sql).where(F.col("load_seq") == planned.load_seq).select("run_id").collect()
+    standing = {row["run_id"] for row in claims}
+    if standing != {run.run_id}:
         raise AnotherWriterError(
             f"Another run claimed load {planned.load_seq} first; nothing of this one was written.",
             where=str(table),
-            observed=", ".join(str(row["run_id"]) for row in standing) or "no claim",
+            observed=", ".join(sorted(standing)) or "no claim",
             expected=run.run_id,
             next_step="Nothing to do: the next run continues from what the other one wrote.",
         )

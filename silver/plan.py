@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run import Run
     from silver.bronze_range import BronzeRange
+    from silver.recovery import Recovered
     from silver.rules import Rules
     from silver.watermarks import Watermarks
 
@@ -45,8 +47,8 @@ class Plan:
         return sum(int(str(row[name])) for row in self.ledger)
 
 
-def plan(spark: SparkSession, run: Run, rules: Rules, *, watermarks: Watermarks, after_version: int) -> Plan | None:
-    """Plan the load after the watermarks' one: pin what Bronze gained, and decide it.
+def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered) -> Plan | None:
+    """Plan the load after the last finished one: pin what Bronze gained, and decide it.
 
     Returns:
         The plan, or None where Bronze gained nothing.
@@ -54,8 +56,9 @@ def plan(spark: SparkSession, run: Run, rules: Rules, *, watermarks: Watermarks,
     Raises:
         ConservationError: The classes do not add up to what Bronze holds.
     """
-    pinned = bronze_range.pin(spark, run, after_version=after_version, last_offsets=watermarks.last_offsets())
-    if not pinned.arrivals:
+    watermarks = recovered.watermarks
+    pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=watermarks.last_offsets())
+    if pinned.appended == 0:
         return None
     claim: dict[str, object] = {
         "load_seq": watermarks.load_seq + 1,
@@ -67,7 +70,9 @@ def plan(spark: SparkSession, run: Run, rules: Rules, *, watermarks: Watermarks,
         "run_id": run.run_id,
         "claimed_at": datetime.now(UTC),
     }
-    return decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
+    return decided(
+        spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, in_stretches=recovered.was_in_stretches
+    )
 
 
 def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
@@ -78,14 +83,23 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     watermarks: Watermarks,
     pinned: BronzeRange,
     claim: dict[str, object],
+    in_stretches: bool = True,
 ) -> Plan:
-    """Decide a pinned range. The same range, watermarks and rules give the same plan, whenever and however often."""
+    """Decide a pinned range. The same range, watermarks and rules give the same plan, whenever and however often.
+
+    `in_stretches` says how the decision is sought, see `silver.segments.collect`; it does not change it.
+    """
     records = bronze_range.read(spark, run, pinned)
     narrow = extract(records.select("topic", "partition", "offset", *columns_read(rules)), rules).select(
         *STREAM, "offset", "epoch", "sequence", "problem"
     )
-    found = segments.collect(spark, narrow, watermarks, max_jump=rules.max_jump)
-    streams = ledger.stream_loads(segments.summary(found), pinned.arrivals, watermarks)
+    found = segments.collect(spark, narrow, watermarks, rules, in_stretches=in_stretches)
+    summed = list(segments.summary(found))
+    decided_records = Counter[bronze_range.Partition]()
+    for segment in summed:
+        decided_records[segment.stream[:2]] += segment.records
+    arrivals = bronze_range.arrivals(spark, run, pinned, decided_records)
+    streams = ledger.stream_loads(summed, arrivals, watermarks)
     load_seq = int(str(claim["load_seq"]))
     return Plan(
         load_seq=load_seq,

@@ -34,6 +34,9 @@ _SHARED = (
     "claimed_at",
 )
 _OUTCOME = ("records", *CLASSES, "epoch_after", "high_watermark_after", "last_offset")
+_SHORTEST_STRETCH = 16
+"""Records per stretch below which stretches are not worth looking for."""
+
 _WAY_OUT = "One table was restored, emptied or written alone: put all Silver tables back to the same load, or start a new root."
 
 
@@ -43,13 +46,26 @@ class Recovered:
 
     Attributes:
         watermarks: The watermark table as it was read, once.
-        bronze_version: The Bronze version that the last finished load ended with; -1 before the first.
+        last: The ledger's rows of the last finished load; none before the first.
         open_claim: The ledger's rows of a load that was claimed and not finished.
     """
 
     watermarks: Watermarks
-    bronze_version: int
+    last: list[Row]
     open_claim: list[Row] | None
+
+    @property
+    def bronze_version(self) -> int:
+        """The Bronze version that the last finished load ended with; -1 before the first."""
+        return self.last[0]["bronze_to_version"] if self.last else -1
+
+    @property
+    def was_in_stretches(self) -> bool:
+        """Whether the last load's sequences rose one by one, most of them: no gap at every turn, no producers in turns."""
+        jumps = sum(row["jumps_forward"] + row["jumps_backward"] for row in self.last)
+        accepting = [(row["topic"], row["partition"]) for row in self.last if row["accepted"]]
+        is_shared = len(accepting) > len(set(accepting))
+        return not is_shared and jumps * _SHORTEST_STRETCH <= sum(row["records"] for row in self.last)
 
 
 def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
@@ -77,7 +93,7 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
     open_claim = [row for row in ledger if row["load_seq"] == finished + 1]
     _require_silver(spark, run, finished, ledger)
     _require_marks(run, known, last)
-    return Recovered(known, last[0]["bronze_to_version"] if last else -1, open_claim or None)
+    return Recovered(known, last, open_claim or None)
 
 
 def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
@@ -95,7 +111,7 @@ def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
         run,
         after_version=shared["bronze_after_version"],
         to_version=shared["bronze_to_version"],
-        last_offsets=recovered.watermarks.last_offsets(),
+        above=recovered.watermarks.last_offsets(),
     )
     planned = planning.decided(spark, run, rules, watermarks=recovered.watermarks, pinned=pinned, claim=shared)
     observed, expected = _outcomes(planned.ledger), _outcomes(row.asDict() for row in claim)

@@ -10,15 +10,16 @@ from pyspark.sql import functions as F
 
 from lakehouse import frames
 from lakehouse.contracts.silver import ACCEPTED, HELD, REPLAY, STREAM
-from silver import decide
-from silver.fold import Narrow, Segment, fold
+from silver import decide, stretches
+from silver.fold import Segment, Stretch, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
     from silver.fold import Stream
+    from silver.rules import Rules
     from silver.watermarks import Watermarks
 
 _SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
@@ -42,39 +43,66 @@ _REJECT = pa.schema(
 )
 
 
-def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, *, max_jump: int | None) -> pa.Table:
-    """Decide narrow records: streams that show a jump one record after another, all others by the running maximum.
+_MOST_STRETCHES = 50_000
+"""More of them are not handed to the driver: the input is no chain, and each record is decided on its own."""
+
+
+def collect(
+    spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, *, in_stretches: bool = True
+) -> pa.Table:
+    """Decide narrow records: by stretches, and the streams that do not come in stretches record by record.
 
     Args:
         spark: The session.
         narrow: A row per record with topic, partition, producer, offset, epoch, sequence and problem.
         watermarks: The watermarks that the records meet.
-        max_jump: The largest step above a watermark that is believed; None for any.
+        rules: The rules: `max_jump`, and whether epochs differ.
+        in_stretches: Whether stretches are looked for. The outcome is the same; where there are none, the look is wasted.
 
     Returns:
         The rows of `silver.decide.segments`, without the block numbers.
     """
-    classified = decide.classify(narrow, watermarks.frame(spark))
+    if not in_stretches:
+        return _by_records(spark, narrow, watermarks, rules)
+    rows = stretches.stretches(narrow).limit(_MOST_STRETCHES + 1).toArrow()
+    if len(rows) > _MOST_STRETCHES:
+        return _by_records(spark, narrow, watermarks, rules)
+    chained, odd = stretches.split(rows.to_pylist())
+    found = _table(fold(chained, watermarks.ordinals, rules.max_jump))
+    return pa.concat_tables([found, _by_records(spark, _of(spark, narrow, odd), watermarks, rules)]) if odd else found
+
+
+def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules) -> pa.Table:
+    """Decide each record on its own, by the running maximum; streams that show a jump by a fold over their records."""
+    classified = decide.classify(narrow, watermarks.frame(spark), has_epochs=rules.epoch is not None)
     found = decide.segments(classified).select(*_SEGMENT.names).toArrow().cast(_SEGMENT)
-    if max_jump is None:
+    if rules.max_jump is None:
         return found
-    jumping = found.filter(pc.greater(found["max_step"], max_jump)).select(list(STREAM)).to_pylist()
+    jumping = found.filter(pc.greater(found["max_step"], rules.max_jump)).select(list(STREAM)).to_pylist()
     streams = {(row["topic"], row["partition"], row["producer"]) for row in jumping}
     if not streams:
         return found
     is_kept = [stream not in streams for stream in zip(*(found[name].to_pylist() for name in STREAM), strict=True)]
-    folded = fold(_in_offset_order(spark, narrow, streams), watermarks.ordinals, max_jump)
-    return pa.concat_tables([found.filter(pa.array(is_kept)), pa.Table.from_pylist([_row(s) for s in folded], _SEGMENT)])
+    folded = fold(_in_offset_order(_of(spark, narrow, streams)), watermarks.ordinals, rules.max_jump)
+    return pa.concat_tables([found.filter(pa.array(is_kept)), _table(folded)])
 
 
-def _in_offset_order(spark: SparkSession, narrow: DataFrame, streams: set[Stream]) -> Iterator[Narrow]:
-    """The narrow records of a few streams, one stream after another, handed over batch by batch."""
+def _of(spark: SparkSession, narrow: DataFrame, streams: set[Stream]) -> DataFrame:
+    """The narrow records of a few streams."""
     wanted = frames.of_tuples(spark, streams, "topic string, partition int, producer string")
     same = [narrow[name].eqNullSafe(wanted[name]) for name in STREAM]
-    rows = narrow.join(F.broadcast(wanted), on=same[0] & same[1] & same[2], how="left_semi")
-    for row in rows.orderBy(*STREAM, "offset").toLocalIterator(prefetchPartitions=True):
+    return narrow.join(F.broadcast(wanted), on=same[0] & same[1] & same[2], how="left_semi")
+
+
+def _in_offset_order(narrow: DataFrame) -> Iterator[Stretch]:
+    """Records as stretches of one, one stream after another, handed over batch by batch."""
+    for row in narrow.orderBy(*STREAM, "offset").toLocalIterator(prefetchPartitions=True):
         stream = (row["topic"], row["partition"], row["producer"])
-        yield Narrow(stream, row["offset"], row["epoch"], row["sequence"], row["problem"])
+        yield Stretch(stream, row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
+
+
+def _table(found: Iterable[Segment]) -> pa.Table:
+    return pa.Table.from_pylist([_row(segment) for segment in found], _SEGMENT)
 
 
 def _row(segment: Segment) -> dict[str, object]:

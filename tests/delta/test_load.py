@@ -76,7 +76,7 @@ def test_what_a_plan_says_is_what_the_load_does_and_planning_writes_nothing(spar
     before = [delta.version(spark, run.table(name)) for name in names]
     recovered = recovery.recover(spark, run, BY_HEADER)
 
-    planned = plan.plan(spark, run, BY_HEADER, watermarks=recovered.watermarks, after_version=recovered.bronze_version)
+    planned = plan.plan(spark, run, BY_HEADER, recovered)
     after = [delta.version(spark, run.table(name)) for name in names]
     done = load_all(spark, run)
 
@@ -123,9 +123,9 @@ def test_of_two_runs_that_claim_the_same_load_one_goes_on(spark: SparkSession, n
     first, second = new_run(), new_run()
     put(spark, first, [Record.of(0, 1)])
     load.create_tables(spark, first, BY_HEADER)
-    marks = recovery.recover(spark, first, BY_HEADER).watermarks
-    one = plan.plan(spark, first, BY_HEADER, watermarks=marks, after_version=-1)
-    two = plan.plan(spark, second, BY_HEADER, watermarks=marks, after_version=-1)
+    recovered = recovery.recover(spark, first, BY_HEADER)
+    one = plan.plan(spark, first, BY_HEADER, recovered)
+    two = plan.plan(spark, second, BY_HEADER, recovered)
     assert one is not None
     assert two is not None
 
@@ -144,8 +144,7 @@ def test_a_load_that_stopped_after_any_step_is_finished_with_what_it_had_claimed
     stopped = new_run()
     put(spark, stopped, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
     load.create_tables(spark, stopped, BY_HEADER)
-    marks = recovery.recover(spark, stopped, BY_HEADER).watermarks
-    planned = plan.plan(spark, stopped, BY_HEADER, watermarks=marks, after_version=-1)
+    planned = plan.plan(spark, stopped, BY_HEADER, recovery.recover(spark, stopped, BY_HEADER))
     assert planned is not None
     load.claim(spark, stopped, planned)
     for step in (load.append_silver, load.append_rejects, load.advance)[:steps]:

@@ -10,11 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakehouse import frames
-from silver import ledger, segments
+from silver import ledger, segments, stretches
+from silver.fold import Stretch
+from silver.rules import Rules, Source
 from silver.watermarks import Watermark, Watermarks
 from tests.support.reference import Seen, decide
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -27,8 +31,8 @@ _SEQUENCES = st.one_of(st.integers(0, 12), st.integers(0, 60), st.sampled_from([
 def logs(draw: st.DrawFn) -> list[list[Seen]]:
     """A dozen topics, each a Kafka log of two partitions that was cut into three loads at random."""
     loads: list[list[Seen]] = [[], [], []]
+    with_epochs = draw(st.booleans())
     for topic in range(12):
-        with_epochs = draw(st.booleans())
         for partition in range(2):
             drawn = draw(
                 st.lists(
@@ -36,46 +40,80 @@ def logs(draw: st.DrawFn) -> list[list[Seen]]:
                         _SEQUENCES,
                         st.sampled_from([None, "a", "b"]),
                         st.integers(0, 2 if with_epochs else 0),
-                        st.integers(1, 2),
+                        st.sampled_from([1, 1, 2]),
+                        st.integers(1, 4),
                     ),
-                    max_size=14,
+                    max_size=8,
                 )
             )
-            cuts = sorted(draw(st.lists(st.integers(0, len(drawn)), min_size=2, max_size=2)))
+            sent = list(_in_runs(drawn))
+            cuts = sorted(draw(st.lists(st.integers(0, len(sent)), min_size=2, max_size=2)))
             offset = -1
-            for index, (sequence, producer, epoch, step) in enumerate(drawn):
+            for index, (sequence, producer, epoch, step) in enumerate(sent):
                 offset += step  # compaction and transaction markers leave gaps between offsets
                 load = sum(index >= cut for cut in cuts)
                 loads[load].append(Seen(f"t{topic}", partition, offset, sequence, producer, epoch))
     return loads
 
 
+def _in_runs(
+    drawn: list[tuple[int | None, str | None, int, int, int]],
+) -> Iterator[tuple[int | None, str | None, int, int]]:
+    """Each drawn number is sent with those that follow it, as producers send and send again."""
+    for sequence, producer, epoch, step, length in drawn:
+        for nth in range(1 if sequence is None or sequence == 2**63 - 1 else length):
+            yield (None if sequence is None else sequence + nth), producer, epoch, step if nth == 0 else 1
+
+
+@pytest.mark.parametrize("in_stretches", [True, False], ids=["stretches", "records"])
 @pytest.mark.parametrize("max_jump", [None, 20])
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(loads=logs())
 def test_any_cutting_into_loads_decides_as_the_reference_does(
-    spark: SparkSession, max_jump: int | None, loads: list[list[Seen]]
+    spark: SparkSession, max_jump: int | None, in_stretches: bool, loads: list[list[Seen]]
 ) -> None:
     records = [record for load in loads for record in load]
     expected = decide(records, max_jump)
+    rules = Rules(Source("value"), epoch=Source("header", "e") if any(r.epoch for r in records) else None, max_jump=max_jump)
 
     classes: dict[tuple[str, int, int], str] = {}
     watermarks = Watermarks({})
     for number, load in enumerate(loads, start=1):
         if load:
-            decided, watermarks = _load(spark, load, watermarks, number, max_jump)
+            decided, watermarks = _load(spark, load, watermarks, number, rules, in_stretches=in_stretches)
             classes |= decided
 
     assert classes == expected.classes
     assert watermarks.ordinals == expected.watermarks
 
 
+@pytest.mark.parametrize(
+    ("offsets", "is_chained"),
+    [
+        ([0, 1, 2, 3], True),
+        ([0, 1, 3, 4], False),
+        ([0, 1, 1, 2], False),
+        ([0, 1, 1, 3], False),  # as many records as offsets from 0 to 3, and one of them twice
+        ([62, 63, 64, 65], True),
+    ],
+    ids=["unbroken", "gap", "twice", "gap and twice", "over the end of a word"],
+)
+def test_a_stretch_is_an_unbroken_run_of_offsets(spark: SparkSession, offsets: list[int], is_chained: bool) -> None:
+    rows = [("t", 0, None, offset, 0, offset + 7, None) for offset in offsets]
+
+    chained, odd = stretches.split(stretches.stretches(frames.of_tuples(spark, rows, _NARROW)).toArrow().to_pylist())
+
+    assert chained == ([Stretch(("t", 0, None), offsets[0], offsets[-1], 0, offsets[0] + 7, None)] if is_chained else [])
+    assert odd == (set() if is_chained else {("t", 0, None)})
+
+
 def _load(
-    spark: SparkSession, load: list[Seen], watermarks: Watermarks, number: int, max_jump: int | None
+    spark: SparkSession, load: list[Seen], watermarks: Watermarks, number: int, rules: Rules, *, in_stretches: bool
 ) -> tuple[dict[tuple[str, int, int], str], Watermarks]:
     """Decide one load as the planner does, and move the watermarks as the ledger says."""
     rows = [(*r.stream, r.offset, *((None, None, "x") if r.sequence is None else (r.epoch, r.sequence, None))) for r in load]
-    found = segments.collect(spark, frames.of_tuples(spark, rows[::-1], _NARROW), watermarks, max_jump=max_jump)
+    narrow = frames.of_tuples(spark, rows[::-1], _NARROW)
+    found = segments.collect(spark, narrow, watermarks, rules, in_stretches=in_stretches)
     streams = ledger.stream_loads(segments.summary(found), [], watermarks)
     moved = {}
     for stream, done in streams.items():
