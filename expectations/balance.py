@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from lakehouse.contracts.silver import (
     ACCEPTED,
-    BELOW_WATERMARK,
     CLASSES,
     COLLISION,
     DUPLICATE,
@@ -53,14 +52,14 @@ class LoadFacts:
 
     load_seq: int
     records: int = 0
-    accepted: int = 0
+    kept: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
     def as_row(self) -> Row:
         """The load with every measure of `expectations.rules.MEASURES`; a share of nothing is 0."""
         counts = {name: min(self.counts[name], _LARGEST) for name in _COUNTED}
         shares = {f"{name}_share": _share(counts[name], self.records) for name in ("duplicate", "late", "quarantined")}
-        undecodable_share = _share(counts["undecodable"], self.accepted)
+        undecodable_share = _share(counts["undecodable"], self.kept)
         return {"load_seq": self.load_seq, **counts, **shares, "undecodable_share": undecodable_share}
 
 
@@ -86,12 +85,12 @@ def load_facts(evidence: Evidence) -> list[LoadFacts]:
     for row in evidence.ledger:
         load = loads[row["load_seq"]]
         load.records += row["records"]
-        load.accepted += row[ACCEPTED]
-        load.counts["duplicate"] += row[DUPLICATE] + row[BELOW_WATERMARK]
+        load.kept += _kept(row)
+        load.counts["duplicate"] += row[DUPLICATE]
         load.counts["late"] += row[LATE]
         load.counts["collision"] += row[COLLISION]
         load.counts["missing"] += row["missing"]
-        load.counts["quarantined"] += sum(row[name] for name in QUARANTINED)
+        load.counts["quarantined"] += sum(row[name] for name in QUARANTINED) - row["late_accepted"]
     for row in evidence.silver:
         if row["load_seq"] in loads:
             loads[row["load_seq"]].counts["undecodable"] += row["undecodable"]
@@ -117,7 +116,7 @@ class _Facts:
             if found is not None:
                 row.not_increasing, row.repeated_keys = found["not_increasing"], found["repeated_keys"]
                 row.nulls = found["nulls"]
-            row.silver_mismatch = abs((found["rows"] if found else 0) - (claimed[ACCEPTED] if claimed else 0))
+            row.silver_mismatch = abs((found["rows"] if found else 0) - (_kept(claimed) if claimed else 0))
             if claimed is not None:
                 row.unaccounted = abs(claimed["records"] - sum(claimed[name] for name in CLASSES))
         first, last = self.evidence.first_load_seq, self.evidence.last_load_seq
@@ -178,6 +177,12 @@ class _Facts:
 def _stream(row: Row) -> Stream:
     topic, partition, producer = (row[name] for name in STREAM)
     return topic, partition, producer
+
+
+def _kept(claimed: Row) -> int:
+    """The records of a ledger row that Silver took."""
+    kept: int = claimed[ACCEPTED] + claimed["late_accepted"]
+    return kept
 
 
 def _struct(value: Row | None) -> Ordinal | None:

@@ -27,6 +27,7 @@ _LEDGER = (
     "bronze_to_version",
     "records",
     *CLASSES,
+    "late_accepted",
     "epoch_before",
     "high_watermark_before",
     "epoch_after",

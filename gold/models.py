@@ -11,8 +11,11 @@ from lakehouse.contracts.silver import CLASSES, STREAM
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_AGE = ("load_seq", "offset", "partition")
-"""What makes a record the latest of its key: the later load, in it the higher offset. The partition only settles a tie."""
+_SEQUENCE = ("epoch", "sequence")
+"""What makes a record the latest of its key within a stream."""
+
+_ARRIVAL = ("load_seq", "offset", "partition")
+"""And between streams: the later load, in it the higher offset. The partition only settles a tie."""
 
 
 def published(silver: DataFrame, gate_run_id: str) -> DataFrame:
@@ -24,32 +27,41 @@ def published(silver: DataFrame, gate_run_id: str) -> DataFrame:
 
 
 def latest(records: DataFrame) -> DataFrame:
-    """The latest record of each topic and key.
+    """The latest record of each topic and key: of a stream the highest by sequence, of several streams the last to arrive.
 
     Grain: a topic and key; records without a key are left out, a tombstone is not. Columns: those given.
 
     Args:
         records: Rows as `published` gives them.
     """
-    newest = F.max_by(F.struct(*records.columns), F.struct(*_AGE)).alias("newest")
+    row = F.struct(*records.columns)
     keyed = records.where(F.col("key").isNotNull())
-    return keyed.groupBy("topic", "key").agg(newest).select("newest.*")
+    of_stream = keyed.groupBy(*STREAM, "key").agg(F.max_by(row, F.struct(*_SEQUENCE)).alias("newest"))
+    arrived = F.struct(*(F.col(f"newest.{name}") for name in _ARRIVAL))
+    return of_stream.groupBy("topic", "key").agg(F.max_by("newest", arrived).alias("newest")).select("newest.*")
 
 
 def merge_latest(target: str, source: str) -> str:
     """The MERGE that puts the latest records into `gold_latest`. Only a later record replaces another.
 
+    A late record arrives after those that follow it in its stream, so within a stream the sequence decides.
+
     Args:
         target: The table, as SQL.
         source: A view of rows as `latest` gives them.
     """
-    new, old = (f"struct({', '.join(f'{side}.{name}' for name in _AGE)})" for side in ("new", "old"))
     return f"""
         MERGE INTO {target} AS old USING {source} AS new
         ON old.topic = new.topic AND old.key = new.key
-        WHEN MATCHED AND {new} > {old} THEN UPDATE SET *
+        WHEN MATCHED AND CASE WHEN old.partition = new.partition AND old.producer <=> new.producer
+          THEN {_is_after(_SEQUENCE)} ELSE {_is_after(_ARRIVAL)} END THEN UPDATE SET *
         WHEN NOT MATCHED THEN INSERT *
     """
+
+
+def _is_after(columns: tuple[str, ...]) -> str:
+    new, old = (f"struct({', '.join(f'{side}.{name}' for name in columns)})" for side in ("new", "old"))
+    return f"{new} > {old}"
 
 
 def stream_health(ledger: DataFrame, silver: DataFrame, gate_run_id: str) -> DataFrame:

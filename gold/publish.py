@@ -82,9 +82,9 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         )
     silver = _between(delta.read(spark, run.table(SILVER_RECORDS), version=gate_run.silver_version), gate_run)
     ledger = _between(delta.read(spark, run.table(SILVER_LOADS), version=gate_run.loads_version), gate_run)
-    accepted = int(ledger.agg(F.sum("accepted")).collect()[0][0] or 0)
+    kept = int(ledger.agg(F.sum(F.col("accepted") + F.col("late_accepted"))).collect()[0][0] or 0)
     contracts = _create_tables(spark, run, silver)
-    if accepted:
+    if kept:
         _write_records(spark, run, silver, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
         _merge_latest(spark, run, silver, gate_run)
     _write_health(run, ledger, silver, gate_run)
@@ -93,10 +93,10 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         gate_run_id=gate_run.gate_run_id,
         first_load_seq=gate_run.first_load_seq,
         last_load_seq=gate_run.last_load_seq,
-        records=accepted,
+        records=kept,
     )
     made = refresh_models(spark, run, gold)
-    return Published(gate_run.gate_run_id, gate_run.first_load_seq, gate_run.last_load_seq, accepted, made)
+    return Published(gate_run.gate_run_id, gate_run.first_load_seq, gate_run.last_load_seq, kept, made)
 
 
 def _create_tables(spark: SparkSession, run: Run, silver: DataFrame) -> dict[str, Contract]:

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException, Producer
 
 from bronze.local_broker import create_topic
 from jobs.demo_events import EVENTS_PARTITIONS, EVENTS_RECORDS, EVENTS_TOPIC, Outgoing, events, plan_events
-from lakehouse.contracts.silver import ACCEPTED, BELOW_WATERMARK, INVALID
+from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, INVALID
 from lakehouse.errors import SourceError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def send(bootstrap_servers: str, *, records: int = EVENTS_RECORDS) -> Sent:
         },
         classes={
             ACCEPTED: sum(plan.unique for plan in plans),
-            BELOW_WATERMARK: sum(plan.resent for plan in plans),
+            DUPLICATE: sum(plan.resent for plan in plans),
             INVALID: sum(len(plan.bad) for plan in plans),
         },
         high_watermarks={plan.partition: plan.unique for plan in plans},

@@ -23,18 +23,24 @@ def write_result(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def write_plan(planned: dict[str, Any], *, as_json: bool) -> None:
-    """Print a plan on stdout: what is the same for all streams, then a line per stream; or JSON."""
+    """Print a plan on stdout: what is the same for all streams, a line per stream, samples of what is kept out; or JSON."""
     if as_json:
         show.write_json(planned)
         return
     streams = planned.get("streams") or []
-    show.write(summary({name: value for name, value in planned.items() if name != "streams"}))
+    show.write(summary({name: value for name, value in planned.items() if not isinstance(value, list)}))
     if not streams:
         show.write("There is nothing to load.")
         return
     # A class that no stream shows is no column.
     columns = [name for name in streams[0] if any(stream[name] not in (None, 0) for stream in streams)]
     show.write_table(columns, [[stream[name] for name in columns] for stream in streams])
+    if kept_out := planned.get("kept_out"):
+        columns = [name for name in kept_out[0] if any(row[name] is not None for row in kept_out)]
+        rows = [[row[name] for name in columns] for row in kept_out]
+        show.write_table(columns, rows, title="Kept out: the first of each class")
+    for trip in planned.get("breaker") or []:
+        show.write(f"The breaker would stop this load. {trip['what']} ({trip['where']}: {trip['observed']})")
 
 
 def summary(found: dict[str, Any]) -> str:

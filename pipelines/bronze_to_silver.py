@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from lakehouse import delta
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.table import SILVER_WATERMARKS
-from silver import load, plan, recovery
+from silver import breaker, load, plan, recovery
 from silver.rules import Rules
 from silver.watermarks import Watermarks
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
@@ -34,14 +37,18 @@ _SHOWN = (
     "jumps_backward",
 )
 
+_SAMPLES = 5
+"""Rejects of each class that a plan shows."""
+
 
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     """Load what Bronze gained, after finishing what an earlier run left unfinished; see `silver.load.load_once`."""
     started = time.monotonic()
     rules = Rules.of(settings)
     load.create_tables(spark, run, rules)
+    share = settings.policies.max_quarantined_share
     loads = []
-    while (done := load.load_once(spark, run, rules)) is not None:
+    while (done := load.load_once(spark, run, rules, max_quarantined_share=share)) is not None:
         loads.append(done)
         if not done.is_repeat:  # a load takes all that Bronze has; only a repeat takes what was pinned before the crash
             break
@@ -61,8 +68,9 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
     Where a load was claimed and not finished, the plan is that load's.
 
     Returns:
-        load_seq, is_repeat, Bronze range, records, and `streams` with the counts and watermarks of each; load_seq None and no
-        streams where Bronze gained nothing.
+        load_seq, is_repeat, Bronze range, records; `breaker`, what would stop the load; `kept_out`, the first rows of what
+        would go to silver_rejects, some of each class; `streams`, the counts and watermarks of each. load_seq is None and the
+        lists are empty where Bronze gained nothing.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
@@ -77,12 +85,22 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
     else:
         planned = plan.plan(spark, run, rules, recovered)
     if planned is None:
-        return {"load_seq": None, "is_repeat": False, "records": 0, "streams": []}
+        return {"load_seq": None, "is_repeat": False, "records": 0, "breaker": [], "kept_out": [], "streams": []}
+    share = settings.policies.max_quarantined_share
     return {
         "load_seq": planned.load_seq,
         "is_repeat": recovered.open_claim is not None,
         "bronze_after_version": planned.range.after_version,
         "bronze_to_version": planned.range.to_version,
         "records": planned.count("records"),
+        "breaker": [trip._asdict() for trip in breaker.trips(planned.load_seq, planned.ledger, share)],
+        "kept_out": _samples(planned.rejects),
         "streams": [{name: row[name] for name in _SHOWN} for row in planned.ledger],
     }
+
+
+def _samples(rejects: pa.Table) -> list[dict[str, object]]:
+    """The first rejects of each class, without what they have in common."""
+    names = [name for name in rejects.column_names if name not in ("load_seq", "content_sha256")]
+    by_class = [rejects.filter(pc.equal(rejects["class"], name)).slice(0, _SAMPLES) for name in CLASSES]
+    return [row for found in by_class for row in found.select(names).to_pylist()]

@@ -12,9 +12,10 @@ from pyspark.sql import functions as F
 from lakehouse import delta, frames
 from lakehouse.table import BRONZE_RECORDS
 from silver.ledger import Arrivals
+from silver.spans import any_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -65,7 +66,7 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     """
     records = delta.read(spark, run.table(BRONZE_RECORDS), version=bronze_range.to_version)
     decided = [_is_decided(partition, offset) for partition, offset in bronze_range.above.items()]
-    return records.where(~_any(decided)) if decided else records
+    return records.where(~any_of(decided)) if decided else records
 
 
 def arrivals(spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: Mapping[Partition, int]) -> list[Arrivals]:
@@ -110,11 +111,3 @@ def _counted(records: DataFrame, *, decided: DataFrame) -> DataFrame:
 
 def _is_decided(partition: Partition, offset: int) -> Column:
     return (F.col("topic") == partition[0]) & (F.col("partition") == partition[1]) & (F.col("offset") <= offset)
-
-
-def _any(conditions: Sequence[Column]) -> Column:
-    """A balanced OR: a chain of a thousand would overflow the planner's stack."""
-    if len(conditions) == 1:
-        return conditions[0]
-    middle = len(conditions) // 2
-    return _any(conditions[:middle]) | _any(conditions[middle:])

@@ -1,4 +1,4 @@
-"""The wide copy: the accepted records of a planned range, as Silver keeps them. No wide row is shuffled."""
+"""The wide copy: the records of a planned range that are kept, as Silver keeps them. No wide row is shuffled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse import frames
-from lakehouse.contracts.silver import IN_ORDER, STREAM
+from lakehouse.contracts.silver import IN_ORDER, LATE, STREAM
+from silver import spans
 from silver.extract import decode, extract
 
 if TYPE_CHECKING:
@@ -17,12 +18,11 @@ if TYPE_CHECKING:
     from silver.plan import Plan
     from silver.rules import Rules
 
-_BUCKET = 256
-"""Offsets per bucket: a record is compared with the spans of its bucket only, found by hash."""
+_SPAN = [*STREAM, "first_offset", "last_offset"]
 
 
-def accepted(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
-    """The records of a planned range that the plan accepts.
+def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
+    """The records of a planned range that Silver takes: the accepted ones, and by policy the late ones.
 
     Grain: a record, once. Columns: those of `silver_records`.
 
@@ -34,12 +34,18 @@ def accepted(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     if plan.replayed:
         records = _once(spark, records, plan)
     rows = extract(records, plan.rules)
+    by_producer = plan.rules.producer is not None
     if plan.rejects.num_rows:
-        rejects = _bucketed(spark.createDataFrame(plan.rejects.select([*STREAM, "first_offset", "last_offset"])))
-        rows = rows.join(F.broadcast(rejects), on=_is_within(rows, rejects, plan.rules), how="left_anti")
-    return rows.withColumns(
-        {"arrival": F.lit(IN_ORDER), "load_seq": F.lit(plan.load_seq).cast("bigint"), **_payload(plan.rules)}
-    )
+        rejects = spans.bucketed(spark.createDataFrame(plan.rejects.select(_SPAN)))
+        rows = rows.join(F.broadcast(rejects), on=spans.is_within(rows, rejects, by_producer=by_producer), how="left_anti")
+    arrival = F.lit(IN_ORDER)
+    if plan.late.num_rows:
+        late = spans.bucketed(spark.createDataFrame(plan.late.select(_SPAN)))
+        joined = rows.join(F.broadcast(late), on=spans.is_within(rows, late, by_producer=by_producer), how="left")
+        arrival = F.when(late["bucket"].isNotNull(), F.lit(LATE)).otherwise(IN_ORDER)
+        rows = joined.select(*(rows[name] for name in rows.columns), arrival.alias("arrival"))
+        arrival = F.col("arrival")
+    return rows.withColumns({"arrival": arrival, "load_seq": F.lit(plan.load_seq).cast("bigint"), **_payload(plan.rules)})
 
 
 def _payload(rules: Rules) -> dict[str, Column]:
@@ -49,28 +55,7 @@ def _payload(rules: Rules) -> dict[str, Column]:
 def _once(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     """Keep one copy of what Bronze holds twice. Only the spans with such records are shuffled."""
     columns = "topic string, partition int, first_offset bigint, last_offset bigint"
-    spans = _bucketed(frames.of_tuples(spark, plan.replayed, columns))
-    is_twice = _is_in_span(records, spans)
-    twice = records.join(F.broadcast(spans), on=is_twice, how="left_semi").dropDuplicates(["topic", "partition", "offset"])
-    return records.join(F.broadcast(spans), on=is_twice, how="left_anti").unionByName(twice)
-
-
-def _bucketed(spans: DataFrame) -> DataFrame:
-    """A row per span and bucket that it touches, so that a hash join finds the spans of a record."""
-    first, last = F.col("first_offset"), F.col("last_offset")
-    return spans.withColumn("bucket", F.explode(F.sequence(F.floor(first / _BUCKET), F.floor(last / _BUCKET))))
-
-
-def _is_in_span(records: DataFrame, spans: DataFrame) -> Column:
-    return (
-        (records["topic"] == spans["topic"])
-        & (records["partition"] == spans["partition"])
-        & (F.floor(records["offset"] / _BUCKET) == spans["bucket"])
-        & records["offset"].between(spans["first_offset"], spans["last_offset"])
-    )
-
-
-def _is_within(rows: DataFrame, rejects: DataFrame, rules: Rules) -> Column:
-    """Whether a record is in a reject's span: of its stream, since producers share a partition's offsets."""
-    in_span = _is_in_span(rows, rejects)
-    return in_span & rows["producer"].eqNullSafe(rejects["producer"]) if rules.producer else in_span
+    replayed = spans.bucketed(frames.of_tuples(spark, plan.replayed, columns))
+    is_twice = spans.is_within(records, replayed, by_producer=False)
+    twice = records.join(F.broadcast(replayed), on=is_twice, how="left_semi").dropDuplicates(["topic", "partition", "offset"])
+    return records.join(F.broadcast(replayed), on=is_twice, how="left_anti").unionByName(twice)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ACCEPTED, BELOW_WATERMARK, FENCED, INVALID, REPLAY, STREAM
+from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, REPLAY, STREAM, SUSPECT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -129,7 +129,7 @@ def _class() -> Column:
         .when(F.col("highest").isNull() | (epoch > highest_epoch), ACCEPTED)
         .when(epoch < highest_epoch, FENCED)
         .when(F.col("sequence") > F.col("highest"), ACCEPTED)
-        .otherwise(BELOW_WATERMARK)
+        .otherwise(SUSPECT)
     )
 
 
@@ -138,7 +138,7 @@ def _block() -> Column:
     by_offset = _by_offset()
     rises = (F.lag("epoch").over(by_offset) == F.col("epoch")) & (F.lag("sequence").over(by_offset) < F.col("sequence"))
     continues = (F.lag("class").over(by_offset) == F.col("class")) & (
-        (F.col("class") == REPLAY) | ((F.col("class") == BELOW_WATERMARK) & rises)
+        (F.col("class") == REPLAY) | ((F.col("class") == SUSPECT) & rises)
     )
     starts = F.when(F.coalesce(continues, F.lit(False)), 0).otherwise(1)
     number = F.sum(starts).over(by_offset.rowsBetween(Window.unboundedPreceding, 0))

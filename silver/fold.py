@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from lakehouse.contracts.silver import ACCEPTED, BELOW_WATERMARK, FENCED, INVALID, JUMP, REPLAY
+from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, JUMP, REPLAY, SUSPECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -73,7 +73,7 @@ def fold(stretches: Iterable[Stretch], watermarks: Mapping[Stream, Ordinal], max
     >>> stream = ("t", 0, None)
     >>> sent = [Stretch(stream, 0, 9, 0, 1, None), Stretch(stream, 10, 14, 0, 8, None), Stretch(stream, 15, 15, 0, 900, None)]
     >>> [(s.kind, s.first_sequence, s.last_sequence, s.records) for s in fold(sent, {}, max_jump=10)]
-    [('below_watermark', 8, 10, 3), ('jump', 900, 900, 1), ('accepted', 1, 12, 12)]
+    [('suspect', 8, 10, 3), ('jump', 900, 900, 1), ('accepted', 1, 12, 12)]
     """
     for stream, of_stream in groupby(stretches, key=lambda stretch: stretch.stream):
         folding = _Stream(watermarks.get(stream), max_jump)
@@ -130,7 +130,7 @@ class _Stream:
             highest = self.watermark[1]
             below = min(records, max(0, highest - sequence + 1))
             if below:
-                yield BELOW_WATERMARK, 0, below
+                yield SUSPECT, 0, below
             if self.max_jump is not None and sequence + below - highest > self.max_jump:
                 yield from _one_by_one(JUMP, range(below, records))
             elif below < records:
@@ -159,7 +159,7 @@ def _one_by_one(kind: str, records: range) -> Iterator[tuple[str, int, int]]:
 
 def _continues(block: Segment, segment: Segment) -> bool:
     """Whether a record belongs to the open block: resent ones in a row whose sequences rise, or replayed ones in a row."""
-    if block.kind != segment.kind or segment.kind not in (BELOW_WATERMARK, REPLAY):
+    if block.kind != segment.kind or segment.kind not in (SUSPECT, REPLAY):
         return False
     if block.last_sequence is None or segment.first_sequence is None:
         return segment.kind == REPLAY

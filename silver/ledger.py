@@ -6,13 +6,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakehouse.contracts.silver import ACCEPTED, CLASSES, REPLAY
+from lakehouse.contracts.silver import ACCEPTED, CLASSES, LATE, REPLAY
 from lakehouse.errors import ConservationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from silver.fold import Ordinal, Segment, Stream
+    from silver.rules import Rules
     from silver.watermarks import Watermarks
 
 _LARGEST = 2**63 - 1
@@ -94,13 +95,16 @@ def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], wate
     return loads
 
 
-def rows(loads: Mapping[Stream, StreamLoad], watermarks: Watermarks, claim: Mapping[str, object]) -> list[dict[str, object]]:
+def rows(
+    loads: Mapping[Stream, StreamLoad], watermarks: Watermarks, claim: Mapping[str, object], rules: Rules
+) -> list[dict[str, object]]:
     """The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
 
     Args:
         loads: What each stream's segments add up to.
         watermarks: The watermarks before the load.
         claim: What every row of the load shares: load_seq, Bronze range, rules, run.
+        rules: The rules: whether Silver takes late records.
     """
     last_offsets = watermarks.last_offsets()
     return [
@@ -109,6 +113,7 @@ def rows(loads: Mapping[Stream, StreamLoad], watermarks: Watermarks, claim: Mapp
             **claim,
             "records": sum(load.counts.values()),
             **load.counts,
+            "late_accepted": load.counts[LATE] if rules.late == "accept" else 0,
             **_ordinal("before", watermarks.ordinals.get(stream)),
             **_ordinal("after", load.ordinal),
             "last_offset_before": last_offsets.get(stream[:2]),

@@ -25,7 +25,7 @@ from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
 from lakehouse.errors import AnotherWriterError, ConfigError, ContractError
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
-from silver import bronze_range, copy, recovery, watermarks
+from silver import breaker, bronze_range, copy, recovery, watermarks
 from silver.plan import Plan, plan
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
         _require_payload(spark, run, rules.payload)
 
 
-def load_once(spark: SparkSession, run: Run, rules: Rules) -> Load | None:
+def load_once(spark: SparkSession, run: Run, rules: Rules, *, max_quarantined_share: float = 1) -> Load | None:
     """Do one load: finish the one that was claimed and not finished, else plan and write the next.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
@@ -84,6 +84,7 @@ def load_once(spark: SparkSession, run: Run, rules: Rules) -> Load | None:
         RulesChangedError: The extractors are not those of the watermarks.
         AnotherWriterError: Another run claimed the same load first.
         ConservationError: The classes do not add up; nothing was written.
+        BreakerOpenError: More of the load than the given share would go into quarantine; nothing was written.
     """
     recovered = recovery.recover(spark, run, rules)
     if recovered.open_claim is not None:
@@ -91,6 +92,7 @@ def load_once(spark: SparkSession, run: Run, rules: Rules) -> Load | None:
     else:
         planned = plan(spark, run, rules, recovered)
         if planned is not None:
+            breaker.require_closed(run, planned, max_quarantined_share)
             claim(spark, run, planned)
     if planned is None:
         run.report.event("silver.nothing_new", load_seq=recovered.watermarks.load_seq)
@@ -127,13 +129,14 @@ def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
 
 
 def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Step 4. Append the accepted records. A repeat is skipped by Delta, and that is what is wanted."""
-    if planned.count("accepted"):
+    """Step 4. Append the kept records. A repeat is skipped by Delta, and that is what is wanted."""
+    kept = planned.count("accepted") + planned.count("late_accepted")
+    if kept:
         records = bronze_range.read(spark, run, planned.range)
-        rows = copy.accepted(spark, records, planned)
+        rows = copy.kept(spark, records, planned)
         contract = _records_contract(planned.rules)
         delta.append(rows, run.table(SILVER_RECORDS), contract, transaction=_transaction(run, SILVER_RECORDS, planned))
-    run.report.event("silver.appended", load_seq=planned.load_seq, records=planned.count("accepted"))
+    run.report.event("silver.appended", load_seq=planned.load_seq, records=kept)
     crash_point("silver.appended")
 
 

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakehouse.contracts.silver import STREAM
-from silver import bronze_range, ledger, segments
+from pyspark.sql import functions as F
+
+from lakehouse import delta, frames
+from lakehouse.contracts.silver import REJECTS, STREAM, silver_records
+from silver import bronze_range, ledger, look, segments
 from silver.extract import columns_read, extract
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.model import Contract
     from lakehouse.run import Run
     from silver.bronze_range import BronzeRange
     from silver.recovery import Recovered
@@ -32,6 +36,7 @@ class Plan:
         range: The pinned Bronze range.
         ledger: The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
         rejects: The rows of `silver_rejects`.
+        late: The late records that Silver takes, by policy: rows of `silver.segments.SEGMENT`.
         replayed: Offset spans that Bronze holds twice in the range: topic, partition, first and last offset.
     """
 
@@ -40,6 +45,7 @@ class Plan:
     range: BronzeRange
     ledger: list[dict[str, object]]
     rejects: pa.Table
+    late: pa.Table
     replayed: list[tuple[str, int, int, int]]
 
     def count(self, name: str) -> int:
@@ -93,19 +99,36 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     narrow = extract(records.select("topic", "partition", "offset", *columns_read(rules)), rules).select(
         *STREAM, "offset", "epoch", "sequence", "problem"
     )
+    load_seq = int(str(claim["load_seq"]))
     found = segments.collect(spark, narrow, watermarks, rules, in_stretches=in_stretches)
+    if look.is_needed(found):
+        columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules)}
+        suspected = extract(records.select(*sorted(columns)), rules)
+        found = look.resolve(spark, found, suspected, _past(spark, run, watermarks, load_seq))
     summed = list(segments.summary(found))
     decided_records = Counter[bronze_range.Partition]()
     for segment in summed:
         decided_records[segment.stream[:2]] += segment.records
     arrivals = bronze_range.arrivals(spark, run, pinned, decided_records)
     streams = ledger.stream_loads(summed, arrivals, watermarks)
-    load_seq = int(str(claim["load_seq"]))
     return Plan(
         load_seq=load_seq,
         rules=rules,
         range=pinned,
-        ledger=ledger.rows(streams, watermarks, claim),
-        rejects=segments.rejects(found, load_seq),
+        ledger=ledger.rows(streams, watermarks, claim, rules),
+        rejects=segments.rejects(found, load_seq, rules),
+        late=segments.late(found) if rules.late == "accept" else found.slice(0, 0),
         replayed=segments.replayed(found),
     )
+
+
+def _past(spark: SparkSession, run: Run, watermarks: Watermarks, load_seq: int) -> look.Past:
+    return look.Past(_before(spark, run, silver_records(), load_seq), _before(spark, run, REJECTS, load_seq), watermarks)
+
+
+def _before(spark: SparkSession, run: Run, contract: Contract, load_seq: int) -> DataFrame:
+    """A table as the loads before left it: a repeat may find its own rows there, and a first plan no table at all."""
+    table = run.table(contract.name)
+    if load_seq == 1 and not delta.exists(spark, table):
+        return frames.of_contract(spark, [], contract)
+    return spark.read.table(table.sql).where(F.col("load_seq") < load_seq)

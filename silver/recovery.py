@@ -33,7 +33,7 @@ _SHARED = (
     "run_id",
     "claimed_at",
 )
-_OUTCOME = ("records", *CLASSES, "epoch_after", "high_watermark_after", "last_offset")
+_OUTCOME = ("records", *CLASSES, "late_accepted", "epoch_after", "high_watermark_after", "last_offset")
 _SHORTEST_STRETCH = 16
 """Records per stretch below which stretches are not worth looking for."""
 
@@ -144,8 +144,8 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterab
     observed = {row["load_seq"]: row["count"] for row in silver.groupBy("load_seq").count().collect()}
     expected: dict[int, int] = {}
     for row in ledger:
-        if row["accepted"]:
-            expected[row["load_seq"]] = expected.get(row["load_seq"], 0) + row["accepted"]
+        if kept := row["accepted"] + row["late_accepted"]:
+            expected[row["load_seq"]] = expected.get(row["load_seq"], 0) + kept
     if observed.get(finished + 1, 0) == 0:
         expected.pop(finished + 1, None)
     if observed != expected:

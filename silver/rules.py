@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 Form = Literal["header", "value", "json", "bytes", "offset", "custom"]
 Encoding = Literal["utf8", "int32", "int64"]
+Late = Literal["quarantine", "accept", "drop"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Rules:
         epoch: Where the epoch is read from; None where it is always 0.
         payload: How the value is decoded; None where Silver keeps it raw only.
         max_jump: The largest step above the watermark that is believed; None for any.
+        late: What late records get: quarantine, accept or drop.
     """
 
     sequence: Source
@@ -73,6 +75,7 @@ class Rules:
     epoch: Source | None = None
     payload: Payload | None = None
     max_jump: int | None = None
+    late: Late = "quarantine"
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
@@ -84,6 +87,7 @@ class Rules:
             epoch=Source.of(settings.epoch) if settings.epoch else None,
             payload=Payload(value.format, value.schema_ or "") if value else None,
             max_jump=settings.policies.max_jump,
+            late=settings.policies.late,
         )
 
     @property
@@ -114,4 +118,5 @@ class Rules:
             epoch=Source(**found["epoch"]) if found["epoch"] else None,
             payload=Payload(**found["payload"]) if found["payload"] else None,
             max_jump=found["max_jump"],
+            late=found["late"],
         )

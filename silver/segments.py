@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse import frames
-from lakehouse.contracts.silver import ACCEPTED, HELD, REPLAY, STREAM
+from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM
 from silver import decide, stretches
 from silver.fold import Segment, Stretch, fold
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from silver.watermarks import Watermarks
 
 _SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
-_SEGMENT = pa.schema(
+SEGMENT = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
@@ -32,13 +32,15 @@ _SEGMENT = pa.schema(
         ("class", pa.string()),
         ("reason", pa.string()),
         *((name, pa.int64()) for name in (*_SPAN, "records", "jumps_forward", "jumps_backward", "max_step")),
+        ("content_sha256", pa.string()),
     ]
 )
 _REJECT = pa.schema(
     [
-        *(_SEGMENT.field(name) for name in (*STREAM, "epoch", "class", "reason", *_SPAN, "records")),
+        *(SEGMENT.field(name) for name in (*STREAM, "epoch", "class", "reason", *_SPAN, "records")),
         pa.field("load_seq", pa.int64()),
         pa.field("state", pa.string()),
+        SEGMENT.field("content_sha256"),
     ]
 )
 
@@ -75,7 +77,8 @@ def collect(
 def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules) -> pa.Table:
     """Decide each record on its own, by the running maximum; streams that show a jump by a fold over their records."""
     classified = decide.classify(narrow, watermarks.frame(spark), has_epochs=rules.epoch is not None)
-    found = decide.segments(classified).select(*_SEGMENT.names).toArrow().cast(_SEGMENT)
+    columns = decide.segments(classified).withColumn("content_sha256", F.lit(None).cast("string"))
+    found = columns.select(*SEGMENT.names).toArrow().cast(SEGMENT)
     if rules.max_jump is None:
         return found
     jumping = found.filter(pc.greater(found["max_step"], rules.max_jump)).select(list(STREAM)).to_pylist()
@@ -102,7 +105,7 @@ def _in_offset_order(narrow: DataFrame) -> Iterator[Stretch]:
 
 
 def _table(found: Iterable[Segment]) -> pa.Table:
-    return pa.Table.from_pylist([_row(segment) for segment in found], _SEGMENT)
+    return pa.Table.from_pylist([_row(segment) for segment in found], SEGMENT)
 
 
 def _row(segment: Segment) -> dict[str, object]:
@@ -142,15 +145,19 @@ def summary(found: pa.Table) -> Iterator[Segment]:
         )
 
 
-def rejects(found: pa.Table, load_seq: int) -> pa.Table:
+def late(found: pa.Table) -> pa.Table:
+    """The segments of late records."""
+    return found.filter(pc.equal(found["class"], LATE))
+
+
+def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
     """The segments that are kept out, as rows of `silver_rejects`."""
-    is_reject = pc.invert(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])))
-    kept_out = found.filter(is_reject)
-    columns = {name: kept_out[name] for name in _REJECT.names if name in kept_out.column_names}
-    rows = len(kept_out)
-    return pa.table(
-        {**columns, "load_seq": pa.array([load_seq] * rows, pa.int64()), "state": pa.array([HELD] * rows)}, schema=_REJECT
-    )
+    kept = [ACCEPTED, REPLAY, *([LATE] if rules.late == "accept" else [])]
+    out = found.filter(pc.invert(pc.is_in(found["class"], pa.array(kept))))
+    decided_away = [DUPLICATE, *([LATE] if rules.late == "drop" else [])]
+    state = pc.if_else(pc.is_in(out["class"], pa.array(decided_away)), DISCARDED, HELD)
+    columns = {name: out[name] for name in _REJECT.names if name in out.column_names}
+    return pa.table({**columns, "load_seq": pa.array([load_seq] * len(out), pa.int64()), "state": state}, schema=_REJECT)
 
 
 def replayed(found: pa.Table) -> list[tuple[str, int, int, int]]:

@@ -9,20 +9,24 @@ ACCEPTED = "accepted"
 DUPLICATE = "duplicate"
 LATE = "late"
 COLLISION = "collision"
-BELOW_WATERMARK = "below_watermark"
 INVALID = "invalid"
 JUMP = "jump"
 FENCED = "fenced"
 REPLAY = "replay"
 
-CLASSES = (ACCEPTED, DUPLICATE, LATE, COLLISION, BELOW_WATERMARK, INVALID, JUMP, FENCED, REPLAY)
-"""Every class a record can end in. `below_watermark` holds the suspects that have not been told apart."""
+CLASSES = (ACCEPTED, DUPLICATE, LATE, COLLISION, INVALID, JUMP, FENCED, REPLAY)
+"""Every class a record can end in."""
+
+SUSPECT = "suspect"
+"""What a record is that lies below the watermark, until the exact look tells its class."""
 
 QUARANTINED = (LATE, COLLISION, INVALID, JUMP, FENCED)
 """The classes whose records wait for somebody's decision, one row each in `silver_rejects`."""
 
 IN_ORDER = "in_order"
 HELD = "held"
+RELEASED = "released"
+DISCARDED = "discarded"
 
 STREAM = ("topic", "partition", "producer")
 """What names a stream. Producer is null where none is configured, and for records that name none."""
@@ -79,11 +83,11 @@ WATERMARKS = Contract(
 
 REJECTS = Contract(
     SILVER_REJECTS,
-    "A record that was kept out of Silver, or an unbroken block of resent ones: offsets and sequences rise within it.",
+    "A record that was kept out of Silver, or an unbroken block of duplicates: offsets and sequences rise within it.",
     (
         *_STREAM_COLUMNS,
         _EPOCH,
-        Column("class", "string", "Why in one word: below_watermark, duplicate, late, collision, invalid, jump, fenced"),
+        Column("class", "string", "Why in one word: duplicate, late, collision, invalid, jump, fenced"),
         Column("reason", "string", "Why in detail, for example sequence_missing"),
         Column("first_offset", "bigint", "Kafka offset of the first record"),
         Column("last_offset", "bigint", "Kafka offset of the last record, inclusive"),
@@ -91,7 +95,8 @@ REJECTS = Contract(
         Column("last_sequence", "bigint", "Sequence of the last record, inclusive"),
         Column("records", "bigint", "How many records the row stands for"),
         Column("load_seq", "bigint", "The load that kept them out"),
-        Column("state", "string", "held, released or discarded"),
+        Column("state", "string", "held: waits for a decision; released; discarded: duplicates, and what was decided away"),
+        Column("content_sha256", "string", "SHA-256 of key and value, hexadecimal; null for all but late, collision, jump"),
     ),
 )
 
@@ -108,6 +113,7 @@ LOADS = Contract(
         Column("bronze_to_version", "bigint", "Delta version of Bronze that the load ends with, inclusive"),
         Column("records", "bigint", "Bronze records of this stream in the load"),
         *_COUNTS,
+        Column("late_accepted", "bigint", "Those of the late records that Silver took, by policies.late"),
         Column("epoch_before", "bigint", "Epoch of the watermark before the load"),
         Column("high_watermark_before", "bigint", "High watermark before the load; null where there was none"),
         Column("epoch_after", "bigint", "Epoch of the watermark after the load"),

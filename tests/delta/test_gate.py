@@ -110,7 +110,7 @@ def test_a_budget_is_held_against_the_worst_load_and_fails_with_a_message_that_s
             {"required_columns_are_not_null", "silver_matches_ledger"},
         ),
         ("UPDATE {silver_watermarks} SET high_watermark = 9 WHERE partition = 0", {"watermark_matches_silver"}),
-        ("UPDATE {silver_loads} SET below_watermark = 0 WHERE load_seq = 1 AND partition = 0", {"records_are_conserved"}),
+        ("UPDATE {silver_loads} SET duplicate = 0 WHERE load_seq = 1 AND partition = 0", {"records_are_conserved"}),
         (
             "DELETE FROM {silver_loads} WHERE load_seq = 1 AND partition = 1",
             {"records_are_conserved", "silver_matches_ledger", "watermark_matches_silver"},

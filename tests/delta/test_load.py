@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
+    from silver.rules import Late
 
 pytestmark = pytest.mark.spark
 
@@ -159,18 +160,19 @@ def test_a_load_that_stopped_after_any_step_is_finished_with_what_it_had_claimed
     assert [tuple(row) for row in rejects] == [(2, 1)]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "late", "max_jump"), [(1, "quarantine", None), (2, "accept", 25), (3, "drop", None)])
 def test_any_cutting_into_bronze_versions_and_loads_gives_the_tables_of_the_reference(
-    spark: SparkSession, new_run: Callable[[], Run], seed: int
+    spark: SparkSession, new_run: Callable[[], Run], seed: int, late: Late, max_jump: int | None
 ) -> None:
     chance = random.Random(seed)
+    rules = replace(BY_PRODUCER, late=late, max_jump=max_jump)
     log = [
-        Seen(topic, partition, offset, sequence, chance.choice(["a", "b"]), chance.choice([0, 0, 0, 1, 2]))
+        Seen(topic, partition, offset, sequence, chance.choice("ab"), chance.choice([0, 0, 0, 1]), chance.choice("xxy"))
         for topic in ("t", "u")
         for partition in range(3)
         for offset, sequence in enumerate(chance.choice([None, *range(40), *range(40)]) for _ in range(80))
     ]
-    expected = decide(log)
+    expected = decide(log, max_jump)
     replays = 0
     for low in range(0, 80, 20):
         commit = [seen for seen in log if low <= seen.offset < low + 20]
@@ -180,18 +182,21 @@ def test_any_cutting_into_bronze_versions_and_loads_gives_the_tables_of_the_refe
         chance.shuffle(batch)  # the order that rows are stored in says nothing
         put(spark, new_run(), [_record(seen) for seen in batch])
         if chance.random() < 0.6 or low == 60:
-            load_all(spark, new_run(), BY_PRODUCER)
+            load_all(spark, new_run(), rules)
 
     run = new_run()
     silver = spark.read.table(run.table("silver_records").sql).orderBy("topic", "partition", "offset").collect()
-    assert [(r["topic"], r["partition"], r["offset"]) for r in silver] == sorted(
-        key for key, kind in expected.classes.items() if kind == "accepted"
-    )
+    arrivals = {"accepted": "in_order", "late": "late"} if late == "accept" else {"accepted": "in_order"}
+    assert {(r["topic"], r["partition"], r["offset"]): r["arrival"] for r in silver} == {
+        key: arrivals[kind] for key, kind in expected.classes.items() if kind in arrivals
+    }
+    assert len(silver) == sum(kind in arrivals for kind in expected.classes.values())
     marks = spark.read.table(run.table("silver_watermarks").sql).where("high_watermark IS NOT NULL").collect()
     assert {
         (r["topic"], r["partition"], r["producer"]): (r["epoch"], r["high_watermark"]) for r in marks
     } == expected.watermarks
-    assert _rejected(spark, run, log) == {key: kind for key, kind in expected.classes.items() if kind != "accepted"}
+    assert _rejected(spark, run, log) == {key: kind for key, kind in expected.classes.items() if kind not in arrivals}
+    assert set(expected.classes.values()) >= {"accepted", "duplicate", "late", "collision", "invalid", "fenced"}
     ledger = spark.read.table(run.table("silver_loads").sql).collect()
     assert sum(row["replay"] for row in ledger) == replays
     assert sum(row["records"] for row in ledger) == len(log) + replays
@@ -205,7 +210,8 @@ def _record(seen: Seen) -> Record:
         producer=seen.producer,
         epoch=seen.epoch,
     )
-    return type(record)(**{**vars(record), "topic": seen.topic})
+    value = f"v{seen.sequence}{seen.payload}".encode()
+    return type(record)(**{**vars(record), "topic": seen.topic, "value": value})
 
 
 def _rejected(spark: SparkSession, run: Run, log: list[Seen]) -> dict[tuple[str, int, int], str]:

@@ -94,7 +94,7 @@ def test_what_passed_is_published_and_then_there_is_nothing_left_to_audit(
     assert_gold_holds_silver(spark, audited)
     assert latest(spark, audited) == {"k1": 5, "k2": 2, "k3": 3, "k4": 4, "k8": 8}
     health = table(spark, audited, "gold_stream_health").orderBy("load_seq", "partition")
-    columns = ("load_seq", "partition", "records", "accepted", "below_watermark", "missing", "undecodable", "high_watermark")
+    columns = ("load_seq", "partition", "records", "accepted", "duplicate", "missing", "undecodable", "high_watermark")
     assert [tuple(row) for row in health.select(*columns).collect()] == [
         (1, 0, 5, 4, 1, 0, 0, 4),
         (1, 1, 3, 3, 0, 0, 0, 3),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 STREAM = {"topic": "incidents", "partition": 0}
-REJECTED = [("invalid", 1), ("below_watermark", 4)]
+REJECTED = [("invalid", 1), ("duplicate", 4)]
 
 
 def mark(producer: str | None, sequence: int | None, load_seq: int) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def result(gate_run_id: str, expectation: str, outcome: str, severity: str) -> d
 def root(tmp_path: Path) -> Path:
     folder = tmp_path / "lakehouse"
     write_rows(folder, WATERMARKS, [mark("p1", 7, 2), mark(None, None, 1)])
-    write_rows(folder, LOADS, [load(1, accepted=5, invalid=1), load(2, accepted=2, below_watermark=4)])
+    write_rows(folder, LOADS, [load(1, accepted=5, invalid=1), load(2, accepted=2, duplicate=4)])
     held = [{**STREAM, "state": "held", "class": name, "records": count} for name, count in REJECTED]
     write_rows(folder, REJECTS, held)
     outcomes = [("old", "conservation", "failed", "critical"), ("new", "conservation", "passed", "critical")]
@@ -79,7 +79,7 @@ def test_a_stream_shows_its_watermark_and_what_was_accepted_last(root: Path) -> 
 
 def test_totals_are_over_all_loads_and_the_last_load_is_shown_alone(root: Path) -> None:
     found = found_in(root)
-    shown = ("records", "accepted", "invalid", "below_watermark", "late")
+    shown = ("records", "accepted", "invalid", "duplicate", "late")
     assert [found["totals"][name] for name in shown] == [12, 7, 1, 4, 0]
     assert [found["last_load"][name] for name in shown] == [6, 2, 0, 4, 0]
     assert (found["last_load"]["load_seq"], found["last_load"]["run_id"]) == (2, "run-2")
@@ -87,7 +87,7 @@ def test_totals_are_over_all_loads_and_the_last_load_is_shown_alone(root: Path) 
 
 def test_rejects_are_counted_in_records_by_class_and_state(root: Path) -> None:
     assert [(each["class"], each["state"], each["records"]) for each in found_in(root)["rejects"]] == [
-        ("below_watermark", "held", 4),
+        ("duplicate", "held", 4),
         ("invalid", "held", 1),
     ]
 
@@ -127,7 +127,7 @@ def test_people_read_streams_classes_verdict_and_published_load(config: Path, ca
     assert main(["status", "--config", str(config)]) == 0
     printed = capsys.readouterr().out
     assert "incidents" in printed
-    assert "Held back: 4 below_watermark (held), 1 invalid (held)." in printed
+    assert "Held back: 4 duplicate (held), 1 invalid (held)." in printed
     assert "Gate: passed for loads 1 to 2, 2 expectations, 1 not met." in printed
     assert "warn: budget_late failed; observed 3, expected 0" in printed
     assert "Gold: published up to load 1." in printed

@@ -15,6 +15,7 @@ class Seen:
     sequence: int | None
     producer: str | None = None
     epoch: int = 0
+    payload: str = ""
 
     @property
     def stream(self) -> tuple[str, int, str | None]:
@@ -28,6 +29,7 @@ class Outcome:
 
     classes: dict[tuple[str, int, int], str] = field(default_factory=dict)
     watermarks: dict[tuple[str, int, str | None], tuple[int, int]] = field(default_factory=dict)
+    payloads: dict[tuple[tuple[str, int, str | None], int, int], str] = field(default_factory=dict)
 
 
 def decide(records: list[Seen], max_jump: int | None = None) -> Outcome:
@@ -35,6 +37,7 @@ def decide(records: list[Seen], max_jump: int | None = None) -> Outcome:
     outcome = Outcome()
     for record in sorted(records, key=lambda record: record.offset):
         known = outcome.watermarks.get(record.stream)
+        key = (record.stream, record.epoch, record.sequence or 0)
         if record.sequence is None:
             kind = "invalid"
         elif known is not None and record.epoch < known[0]:
@@ -44,7 +47,13 @@ def decide(records: list[Seen], max_jump: int | None = None) -> Outcome:
         elif known is None or (record.epoch, record.sequence) > known:
             kind = "accepted"
             outcome.watermarks[record.stream] = (record.epoch, record.sequence)
+        elif key not in outcome.payloads:
+            kind = "late"
         else:
-            kind = "below_watermark"
+            kind = "duplicate" if outcome.payloads[key] == record.payload else "collision"
+        if kind == "accepted":
+            outcome.payloads[key] = record.payload
+        elif kind in ("late", "jump"):
+            outcome.payloads.setdefault(key, record.payload)
         outcome.classes[record.topic, record.partition, record.offset] = kind
     return outcome

@@ -24,7 +24,8 @@ def claim(load_seq: int = 1, **named: Any) -> Row:
         "records": 10,
         **dict.fromkeys(CLASSES, 0),
         "accepted": 7,
-        "below_watermark": 3,
+        "duplicate": 3,
+        "late_accepted": 0,
         "epoch_before": None,
         "high_watermark_before": None,
         "epoch_after": 0,
@@ -177,7 +178,7 @@ def test_the_largest_sequence_is_compared_exactly() -> None:
 
 
 def test_a_load_is_measured_over_all_its_streams() -> None:
-    ledger = [claim(missing=2), claim(partition=1, accepted=5, below_watermark=2, duplicate=1, late=1, collision=1)]
+    ledger = [claim(missing=2), claim(partition=1, accepted=5, duplicate=3, late=1, collision=1)]
 
     (row,) = [load.as_row() for load in load_facts(replace(GOOD, ledger=ledger, silver=[silver(undecodable=3)]))]
 

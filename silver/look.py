@@ -1,0 +1,270 @@
+"""The exact look at the suspects: duplicate, late or collision, by what was kept or held of the same sequence before.
+
+A watermark alone cannot tell a record that was sent again from one that it never saw. So the suspects, and only they, are
+compared with Silver, with the load's own accepted records and with the rejects, on stream, epoch and sequence and on a hash of
+key and value. Rule: DESIGN section 1.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import (
+    ACCEPTED,
+    COLLISION,
+    DISCARDED,
+    DUPLICATE,
+    HELD,
+    JUMP,
+    LATE,
+    REPLAY,
+    STREAM,
+    SUSPECT,
+)
+from silver import spans
+from silver.segments import SEGMENT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from silver.watermarks import Watermarks
+
+KEY = (*STREAM, "epoch", "sequence")
+"""What names a record of a stream: Silver holds each once."""
+
+_SPAN = [*STREAM, "first_offset", "last_offset"]
+
+_MOST_RANGES = 128
+_MOST_BROADCAST = 500_000
+
+Range = tuple[str, int, int, int, int]
+"""topic, partition, epoch, first and last sequence, inclusive"""
+
+
+@dataclass(frozen=True)
+class Past:
+    """What the loads before left.
+
+    Attributes:
+        silver: Their rows of `silver_records`.
+        rejects: Their rows of `silver_rejects`.
+        watermarks: The watermarks that the load met.
+    """
+
+    silver: DataFrame
+    rejects: DataFrame
+    watermarks: Watermarks
+
+
+def is_needed(found: pa.Table) -> bool:
+    """Whether a load has records that need the look; without any it costs nothing."""
+    return bool(pc.any(pc.is_in(found["class"], pa.array([SUSPECT, JUMP]))).as_py())
+
+
+def resolve(spark: SparkSession, found: pa.Table, records: DataFrame, past: Past) -> pa.Table:
+    """Tell the suspects of a load apart, and hash what has to be known again.
+
+    Args:
+        spark: The session.
+        found: The load's segments, see `silver.segments.SEGMENT`.
+        records: The load's records, extracted: stream, offset, epoch, sequence, key and value. Read only where there are
+            suspects or jumps.
+        past: What the suspects are compared with, beside the load's own records.
+
+    Returns:
+        The segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records), and these and the
+        jumps with `content_sha256`.
+    """
+    jumps, blocks = _of_class(found, JUMP), _of_class(found, SUSPECT)
+    rest = found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, SUSPECT]))))
+    if jumps.num_rows:
+        jumps = _hashed(spark, jumps, records)
+    if blocks.num_rows:
+        blocks = _told_apart(spark, found, jumps, records, past)
+    return pa.concat_tables([rest, jumps, blocks])
+
+
+def _told_apart(spark: SparkSession, found: pa.Table, jumps: pa.Table, records: DataFrame, past: Past) -> pa.Table:
+    blocks = _of_class(found, SUSPECT)
+    is_above, below = _parted(blocks, past.watermarks)
+    count = pc.sum(blocks["records"]).as_py()
+    suspects = _at(spark, blocks, records).dropDuplicates([*STREAM, "offset"])  # Bronze may hold some twice
+    keys = suspects.select(*_as_keys()).distinct()
+    known = _waiting(past.rejects, keys)
+    if jumps.num_rows:
+        known = known.unionByName(_waiting(spark.createDataFrame(jumps).withColumn("state", F.lit(HELD)), keys))
+    if below:
+        known = known.unionByName(_content(_of_keys(past.silver.where(_in(below)), keys, count)))
+    if is_above:
+        others = found.filter(pc.invert(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY]))))
+        out = spans.bucketed(spark.createDataFrame(others.select(_SPAN)))
+        accepted = records.join(F.broadcast(out), on=spans.is_within(records, out, by_producer=True), how="left_anti")
+        known = known.unionByName(_content(_of_keys(accepted, keys, count)))
+    first = known.groupBy(*_as_keys()).agg(F.min_by("content_sha256", "place").alias("known"))
+    return _with_jumps(_blocks(_judged(suspects, first)).toArrow(), blocks)
+
+
+def ranges(blocks: pa.Table) -> list[Range]:
+    """The sequences of some blocks, overlapping ones as one; few, however many blocks there are.
+
+    >>> names = ["topic", "partition", "epoch", "first_sequence", "last_sequence"]
+    >>> ranges(pa.table([["t", "t"], [0, 0], [0, 0], [5, 1], [9, 6]], names=names))
+    [('t', 0, 0, 1, 9)]
+    """
+    by_place: defaultdict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
+    for row in blocks.select(["topic", "partition", "epoch", "first_sequence", "last_sequence"]).to_pylist():
+        by_place[row["topic"], row["partition"], row["epoch"]].append((row["first_sequence"], row["last_sequence"]))
+    merged = {place: _merged(sorted(found)) for place, found in by_place.items()}
+    if sum(map(len, merged.values())) > _MOST_RANGES:
+        merged = {place: [(found[0][0], found[-1][1])] for place, found in merged.items()}
+    return [(*place, first, last) for place, found in merged.items() for first, last in found]
+
+
+def _of_class(found: pa.Table, kind: str) -> pa.Table:
+    return found.filter(pc.equal(found["class"], kind))
+
+
+def _merged(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged = found[:1]
+    for first, last in found[1:]:
+        if first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def _parted(blocks: pa.Table, watermarks: Watermarks) -> tuple[bool, list[Range]]:
+    """Whether some suspects lie above their watermark, where only the load can hold their like; where the rest lie."""
+    known = watermarks.ordinals
+    is_above, is_below = [], []
+    for row in blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence"]).to_pylist():
+        watermark = known.get((row["topic"], row["partition"], row["producer"]))
+        is_above.append(watermark is None or (row["epoch"], row["last_sequence"]) > watermark)
+        is_below.append(watermark is not None and (row["epoch"], row["first_sequence"]) <= watermark)
+    return any(is_above), ranges(blocks.filter(pa.array(is_below)))
+
+
+def _in(wanted: list[Range]) -> Column:
+    return spans.any_of(
+        [
+            (F.col("topic") == topic)
+            & (F.col("partition") == partition)
+            & (F.col("epoch") == epoch)
+            & F.col("sequence").between(first, last)
+            for topic, partition, epoch, first, last in wanted
+        ]
+    )
+
+
+def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFrame:
+    """The records of some segments, narrow and hashed, each with its segment's first offset as `block`."""
+    spanned = spans.bucketed(spark.createDataFrame(segments.select(_SPAN)))
+    within = records.join(F.broadcast(spanned), on=spans.is_within(records, spanned, by_producer=True))
+    return within.select(
+        *(records[name] for name in (*KEY, "offset")), spanned["first_offset"].alias("block"), content_sha256(records)
+    )
+
+
+def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Table:
+    """Jumps with their content's hash: each is a single record."""
+    rows = _at(spark, jumps, records).select(*STREAM, "offset", "content_sha256").toArrow().to_pylist()
+    hashes = {(row["topic"], row["partition"], row["producer"], row["offset"]): row["content_sha256"] for row in rows}
+    places = zip(*(jumps[name].to_pylist() for name in (*STREAM, "first_offset")), strict=True)
+    column = SEGMENT.get_field_index("content_sha256")
+    return jumps.set_column(column, SEGMENT.field(column), pa.array([hashes[place] for place in places], pa.string()))
+
+
+def content_sha256(records: DataFrame) -> Column:
+    """A hash of key and value, which tells null from empty: 64 hexadecimal digits."""
+    parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
+    return F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256).alias("content_sha256")
+
+
+def _of_keys(rows: DataFrame, keys: DataFrame, count: int) -> DataFrame:
+    """The rows that share a suspect's key. Many keys are not broadcast: then hashes are shuffled, and no wide row."""
+    if count > _MOST_BROADCAST:
+        return rows
+    return rows.join(F.broadcast(keys), on=_same(rows, keys), how="left_semi")
+
+
+def _content(rows: DataFrame) -> DataFrame:
+    return rows.select(*KEY, content_sha256(rows), F.lit(-1).cast("bigint").alias("place"))
+
+
+def _waiting(rejects: DataFrame, keys: DataFrame) -> DataFrame:
+    """What waits, or waited, in quarantine under a suspect's key: its next copy is no news, whatever was decided of it."""
+    is_waiting = (F.col("class") == LATE) | ((F.col("class") == JUMP) & (F.col("state") != DISCARDED))
+    rows = rejects.where(is_waiting).withColumns({"sequence": F.col("first_sequence"), "place": F.col("first_offset")})
+    return rows.join(F.broadcast(keys), on=_same(rows, keys), how="left_semi").select(*KEY, "content_sha256", "place")
+
+
+def _judged(suspects: DataFrame, known: DataFrame) -> DataFrame:
+    """Each suspect's class: the first of an unknown sequence is late; what is like the known or first is a duplicate."""
+    by_key = Window.partitionBy(*KEY).orderBy("offset")
+    compared = suspects.join(known, on=_same(suspects, known), how="left").select(
+        *(suspects[name] for name in suspects.columns), "known"
+    )
+    ordered = compared.withColumns(
+        {"nth": F.row_number().over(by_key), "first": F.coalesce("known", F.first("content_sha256").over(by_key))}
+    )
+    return ordered.withColumn(
+        "class",
+        F.when(F.col("known").isNull() & (F.col("nth") == 1), LATE)
+        .when(F.col("content_sha256") == F.col("first"), DUPLICATE)
+        .otherwise(COLLISION),
+    )
+
+
+def _blocks(judged: DataFrame) -> DataFrame:
+    """Duplicates in a row as one, within the block that they came in; every other suspect on its own."""
+    by_offset = Window.partitionBy(*STREAM, "block").orderBy("offset")
+    is_duplicate = F.col("class") == DUPLICATE
+    continues = is_duplicate & F.coalesce(F.lag("class").over(by_offset) == DUPLICATE, F.lit(False))
+    number = F.sum(F.when(continues, 0).otherwise(1)).over(by_offset.rowsBetween(Window.unboundedPreceding, 0))
+    return (
+        judged.withColumn("number", number)
+        .groupBy(*STREAM, "epoch", "class", "block", "number")
+        .agg(
+            F.count(F.lit(1)).alias("records"),
+            F.min("offset").alias("first_offset"),
+            F.max("offset").alias("last_offset"),
+            F.min("sequence").alias("first_sequence"),
+            F.max("sequence").alias("last_sequence"),
+            F.min(F.when(~is_duplicate, F.col("content_sha256"))).alias("content_sha256"),
+        )
+    )
+
+
+def _with_jumps(judged: pa.Table, blocks: pa.Table) -> pa.Table:
+    """The judged suspects as segments; a block's jumps stay with the first part of it."""
+    jumps = {
+        (row["topic"], row["partition"], row["producer"], row["first_offset"]): row
+        for row in blocks.select([*STREAM, "first_offset", "jumps_forward", "jumps_backward"]).to_pylist()
+    }
+    rows = judged.to_pylist()
+    for row in rows:
+        of_block = jumps.get((row["topic"], row["partition"], row["producer"], row["first_offset"]))
+        row["jumps_forward"] = of_block["jumps_forward"] if of_block else 0
+        row["jumps_backward"] = of_block["jumps_backward"] if of_block else 0
+    return pa.Table.from_pylist(rows, SEGMENT)
+
+
+def _same(rows: DataFrame, keys: DataFrame) -> Column:
+    same = rows["producer"].eqNullSafe(keys["key_producer"])
+    for name in KEY:
+        if name != "producer":
+            same &= rows[name] == keys[f"key_{name}"]
+    return same
+
+
+def _as_keys() -> list[Column]:
+    """The columns of a key under names of their own: a frame is joined with what was made of it."""
+    return [F.col(name).alias(f"key_{name}") for name in KEY]

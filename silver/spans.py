@@ -1,0 +1,47 @@
+"""Spans of offsets, and the records in them: joined by buckets of offsets, so that no wide row is shuffled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+_BUCKET = 256
+"""Offsets per bucket: a record is compared with the spans of its bucket only, found by hash."""
+
+
+def bucketed(spans: DataFrame) -> DataFrame:
+    """A row per span and bucket that it touches, so that a hash join finds the spans of a record.
+
+    Args:
+        spans: Rows with topic, partition, first_offset and last_offset (inclusive).
+
+    Returns:
+        The rows with `bucket` (bigint), to be broadcast.
+    """
+    first, last = F.col("first_offset"), F.col("last_offset")
+    return spans.withColumn("bucket", F.explode(F.sequence(F.floor(first / _BUCKET), F.floor(last / _BUCKET))))
+
+
+def is_within(records: DataFrame, spans: DataFrame, *, by_producer: bool) -> Column:
+    """Whether a record lies in a bucketed span; of the span's stream, where producers share a partition's offsets."""
+    in_span = (
+        (records["topic"] == spans["topic"])
+        & (records["partition"] == spans["partition"])
+        & (F.floor(records["offset"] / _BUCKET) == spans["bucket"])
+        & records["offset"].between(spans["first_offset"], spans["last_offset"])
+    )
+    return in_span & records["producer"].eqNullSafe(spans["producer"]) if by_producer else in_span
+
+
+def any_of(conditions: Sequence[Column]) -> Column:
+    """A balanced OR: a chain of a thousand would overflow the planner's stack."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    return any_of(conditions[:middle]) | any_of(conditions[middle:])

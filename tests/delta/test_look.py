@@ -1,0 +1,134 @@
+"""The exact look: what lies below a watermark is a duplicate, a late record or a collision, whichever load brought its like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.errors import BreakerOpenError
+from silver import load
+from silver.rules import Rules, Source
+from tests.support.bronze import Record, put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from silver.rules import Late
+
+pytestmark = pytest.mark.spark
+
+RULES = Rules(Source("header", "seq"))
+
+
+def loaded(spark: SparkSession, run: Run, records: list[Record], rules: Rules = RULES) -> load.Load:
+    put(spark, run, records)
+    load.create_tables(spark, run, rules)
+    done = load.load_once(spark, run, rules, max_quarantined_share=0.5)
+    assert done is not None
+    return done
+
+
+def rejects(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
+    """Class, first and last offset, records and state of each reject."""
+    rows = spark.read.table(run.table("silver_rejects").sql).orderBy("partition", "first_offset").collect()
+    return [(row["class"], row["first_offset"], row["last_offset"], row["records"], row["state"]) for row in rows]
+
+
+def kept(spark: SparkSession, run: Run) -> list[tuple[int, int]]:
+    return [(offset, sequence) for offset, sequence, _ in kept_with_arrival(spark, run)]
+
+
+def kept_with_arrival(spark: SparkSession, run: Run) -> list[tuple[int, int, str]]:
+    rows = spark.read.table(run.table("silver_records").sql).orderBy("partition", "offset").collect()
+    return [(row["offset"], row["sequence"], row["arrival"]) for row in rows]
+
+
+def other(record: Record, value: bytes = b"another payload") -> Record:
+    return replace(record, value=value)
+
+
+FIRST = [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 3, 6, 7])]
+AGAIN = [
+    Record.of(5, 2),
+    Record.of(6, 3),
+    Record.of(7, 4),
+    Record.of(8, 6),
+    other(Record.of(9, 7)),
+    Record.of(10, 4),
+    other(Record.of(11, 4)),
+    replace(Record.of(12, 7), key=None),
+    Record.of(13, 8),
+]
+TOLD = [
+    ("duplicate", 5, 6, 2, "discarded"),
+    ("late", 7, 7, 1, "held"),
+    ("duplicate", 8, 8, 1, "discarded"),
+    ("collision", 9, 9, 1, "held"),
+    ("duplicate", 10, 10, 1, "discarded"),
+    ("collision", 11, 11, 1, "held"),
+    ("collision", 12, 12, 1, "held"),
+]
+
+
+@pytest.mark.parametrize("cut", [0, 5, 8, 10], ids=lambda cut: f"cut before offset {cut}")
+def test_suspects_are_told_apart_whichever_load_brought_their_like(
+    spark: SparkSession, new_run: Callable[[], Run], cut: int
+) -> None:
+    records = [*FIRST, *AGAIN]
+    for part in (records[:cut], records[cut:]):
+        if part:
+            loaded(spark, new_run(), part)
+
+    assert rejects(spark, new_run()) == TOLD
+    assert kept(spark, new_run()) == [(0, 1), (1, 2), (2, 3), (3, 6), (4, 7), (13, 8)]
+
+
+@pytest.mark.parametrize(
+    ("late", "arrivals", "state"),
+    [("accept", [(0, 1, "in_order"), (1, 3, "in_order"), (2, 2, "late")], None), ("drop", None, "discarded")],
+)
+def test_a_late_record_gets_what_the_policy_says_and_its_next_copy_is_a_duplicate(
+    spark: SparkSession, new_run: Callable[[], Run], late: Late, arrivals: list[tuple[int, int, str]] | None, state: str | None
+) -> None:
+    rules = replace(RULES, late=late)
+    loaded(spark, new_run(), [Record.of(0, 1), Record.of(1, 3), Record.of(2, 2)], rules)
+    loaded(spark, new_run(), [Record.of(3, 2)], rules)
+
+    expected = [("late", 2, 2, 1, state)] if state else []
+    assert rejects(spark, new_run()) == [*expected, ("duplicate", 3, 3, 1, "discarded")]
+    assert kept_with_arrival(spark, new_run()) == (arrivals or [(0, 1, "in_order"), (1, 3, "in_order")])
+
+
+def test_a_held_jump_makes_its_next_copy_a_duplicate(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    rules = replace(RULES, max_jump=10)
+    loaded(spark, new_run(), [Record.of(0, 1), Record.of(1, 15), Record.of(2, 9), Record.of(3, 19)], rules)
+    loaded(spark, new_run(), [Record.of(4, 15), other(Record.of(5, 15))], rules)
+
+    assert rejects(spark, new_run()) == [
+        ("jump", 1, 1, 1, "held"),
+        ("duplicate", 4, 4, 1, "discarded"),
+        ("collision", 5, 5, 1, "held"),
+    ]
+
+
+def test_one_corrupt_number_opens_the_breaker_and_the_load_goes_through_when_it_is_let(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    loaded(spark, new_run(), [Record.of(0, 1), Record.of(1, 2**63 - 1), Record.of(0, 1, partition=1)])
+    after = [Record.of(offset, offset) for offset in range(2, 22)]
+    others = [Record.of(offset, offset + 1, partition=1) for offset in range(1, 101)]
+
+    with pytest.raises(BreakerOpenError) as stopped:
+        loaded(spark, new_run(), [*after, *others])
+    assert "partition 0" in str(stopped.value)
+    assert "20 of 20 records" in str(stopped.value)
+    assert len(kept(spark, new_run())) == 3
+
+    load.load_once(spark, new_run(), RULES, max_quarantined_share=1)
+    assert [row[0] for row in rejects(spark, new_run())] == ["late"] * 20
+    assert len(kept(spark, new_run())) == 103

@@ -1,0 +1,59 @@
+"""When a load is stopped before anything of it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakehouse.contracts.silver import CLASSES
+from silver.breaker import trips
+
+HALF = 0.5
+
+
+def stream(partition: int = 0, **counts: int) -> dict[str, Any]:
+    """A ledger row, as far as the breaker reads it."""
+    classes = {**dict.fromkeys(CLASSES, 0), **counts}
+    return {
+        "topic": "t",
+        "partition": partition,
+        "producer": None,
+        "records": sum(classes.values()),
+        "late_accepted": 0,
+        "high_watermark_before": 99,
+        **classes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "opens"),
+    [
+        ([stream(accepted=10, invalid=10)], False),
+        ([stream(accepted=10, invalid=11)], True),
+        ([stream(accepted=1, invalid=9)], False),  # a handful of bad records stops nothing
+        ([stream(duplicate=1_000)], False),  # duplicates wait for nobody
+        ([stream(late=12) | {"late_accepted": 12}], False),  # by policy, Silver takes them
+        ([stream(accepted=10, jump=4, fenced=4, collision=4)], True),
+    ],
+    ids=["half", "above half", "few", "duplicates", "late accepted", "several classes"],
+)
+def test_a_load_is_stopped_when_more_than_the_share_would_be_quarantined(rows: list[dict[str, Any]], opens: bool) -> None:
+    assert bool(trips(1, rows, HALF)) is opens
+
+
+def test_a_stream_that_starts_anew_stops_the_load_however_many_others_are_well() -> None:
+    rows = [stream(0, accepted=100_000), stream(1, collision=40, late=10)]
+
+    (trip,) = trips(7, rows, HALF)
+
+    assert trip.where == "topic t, partition 1"
+    assert trip.observed == "50 of 50 records below the watermark 99, none above: 10 late, 40 collision"
+
+
+def test_a_history_that_is_sent_again_is_no_restart() -> None:
+    assert trips(7, [stream(0, accepted=10), stream(1, duplicate=500, late=3)], HALF) == []
+
+
+def test_the_whole_share_lets_everything_through() -> None:
+    assert trips(1, [stream(invalid=50), stream(1, late=50)], 1) == []
