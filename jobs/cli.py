@@ -145,6 +145,26 @@ def sql(
 
 
 @app.command()
+def why(
+    topic: Annotated[str, typer.Argument(help="The Kafka topic.")],
+    partition: Annotated[int, typer.Argument(min=0, help="The partition.")],
+    offset: Annotated[int, typer.Argument(min=0, help="The offset of the record.")],
+    *,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what became of one record, and by which rule."""
+    from jobs.show import write_json
+    from jobs.why import why as explain
+    from jobs.why import write_why
+
+    settings = load_settings(config, overrides)
+    found = explain(lakehouse_of(settings.lakehouse), topic, partition, offset)
+    write_json(found) if as_json else write_why(found)
+
+
+@app.command()
 def doctor(*, as_json: AsJson = False) -> int:
     """Look whether this machine has what is needed.
 

@@ -135,7 +135,7 @@ def _sentences(found: dict[str, Any]) -> list[str]:
     told = [f"Last load: {last['load_seq']}, claimed {show.cell(last['claimed_at'])} by run {last['run_id']}."]
     if found["unfinished_load"]:
         told.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
-    told.append(f"Held back: {', '.join(_held(found['rejects'])) or 'nothing'}.")
+    told.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
     if gate is None:
         told.append("Gate: has not run.")
     else:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.errors import BreakerOpenError
+from jobs.why import why, write_why
+from lakehouse.errors import BreakerOpenError, TidemarkError
 from silver import load
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put
@@ -75,7 +76,7 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize("cut", [0, 5, 8, 10], ids=lambda cut: f"cut before offset {cut}")
+@pytest.mark.parametrize("cut", [0, 8], ids=lambda cut: f"cut before offset {cut}")
 def test_suspects_are_told_apart_whichever_load_brought_their_like(
     spark: SparkSession, new_run: Callable[[], Run], cut: int
 ) -> None:
@@ -86,6 +87,15 @@ def test_suspects_are_told_apart_whichever_load_brought_their_like(
 
     assert rejects(spark, new_run()) == TOLD
     assert kept(spark, new_run()) == [(0, 1), (1, 2), (2, 3), (3, 6), (4, 7), (13, 8)]
+    told = [why(new_run().lakehouse, "t", 0, offset) for offset in range(len(records))]
+    assert [(each["class"], each["sequence"]) for each in told] == [
+        *[("accepted", 1), ("accepted", 2), ("accepted", 3), ("accepted", 6), ("accepted", 7)],
+        *[("duplicate", 2), ("duplicate", 3), ("late", 4), ("duplicate", 6), ("collision", 7)],
+        *[("duplicate", 4), ("collision", 4), ("collision", 7), ("accepted", 8)],
+    ]
+    first = {5: 1, 6: 2, 8: 3, 9: 4, 10: 7, 11: 7, 12: 4}
+    assert {offset: each["winner"]["offset"] for offset, each in enumerate(told) if each["winner"]} == first
+    assert [each["load"]["load_seq"] for each in told] == [1 if offset < cut or not cut else 2 for offset in range(14)]
 
 
 @pytest.mark.parametrize(
@@ -132,3 +142,24 @@ def test_one_corrupt_number_opens_the_breaker_and_the_load_goes_through_when_it_
     load.load_once(spark, new_run(), RULES, max_quarantined_share=1)
     assert [row[0] for row in rejects(spark, new_run())] == ["late"] * 20
     assert len(kept(spark, new_run())) == 103
+
+
+def test_why_says_what_is_not_decided_yet_and_what_was_never_read(
+    spark: SparkSession, new_run: Callable[[], Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded(spark, new_run(), [Record.of(0, 1), Record.of(0, 1), Record.of(1, "x")])
+    put(spark, new_run(), [Record.of(2, 3)])
+    lakehouse = new_run().lakehouse
+
+    write_why(why(lakehouse, "t", 0, 0))
+    write_why(why(lakehouse, "t", 0, 1))
+    write_why(why(lakehouse, "t", 0, 2))
+    with pytest.raises(TidemarkError, match="Bronze holds no such record"):
+        why(lakehouse, "t", 0, 3)
+
+    printed = capsys.readouterr().out
+    assert "offset 0 (epoch 0, sequence 1): accepted.\n" in printed
+    assert "Bronze holds it 2 times; all but one are replays.\n" in printed
+    assert "offset 1 (epoch 0): invalid.\n" in printed
+    assert "(sequence_not_a_whole_number).\n" in printed
+    assert "offset 2 (no sequence): undecided.\n" in printed

@@ -127,7 +127,7 @@ def test_people_read_streams_classes_verdict_and_published_load(config: Path, ca
     assert main(["status", "--config", str(config)]) == 0
     printed = capsys.readouterr().out
     assert "incidents" in printed
-    assert "Held back: 4 duplicate (held), 1 invalid (held)." in printed
+    assert "Kept out: 4 duplicate (held), 1 invalid (held)." in printed
     assert "Gate: passed for loads 1 to 2, 2 expectations, 1 not met." in printed
     assert "warn: budget_late failed; observed 3, expected 0" in printed
     assert "Gold: published up to load 1." in printed

@@ -20,24 +20,29 @@ pytestmark = pytest.mark.spark
 _AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 
 
-def test_the_latest_record_of_a_key_is_that_of_the_later_load_then_of_the_higher_offset(spark: SparkSession) -> None:
-    schema = "topic string, key binary, load_seq bigint, offset bigint, partition int, value binary"
-    records = spark.createDataFrame(
-        [
-            ("t", b"a", 1, 9, 0, b"older load"),
-            ("t", b"a", 2, 3, 0, b"lower offset"),
-            ("t", b"a", 2, 4, 0, b"latest"),
-            ("t", b"b", 1, 0, 0, b"older"),
-            ("t", b"b", 1, 1, 0, None),
-            ("u", b"a", 1, 1, 0, b"another topic"),
-            ("t", None, 5, 5, 0, b"no key"),
-        ],
-        schema,
-    )
+def test_the_latest_record_of_a_key_is_the_highest_of_its_stream_and_between_streams_the_last_to_arrive(
+    spark: SparkSession,
+) -> None:
+    schema = """topic string, partition int, producer string, epoch bigint, sequence bigint, key binary, load_seq bigint,
+        offset bigint, value binary"""
+    latest = [
+        ("t", 0, None, 0, 5, b"a", 2, 4, b"latest"),
+        ("t", 0, None, 0, 2, b"b", 1, 1, None),
+        ("u", 0, None, 0, 1, b"a", 1, 1, b"another topic"),
+        ("t", 0, None, 1, 1, b"e", 3, 6, b"greater epoch"),
+        ("t", 1, "q", 0, 1, b"p", 2, 0, b"the other producer, later"),
+    ]
+    older = [
+        ("t", 0, None, 0, 3, b"a", 1, 9, b"older load"),
+        ("t", 0, None, 0, 4, b"a", 3, 9, b"late: it arrived after what follows it"),
+        ("t", 0, None, 0, 1, b"b", 1, 0, b"older"),
+        ("t", 0, None, 0, 9, b"e", 3, 5, b"lower epoch"),
+        ("t", 1, "p", 0, 7, b"p", 1, 3, b"one producer"),
+        ("t", 0, None, 0, 6, None, 5, 5, b"no key"),
+    ]
+    records, expected = (spark.createDataFrame(rows, schema) for rows in (older + latest, latest))
 
-    expected = [("t", b"a", 2, 4, 0, b"latest"), ("t", b"b", 1, 1, 0, None), ("u", b"a", 1, 1, 0, b"another topic")]
-
-    assert_df_equality(models.latest(records), spark.createDataFrame(expected, schema), ignore_row_order=True, transforms=[])
+    assert_df_equality(models.latest(records), expected, ignore_row_order=True, transforms=[])
 
 
 def test_stream_health_has_each_stream_of_the_ledger_also_without_a_kept_record(spark: SparkSession) -> None:

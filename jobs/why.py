@@ -1,0 +1,209 @@
+"""`tidemark why`: what became of one Kafka record, and by which rule. Reads with DuckDB; starts no JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs import query, show
+from lakehouse.contracts.gate import CRITICAL
+from lakehouse.contracts.silver import (
+    ACCEPTED,
+    COLLISION,
+    DUPLICATE,
+    FENCED,
+    INVALID,
+    JUMP,
+    LATE,
+)
+from lakehouse.errors import TidemarkError
+from lakehouse.table import (
+    BRONZE_RECORDS,
+    GATE_RESULTS,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+    SILVER_REJECTS,
+)
+from silver import one
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import duckdb
+
+    from lakehouse.table import Lakehouse
+
+    Row = dict[str, Any]
+
+UNDECIDED = "undecided"
+
+_RULES = {
+    ACCEPTED: "its sequence was above the watermark and above every earlier one of its load",
+    DUPLICATE: "its sequence was known already, with the same key and value",
+    LATE: "its sequence was below the watermark and had never come before",
+    COLLISION: "its sequence was known already, with another key or value",
+    INVALID: "sequence, producer or epoch could not be read",
+    JUMP: "its sequence was further above the watermark than policies.max_jump",
+    FENCED: "its epoch was below its stream's",
+    UNDECIDED: "Silver has not loaded it yet; the next run decides it",
+}
+
+_AT = "topic = $topic AND partition = $partition"
+_RECORD = f"""
+    SELECT "offset", timestamp, key, value, headers, count(*) OVER () AS copies FROM {BRONZE_RECORDS}
+    WHERE {_AT} AND "offset" = $offset LIMIT 1
+"""  # noqa: S608 -- the table's name is ours; as in every query below
+_KEPT = f"""
+    SELECT producer, epoch, sequence, arrival, load_seq FROM {SILVER_RECORDS} WHERE {_AT} AND "offset" = $offset
+"""  # noqa: S608 -- as above
+_OUT = f"""
+    SELECT producer, epoch, class, reason, first_sequence AS sequence, load_seq, state, content_sha256 FROM {SILVER_REJECTS}
+    WHERE {_AT} AND $offset BETWEEN first_offset AND last_offset
+"""  # noqa: S608 -- as above
+_LOAD = f"""
+    SELECT load_seq, run_id, claimed_at, bronze_after_version, bronze_to_version, rules, producer, epoch_before,
+        high_watermark_before, epoch_after, high_watermark_after
+    FROM {SILVER_LOADS} WHERE {_AT} AND coalesce(last_offset_before, -1) < $offset AND last_offset >= $offset
+    ORDER BY load_seq
+"""  # noqa: S608 -- as above
+_SAME = "producer IS NOT DISTINCT FROM $producer AND epoch = $epoch"
+_WINNER = f"""
+    SELECT "offset", 'silver_records' AS "table", load_seq, timestamp FROM {SILVER_RECORDS}
+    WHERE {_AT} AND {_SAME} AND sequence = $sequence
+    UNION ALL
+    SELECT first_offset, 'silver_rejects', load_seq, NULL FROM {SILVER_REJECTS}
+    WHERE {_AT} AND {_SAME} AND first_sequence = $sequence AND class IN ('{LATE}', '{JUMP}') AND first_offset < $offset
+    ORDER BY "table", "offset" LIMIT 1
+"""  # noqa: S608 -- as above
+_GATE = f"""
+    SELECT gate_run_id, max(silver_version) AS silver_version, max(evaluated_at) AS evaluated_at,
+        bool_and(success OR severity <> '{CRITICAL}') AS passed
+    FROM {GATE_RESULTS} WHERE first_load_seq <= $load_seq AND last_load_seq >= $load_seq
+    GROUP BY gate_run_id ORDER BY evaluated_at DESC LIMIT 1
+"""  # noqa: S608 -- as above
+_PUBLISHED = f"""
+    SELECT any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
+    FROM {GOLD_STREAM_HEALTH} WHERE load_seq = $load_seq HAVING count(*) > 0
+"""  # noqa: S608 -- as above
+
+
+def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
+    """What became of one record.
+
+    Returns:
+        topic, partition, offset, timestamp, producer, epoch, sequence; `class`, `rule` in words, `reason`, `state` of a reject;
+        `copies`, how often Bronze holds the offset: all but one are replays; `load` with run, Bronze versions and the watermark
+        before and after; `winner`, the record that a duplicate or collision met; `gate`, the last audit of the load; and
+        `published`. What does not apply is None.
+
+    Raises:
+        TidemarkError: Bronze holds no such record.
+        UsageError: The tables are not in a folder of this machine.
+    """
+    there = query.tables(lakehouse)
+    at = {"topic": topic, "partition": partition, "offset": offset}
+    with query.connect(lakehouse) as database:
+
+        def rows(sql: str, table: str, **more: Any) -> list[Row]:
+            wanted = {name: value for name, value in {**at, **more}.items() if f"${name}" in sql}
+            return _rows(database, sql, wanted) if table in there else []
+
+        record = next(iter(rows(_RECORD, BRONZE_RECORDS)), None)
+        if record is None:
+            raise TidemarkError(
+                "Bronze holds no such record.",
+                where=f"topic {topic}, partition {partition}, offset {offset}",
+                next_step="Kafka's offsets have gaps where a log was compacted or a transaction ended. See `tidemark status` "
+                "for the last offset that was read.",
+            )
+        loads = rows(_LOAD, SILVER_LOADS)
+        kept = next(iter(rows(_KEPT, SILVER_RECORDS)), None)
+        found = _found(kept, rows(_OUT, SILVER_REJECTS), loads, record)
+        load = next((row for row in loads if found and _is_of(row, found)), None)
+        winner, gate, published = None, None, None
+        if found and found["class"] in {DUPLICATE, COLLISION}:
+            same = {name: found[name] for name in ("producer", "epoch", "sequence")}
+            winner = next(iter(rows(_WINNER, SILVER_REJECTS, **same)), None)
+        if load:
+            gate = next(iter(rows(_GATE, GATE_RESULTS, load_seq=load["load_seq"])), None)
+            published = next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH, load_seq=load["load_seq"])), None)
+    name = found["class"] if found else UNDECIDED
+    return {
+        **at,
+        "timestamp": record["timestamp"],
+        **{column: found[column] if found else None for column in ("producer", "epoch", "sequence")},
+        "class": name,
+        "rule": _RULES[name],
+        **{column: found[column] if found else None for column in ("reason", "state", "arrival")},
+        "copies": record["copies"],
+        "load": load and {column: value for column, value in load.items() if column not in {"rules", "producer"}},
+        "winner": winner,
+        "gate": gate,
+        "published": published,
+    }
+
+
+def write_why(found: Mapping[str, Any]) -> None:
+    """Print it as people read it, on stdout."""
+    place = f"Topic {found['topic']}, partition {found['partition']}, offset {found['offset']}"
+    named = [f"{name} {show.cell(found[name])}" for name in ("producer", "epoch", "sequence") if found[name] is not None]
+    show.write(f"{place} ({', '.join(named) or 'no sequence'}): {found['class']}.")
+    why_not = f" ({found['reason']})" if found["reason"] else ""
+    show.write(f"Because {found['rule']}{why_not}.")
+    show.write("\n".join(_sentences(found)))
+
+
+def _sentences(found: Mapping[str, Any]) -> list[str]:
+    told = []
+    load, winner, gate, published = (found[name] for name in ("load", "winner", "gate", "published"))
+    if winner:
+        place = f"offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
+        told.append(f"The record that was there first: {place}.")
+    if found["state"]:
+        told.append(f"It is kept out of Silver; its state is {found['state']}. Its bytes are in bronze_records.")
+    if found["arrival"] == LATE:
+        told.append("It is in silver_records, marked late.")
+    if found["copies"] > 1:
+        told.append(f"Bronze holds it {found['copies']} times; all but one are replays.")
+    if not load:
+        return told
+    before, after = (_mark(load, when) for when in ("before", "after"))
+    versions = f"Bronze versions {load['bronze_after_version'] + 1} to {load['bronze_to_version']}"
+    told.append(f"Load {load['load_seq']}, claimed {show.cell(load['claimed_at'])} by run {load['run_id']}, from {versions}.")
+    told.append(f"Watermark before the load: {before}, after: {after}.")
+    if gate:
+        verdict = "passed" if gate["passed"] else "FAILED"
+        told.append(f"Gate run {gate['gate_run_id']} on Silver version {gate['silver_version']}: {verdict}.")
+    told.append(f"Published by gate run {published['gate_run_id']}." if published else "The load is not published.")
+    return told
+
+
+def _mark(load: Mapping[str, Any], when: str) -> str:
+    mark, epoch = load[f"high_watermark_{when}"], load[f"epoch_{when}"]
+    return "none" if mark is None else f"{mark} (epoch {epoch})" if epoch else str(mark)
+
+
+def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> Row | None:
+    """The record's row of Silver or of the rejects, with class, and the key that it was decided by."""
+    if kept:
+        return {**kept, "class": LATE if kept["arrival"] == LATE else ACCEPTED, "reason": None, "state": None}
+    if not out:
+        return None
+    rules = Rules.from_json(loads[0]["rules"]) if loads else None
+    producer, epoch, sequence = one.key(rules, record) if rules else (None, None, None)
+    # Producers share a partition's offsets, so spans of several may lie over one offset.
+    row = next((row for row in out if row["producer"] == producer), out[0])
+    if row["class"] == DUPLICATE:  # a row stands for a block
+        row["sequence"] = sequence
+    return {**row, "epoch": row["epoch"] if row["epoch"] is not None else epoch, "arrival": None}
+
+
+def _is_of(load: Row, found: Row) -> bool:
+    return bool(load["load_seq"] == found["load_seq"] and load["producer"] == found["producer"])
+
+
+def _rows(database: duckdb.DuckDBPyConnection, sql: str, wanted: dict[str, Any]) -> list[Row]:
+    result = database.execute(sql, wanted)
+    names = [column[0] for column in result.description or []]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]

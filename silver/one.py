@@ -1,0 +1,80 @@
+"""One record read on the driver, by the rules that Spark reads millions with: for explaining it, not for deciding it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from silver.rules import Rules, Source
+
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']*)'\]")
+
+
+def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None, int | None]:
+    """Producer, epoch and sequence of a record; None for what cannot be read, or only by an operator's own function.
+
+    Args:
+        rules: The rules of the load that decided it.
+        record: Offset, value and headers of the Bronze record.
+
+    >>> from silver.rules import Rules, Source
+    >>> key(Rules(Source("json", "$.m.seq"), epoch=Source("header", "e")), {
+    ...     "value": b'{"m": {"seq": 7}}', "headers": [{"key": "e", "value": b"2"}]})
+    (None, 2, 7)
+    """
+    producer = _text(rules.producer, record) if rules.producer else None
+    epoch = _number(rules.epoch, record) if rules.epoch else 0
+    return producer, epoch, _number(rules.sequence, record)
+
+
+def _text(source: Source, record: Mapping[str, Any]) -> str | None:
+    if source.encoding != "utf8":
+        number = _number(source, record)
+        return None if number is None else str(number)
+    raw = _raw(source, record)
+    try:
+        return None if raw is None else raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _number(source: Source, record: Mapping[str, Any]) -> int | None:
+    raw = _raw(source, record)
+    if raw is None:
+        return None
+    if source.encoding != "utf8":
+        return int.from_bytes(raw)
+    return int(raw) if raw.isdigit() else None
+
+
+def _raw(source: Source, record: Mapping[str, Any]) -> bytes | None:
+    value: bytes | None = record.get("value")
+    match source.form:
+        case "header":
+            headers = record.get("headers") or []
+            return next((header["value"] for header in headers if header["key"] == source.argument), None)
+        case "offset":
+            return str(record["offset"]).encode()
+        case "value":
+            return value
+        case "bytes" if value is not None:
+            start, end = (int(bound) for bound in source.argument.split(":"))
+            return value[start:end]
+        case "json" if value is not None:
+            return _at_path(value, source.argument)
+        case _:
+            return None
+
+
+def _at_path(value: bytes, path: str) -> bytes | None:
+    try:
+        found = json.loads(value, parse_int=str, parse_float=str)
+        for name, index, quoted in _STEP.findall(path):
+            found = found[int(index)] if index else found[name or quoted]
+    except (ValueError, KeyError, IndexError, TypeError):
+        return None
+    return None if found is None else str(found).encode()
