@@ -16,6 +16,7 @@ from lakehouse.contracts.silver import (
     LATE,
 )
 from lakehouse.errors import TidemarkError
+from lakehouse.report import printable
 from lakehouse.table import (
     BRONZE_RECORDS,
     GATE_RESULTS,
@@ -146,8 +147,10 @@ def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[s
 
 def write_why(found: Mapping[str, Any]) -> None:
     """Print it as people read it, on stdout."""
-    place = f"Topic {found['topic']}, partition {found['partition']}, offset {found['offset']}"
-    named = [f"{name} {show.cell(found[name])}" for name in ("producer", "epoch", "sequence") if found[name] is not None]
+    place = f"Topic {printable(found['topic'])}, partition {found['partition']}, offset {found['offset']}"
+    named = [
+        f"{name} {printable(show.cell(found[name]))}" for name in ("producer", "epoch", "sequence") if found[name] is not None
+    ]
     show.write(f"{place} ({', '.join(named) or 'no sequence'}): {found['class']}.")
     why_not = f" ({found['reason']})" if found["reason"] else ""
     show.write(f"Because {found['rule']}{why_not}.")

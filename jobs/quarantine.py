@@ -1,0 +1,93 @@
+"""`tidemark quarantine list` and `show`: what was kept out and waits. Reads with DuckDB; starts no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobs import query, show
+from lakehouse.contracts.silver import HELD, QUARANTINED
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_REJECTS
+
+if TYPE_CHECKING:
+    from lakehouse.table import Lakehouse
+
+_COLUMNS = (
+    "class",
+    "reason",
+    "topic",
+    "partition",
+    "producer",
+    "epoch",
+    "first_sequence",
+    "first_offset",
+    "load_seq",
+    "kept_out_at",
+)
+_HELD = f"""
+    SELECT rejects.class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,
+        rejects.first_sequence, rejects.first_offset, rejects.load_seq, loads.claimed_at AS kept_out_at
+    FROM {SILVER_REJECTS} AS rejects
+    LEFT JOIN (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq) AS loads USING (load_seq)
+    WHERE rejects.state = '{HELD}' AND list_contains($classes, rejects.class)
+        AND ($topic IS NULL OR rejects.topic = $topic) AND ($partition IS NULL OR rejects.partition = $partition)
+        AND ($producer IS NULL OR rejects.producer = $producer)
+        AND ($days IS NULL OR loads.claimed_at <= now() - to_seconds($days * 86400))
+    ORDER BY rejects.topic, rejects.partition, rejects.first_offset
+"""  # noqa: S608 -- the tables' names are ours; what a user names is a parameter
+_RAW = f"""
+    SELECT topic, partition, "offset", timestamp, key, value, headers, ingested_at, run_id FROM {BRONZE_RECORDS}
+    WHERE topic = $topic AND partition = $partition AND "offset" = $offset LIMIT 1
+"""  # noqa: S608 -- as above
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which records of the quarantine are meant; None for any.
+
+    Attributes:
+        kind: Their class.
+        topic: Kafka topic.
+        partition: Kafka partition.
+        producer: The stream's producer.
+        days: How many days they have waited at least.
+    """
+
+    kind: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    producer: str | None = None
+    days: float | None = None
+
+
+def held(lakehouse: Lakehouse, wanted: Wanted) -> list[dict[str, Any]]:
+    """What waits in quarantine, in the order of its offsets: a record each, with the time its load was claimed.
+
+    Raises:
+        UsageError: The tables are not in a folder of this machine.
+    """
+    if SILVER_REJECTS not in query.tables(lakehouse):
+        return []
+    filters = asdict(wanted)
+    classes = [wanted.kind] if wanted.kind else list(QUARANTINED)
+    del filters["kind"]
+    with query.connect(lakehouse) as database:
+        found = database.execute(_HELD, {**filters, "classes": classes}).fetchall()
+    return [dict(zip(_COLUMNS, row, strict=True)) for row in found]
+
+
+def raw(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
+    """A record's bytes, from Bronze; empty where Bronze does not hold it."""
+    with query.connect(lakehouse) as database:
+        result = database.execute(_RAW, {"topic": topic, "partition": partition, "offset": offset})
+        names = [column[0] for column in result.description or []]
+        return next((dict(zip(names, row, strict=True)) for row in result.fetchall()), {})
+
+
+def write_held(found: list[dict[str, Any]]) -> None:
+    """Print what waits as a table, on stdout."""
+    if not found:
+        show.write("Nothing waits in quarantine.")
+        return
+    show.write_table(list(_COLUMNS), [list(row.values()) for row in found])
+    show.write(f"{len(found):,} records wait.")

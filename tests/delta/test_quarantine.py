@@ -1,0 +1,84 @@
+"""What waits in quarantine, read without Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.cli import main
+from jobs.quarantine import Wanted, held
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.silver import LOADS, REJECTS
+from lakehouse.table import Lakehouse
+from silver.rules import Rules, Source
+from tests.support.small_config import write_config
+from tests.support.small_tables import write_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = datetime.now(UTC)
+
+
+def reject(offset: int, kind: str, *, load_seq: int = 1, state: str = "held", **named: Any) -> dict[str, Any]:
+    place = {"topic": "t", "partition": 0, "first_offset": offset, "last_offset": offset, "records": 1}
+    return {**place, "class": kind, "load_seq": load_seq, "state": state, **named}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "lakehouse"
+    rows = [
+        reject(5, "late", first_sequence=3),
+        reject(1, "invalid", reason="sequence_missing"),
+        reject(7, "duplicate", state="discarded"),
+        reject(8, "late", state="released"),
+        reject(9, "collision", load_seq=2, producer="p\x1b[31m"),
+        reject(2, "late", partition=1, load_seq=2),
+    ]
+    write_rows(folder, REJECTS, rows)
+    claims = [{"load_seq": 1, "claimed_at": NOW - timedelta(days=3)}, {"load_seq": 2, "claimed_at": NOW}]
+    shared = {"topic": "t", "partition": 0, "last_offset": 9, "rules": Rules(Source("offset")).to_json()}
+    write_rows(folder, LOADS, [{**shared, **claim} for claim in claims])
+    write_rows(folder, BRONZE, [{"topic": "t", "partition": 0, "offset": 5, "value": b"\xff\x00", "key": b"k", "headers": []}])
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("wanted", "places"),
+    [
+        (Wanted(), [(0, 1), (0, 5), (0, 9), (1, 2)]),
+        (Wanted(kind="late"), [(0, 5), (1, 2)]),
+        (Wanted(partition=1), [(1, 2)]),
+        (Wanted(producer="p\x1b[31m"), [(0, 9)]),
+        (Wanted(days=1), [(0, 1), (0, 5)]),
+        (Wanted(topic="other"), []),
+    ],
+    ids=["all that is held", "class", "partition", "producer", "age", "topic"],
+)
+def test_only_what_is_held_is_listed_by_class_stream_and_age(root: Path, wanted: Wanted, places: list[tuple[int, int]]) -> None:
+    assert [(row["partition"], row["first_offset"]) for row in held(Lakehouse(root=str(root)), wanted)] == places
+
+
+def test_a_record_is_shown_with_its_bytes_and_why_it_waits(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path, root=str(root))
+
+    assert main(["quarantine", "show", "t", "0", "5", "--config", str(config), "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert (found["class"], found["sequence"], found["state"], found["load"]["load_seq"]) == ("late", 3, "held", 1)
+    assert (found["record"]["key"], found["record"]["value"]) == ("k", "0xff00")
+
+
+def test_people_read_a_table_without_what_could_steer_their_terminal(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["quarantine", "list", "--config", str(write_config(tmp_path, root=str(root)))]) == 0
+    printed = capsys.readouterr().out
+    assert "4 records wait." in printed
+    assert "\x1b" not in printed
