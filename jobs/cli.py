@@ -22,6 +22,7 @@ from jobs.common import (
     lakehouse_of,
     load_settings,
     open_session,
+    orders_of,
     plan_once,
     reporting,
     run_once,
@@ -163,6 +164,24 @@ def why(
     settings = load_settings(config, overrides)
     found = explain(lakehouse_of(settings.lakehouse), topic, partition, offset)
     write_json(found) if as_json else write_why(found)
+
+
+@app.command()
+def order(
+    *,
+    topic: Annotated[str | None, typer.Option("--topic", help="One topic only.")] = None,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    form: Annotated[Format, typer.Option("--format", help="The first jumps and a table; CSV; all as JSON.")] = Format.TABLE,
+    as_json: AsJson = False,
+) -> None:
+    """Show how each stream arrived: jumps and duplicate blocks, in Bronze and in Silver."""
+    from jobs.order import write_order
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        found = orders_of(open_session(settings, report), settings, report, topic=topic)
+    write_order(found, "json" if as_json else form)
 
 
 @app.command()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lakehouse.report import OpenReport
     from lakehouse.settings import LakehouseSettings, Settings
     from lakehouse.table import Lakehouse
+    from silver.order import Order
 
 ConfigFile = Annotated[
     Path,
@@ -122,12 +123,27 @@ def plan_once(spark: SparkSession, settings: Settings, report: OpenReport) -> di
     return _medallion().plan(spark, settings, report)
 
 
+def orders_of(
+    spark: SparkSession, settings: Settings, report: OpenReport, *, topic: str | None = None
+) -> dict[str, list[Order]]:
+    """How each stream arrived, see `pipelines.medallion.orders`; writes nothing.
+
+    Raises:
+        TidemarkError: Bronze is not there, or cannot be read.
+    """
+    return _medallion().orders(spark, settings, report, topic)
+
+
 class _Medallion(Protocol):
-    """The two entries of `pipelines.medallion`."""
+    """The entries of `pipelines.medallion`."""
 
     def run(self, spark: SparkSession, settings: Settings, report: OpenReport, stage: str | None) -> dict[str, Any]: ...
 
     def plan(self, spark: SparkSession, settings: Settings, report: OpenReport) -> dict[str, Any]: ...
+
+    def orders(
+        self, spark: SparkSession, settings: Settings, report: OpenReport, topic: str | None
+    ) -> dict[str, list[Order]]: ...
 
 
 def _medallion() -> _Medallion:

@@ -9,13 +9,14 @@ from lakehouse.errors import UsageError
 from lakehouse.lock import locked
 from lakehouse.run import Run
 from lakehouse.table import Lakehouse
-from pipelines import bronze_to_silver, kafka_to_bronze, silver_to_gold
+from pipelines import arrival, bronze_to_silver, kafka_to_bronze, silver_to_gold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Report
     from lakehouse.settings import Settings
+    from silver.order import Order
 
 _STAGES = {
     "bronze": kafka_to_bronze.run,
@@ -62,6 +63,11 @@ def plan(spark: SparkSession, settings: Settings, report: Report) -> dict[str, o
     run = _new_run(settings, report)
     with locked(run.lakehouse):
         return {"pipeline": run.pipeline, **bronze_to_silver.preview(spark, run, settings)}
+
+
+def orders(spark: SparkSession, settings: Settings, report: Report, topic: str | None = None) -> dict[str, list[Order]]:
+    """How the streams arrived; see `pipelines.arrival.orders`."""
+    return arrival.orders(spark, _new_run(settings, report), settings, topic=topic)
 
 
 def _new_run(settings: Settings, report: Report) -> Run:

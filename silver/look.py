@@ -95,11 +95,13 @@ def _told_apart(spark: SparkSession, found: pa.Table, jumps: pa.Table, records: 
     blocks = _of_class(found, SUSPECT)
     is_above, below = _parted(blocks, past.watermarks)
     count = pc.sum(blocks["records"]).as_py()
-    suspects = _at(spark, blocks, records).dropDuplicates([*STREAM, "offset"])  # Bronze may hold some twice
-    keys = suspects.select(*_as_keys()).distinct()
-    known = _waiting(past.rejects, keys)
+    suspects = _at(spark, blocks, records)
+    if _of_class(found, REPLAY).num_rows:  # Bronze holds some twice
+        suspects = suspects.dropDuplicates([*STREAM, "offset"])
+    keys = suspects.select(*_as_keys())
+    known = _waiting(past.rejects, keys, count)
     if jumps.num_rows:
-        known = known.unionByName(_waiting(spark.createDataFrame(jumps).withColumn("state", F.lit(HELD)), keys))
+        known = known.unionByName(_waiting(spark.createDataFrame(jumps).withColumn("state", F.lit(HELD)), keys, count))
     if below:
         known = known.unionByName(_content(_of_keys(past.silver.where(_in(below)), keys, count)))
     if is_above:
@@ -199,11 +201,11 @@ def _content(rows: DataFrame) -> DataFrame:
     return rows.select(*KEY, content_sha256(rows), F.lit(-1).cast("bigint").alias("place"))
 
 
-def _waiting(rejects: DataFrame, keys: DataFrame) -> DataFrame:
+def _waiting(rejects: DataFrame, keys: DataFrame, count: int) -> DataFrame:
     """What waits, or waited, in quarantine under a suspect's key: its next copy is no news, whatever was decided of it."""
     is_waiting = (F.col("class") == LATE) | ((F.col("class") == JUMP) & (F.col("state") != DISCARDED))
     rows = rejects.where(is_waiting).withColumns({"sequence": F.col("first_sequence"), "place": F.col("first_offset")})
-    return rows.join(F.broadcast(keys), on=_same(rows, keys), how="left_semi").select(*KEY, "content_sha256", "place")
+    return _of_keys(rows, keys, count).select(*KEY, "content_sha256", "place")
 
 
 def _judged(suspects: DataFrame, known: DataFrame) -> DataFrame:

@@ -90,6 +90,19 @@ def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, 
     return pa.concat_tables([found.filter(pa.array(is_kept)), _table(folded)])
 
 
+def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Stretch]:
+    """All records as stretches, one stream after another, each in offset order; what comes in no stretch as stretches of one.
+
+    Args:
+        spark: The session.
+        narrow: As `collect` takes them.
+    """
+    chained, odd = stretches.split(stretches.stretches(narrow).toArrow().to_pylist())
+    yield from chained
+    if odd:
+        yield from _in_offset_order(_of(spark, narrow, odd))
+
+
 def _of(spark: SparkSession, narrow: DataFrame, streams: set[Stream]) -> DataFrame:
     """The narrow records of a few streams."""
     wanted = frames.of_tuples(spark, streams, "topic string, partition int, producer string")

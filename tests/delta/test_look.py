@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs import order as jobs_order
 from jobs.why import why, write_why
 from lakehouse.errors import BreakerOpenError, TidemarkError
+from lakehouse.settings import Settings
+from pipelines.arrival import orders
 from silver import load
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
+    from silver.order import Order
     from silver.rules import Late
 
 pytestmark = pytest.mark.spark
@@ -95,7 +100,23 @@ def test_suspects_are_told_apart_whichever_load_brought_their_like(
     ]
     first = {5: 1, 6: 2, 8: 3, 9: 4, 10: 7, 11: 7, 12: 4}
     assert {offset: each["winner"]["offset"] for offset, each in enumerate(told) if each["winner"]} == first
+    arrived = {layer: jobs_order.rows(found) for layer, found in _orders(spark, new_run()).items()}
+    assert arrived == {
+        "bronze": [["bronze", "t", 0, None, 14, 7, 2, 3, 1, 0]],
+        "silver": [["silver", "t", 0, None, 6, 0, 0, 0, 1, 0]],
+    }
     assert [each["load"]["load_seq"] for each in told] == [1 if offset < cut or not cut else 2 for offset in range(14)]
+
+
+def _orders(spark: SparkSession, run: Run) -> dict[str, dict[str, list[Order]]]:
+    config = {
+        "pipeline": run.pipeline,
+        "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["t"]},
+        "lakehouse": {"root": run.lakehouse.root},
+        "sequence": {"header": "seq"},
+    }
+    found = orders(spark, run, Settings.model_validate(config, context={"folder": Path()}), topic="t")
+    return {layer: {layer: each} for layer, each in found.items()}
 
 
 @pytest.mark.parametrize(

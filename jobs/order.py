@@ -1,0 +1,46 @@
+"""`tidemark order`: jumps and duplicate blocks of each stream, in the words and columns of `002_ee2887fe6fbf22bc.txt`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from jobs import show
+from lakehouse.report import printable
+
+if TYPE_CHECKING:
+    from silver.order import Order
+
+COLUMNS = ("Layer", "Topic", "Partition", "Producer", "Received", "MsgsWithDups", "DJF", "DJB", "JF", "JB")
+_MOST_JUMPS = 20
+
+
+def rows(found: dict[str, list[Order]]) -> list[list[Any]]:
+    """A row per layer and stream, as `COLUMNS` name them."""
+    return [
+        [layer, *order.stream, order.received, order.duplicates, *(order.count(kind) for kind in ("DJF", "DJB", "JF", "JB"))]
+        for layer, orders in found.items()
+        for order in orders
+    ]
+
+
+def write_order(found: dict[str, list[Order]], form: str) -> None:
+    """Print orders on stdout: a table with the first jumps of each stream, CSV, or JSON with all of them."""
+    if form == "json":
+        show.write_json({layer: [asdict(order) for order in orders] for layer, orders in found.items()})
+    elif form == "csv":
+        show.write_csv(COLUMNS, rows(found))
+    else:
+        _write_text(found)
+
+
+def _write_text(found: dict[str, list[Order]]) -> None:
+    for layer, orders in found.items():
+        for order in orders:
+            topic, partition, producer = order.stream
+            named = f"{topic}, partition {partition}" + (f", producer {producer}" if producer is not None else "")
+            for jump in order.jumps[:_MOST_JUMPS]:
+                show.write(printable(f"{layer}: {named}, offset {jump.offset}: {jump}"))
+            if len(order.jumps) > _MOST_JUMPS:
+                show.write(printable(f"{layer}: {named}: {len(order.jumps) - _MOST_JUMPS} jumps more"))
+    show.write_table(COLUMNS, rows(found))

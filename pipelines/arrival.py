@@ -1,0 +1,57 @@
+"""The order in which records arrived in Bronze, and in which Silver keeps them."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse import delta
+from lakehouse.contracts.silver import STREAM
+from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS
+from silver import segments
+from silver.extract import columns_read, extract
+from silver.order import Order, arrival_order
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+_NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
+
+
+def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | None = None) -> dict[str, list[Order]]:
+    """The arrival order of each stream: of all that was read, and of all that was kept.
+
+    Args:
+        spark: The session.
+        run: The run.
+        settings: The pipeline's settings: its extractors say what a sequence is.
+        topic: One topic only.
+
+    Returns:
+        The orders of `bronze` and `silver`, each by stream.
+
+    Raises:
+        TableMissingError: Bronze has not been written yet.
+    """
+    rules = Rules.of(settings)
+    table = run.table(BRONZE_RECORDS)
+    raw = delta.read(spark, table, version=delta.version(spark, table))
+    read = extract(raw.select("topic", "partition", "offset", *columns_read(rules)), rules)
+    found = {"bronze": _orders(spark, read, topic), "silver": list[Order]()}
+    if delta.exists(spark, run.table(SILVER_RECORDS)):
+        kept = spark.read.table(run.table(SILVER_RECORDS).sql).withColumn("problem", F.lit(None).cast("string"))
+        found["silver"] = _orders(spark, kept, topic)
+    return found
+
+
+def _orders(spark: SparkSession, records: DataFrame, topic: str | None) -> list[Order]:
+    narrow = records.select(*_NARROW).dropDuplicates([*STREAM, "offset"])  # Bronze may hold an offset twice
+    wanted = narrow if topic is None else narrow.where(F.col("topic") == topic)
+    streams = groupby(segments.in_order(spark, wanted), key=lambda stretch: stretch.stream)
+    return [arrival_order(of_stream) for _, of_stream in streams]

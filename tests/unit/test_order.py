@@ -1,0 +1,66 @@
+"""Jumps and duplicate blocks, as the published runs report them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from silver.fold import Stretch
+from silver.order import Order, arrival_order
+
+STREAM = ("t", 0, None)
+
+# Jumps that 002_ee2887fe6fbf22bc.txt prints for its runs with TCP connections killed: the number before, and the number read.
+PUBLISHED = [
+    ("DUPLICATE BLOCK - JUMP BACKWARDS 8999 (228805 -> 219806)", 228805, 219806),
+    ("DUPLICATE BLOCK - JUMP BACKWARDS 9999 (151567 -> 141568)", 151567, 141568),
+    ("DUPLICATE BLOCK - JUMP BACKWARDS 2872 (197106 -> 194234)", 197106, 194234),
+    ("DUPLICATE BLOCK - JUMP BACKWARDS 9279 (87028 -> 77749)", 87028, 77749),
+]
+
+
+def arrived(*runs: tuple[int, int]) -> Order:
+    """The order of numbers that were read in runs, each from a first to a last."""
+    stretches, offset = [], 0
+    for first, last in runs:
+        stretches.append(Stretch(STREAM, offset, offset + last - first, 0, first, None))
+        offset += last - first + 1
+    return arrival_order(stretches)
+
+
+@pytest.mark.parametrize(("words", "before", "read"), PUBLISHED, ids=[each[0] for each in PUBLISHED])
+def test_a_published_run_is_told_with_the_published_numbers(words: str, before: int, read: int) -> None:
+    order = arrived((1, before), (read, 1_000_000))
+
+    assert [str(jump) for jump in order.jumps] == [words]
+    assert (order.received, order.duplicates) == (1_000_000 + before - read + 1, before - read + 1)
+
+
+def test_the_articles_example_is_told_in_its_words() -> None:
+    order = arrived((1, 10), (30, 40), (15, 29), (11, 14), (5, 10), (2, 4), (41, 44))
+
+    assert [str(jump) for jump in order.jumps] == [
+        "JUMP FORWARDS 20 (10 -> 30)",
+        "JUMP BACKWARDS 25 (40 -> 15)",
+        "JUMP BACKWARDS 18 (29 -> 11)",
+        "DUPLICATE BLOCK - JUMP BACKWARDS 9 (14 -> 5)",
+        "DUPLICATE BLOCK - JUMP BACKWARDS 8 (10 -> 2)",
+        "JUMP FORWARDS 37 (4 -> 41)",
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), min_size=1, max_size=12))
+def test_stretches_tell_what_their_records_tell_one_by_one(drawn: list[tuple[int, int]]) -> None:
+    numbers = [first + nth for first, length in drawn for nth in range(length)]
+
+    order = arrived(*((first, first + length - 1) for first, length in drawn))
+
+    seen: set[int] = set()
+    expected = []
+    for before, number in zip([None, *numbers], numbers, strict=False):
+        if before is not None and number != before + 1:
+            expected.append(("D" if number in seen else "") + ("JF" if number > before else "JB"))
+        seen.add(number)
+    assert [jump.kind for jump in order.jumps] == expected
+    assert order.duplicates == len(numbers) - len(seen)
