@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.machine import QUIET_CORES
-from bench.sitting import BRONZE, COPY, HELP, NOTHING, SILVER, WARM
+from bench.sitting import BRONZE, CLEAN, COPY, HELP, LOOK, NOTHING, SILVER, WARM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
     from bench.sitting import Measurement, Sitting
 
-SILVER_OVER_COPY = 1.5
+BASE = {SILVER: COPY, LOOK: CLEAN}
+"""What a measure is held against, in the same round and on the same input."""
+
+MOST_TIMES = {SILVER: 1.5, LOOK: 2.0}
 TARGET_SECONDS = {WARM: 15.0, HELP: 0.5}
-"""The marks: a Silver load in plain copies of the same records, and the rest in seconds."""
+"""The marks: times the base, or seconds."""
 
 _WIDTH = 140
 _SHOWN = 8
-_ORDER = (BRONZE, COPY, SILVER, WARM, NOTHING, HELP)
+_ORDER = (BRONZE, COPY, SILVER, CLEAN, LOOK, WARM, NOTHING, HELP)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Figure:
         records: How many records it took in.
         times: Wall times in seconds, one per round.
         cpu_seconds: The median of its CPU times; None where they cannot be known.
-        in_copies: The median over rounds of its time in copies of the same round; None where there is no such copy.
+        times_base: The median over rounds of its time held against its base's of the same round; None where it has none.
     """
 
     name: str
@@ -47,7 +50,7 @@ class Figure:
     records: int
     times: tuple[float, ...]
     cpu_seconds: float | None
-    in_copies: float | None
+    times_base: float | None
 
     @property
     def seconds(self) -> float:
@@ -62,20 +65,22 @@ class Figure:
     @property
     def mark(self) -> tuple[str, bool] | None:
         """The mark as text and whether it is met; None where there is none."""
-        if self.name == SILVER and self.in_copies is not None:
-            return f"at most {SILVER_OVER_COPY} copies", self.in_copies <= SILVER_OVER_COPY
+        if self.times_base is not None:
+            most = MOST_TIMES[self.name]
+            return f"at most {most:g} times {BASE[self.name]}", self.times_base <= most
         target = TARGET_SECONDS.get(self.name)
         return None if target is None else (f"at most {target:g} s", self.seconds <= target)
 
 
 def figures(measurements: Sequence[Measurement]) -> list[Figure]:
     """The medians of a sitting's measurements, one figure per measure and pattern."""
-    copies = {(each.pattern, each.round): each.seconds for each in measurements if each.name == COPY}
+    times = {(each.name, each.pattern, each.round): each.seconds for each in measurements}
     found = []
     for (_, pattern), each in groupby(sorted(measurements, key=_place), key=_place):
         rounds = list(each)
         cpu = [one.cpu_seconds for one in rounds if one.cpu_seconds is not None]
-        ratios = [one.seconds / copies[pattern, one.round] for one in rounds if (pattern, one.round) in copies]
+        bases = [times.get((BASE.get(one.name, ""), pattern, one.round)) for one in rounds]
+        ratios = [one.seconds / base for one, base in zip(rounds, bases, strict=True) if base is not None]
         found.append(
             Figure(
                 rounds[0].name,
@@ -126,7 +131,7 @@ def _table(rows: Sequence[Figure]) -> Table:
     table = Table(title="Medians over the rounds; every result was checked")
     for name in ("measure", "input"):
         table.add_column(name)
-    for name in ("seconds", "least to most", "CPU s", "records/s", "in copies"):
+    for name in ("seconds", "least to most", "CPU s", "records/s", "times base"):
         table.add_column(name, justify="right")
     table.add_column("mark")
     for row in rows:
@@ -137,7 +142,7 @@ def _table(rows: Sequence[Figure]) -> Table:
             f"{min(row.times):.2f} to {max(row.times):.2f}",
             _number(row.cpu_seconds, "{:.1f}"),
             _number(row.records_per_second, "{:,.0f}"),
-            _number(row.in_copies, "{:.2f}"),
+            _number(row.times_base, "{:.2f}"),
             _verdict(row),
         )
     return table

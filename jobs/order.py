@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import show
 from lakehouse.report import printable
+from silver.diagnosis import diagnose
 
 if TYPE_CHECKING:
     from silver.order import Order
@@ -27,20 +28,32 @@ def rows(found: dict[str, list[Order]]) -> list[list[Any]]:
 def write_order(found: dict[str, list[Order]], form: str) -> None:
     """Print orders on stdout: a table with the first jumps of each stream, CSV, or JSON with all of them."""
     if form == "json":
-        show.write_json({layer: [asdict(order) for order in orders] for layer, orders in found.items()})
+        show.write_json({layer: [_plain(order, layer) for order in orders] for layer, orders in found.items()})
     elif form == "csv":
         show.write_csv(COLUMNS, rows(found))
     else:
         _write_text(found)
 
 
+def _plain(order: Order, layer: str) -> dict[str, Any]:
+    findings = diagnose(order) if layer == "bronze" else []
+    return {**asdict(order), "diagnosis": [finding._asdict() for finding in findings]}
+
+
 def _write_text(found: dict[str, list[Order]]) -> None:
     for layer, orders in found.items():
         for order in orders:
-            topic, partition, producer = order.stream
-            named = f"{topic}, partition {partition}" + (f", producer {producer}" if producer is not None else "")
+            named = _named(order)
             for jump in order.jumps[:_MOST_JUMPS]:
                 show.write(printable(f"{layer}: {named}, offset {jump.offset}: {jump}"))
             if len(order.jumps) > _MOST_JUMPS:
                 show.write(printable(f"{layer}: {named}: {len(order.jumps) - _MOST_JUMPS} jumps more"))
     show.write_table(COLUMNS, rows(found))
+    for order in found["bronze"]:
+        for finding in diagnose(order):
+            show.write(printable(f"{_named(order)}: {finding.name}: {finding.evidence}.") + f"\n  {finding.cure}")
+
+
+def _named(order: Order) -> str:
+    topic, partition, producer = order.stream
+    return f"{topic}, partition {partition}" + (f", producer {producer}" if producer is not None else "")

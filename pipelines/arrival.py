@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse import delta
-from lakehouse.contracts.silver import STREAM
-from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS
+from lakehouse.contracts.silver import COLLISION, STREAM
+from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver import segments
 from silver.extract import columns_read, extract
 from silver.order import Order, arrival_order
@@ -47,7 +47,17 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
     if delta.exists(spark, run.table(SILVER_RECORDS)):
         kept = spark.read.table(run.table(SILVER_RECORDS).sql).withColumn("problem", F.lit(None).cast("string"))
         found["silver"] = _orders(spark, kept, topic)
+    if delta.exists(spark, run.table(SILVER_REJECTS)):
+        _count_collisions(spark, run, found["bronze"])
     return found
+
+
+def _count_collisions(spark: SparkSession, run: Run, orders: list[Order]) -> None:
+    rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
+    counted = rejects.groupBy(*STREAM).agg(F.sum("records").alias("records")).collect()
+    by_stream = {(row["topic"], row["partition"], row["producer"]): row["records"] for row in counted}
+    for order in orders:
+        order.collisions = by_stream.get(order.stream, 0)
 
 
 def _orders(spark: SparkSession, records: DataFrame, topic: str | None) -> list[Order]:

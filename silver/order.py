@@ -72,12 +72,14 @@ class Order:
         received: Records whose sequence could be read.
         duplicates: Those of them whose epoch and sequence had been read before.
         jumps: The deviations, in offset order.
+        collisions: Records that Silver refused as collisions; 0 where nobody counted.
     """
 
     stream: Stream
     received: int = 0
     duplicates: int = 0
     jumps: list[Jump] = field(default_factory=list)
+    collisions: int = 0
 
     def count(self, kind: Kind) -> int:
         """The deviations of one kind."""

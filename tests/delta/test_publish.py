@@ -19,7 +19,7 @@ from lakehouse.errors import GateFailedError, ModelError
 from lakehouse.run import Run
 from lakehouse.settings import Gate, Gold, GoldModel
 from lakehouse.table import Lakehouse
-from tests.support.silver import copy_of, load_records, message, two_loads
+from tests.support.silver import RULES, copy_of, load_records, message, two_loads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,3 +189,23 @@ def test_a_broken_model_fails_the_run_but_neither_gold_nor_the_other_models(
 
 def test_models_wait_until_something_is_published(spark: SparkSession, audited: Run, tmp_path: Path) -> None:
     assert refresh_models(spark, audited, Gold(models=(model(tmp_path, "keys", "SELECT 1 AS one"),))) == ()
+
+
+def test_late_records_that_silver_took_pass_the_gate_and_replace_nothing_that_follows_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    run, rules = Run("tests", Lakehouse(root=str(tmp_path)), Quiet()), replace(RULES, late="accept")
+    sent = [
+        [message(0, 1, key="a"), message(1, 4, key="a"), message(2, 2, key="a")],
+        [message(3, 3, key="a"), message(4, 5, key="b")],
+    ]
+    for records in sent:
+        load_records(spark, run, records, rules)
+        gate_run = gate.audit(spark, run, Gate())
+        assert gate_run is not None
+        publish(spark, run, gate_run, Gold())
+
+    rows = table(spark, run, "gold_records").orderBy("offset").select("sequence", "arrival").collect()
+    assert [tuple(row) for row in rows] == [(1, "in_order"), (4, "in_order"), (2, "late"), (3, "late"), (5, "in_order")]
+    assert latest(spark, run) == {"a": 4, "b": 5}
+    assert_gold_holds_silver(spark, run)

@@ -30,11 +30,11 @@ def message(offset: int, sequence: int, *, partition: int = 0, key: str | None =
     return Record(offset, value=text, key=None if key is None else key.encode(), headers=headers, partition=partition)
 
 
-def load_records(spark: SparkSession, run: Run, records: Iterable[Record]) -> None:
+def load_records(spark: SparkSession, run: Run, records: Iterable[Record], rules: Rules = RULES) -> None:
     """Put records into Bronze and load them into Silver, as one load."""
     put(spark, run, records)
-    load.create_tables(spark, run, RULES)
-    load.load_once(spark, run, RULES)
+    load.create_tables(spark, run, rules)
+    load.load_once(spark, run, rules)
 
 
 def two_loads(spark: SparkSession, run: Run) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from silver.diagnosis import diagnose
 from silver.fold import Stretch
 from silver.order import Order, arrival_order
 
@@ -64,3 +67,19 @@ def test_stretches_tell_what_their_records_tell_one_by_one(drawn: list[tuple[int
         seen.add(number)
     assert [jump.kind for jump in order.jumps] == expected
     assert order.duplicates == len(numbers) - len(seen)
+
+
+@pytest.mark.parametrize(
+    ("runs", "collisions", "names"),
+    [
+        ([(1, 100)], 0, []),
+        ([(1, 50), (60, 100)], 0, []),
+        ([(1, 100), (51, 200)], 0, ["resends"]),
+        ([(1, 10), (30, 40), (15, 29), (11, 14), (5, 10), (2, 4), (41, 44)], 0, ["reordering"]),
+        ([(1, 4), (6, 6), (5, 5), (7, 9), (11, 11), (10, 10), (12, 20)], 0, ["numbering_race"]),
+        ([(1, 100), (1, 40)], 40, ["no_sequence"]),
+    ],
+    ids=["in order", "a gap", "a block sent again", "the article's example", "two threads", "started anew"],
+)
+def test_an_order_names_what_its_producer_does(runs: list[tuple[int, int]], collisions: int, names: list[str]) -> None:
+    assert [finding.name for finding in diagnose(replace(arrived(*runs), collisions=collisions))] == names

@@ -1,0 +1,129 @@
+"""What the exact look costs: a load with suspects beside one of the same size without, on the same history of Silver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from bench.loads import Silent, settings_of
+from bench.sitting import CLEAN, LOOK, require
+from lakehouse import delta
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.run import Run
+from lakehouse.table import Lakehouse
+from silver import load
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import Column, DataFrame
+
+    from bench.loads import Place
+    from bench.sitting import Sitting
+
+LOAD_RECORDS = 100_000
+_TOPIC = "look"
+_STREAMS = 8
+_HISTORY_LOAD = 1_000_000
+_GAP = 100
+"""Every so many sequences one is not sent: a late record comes to fill it."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a commit: so many records of each stream, and the sequence of the nth of them."""
+
+    records: int
+    sequence: Column
+
+
+class LookPipeline:
+    """Silver with a history, made from generated Bronze: the broker has no part in this measure.
+
+    Args:
+        place: Where it runs.
+        history: Records in Silver before the first round.
+    """
+
+    def __init__(self, place: Place, history: int) -> None:
+        root = place.folder / f"look-{history}"
+        self._spark, self._pattern = place.spark, f"on {history:,}"
+        self._rules = Rules.of(settings_of(place, _TOPIC, root))
+        self._run = Run("bench", Lakehouse(root=str(root)), Silent())
+        self._offset = self._sent = self._filled = 0
+        delta.create(self._spark, self._run.table(BRONZE.name), BRONZE)
+        load.create_tables(self._spark, self._run, self._rules)
+        self._history = history // _STREAMS
+        for records in _shares(self._history):
+            self._commit(_Part(records, _sent(F.col("nth") + self._sent)))
+            self._sent += records
+            self._load({"accepted": records})
+
+    def measure(self, sitting: Sitting) -> None:
+        """A load of new records; then one of which half is new, 1 % late, and the rest duplicates of the history."""
+        share = LOAD_RECORDS // _STREAMS
+        self._commit(_Part(share, _sent(F.col("nth") + self._sent)))
+        self._sent += share
+        sitting.measure(CLEAN, self._pattern, LOAD_RECORDS, lambda: self._load({"accepted": share}))
+        new, late = share // 2, share // 100
+        again = share - new - late
+        self._commit(
+            _Part(new, _sent(F.col("nth") + self._sent)),
+            _Part(again, _sent(F.col("nth") + self._history // 2)),
+            _Part(late, (F.col("nth") + self._filled + 1) * _GAP),
+        )
+        self._sent, self._filled = self._sent + new, self._filled + late
+        counts = {"accepted": new, "duplicate": again, "late": late}
+        sitting.measure(LOOK, self._pattern, LOAD_RECORDS, lambda: self._load(counts))
+
+    def _commit(self, *parts: _Part) -> None:
+        """Append the parts, one after another in offset order, to every stream."""
+        rows = None
+        for part in parts:
+            numbered = self._spark.range(0, part.records * _STREAMS, 1, _STREAMS).select(
+                (F.col("id") % _STREAMS).cast("int").alias("partition"), F.floor(F.col("id") / _STREAMS).alias("nth")
+            )
+            made = _records(
+                numbered.select("partition", (F.col("nth") + self._offset).alias("offset"), part.sequence.alias("seq"))
+            )
+            rows = made if rows is None else rows.unionByName(made)
+            self._offset += part.records
+        if rows is not None:
+            delta.append(rows, self._run.table(BRONZE.name), BRONZE)
+
+    def _load(self, counts: dict[str, int]) -> None:
+        done = load.load_once(self._spark, self._run, self._rules)
+        observed = {name: count for name, count in done.counts.items() if count} if done else {}
+        require("classes of the load", observed=observed, expected={name: count * _STREAMS for name, count in counts.items()})
+
+
+def _shares(records: int) -> Iterator[int]:
+    """The history in loads."""
+    step = _HISTORY_LOAD // _STREAMS
+    for start in range(0, records, step):
+        yield min(step, records - start)
+
+
+def _sent(nth: Column) -> Column:
+    """The sequence of the nth record that is sent in order: 1, 2, 3, without the multiples of the gap."""
+    return nth + 1 + F.floor(nth / (_GAP - 1))
+
+
+def _records(rows: DataFrame) -> DataFrame:
+    """Bronze records: 192 bytes of noise per record, the same again where the sequence is sent again."""
+    noise = [F.unhex(F.sha2(F.concat_ws("-", "partition", "seq", F.lit(nth)).cast("binary"), 256)) for nth in range(6)]
+    header = F.struct(F.lit("seq").alias("key"), F.col("seq").cast("string").cast("binary").alias("value"))
+    columns = {
+        "topic": F.lit(_TOPIC),
+        "timestamp": F.current_timestamp(),
+        "timestamp_type": F.lit(0),
+        "key": F.lit(b"key"),
+        "value": F.concat(*noise),
+        "headers": F.array(header),
+        "ingested_at": F.current_timestamp(),
+        "run_id": F.lit("bench"),
+    }
+    return rows.withColumns(columns)
