@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli_tools import AsJson, broker_app, config_app, group, jars_app, need_command, quarantine_app
+from jobs.cli_tools import AsJson, broker_app, config_app, group, jars_app, need_command, quarantine_app, watermark_app
 from jobs.common import (
     DEFAULT_CONFIG,
     ConfigFile,
@@ -34,6 +34,7 @@ app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly 
 app.add_typer(config_app, name="config")
 app.add_typer(jars_app, name="jars")
 app.add_typer(quarantine_app, name="quarantine")
+app.add_typer(watermark_app, name="watermark")
 app.add_typer(broker_app, name="broker")
 
 

@@ -26,12 +26,14 @@ def group(description: str) -> typer.Typer:
 
 config_app = group("Look at a pipeline's config.")
 jars_app = group("The JVM jars: fetched once, used offline from then on.")
+watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
 quarantine_app = group("What was kept out of Silver and waits for a decision.")
 broker_app = group("A local Kafka broker for development. Never for data that matters.")
 
 
 @config_app.callback(invoke_without_command=True)
 @jars_app.callback(invoke_without_command=True)
+@watermark_app.callback(invoke_without_command=True)
 @quarantine_app.callback(invoke_without_command=True)
 @broker_app.callback(invoke_without_command=True)
 def need_command(context: typer.Context) -> None:
@@ -73,6 +75,17 @@ def jars_fetch(
 
     folder = str(jars.fetch(conf))
     tell({"folder": folder}, folder, as_json=as_json)
+
+
+@watermark_app.command("show")
+def watermark_show(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Show each stream's watermark: where its producer can go on."""
+    from jobs.show import write_json
+    from jobs.status import status, write_streams
+
+    settings = load_settings(config, overrides)
+    streams = status(settings.pipeline, lakehouse_of(settings.lakehouse))["streams"]
+    write_json(streams) if as_json else write_streams(streams)
 
 
 @quarantine_app.command("list")

@@ -84,10 +84,15 @@ def write_status(found: dict[str, Any]) -> None:
     if not found["last_load"]:
         show.write("Silver holds no load yet: `tidemark run` brings the first.")
         return
-    columns = ["topic", "partition", "producer", "epoch", "high_watermark", "last_offset", "load_seq"]
-    show.write_table(columns, [[stream[name] for name in columns] for stream in found["streams"]], title="Streams")
+    write_streams(found["streams"])
     _write_classes(found)
     show.write("\n".join(["", *_sentences(found)]))
+
+
+def write_streams(streams: Rows) -> None:
+    """Print the watermarks as a table, on stdout."""
+    columns = ["topic", "partition", "producer", "epoch", "high_watermark", "last_offset", "load_seq"]
+    show.write_table(columns, [[stream[name] for name in columns] for stream in streams], title="Streams")
 
 
 def _loads(rows: Callable[[str, str], Rows]) -> dict[str, Any]:

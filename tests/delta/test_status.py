@@ -123,6 +123,17 @@ def test_json_holds_the_same(config: Path, root: Path, capsys: pytest.CaptureFix
     assert found["pipeline"] == "tests"
 
 
+def test_watermarks_are_shown_on_their_own(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watermark", "show", "--config", str(config), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [(each["producer"], each["high_watermark"], each["last_accepted"]) for each in shown] == [
+        (None, None, None),
+        ("p1", 7, {"epoch": 2, "sequence": 7}),
+    ]
+    assert main(["watermark", "show", "--config", str(config)]) == 0
+    assert "high_watermark" in capsys.readouterr().out
+
+
 def test_people_read_streams_classes_verdict_and_published_load(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--config", str(config)]) == 0
     printed = capsys.readouterr().out

@@ -11,16 +11,9 @@ from hypothesis import strategies as st
 from silver.diagnosis import diagnose
 from silver.fold import Stretch
 from silver.order import Order, arrival_order
+from tests.support.published import CONNECTION_KILLED, LEADER_KILLED, LEADER_KILLED_RUNS
 
 STREAM = ("t", 0, None)
-
-# Jumps that 002_ee2887fe6fbf22bc.txt prints for its runs with TCP connections killed: the number before, and the number read.
-PUBLISHED = [
-    ("DUPLICATE BLOCK - JUMP BACKWARDS 8999 (228805 -> 219806)", 228805, 219806),
-    ("DUPLICATE BLOCK - JUMP BACKWARDS 9999 (151567 -> 141568)", 151567, 141568),
-    ("DUPLICATE BLOCK - JUMP BACKWARDS 2872 (197106 -> 194234)", 197106, 194234),
-    ("DUPLICATE BLOCK - JUMP BACKWARDS 9279 (87028 -> 77749)", 87028, 77749),
-]
 
 
 def arrived(*runs: tuple[int, int]) -> Order:
@@ -32,12 +25,20 @@ def arrived(*runs: tuple[int, int]) -> Order:
     return arrival_order(stretches)
 
 
-@pytest.mark.parametrize(("words", "before", "read"), PUBLISHED, ids=[each[0] for each in PUBLISHED])
+@pytest.mark.parametrize(("words", "before", "read"), CONNECTION_KILLED, ids=[each[0] for each in CONNECTION_KILLED])
 def test_a_published_run_is_told_with_the_published_numbers(words: str, before: int, read: int) -> None:
     order = arrived((1, before), (read, 1_000_000))
 
     assert [str(jump) for jump in order.jumps] == [words]
     assert (order.received, order.duplicates) == (1_000_000 + before - read + 1, before - read + 1)
+
+
+def test_a_published_leader_kill_is_told_jump_by_jump() -> None:
+    order = arrived(*LEADER_KILLED_RUNS)
+
+    assert [str(jump) for jump in order.jumps] == LEADER_KILLED
+    assert order.duplicates == 791
+    assert [finding.name for finding in diagnose(order)] == ["reordering"]
 
 
 def test_the_articles_example_is_told_in_its_words() -> None:
