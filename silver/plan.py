@@ -13,6 +13,7 @@ from lakehouse import delta, frames
 from lakehouse.contracts.silver import REJECTS, STREAM, silver_records
 from silver import bronze_range, ledger, look, segments
 from silver.extract import columns_read, extract
+from silver.segments import How
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from silver.recovery import Recovered
     from silver.rules import Rules
     from silver.watermarks import Watermarks
+
+
+_FEW = 10_000
+"""Bronze records up to which a load is decided on the driver."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +81,10 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered) -> P
         "run_id": run.run_id,
         "claimed_at": datetime.now(UTC),
     }
-    return decided(
-        spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, in_stretches=recovered.was_in_stretches
-    )
+    how = How.STRETCHES if recovered.was_in_stretches else How.RECORDS
+    if pinned.appended is not None and pinned.appended <= _FEW:
+        how = How.FEW
+    return decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how)
 
 
 def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
@@ -89,18 +95,18 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     watermarks: Watermarks,
     pinned: BronzeRange,
     claim: dict[str, object],
-    in_stretches: bool = True,
+    how: How = How.STRETCHES,
 ) -> Plan:
     """Decide a pinned range. The same range, watermarks and rules give the same plan, whenever and however often.
 
-    `in_stretches` says how the decision is sought, see `silver.segments.collect`; it does not change it.
+    `how` it is sought does not change it.
     """
     records = bronze_range.read(spark, run, pinned)
     narrow = extract(records.select("topic", "partition", "offset", *columns_read(rules)), rules).select(
         *STREAM, "offset", "epoch", "sequence", "problem"
     )
     load_seq = int(str(claim["load_seq"]))
-    found = segments.collect(spark, narrow, watermarks, rules, in_stretches=in_stretches)
+    found = segments.collect(spark, narrow, watermarks, rules, how)
     if look.is_needed(found):
         columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules)}
         suspected = extract(records.select(*sorted(columns)), rules)

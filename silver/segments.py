@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,9 +15,9 @@ from silver import decide, stretches
 from silver.fold import Segment, Stretch, fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from silver.fold import Stream
     from silver.rules import Rules
@@ -49,22 +50,37 @@ _MOST_STRETCHES = 50_000
 """More of them are not handed to the driver: the input is no chain, and each record is decided on its own."""
 
 
-def collect(
-    spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, *, in_stretches: bool = True
-) -> pa.Table:
-    """Decide narrow records: by stretches, and the streams that do not come in stretches record by record.
+class How(StrEnum):
+    """How a decision is sought. The outcome is the same; what fits the input costs least.
+
+    Attributes:
+        FEW: Every record comes to the driver and is folded there: no shuffle, nothing to compile.
+        STRETCHES: By stretches, and the streams that do not come in stretches record by record.
+        RECORDS: Record by record.
+    """
+
+    FEW = "few"
+    STRETCHES = "stretches"
+    RECORDS = "records"
+
+
+def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, how: How) -> pa.Table:
+    """Decide narrow records.
 
     Args:
         spark: The session.
         narrow: A row per record with topic, partition, producer, offset, epoch, sequence and problem.
         watermarks: The watermarks that the records meet.
         rules: The rules: `max_jump`, and whether epochs differ.
-        in_stretches: Whether stretches are looked for. The outcome is the same; where there are none, the look is wasted.
+        how: How.
 
     Returns:
         The rows of `silver.decide.segments`, without the block numbers.
     """
-    if not in_stretches:
+    if how is How.FEW:
+        ordered = narrow.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
+        return _table(fold(map(_single, ordered.to_pylist()), watermarks.ordinals, rules.max_jump))
+    if how is How.RECORDS:
         return _by_records(spark, narrow, watermarks, rules)
     rows = stretches.stretches(narrow).limit(_MOST_STRETCHES + 1).toArrow()
     if len(rows) > _MOST_STRETCHES:
@@ -112,9 +128,13 @@ def _of(spark: SparkSession, narrow: DataFrame, streams: set[Stream]) -> DataFra
 
 def _in_offset_order(narrow: DataFrame) -> Iterator[Stretch]:
     """Records as stretches of one, one stream after another, handed over batch by batch."""
-    for row in narrow.orderBy(*STREAM, "offset").toLocalIterator(prefetchPartitions=True):
-        stream = (row["topic"], row["partition"], row["producer"])
-        yield Stretch(stream, row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
+    return map(_single, narrow.orderBy(*STREAM, "offset").toLocalIterator(prefetchPartitions=True))
+
+
+def _single(row: Mapping[str, Any] | Row) -> Stretch:
+    """A record as a stretch of one."""
+    stream = (row["topic"], row["partition"], row["producer"])
+    return Stretch(stream, row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
 
 
 def _table(found: Iterable[Segment]) -> pa.Table:

@@ -13,13 +13,17 @@ from lakehouse import frames
 from silver import ledger, segments, stretches
 from silver.fold import Stretch
 from silver.rules import Rules, Source
+from silver.segments import How
 from silver.watermarks import Watermark, Watermarks
 from tests.support.reference import Seen, decide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from silver.fold import Stream
 
 pytestmark = pytest.mark.spark
 
@@ -65,12 +69,11 @@ def _in_runs(
             yield (None if sequence is None else sequence + nth), producer, epoch, step if nth == 0 else 1
 
 
-@pytest.mark.parametrize("in_stretches", [True, False], ids=["stretches", "records"])
 @pytest.mark.parametrize("max_jump", [None, 20])
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(loads=logs())
 def test_any_cutting_into_loads_decides_as_the_reference_does(
-    spark: SparkSession, max_jump: int | None, in_stretches: bool, loads: list[list[Seen]]
+    spark: SparkSession, max_jump: int | None, loads: list[list[Seen]]
 ) -> None:
     records = [record for load in loads for record in load]
     expected = decide(records, max_jump)
@@ -81,7 +84,7 @@ def test_any_cutting_into_loads_decides_as_the_reference_does(
     watermarks = Watermarks({})
     for number, load in enumerate(loads, start=1):
         if load:
-            decided, watermarks = _load(spark, load, watermarks, number, rules, in_stretches=in_stretches)
+            decided, watermarks = _load(spark, load, watermarks, number, rules)
             classes |= decided
 
     assert classes == {key: told.get(kind, kind) for key, kind in expected.classes.items()}
@@ -109,22 +112,30 @@ def test_a_stretch_is_an_unbroken_run_of_offsets(spark: SparkSession, offsets: l
 
 
 def _load(
-    spark: SparkSession, load: list[Seen], watermarks: Watermarks, number: int, rules: Rules, *, in_stretches: bool
+    spark: SparkSession, load: list[Seen], watermarks: Watermarks, number: int, rules: Rules
 ) -> tuple[dict[tuple[str, int, int], str], Watermarks]:
-    """Decide one load as the planner does, and move the watermarks as the ledger says."""
+    """Decide one load as the planner does, in every way, and move the watermarks as the ledger says."""
     rows = [(*r.stream, r.offset, *((None, None, "x") if r.sequence is None else (r.epoch, r.sequence, None))) for r in load]
     narrow = frames.of_tuples(spark, rows[::-1], _NARROW)
-    found = segments.collect(spark, narrow, watermarks, rules, in_stretches=in_stretches)
-    told = [replace(s, kind="duplicate") if s.kind == "suspect" else s for s in segments.summary(found)]
-    streams = ledger.stream_loads(told, [], watermarks)
+    ways = [segments.collect(spark, narrow, watermarks, rules, how) for how in How]
+    (streams, rejects), *others = [_outcome(found, watermarks, rules) for found in ways]
+    assert all(other == (streams, rejects) for other in others)
     moved = {}
     for stream, done in streams.items():
         epoch, sequence = done.ordinal or (None, None)
         moved[stream] = Watermark(epoch, sequence, done.last_offset, number, "rules")
     assert sum(sum(stream.counts.values()) for stream in streams.values()) == len(load)
-    return _classes(load, segments.rejects(found, number, rules).to_pylist()), replace(
-        watermarks, rows={**watermarks.rows, **moved}
-    )
+    return _classes(load, rejects), replace(watermarks, rows={**watermarks.rows, **moved})
+
+
+def _outcome(
+    found: pa.Table, watermarks: Watermarks, rules: Rules
+) -> tuple[dict[Stream, ledger.StreamLoad], list[dict[str, Any]]]:
+    """What the ledger says of each stream, and the rejects in the order of their places."""
+    told = [replace(s, kind="duplicate") if s.kind == "suspect" else s for s in segments.summary(found)]
+    rejects = segments.rejects(found, 1, rules).to_pylist()
+    rejects.sort(key=lambda row: (row["topic"], row["partition"], row["producer"] or "", row["first_offset"]))
+    return ledger.stream_loads(told, [], watermarks), rejects
 
 
 def _classes(load: list[Seen], rejects: list[dict[str, Any]]) -> dict[tuple[str, int, int], str]:
