@@ -96,6 +96,34 @@ def test_a_budget_that_is_passed_keeps_gold_where_it_is_until_it_is_loosened(
     assert [row["sequence"] for row in gold.orderBy("offset").collect()] == [1, 2, 3]
 
 
+def test_a_producer_that_starts_anew_without_an_epoch_opens_the_breaker_and_nothing_is_lost(
+    spark: SparkSession,
+    run: Run,
+    tmp_path: Path,
+    broker: LocalBroker,
+    topic: Callable[..., str],
+    *,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = topic()
+    config = config_for(tmp_path, broker, name)
+    first, anew = ([Sent(b"%s %d" % (word, n), headers=[("seq", b"%d" % n)]) for n in range(1, 21)] for word in (b"a", b"b"))
+    send(broker.bootstrap_servers, name, first)
+    assert cli.main(["run", "--config", str(config)]) == 0
+    send(broker.bootstrap_servers, name, anew)
+
+    assert cli.main(["run", "--config", str(config)]) == 5
+    assert spark.read.table(run.table("silver_loads").sql).count() == 1
+    capsys.readouterr()
+    assert cli.main(["plan", "--config", str(config)]) == 0
+    assert "The breaker would stop this load." in capsys.readouterr().out
+
+    assert cli.main(["run", "--config", str(config), "--set", "policies.max_quarantined_share=1"]) == 0
+    held = spark.read.table(run.table("silver_rejects").sql).select("class", "state").distinct().collect()
+    assert [tuple(row) for row in held] == [("collision", "held")]
+    assert spark.read.table(run.table("gold_records").sql).count() == 20
+
+
 def test_bad_records_keep_their_bytes_in_bronze_end_in_their_class_and_stop_nothing(
     spark: SparkSession, run: Run, tmp_path: Path, broker: LocalBroker, topic: Callable[..., str]
 ) -> None:
