@@ -113,14 +113,7 @@ def version(spark: SparkSession, table: Table) -> int:
     Raises:
         TableMissingError: The table is not there.
     """
-    try:
-        rows = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").select("version").collect()
-    except AnalysisException as error:
-        if _mentions(error, _NO_TABLE):
-            next_step = "Run the stage that writes it first, or all stages: `tidemark run`."
-            raise TableMissingError("The table is not there.", where=str(table), next_step=next_step) from error
-        raise
-    return int(rows[0]["version"])
+    return int(_history(spark, table, 1, "version")[0]["version"])
 
 
 def appended(spark: SparkSession, table: Table, *, after_version: int, to_version: int | None = None) -> tuple[int, int | None]:
@@ -135,14 +128,18 @@ def appended(spark: SparkSession, table: Table, *, after_version: int, to_versio
     Returns:
         The last version, and the rows of (after_version, to_version]; None where a commit is gone from the log, removed
         rows, or does not say what it added.
+
+    Raises:
+        TableMissingError: The table is not there.
     """
     last = -1
     rows: list[Row] = []
     limit = _LIKELY_VERSIONS
     while not rows or (len(rows) == limit and rows[-1]["version"] > after_version + 1):
         limit = last - after_version if rows else limit
-        history = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT {limit}")
-        rows = history.select("version", "operation", "operationParameters.mode", "operationMetrics.numOutputRows").collect()
+        rows = _history(
+            spark, table, limit, "version", "operation", "operationParameters.mode", "operationMetrics.numOutputRows"
+        )
         last = rows[0]["version"]
     to_version = last if to_version is None else to_version
     found = {row["version"]: row for row in rows if after_version < row["version"] <= to_version}
@@ -150,6 +147,17 @@ def appended(spark: SparkSession, table: Table, *, after_version: int, to_versio
     if len(found) < to_version - after_version or None in added:
         return to_version, None
     return to_version, sum(each for each in added if each is not None)
+
+
+def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> list[Row]:
+    """The table's last commits, the latest first."""
+    try:
+        return spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT {limit}").select(*columns).collect()
+    except AnalysisException as error:
+        if _mentions(error, _NO_TABLE):
+            next_step = "Run the stage that writes it first, or all stages: `tidemark run`."
+            raise TableMissingError("The table is not there.", where=str(table), next_step=next_step) from error
+        raise
 
 
 def _added(row: Row) -> int | None:
@@ -253,8 +261,7 @@ def last_metadata(spark: SparkSession, table: Table) -> str | None:
     """The text kept with the table's last commit; None where it has none, or the table is not there."""
     if not exists(spark, table):
         return None
-    rows = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").select("userMetadata").collect()
-    text: str | None = rows[0]["userMetadata"]
+    text: str | None = _history(spark, table, 1, "userMetadata")[0]["userMetadata"]
     return text
 
 

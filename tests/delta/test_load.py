@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse import delta
-from lakehouse.errors import AnotherWriterError, RulesChangedError, TableStateError
+from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
 from silver import load, plan, recovery
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put
@@ -223,3 +223,10 @@ def _rejected(spark: SparkSession, run: Run, log: list[Seen]) -> dict[tuple[str,
         assert len(span) == row["records"]
         found |= {(seen.topic, seen.partition, seen.offset): row["class"] for seen in span}
     return found
+
+
+def test_a_load_before_bronze_was_ever_written_names_the_stage_to_run(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    with pytest.raises(TableMissingError, match="bronze_records") as missing:
+        load_all(spark, new_run())
+
+    assert "tidemark run" in str(missing.value)
