@@ -14,7 +14,19 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli_tools import AsJson, broker_app, config_app, group, jars_app, need_command, quarantine_app, watermark_app
+from jobs.cli_tools import (
+    AsJson,
+    OffsetArgument,
+    PartitionArgument,
+    TopicArgument,
+    broker_app,
+    config_app,
+    group,
+    jars_app,
+    need_command,
+    quarantine_app,
+    watermark_app,
+)
 from jobs.common import (
     DEFAULT_CONFIG,
     ConfigFile,
@@ -149,9 +161,9 @@ def sql(
 
 @app.command()
 def why(
-    topic: Annotated[str, typer.Argument(help="The Kafka topic.")],
-    partition: Annotated[int, typer.Argument(min=0, help="The partition.")],
-    offset: Annotated[int, typer.Argument(min=0, help="The offset of the record.")],
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    offset: OffsetArgument,
     *,
     config: ConfigFile = DEFAULT_CONFIG,
     overrides: Overrides = None,

@@ -14,6 +14,9 @@ from lakehouse.report import printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 QuarantineClass = Literal["late", "collision", "invalid", "jump", "fenced"]
+TopicArgument = Annotated[str, typer.Argument(help="The Kafka topic.")]
+PartitionArgument = Annotated[int, typer.Argument(min=0, help="The partition.")]
+OffsetArgument = Annotated[int, typer.Argument(min=0, help="The offset of the record.")]
 BrokerFolder = Annotated[Path | None, typer.Option("--folder", help="Where the broker keeps its records.")]
 
 
@@ -114,21 +117,20 @@ def quarantine_list(
 
 @quarantine_app.command("show")
 def quarantine_show(
-    topic: Annotated[str, typer.Argument(help="The Kafka topic.")],
-    partition: Annotated[int, typer.Argument(min=0, help="The partition.")],
-    offset: Annotated[int, typer.Argument(min=0, help="The offset of the record.")],
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    offset: OffsetArgument,
     *,
     config: ConfigFile = DEFAULT_CONFIG,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a record's bytes as Bronze holds them, and why it is where it is."""
-    from jobs import quarantine
     from jobs.show import cell, write, write_json
-    from jobs.why import why, write_why
+    from jobs.why import why_with_record, write_why
 
     lakehouse = lakehouse_of(load_settings(config, overrides).lakehouse)
-    told, raw = why(lakehouse, topic, partition, offset), quarantine.raw(lakehouse, topic, partition, offset)
+    told, raw = why_with_record(lakehouse, topic, partition, offset)
     if as_json:
         write_json({**told, "record": raw})
         return

@@ -7,23 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import query, show
 from lakehouse.contracts.silver import HELD, QUARANTINED
-from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_REJECTS
+from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
 
 if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
 
-_COLUMNS = (
-    "class",
-    "reason",
-    "topic",
-    "partition",
-    "producer",
-    "epoch",
-    "first_sequence",
-    "first_offset",
-    "load_seq",
-    "kept_out_at",
-)
 _HELD = f"""
     SELECT rejects.class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,
         rejects.first_sequence, rejects.first_offset, rejects.load_seq, loads.claimed_at AS kept_out_at
@@ -35,10 +23,6 @@ _HELD = f"""
         AND ($days IS NULL OR loads.claimed_at <= now() - to_seconds($days * 86400))
     ORDER BY rejects.topic, rejects.partition, rejects.first_offset
 """  # noqa: S608 -- the tables' names are ours; what a user names is a parameter
-_RAW = f"""
-    SELECT topic, partition, "offset", timestamp, key, value, headers, ingested_at, run_id FROM {BRONZE_RECORDS}
-    WHERE topic = $topic AND partition = $partition AND "offset" = $offset LIMIT 1
-"""  # noqa: S608 -- as above
 
 
 @dataclass(frozen=True)
@@ -72,16 +56,7 @@ def held(lakehouse: Lakehouse, wanted: Wanted) -> list[dict[str, Any]]:
     classes = [wanted.kind] if wanted.kind else list(QUARANTINED)
     del filters["kind"]
     with query.connect(lakehouse) as database:
-        found = database.execute(_HELD, {**filters, "classes": classes}).fetchall()
-    return [dict(zip(_COLUMNS, row, strict=True)) for row in found]
-
-
-def raw(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
-    """A record's bytes, from Bronze; empty where Bronze does not hold it."""
-    with query.connect(lakehouse) as database:
-        result = database.execute(_RAW, {"topic": topic, "partition": partition, "offset": offset})
-        names = [column[0] for column in result.description or []]
-        return next((dict(zip(names, row, strict=True)) for row in result.fetchall()), {})
+        return query.rows(database, _HELD, {**filters, "classes": classes})
 
 
 def write_held(found: list[dict[str, Any]]) -> None:
@@ -89,5 +64,5 @@ def write_held(found: list[dict[str, Any]]) -> None:
     if not found:
         show.write("Nothing waits in quarantine.")
         return
-    show.write_table(list(_COLUMNS), [list(row.values()) for row in found])
+    show.write_table(list(found[0]), [list(row.values()) for row in found])
     show.write(f"{len(found):,} records wait.")

@@ -82,6 +82,13 @@ def answer(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
         yield Answer([column[0] for column in result.description], _rows(result))
 
 
+def rows(database: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The rows of one of our own queries, by the columns' names."""
+    result = database.execute(sql, parameters)
+    names = [column[0] for column in result.description or []]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
 def _rows(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
     while batch := result.fetchmany(_FETCHED_ROWS):
         yield from batch

@@ -12,8 +12,6 @@ from lakehouse.table import GATE_RESULTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILV
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import duckdb
-
     from lakehouse.table import Lakehouse
 
     Rows = list[dict[str, Any]]
@@ -65,7 +63,7 @@ def status(pipeline: str, lakehouse: Lakehouse) -> dict[str, Any]:
     with query.connect(lakehouse) as database:
 
         def rows(sql: str, table: str) -> Rows:
-            return _rows(database, sql) if table in there else []
+            return query.rows(database, sql) if table in there else []
 
         return {
             "pipeline": pipeline,
@@ -159,9 +157,3 @@ def _held(rejects: Rows) -> list[str]:
 def _unmet(result: dict[str, Any]) -> str:
     what = " ".join(part for part in (result["expectation"], result["column"]) if part)
     return f"{what} {result['outcome']}; observed {result['observed']}, expected {result['expected']}"
-
-
-def _rows(database: duckdb.DuckDBPyConnection, sql: str) -> Rows:
-    result = database.execute(sql)
-    names = [column[0] for column in result.description or []]
-    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]

@@ -31,8 +31,6 @@ from silver.rules import Rules
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import duckdb
-
     from lakehouse.table import Lakehouse
 
     Row = dict[str, Any]
@@ -52,14 +50,15 @@ _RULES = {
 
 _AT = "topic = $topic AND partition = $partition"
 _RECORD = f"""
-    SELECT "offset", timestamp, key, value, headers, count(*) OVER () AS copies FROM {BRONZE_RECORDS}
+    SELECT topic, partition, "offset", timestamp, key, value, headers, ingested_at, run_id, count(*) OVER () AS copies
+    FROM {BRONZE_RECORDS}
     WHERE {_AT} AND "offset" = $offset LIMIT 1
 """  # noqa: S608 -- the table's name is ours; as in every query below
 _KEPT = f"""
     SELECT producer, epoch, sequence, arrival, load_seq FROM {SILVER_RECORDS} WHERE {_AT} AND "offset" = $offset
 """  # noqa: S608 -- as above
 _OUT = f"""
-    SELECT producer, epoch, class, reason, first_sequence AS sequence, load_seq, state, content_sha256 FROM {SILVER_REJECTS}
+    SELECT producer, epoch, class, reason, first_sequence AS sequence, load_seq, state FROM {SILVER_REJECTS}
     WHERE {_AT} AND $offset BETWEEN first_offset AND last_offset
 """  # noqa: S608 -- as above
 _LOAD = f"""
@@ -90,13 +89,18 @@ _PUBLISHED = f"""
 
 
 def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
-    """What became of one record.
+    """What became of one record; see `why_with_record`."""
+    return why_with_record(lakehouse, topic, partition, offset)[0]
+
+
+def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> tuple[dict[str, Any], Row]:
+    """What became of one record, and the record as Bronze holds it.
 
     Returns:
         topic, partition, offset, timestamp, producer, epoch, sequence; `class`, `rule` in words, `reason`, `state` of a reject;
         `copies`, how often Bronze holds the offset: all but one are replays; `load` with run, Bronze versions and the watermark
         before and after; `winner`, the record that a duplicate or collision met; `gate`, the last audit of the load; and
-        `published`. What does not apply is None.
+        `published`. What does not apply is None. And the columns of `bronze_records`.
 
     Raises:
         TidemarkError: Bronze holds no such record.
@@ -108,7 +112,7 @@ def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[s
 
         def rows(sql: str, table: str, **more: Any) -> list[Row]:
             wanted = {name: value for name, value in {**at, **more}.items() if f"${name}" in sql}
-            return _rows(database, sql, wanted) if table in there else []
+            return query.rows(database, sql, wanted) if table in there else []
 
         record = next(iter(rows(_RECORD, BRONZE_RECORDS)), None)
         if record is None:
@@ -130,19 +134,21 @@ def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[s
             gate = next(iter(rows(_GATE, GATE_RESULTS, load_seq=load["load_seq"])), None)
             published = next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH, load_seq=load["load_seq"])), None)
     name = found["class"] if found else UNDECIDED
-    return {
+    copies = record.pop("copies")
+    told = {
         **at,
         "timestamp": record["timestamp"],
         **{column: found[column] if found else None for column in ("producer", "epoch", "sequence")},
         "class": name,
         "rule": _RULES[name],
         **{column: found[column] if found else None for column in ("reason", "state", "arrival")},
-        "copies": record["copies"],
+        "copies": copies,
         "load": load and {column: value for column, value in load.items() if column not in {"rules", "producer"}},
         "winner": winner,
         "gate": gate,
         "published": published,
     }
+    return told, record
 
 
 def write_why(found: Mapping[str, Any]) -> None:
@@ -204,9 +210,3 @@ def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> R
 
 def _is_of(load: Row, found: Row) -> bool:
     return bool(load["load_seq"] == found["load_seq"] and load["producer"] == found["producer"])
-
-
-def _rows(database: duckdb.DuckDBPyConnection, sql: str, wanted: dict[str, Any]) -> list[Row]:
-    result = database.execute(sql, wanted)
-    names = [column[0] for column in result.description or []]
-    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
