@@ -11,7 +11,8 @@ from lakehouse import delta
 from lakehouse.contracts.silver import COLLISION, STREAM
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver import segments
-from silver.extract import columns_read, extract
+from silver.extract import NARROW, narrow
+from silver.fold import stream_of
 from silver.order import Order, arrival_order
 from silver.rules import Rules
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from lakehouse.run import Run
     from lakehouse.settings import Settings
-
-_NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
 
 
 def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | None = None) -> dict[str, list[Order]]:
@@ -42,8 +41,7 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
     rules = Rules.of(settings)
     table = run.table(BRONZE_RECORDS)
     raw = delta.read(spark, table, version=delta.version(spark, table))
-    read = extract(raw.select("topic", "partition", "offset", *columns_read(rules)), rules)
-    found = {"bronze": _orders(spark, read, topic), "silver": list[Order]()}
+    found = {"bronze": _orders(spark, narrow(raw, rules), topic), "silver": list[Order]()}
     if delta.exists(spark, run.table(SILVER_RECORDS)):
         kept = spark.read.table(run.table(SILVER_RECORDS).sql).withColumn("problem", F.lit(None).cast("string"))
         found["silver"] = _orders(spark, kept, topic)
@@ -55,13 +53,13 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
 def _count_collisions(spark: SparkSession, run: Run, orders: list[Order]) -> None:
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
     counted = rejects.groupBy(*STREAM).agg(F.sum("records").alias("records")).collect()
-    by_stream = {(row["topic"], row["partition"], row["producer"]): row["records"] for row in counted}
+    by_stream = {stream_of(row): row["records"] for row in counted}
     for order in orders:
         order.collisions = by_stream.get(order.stream, 0)
 
 
 def _orders(spark: SparkSession, records: DataFrame, topic: str | None) -> list[Order]:
-    narrow = records.select(*_NARROW).dropDuplicates([*STREAM, "offset"])  # Bronze may hold an offset twice
-    wanted = narrow if topic is None else narrow.where(F.col("topic") == topic)
+    once = records.select(*NARROW).dropDuplicates([*STREAM, "offset"])  # Bronze may hold an offset twice
+    wanted = once if topic is None else once.where(F.col("topic") == topic)
     streams = groupby(segments.in_order(spark, wanted), key=lambda stretch: stretch.stream)
     return [arrival_order(of_stream) for _, of_stream in streams]

@@ -83,8 +83,9 @@ def arrivals(spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: 
         decided: Records of each partition that were read from the range and decided.
     """
     above = bronze_range.above
+    all_new = [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
     if bronze_range.appended == sum(decided.values()):
-        return [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
+        return all_new
     offsets = [(*partition, offset) for partition, offset in above.items()]
     known = frames.of_tuples(spark, offsets, "topic string, partition int, above bigint")
     counted = delta.collect_appended(
@@ -96,7 +97,7 @@ def arrivals(spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: 
     )
     if counted is None:
         run.report.event("silver.versions_gone", after_version=bronze_range.after_version, to_version=bronze_range.to_version)
-        return [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
+        return all_new
     return [Arrivals(row["topic"], row["partition"], row["records"], row["replayed"], row["above"]) for row in counted]
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse import frames
-from lakehouse.contracts.silver import IN_ORDER, LATE, STREAM
+from lakehouse.contracts.silver import IN_ORDER, LATE
 from silver import spans
 from silver.extract import decode, extract
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from silver.plan import Plan
     from silver.rules import Rules
-
-_SPAN = [*STREAM, "first_offset", "last_offset"]
 
 
 def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
@@ -36,16 +34,16 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     rows = extract(records, plan.rules)
     by_producer = plan.rules.producer is not None
     if plan.rejects.num_rows:
-        rejects = spans.bucketed(spark.createDataFrame(plan.rejects.select(_SPAN)))
+        rejects = spans.of_segments(spark, plan.rejects)
         rows = rows.join(F.broadcast(rejects), on=spans.is_within(rows, rejects, by_producer=by_producer), how="left_anti")
-    arrival = F.lit(IN_ORDER)
     if plan.late.num_rows:
-        late = spans.bucketed(spark.createDataFrame(plan.late.select(_SPAN)))
+        late = spans.of_segments(spark, plan.late)
         joined = rows.join(F.broadcast(late), on=spans.is_within(rows, late, by_producer=by_producer), how="left")
-        arrival = F.when(late["bucket"].isNotNull(), F.lit(LATE)).otherwise(IN_ORDER)
+        arrival = F.when(late["bucket"].isNotNull(), LATE).otherwise(IN_ORDER)
         rows = joined.select(*(rows[name] for name in rows.columns), arrival.alias("arrival"))
-        arrival = F.col("arrival")
-    return rows.withColumns({"arrival": arrival, "load_seq": F.lit(plan.load_seq).cast("bigint"), **_payload(plan.rules)})
+    else:
+        rows = rows.withColumn("arrival", F.lit(IN_ORDER))
+    return rows.withColumns({"load_seq": F.lit(plan.load_seq).cast("bigint"), **_payload(plan.rules)})
 
 
 def _payload(rules: Rules) -> dict[str, Column]:

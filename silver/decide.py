@@ -12,6 +12,7 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, REPLAY, STREAM, SUSPECT
+from silver import spans
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -100,11 +101,7 @@ def segments(classified: DataFrame) -> DataFrame:
         classified.withColumn("block", _block())
         .groupBy(*SEGMENT_KEYS)
         .agg(
-            F.count(F.lit(1)).alias("records"),
-            F.min("offset").alias("first_offset"),
-            F.max("offset").alias("last_offset"),
-            F.min("sequence").alias("first_sequence"),
-            F.max("sequence").alias("last_sequence"),
+            *spans.summed(),
             F.count_if(sequence - previous > 1).alias("jumps_forward"),
             F.count_if(sequence < previous).alias("jumps_backward"),
             F.max("step").alias("max_step"),

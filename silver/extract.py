@@ -14,6 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.silver import STREAM
 from lakehouse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ NULL = "null"
 DISAGREES = "disagrees"
 NOT_WHOLE = "not_a_whole_number"
 OUT_OF_RANGE = "out_of_range"
+
+NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
+"""The columns that a decision reads."""
 
 _DIGITS = r"\A[0-9]+\z"  # not ^...$: Java's $ also matches before a last line feed
 _BIGINT_BYTES = 8
@@ -76,6 +80,12 @@ def extract(records: DataFrame, rules: Rules) -> DataFrame:
         )
         .drop(*(f"_{step}_{role}" for step in ("found", "whole", "value", "problem") for role in roles))
     )
+
+
+def narrow(records: DataFrame, rules: Rules) -> DataFrame:
+    """What a decision needs of each record, with no other column read: stream, offset, epoch, sequence and problem."""
+    read = extract(records.select("topic", "partition", "offset", *columns_read(rules)), rules)
+    return read.select(*NARROW)
 
 
 def columns_read(rules: Rules) -> list[str]:

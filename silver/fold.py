@@ -8,18 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, JUMP, REPLAY, SUSPECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from pyspark.sql import Row
+
 Stream = tuple[str, int, str | None]
 """topic, partition, producer"""
 
 Ordinal = tuple[int, int]
 """epoch, sequence"""
+
+
+def stream_of(row: Mapping[str, Any] | Row) -> Stream:
+    """The stream that a row's columns name."""
+    return row["topic"], row["partition"], row["producer"]
 
 
 @dataclass(frozen=True)

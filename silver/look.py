@@ -29,6 +29,7 @@ from lakehouse.contracts.silver import (
     SUSPECT,
 )
 from silver import spans
+from silver.fold import stream_of
 from silver.segments import SEGMENT
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 KEY = (*STREAM, "epoch", "sequence")
 """What names a record of a stream: Silver holds each once."""
-
-_SPAN = [*STREAM, "first_offset", "last_offset"]
 
 _MOST_RANGES = 128
 _MOST_BROADCAST = 500_000
@@ -106,7 +105,7 @@ def _told_apart(spark: SparkSession, found: pa.Table, jumps: pa.Table, records: 
         known = known.unionByName(_content(_of_keys(past.silver.where(_in(below)), keys, count)))
     if is_above:
         others = found.filter(pc.invert(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY]))))
-        out = spans.bucketed(spark.createDataFrame(others.select(_SPAN)))
+        out = spans.of_segments(spark, others)
         accepted = records.join(F.broadcast(out), on=spans.is_within(records, out, by_producer=True), how="left_anti")
         known = known.unionByName(_content(_of_keys(accepted, keys, count)))
     first = known.groupBy(*_as_keys()).agg(F.min_by("content_sha256", "place").alias("known"))
@@ -148,7 +147,7 @@ def _parted(blocks: pa.Table, watermarks: Watermarks) -> tuple[bool, list[Range]
     known = watermarks.ordinals
     is_above, is_below = [], []
     for row in blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence"]).to_pylist():
-        watermark = known.get((row["topic"], row["partition"], row["producer"]))
+        watermark = known.get(stream_of(row))
         is_above.append(watermark is None or (row["epoch"], row["last_sequence"]) > watermark)
         is_below.append(watermark is not None and (row["epoch"], row["first_sequence"]) <= watermark)
     return any(is_above), ranges(blocks.filter(pa.array(is_below)))
@@ -168,7 +167,7 @@ def _in(wanted: list[Range]) -> Column:
 
 def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFrame:
     """The records of some segments, narrow and hashed, each with its segment's first offset as `block`."""
-    spanned = spans.bucketed(spark.createDataFrame(segments.select(_SPAN)))
+    spanned = spans.of_segments(spark, segments)
     within = records.join(F.broadcast(spanned), on=spans.is_within(records, spanned, by_producer=True))
     return within.select(
         *(records[name] for name in (*KEY, "offset")), spanned["first_offset"].alias("block"), content_sha256(records)
@@ -178,7 +177,7 @@ def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFram
 def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Table:
     """Jumps with their content's hash: each is a single record."""
     rows = _at(spark, jumps, records).select(*STREAM, "offset", "content_sha256").toArrow().to_pylist()
-    hashes = {(row["topic"], row["partition"], row["producer"], row["offset"]): row["content_sha256"] for row in rows}
+    hashes = {(*stream_of(row), row["offset"]): row["content_sha256"] for row in rows}
     places = zip(*(jumps[name].to_pylist() for name in (*STREAM, "first_offset")), strict=True)
     column = SEGMENT.get_field_index("content_sha256")
     return jumps.set_column(column, SEGMENT.field(column), pa.array([hashes[place] for place in places], pa.string()))
@@ -235,11 +234,7 @@ def _blocks(judged: DataFrame) -> DataFrame:
         judged.withColumn("number", number)
         .groupBy(*STREAM, "epoch", "class", "block", "number")
         .agg(
-            F.count(F.lit(1)).alias("records"),
-            F.min("offset").alias("first_offset"),
-            F.max("offset").alias("last_offset"),
-            F.min("sequence").alias("first_sequence"),
-            F.max("sequence").alias("last_sequence"),
+            *spans.summed(),
             F.min(F.when(~is_duplicate, F.col("content_sha256"))).alias("content_sha256"),
         )
     )
@@ -248,12 +243,12 @@ def _blocks(judged: DataFrame) -> DataFrame:
 def _with_jumps(judged: pa.Table, blocks: pa.Table) -> pa.Table:
     """The judged suspects as segments; a block's jumps stay with the first part of it."""
     jumps = {
-        (row["topic"], row["partition"], row["producer"], row["first_offset"]): row
+        (*stream_of(row), row["first_offset"]): row
         for row in blocks.select([*STREAM, "first_offset", "jumps_forward", "jumps_backward"]).to_pylist()
     }
     rows = judged.to_pylist()
     for row in rows:
-        of_block = jumps.get((row["topic"], row["partition"], row["producer"], row["first_offset"]))
+        of_block = jumps.get((*stream_of(row), row["first_offset"]))
         row["jumps_forward"] = of_block["jumps_forward"] if of_block else 0
         row["jumps_backward"] = of_block["jumps_backward"] if of_block else 0
     return pa.Table.from_pylist(rows, SEGMENT)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames
-from lakehouse.contracts.silver import REJECTS, STREAM, silver_records
+from lakehouse.contracts.silver import REJECTS, silver_records
 from silver import bronze_range, ledger, look, segments
-from silver.extract import columns_read, extract
+from silver.extract import columns_read, extract, narrow
 from silver.segments import How
 
 if TYPE_CHECKING:
@@ -102,11 +102,8 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     `how` it is sought does not change it.
     """
     records = bronze_range.read(spark, run, pinned)
-    narrow = extract(records.select("topic", "partition", "offset", *columns_read(rules)), rules).select(
-        *STREAM, "offset", "epoch", "sequence", "problem"
-    )
     load_seq = int(str(claim["load_seq"]))
-    found = segments.collect(spark, narrow, watermarks, rules, how)
+    found = segments.collect(spark, narrow(records, rules), watermarks, rules, how)
     if look.is_needed(found):
         columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules)}
         suspected = extract(records.select(*sorted(columns)), rules)

@@ -12,6 +12,7 @@ from lakehouse.errors import TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver import bronze_range, watermarks
 from silver import plan as planning
+from silver.fold import stream_of
 from silver.rules import Rules
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterab
 def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
     """Each stream of the last finished load stands where the ledger left it."""
     for row in last:
-        mark = known.rows.get((row["topic"], row["partition"], row["producer"]))
+        mark = known.rows.get(stream_of(row))
         observed = (mark.epoch, mark.high_watermark, mark.last_offset) if mark else None
         expected = (row["epoch_after"], row["high_watermark_after"], row["last_offset"])
         if observed != expected:

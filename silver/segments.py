@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from lakehouse import frames
 from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM
 from silver import decide, stretches
-from silver.fold import Segment, Stretch, fold
+from silver.fold import Segment, Stretch, fold, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -98,7 +98,7 @@ def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, 
     if rules.max_jump is None:
         return found
     jumping = found.filter(pc.greater(found["max_step"], rules.max_jump)).select(list(STREAM)).to_pylist()
-    streams = {(row["topic"], row["partition"], row["producer"]) for row in jumping}
+    streams = {stream_of(row) for row in jumping}
     if not streams:
         return found
     is_kept = [stream not in streams for stream in zip(*(found[name].to_pylist() for name in STREAM), strict=True)]
@@ -133,8 +133,7 @@ def _in_offset_order(narrow: DataFrame) -> Iterator[Stretch]:
 
 def _single(row: Mapping[str, Any] | Row) -> Stretch:
     """A record as a stretch of one."""
-    stream = (row["topic"], row["partition"], row["producer"])
-    return Stretch(stream, row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
+    return Stretch(stream_of(row), row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
 
 
 def _table(found: Iterable[Segment]) -> pa.Table:
@@ -164,7 +163,7 @@ def summary(found: pa.Table) -> Iterator[Segment]:
     )
     for row in grouped.to_pylist():
         yield Segment(
-            (row["topic"], row["partition"], row["producer"]),
+            stream_of(row),
             row["epoch"],
             row["class"],
             None,

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from lakehouse.contracts.silver import STREAM
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _BUCKET = 256
 """Offsets per bucket: a record is compared with the spans of its bucket only, found by hash."""
@@ -26,6 +29,22 @@ def bucketed(spans: DataFrame) -> DataFrame:
     """
     first, last = F.col("first_offset"), F.col("last_offset")
     return spans.withColumn("bucket", F.explode(F.sequence(F.floor(first / _BUCKET), F.floor(last / _BUCKET))))
+
+
+def of_segments(spark: SparkSession, segments: pa.Table) -> DataFrame:
+    """The bucketed spans of some segments or rejects, with their producer."""
+    return bucketed(spark.createDataFrame(segments.select([*STREAM, "first_offset", "last_offset"])))
+
+
+def summed() -> list[Column]:
+    """What a group of records comes to: how many they are, and the offsets and sequences that they span."""
+    return [
+        F.count(F.lit(1)).alias("records"),
+        F.min("offset").alias("first_offset"),
+        F.max("offset").alias("last_offset"),
+        F.min("sequence").alias("first_sequence"),
+        F.max("sequence").alias("last_sequence"),
+    ]
 
 
 def is_within(records: DataFrame, spans: DataFrame, *, by_producer: bool) -> Column:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM
-from silver.fold import Stretch
+from silver.fold import Stretch, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -89,7 +89,7 @@ def _place(stretch: Stretch) -> tuple[str, int, str, int]:
 
 
 def _stretch(row: Mapping[str, Any]) -> Stretch:
-    stream, epoch, problem = (row["topic"], row["partition"], row["producer"]), row["epoch"], row["problem"]
+    stream, epoch, problem = stream_of(row), row["epoch"], row["problem"]
     first, last, distance = row["first_offset"], row["last_offset"], row["distance"]
     sequence = None if epoch is None else distance + first
     return Stretch(stream, first, last, epoch, sequence, problem)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakehouse import frames
 from lakehouse.errors import RulesChangedError
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
+from silver.fold import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +94,7 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
     rows = spark.read.table(run.table(SILVER_WATERMARKS).sql).collect()
     return Watermarks(
         {
-            (row["topic"], row["partition"], row["producer"]): Watermark(
+            stream_of(row): Watermark(
                 row["epoch"], row["high_watermark"], row["last_offset"], row["load_seq"], row["rules_fingerprint"]
             )
             for row in rows

@@ -25,7 +25,6 @@ QUARANTINED = (LATE, COLLISION, INVALID, JUMP, FENCED)
 
 IN_ORDER = "in_order"
 HELD = "held"
-RELEASED = "released"
 DISCARDED = "discarded"
 
 STREAM = ("topic", "partition", "producer")
