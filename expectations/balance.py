@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakehouse.contracts.silver import (
-    ACCEPTED,
     CLASSES,
     COLLISION,
     DUPLICATE,
+    KEPT,
     LATE,
     QUARANTINED,
     REPLAY,
+    RESET,
     STREAM,
 )
 
@@ -137,13 +138,16 @@ class _Facts:
                 highest[stream] = max(last, highest.get(stream, last))
 
     def compare_watermarks(self) -> None:
-        """Silver's highest row, the ledger's watermark and silver_watermarks say the same of each stream."""
+        """Silver's highest row, the ledger's watermark and silver_watermarks say the same of each stream.
+
+        But for a reset: there a person said where the watermark is.
+        """
         latest: dict[Stream, Row] = {}
         for (stream, load_seq), claimed in self.ledger.items():
             found = self.silver.get((stream, load_seq))
             last = _struct(found["last"]) if found else None
-            expected = _ordinal(claimed, "before") if last is None else last
-            if _ordinal(claimed, "after") != expected:
+            expected = max(filter(None, (_ordinal(claimed, "before"), last)), default=None)
+            if claimed["kind"] != RESET and _ordinal(claimed, "after") != expected:
                 self.of(stream, load_seq).watermark_mismatch += 1
             if stream not in latest or latest[stream]["load_seq"] < load_seq:
                 latest[stream] = claimed
@@ -181,7 +185,7 @@ def _stream(row: Row) -> Stream:
 
 def _kept(claimed: Row) -> int:
     """The records of a ledger row that Silver took."""
-    kept: int = claimed[ACCEPTED] + claimed["late_accepted"]
+    kept: int = sum(claimed[name] for name in KEPT)
     return kept
 
 

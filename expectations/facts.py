@@ -36,7 +36,7 @@ def silver_facts(records: DataFrame) -> DataFrame:
         topic, partition, producer, load_seq, and (bigint where nothing is said): rows; not_increasing, in-order rows that are
         not above the in-order row before them by offset, in the same load; repeated_keys, rows whose (stream, epoch,
         sequence) stands twice; nulls, in the required columns; undecodable; first and last, the (epoch, sequence) structs of
-        the first in-order row by offset and of the highest in-order row, null where there is none.
+        the first in-order row by offset, null where there is none, and of the highest row.
     """
     by_sequence = Window.partitionBy(*STREAM).orderBy(*_ORDINAL, "offset")
     earlier = Window.partitionBy(*STREAM, "load_seq").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
@@ -56,7 +56,7 @@ def silver_facts(records: DataFrame) -> DataFrame:
         _nulls().alias("nulls"),
         F.count_if("is_undecodable").alias("undecodable"),
         F.min_by("in_order", F.when(F.col("in_order").isNotNull(), F.col("offset"))).alias("first"),
-        F.max("in_order").alias("last"),
+        F.max("ordinal").alias("last"),
     )
 
 

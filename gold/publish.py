@@ -28,6 +28,7 @@ from gold import models
 from gold.refresh import refresh_models
 from lakehouse import delta
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
+from lakehouse.contracts.silver import KEPT
 from lakehouse.crash import crash_point
 from lakehouse.errors import GateFailedError
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
@@ -82,7 +83,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         )
     silver = _between(delta.read(spark, run.table(SILVER_RECORDS), version=gate_run.silver_version), gate_run)
     ledger = _between(delta.read(spark, run.table(SILVER_LOADS), version=gate_run.loads_version), gate_run)
-    kept = int(ledger.agg(F.sum(F.col("accepted") + F.col("late_accepted"))).collect()[0][0] or 0)
+    kept = sum(ledger.agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in KEPT)).collect()[0])
     contracts = _create_tables(spark, run, silver)
     if kept:
         _write_records(spark, run, silver, gate_run=gate_run, contract=contracts[GOLD_RECORDS])

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from jobs.cli_decisions import quarantine_app, watermark_app
 from jobs.cli_tools import (
     AsJson,
     OffsetArgument,
@@ -24,8 +25,6 @@ from jobs.cli_tools import (
     group,
     jars_app,
     need_command,
-    quarantine_app,
-    watermark_app,
 )
 from jobs.common import (
     DEFAULT_CONFIG,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import LakehouseSettings, Settings
     from lakehouse.table import Lakehouse
     from silver.order import Order
+    from silver.request import Request
 
 ConfigFile = Annotated[
     Path,
@@ -134,6 +135,17 @@ def orders_of(
     return _medallion().orders(spark, settings, report, topic)
 
 
+def decide_once(
+    spark: SparkSession, settings: Settings, report: OpenReport, request: Request, *, is_dry_run: bool
+) -> dict[str, Any]:
+    """Release, discard or reset, see `pipelines.medallion.decide`.
+
+    Raises:
+        TidemarkError: It cannot be done; see its class.
+    """
+    return _medallion().decide(spark, settings, report, request, is_dry_run=is_dry_run)
+
+
 class _Medallion(Protocol):
     """The entries of `pipelines.medallion`."""
 
@@ -144,6 +156,10 @@ class _Medallion(Protocol):
     def orders(
         self, spark: SparkSession, settings: Settings, report: OpenReport, topic: str | None
     ) -> dict[str, list[Order]]: ...
+
+    def decide(
+        self, spark: SparkSession, settings: Settings, report: OpenReport, request: Request, *, is_dry_run: bool
+    ) -> dict[str, Any]: ...
 
 
 def _medallion() -> _Medallion:

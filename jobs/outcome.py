@@ -43,6 +43,37 @@ def write_plan(planned: dict[str, Any], *, as_json: bool) -> None:
         show.write(f"The breaker would stop this load. {trip['what']} ({trip['where']}: {trip['observed']})")
 
 
+_DONE = {"release": "Released", "discard": "Discarded", "reset": "Reset"}
+_WOULD = {"release": "Would release", "discard": "Would discard", "reset": "Would reset"}
+_LEFT = {
+    "no_sequence": "have no sequence that could be read, which Silver needs",
+    "already_kept": "have a sequence that Silver holds already",
+}
+
+
+def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
+    """Print on stdout what a release, discard or reset did, or would do; or JSON."""
+    if as_json:
+        show.write_json(done)
+        return
+    verb = (_WOULD if done["is_dry_run"] else _DONE)[done["kind"]]
+    if done["load_seq"] is None:
+        show.write("There is nothing to do.")
+    elif done["kind"] == "reset":
+        show.write(f"{verb} a watermark, as load {done['load_seq']}.")
+    else:
+        show.write(f"{verb} {done['records']:,} records ({summary(done['classes'])}), as load {done['load_seq']}.")
+    for why, records in done["left"].items():
+        show.write(f"{records:,} records stay: they {_LEFT[why]}. `tidemark quarantine discard` gives them up.")
+    if done["streams"]:
+        show.write_table(list(done["streams"][0]), [list(row.values()) for row in done["streams"]])
+    if done.get("next_load"):
+        show.write("\nThe next load would then be:")
+        write_plan(done["next_load"], as_json=False)
+    if done["kind"] == "release" and done["load_seq"] and not done["is_dry_run"]:
+        show.write("The next `tidemark run` audits and publishes them.")
+
+
 def summary(found: dict[str, Any]) -> str:
     """Names and values in one line, without what is null, zero or empty.
 

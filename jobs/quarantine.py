@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from jobs import query, show
@@ -11,6 +11,7 @@ from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
 
 if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
+    from silver.request import Wanted
 
 _HELD = f"""
     SELECT rejects.class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,
@@ -19,29 +20,10 @@ _HELD = f"""
     LEFT JOIN (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq) AS loads USING (load_seq)
     WHERE rejects.state = '{HELD}' AND list_contains($classes, rejects.class)
         AND ($topic IS NULL OR rejects.topic = $topic) AND ($partition IS NULL OR rejects.partition = $partition)
-        AND ($producer IS NULL OR rejects.producer = $producer)
+        AND ($offset IS NULL OR rejects.first_offset = $offset) AND ($producer IS NULL OR rejects.producer = $producer)
         AND ($days IS NULL OR loads.claimed_at <= now() - to_seconds($days * 86400))
     ORDER BY rejects.topic, rejects.partition, rejects.first_offset
 """  # noqa: S608 -- the tables' names are ours; what a user names is a parameter
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which records of the quarantine are meant; None for any.
-
-    Attributes:
-        kind: Their class.
-        topic: Kafka topic.
-        partition: Kafka partition.
-        producer: The stream's producer.
-        days: How many days they have waited at least.
-    """
-
-    kind: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    producer: str | None = None
-    days: float | None = None
 
 
 def held(lakehouse: Lakehouse, wanted: Wanted) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from lakehouse.contracts.silver import (
     INVALID,
     JUMP,
     LATE,
+    RELEASED,
 )
 from lakehouse.errors import TidemarkError
 from lakehouse.report import printable
@@ -58,7 +59,7 @@ _KEPT = f"""
     SELECT producer, epoch, sequence, arrival, load_seq FROM {SILVER_RECORDS} WHERE {_AT} AND "offset" = $offset
 """  # noqa: S608 -- as above
 _OUT = f"""
-    SELECT producer, epoch, class, reason, first_sequence AS sequence, load_seq, state FROM {SILVER_REJECTS}
+    SELECT producer, epoch, class, reason, first_sequence AS sequence, load_seq, state, settled_load_seq FROM {SILVER_REJECTS}
     WHERE {_AT} AND $offset BETWEEN first_offset AND last_offset
 """  # noqa: S608 -- as above
 _LOAD = f"""
@@ -66,6 +67,9 @@ _LOAD = f"""
         high_watermark_before, epoch_after, high_watermark_after
     FROM {SILVER_LOADS} WHERE {_AT} AND coalesce(last_offset_before, -1) < $offset AND last_offset >= $offset
     ORDER BY load_seq
+"""  # noqa: S608 -- as above
+_SETTLED = f"""
+    SELECT load_seq, kind, reason, requested_by, run_id, claimed_at FROM {SILVER_LOADS} WHERE load_seq = $load_seq LIMIT 1
 """  # noqa: S608 -- as above
 _SAME = "producer IS NOT DISTINCT FROM $producer AND epoch = $epoch"
 _WINNER = f"""
@@ -99,8 +103,9 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
     Returns:
         topic, partition, offset, timestamp, producer, epoch, sequence; `class`, `rule` in words, `reason`, `state` of a reject;
         `copies`, how often Bronze holds the offset: all but one are replays; `load` with run, Bronze versions and the watermark
-        before and after; `winner`, the record that a duplicate or collision met; `gate`, the last audit of the load; and
-        `published`. What does not apply is None. And the columns of `bronze_records`.
+        before and after; `settled`, who released or discarded it in which load, and why; `winner`, the record that a duplicate
+        or collision met; `gate`, the last audit of the load, or of the release; and `published`. What does not apply is None.
+        And the columns of `bronze_records`.
 
     Raises:
         TidemarkError: Bronze holds no such record.
@@ -126,13 +131,16 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         kept = next(iter(rows(_KEPT, SILVER_RECORDS)), None)
         found = _found(kept, rows(_OUT, SILVER_REJECTS), loads, record)
         load = next((row for row in loads if found and _is_of(row, found)), None)
-        winner, gate, published = None, None, None
+        winner, settled, gate, published = None, None, None, None
         if found and found["class"] in {DUPLICATE, COLLISION}:
             same = {name: found[name] for name in ("producer", "epoch", "sequence")}
             winner = next(iter(rows(_WINNER, SILVER_REJECTS, **same)), None)
+        if found and found["settled_load_seq"] is not None:
+            settled = next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=found["settled_load_seq"])), None)
         if load:
-            gate = next(iter(rows(_GATE, GATE_RESULTS, load_seq=load["load_seq"])), None)
-            published = next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH, load_seq=load["load_seq"])), None)
+            brought = settled["load_seq"] if settled else load["load_seq"]
+            gate = next(iter(rows(_GATE, GATE_RESULTS, load_seq=brought)), None)
+            published = next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH, load_seq=brought)), None)
     name = found["class"] if found else UNDECIDED
     copies = record.pop("copies")
     told = {
@@ -144,6 +152,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         **{column: found[column] if found else None for column in ("reason", "state", "arrival")},
         "copies": copies,
         "load": load and {column: value for column, value in load.items() if column not in {"rules", "producer"}},
+        "settled": settled,
         "winner": winner,
         "gate": gate,
         "published": published,
@@ -165,12 +174,14 @@ def write_why(found: Mapping[str, Any]) -> None:
 
 def _sentences(found: Mapping[str, Any]) -> list[str]:
     told = []
-    load, winner, gate, published = (found[name] for name in ("load", "winner", "gate", "published"))
+    load, settled, winner, gate, published = (found[name] for name in ("load", "settled", "winner", "gate", "published"))
     if winner:
         place = f"offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
         told.append(f"The record that was there first: {place}.")
-    if found["state"]:
+    if found["state"] and found["state"] != RELEASED:
         told.append(f"It is kept out of Silver; its state is {found['state']}. Its bytes are in bronze_records.")
+    if settled:
+        told.append(f"It was {found['state']} {_by_whom(settled)}.")
     if found["arrival"] == LATE:
         told.append("It is in silver_records, marked late.")
     if found["copies"] > 1:
@@ -188,6 +199,11 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
     return told
 
 
+def _by_whom(settled: Mapping[str, Any]) -> str:
+    who, when, why = (printable(show.cell(settled[name])) for name in ("requested_by", "claimed_at", "reason"))
+    return f"by {who} in load {settled['load_seq']}, {when}: {why}"
+
+
 def _mark(load: Mapping[str, Any], when: str) -> str:
     mark, epoch = load[f"high_watermark_{when}"], load[f"epoch_{when}"]
     return "none" if mark is None else f"{mark} (epoch {epoch})" if epoch else str(mark)
@@ -195,8 +211,12 @@ def _mark(load: Mapping[str, Any], when: str) -> str:
 
 def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> Row | None:
     """The record's row of Silver or of the rejects, with class, and the key that it was decided by."""
+    released = next((row for row in out if row["state"] == RELEASED), None)
+    if released:
+        return {**released, "arrival": LATE}
     if kept:
-        return {**kept, "class": LATE if kept["arrival"] == LATE else ACCEPTED, "reason": None, "state": None}
+        name = LATE if kept["arrival"] == LATE else ACCEPTED
+        return {**kept, "class": name, "reason": None, "state": None, "settled_load_seq": None}
     if not out:
         return None
     rules = Rules.from_json(loads[0]["rules"]) if loads else None

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def locked(lakehouse: Lakehouse) -> Iterator[None]:
+def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0) -> Iterator[None]:
     """Hold the lock of a local root; do nothing elsewhere, where the log store or the catalog decides who commits.
 
     The operating system releases the lock when its holder dies.
 
     Raises:
-        AnotherWriterError: Another process holds it.
+        AnotherWriterError: Another process holds it, and did so for the seconds that were waited.
     """
     root = lakehouse.local_root
     if root is None:
@@ -32,7 +32,7 @@ def locked(lakehouse: Lakehouse) -> Iterator[None]:
     path = root / ".tidemark.lock"
     lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=wait_seconds)
     except Timeout:
         raise AnotherWriterError(
             "Another run is writing to this lakehouse; this one has done nothing.",

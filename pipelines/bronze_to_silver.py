@@ -80,6 +80,12 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
         recovered = recovery.recover(spark, run, rules)
     else:
         recovered = recovery.Recovered(Watermarks({}), last=[], open_claim=None)
+    return previewed(spark, run, settings, recovered)
+
+
+def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recovery.Recovered) -> dict[str, object]:
+    """What the next load would do from where the pipeline stands; see `preview`."""
+    rules = Rules.of(settings)
     if recovered.open_claim is not None:
         planned: plan.Plan | None = recovery.planned_again(spark, run, recovered)
     else:

@@ -9,7 +9,7 @@ from lakehouse.errors import UsageError
 from lakehouse.lock import locked
 from lakehouse.run import Run
 from lakehouse.table import Lakehouse
-from pipelines import arrival, bronze_to_silver, kafka_to_bronze, silver_to_gold
+from pipelines import arrival, bronze_to_silver, by_hand, kafka_to_bronze, silver_to_gold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lakehouse.run import Report
     from lakehouse.settings import Settings
     from silver.order import Order
+    from silver.request import Request
 
 _STAGES = {
     "bronze": kafka_to_bronze.run,
@@ -24,6 +25,8 @@ _STAGES = {
     "gate": silver_to_gold.run_gate,
     "gold": silver_to_gold.run_gold,
 }
+
+_PATIENCE_SECONDS = 60
 
 
 def run(spark: SparkSession, settings: Settings, report: Report, stage: str | None = None) -> dict[str, object]:
@@ -63,6 +66,20 @@ def plan(spark: SparkSession, settings: Settings, report: Report) -> dict[str, o
     run = _new_run(settings, report)
     with locked(run.lakehouse):
         return {"pipeline": run.pipeline, **bronze_to_silver.preview(spark, run, settings)}
+
+
+def decide(
+    spark: SparkSession, settings: Settings, report: Report, request: Request, *, is_dry_run: bool = False
+) -> dict[str, object]:
+    """Carry out what a person decided; see `pipelines.by_hand.carry_out`. Beside a run that goes on it waits for its end.
+
+    Raises:
+        AnotherWriterError: The other run has not ended after a minute.
+    """
+    run = _new_run(settings, report)
+    with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
+        done = by_hand.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+    return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 
 def orders(spark: SparkSession, settings: Settings, report: Report, topic: str | None = None) -> dict[str, list[Order]]:

@@ -70,7 +70,8 @@ def require_closed(run: Run, planned: Plan, max_share: float) -> None:
         where=f"{run.table(BRONZE_RECORDS)}: " + "; ".join(trip.where for trip in found),
         observed="; ".join(trip.observed for trip in found),
         expected=f"a share of at most {max_share:g} (policies.max_quarantined_share)",
-        next_step="See `tidemark plan`. Mend the producer, or let the load into quarantine with a greater "
+        next_step="See `tidemark plan`. Mend the producer; declare a sequence that started anew with `tidemark watermark reset "
+        "--new-epoch`; or let the load into quarantine with a greater "
         "policies.max_quarantined_share (1 for any). policies.max_jump keeps a corrupt number from raising a watermark.",
     )
 

@@ -13,10 +13,14 @@ from silver import spans
 from silver.extract import decode, extract
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from silver.plan import Plan
     from silver.rules import Rules
+
+_NUMBERS = {"first_offset": "offset", "first_sequence": "sequence"}
+"""What a reject that is a single record calls its offset and sequence, and what Silver does."""
 
 
 def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
@@ -31,7 +35,7 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     """
     if plan.replayed:
         records = _once(spark, records, plan)
-    rows = extract(records, plan.rules)
+    rows = plan.watermarks.in_declared_epochs(spark, extract(records, plan.rules))
     by_producer = plan.rules.producer is not None
     if plan.rejects.num_rows:
         rejects = spans.of_segments(spark, plan.rejects)
@@ -44,6 +48,36 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     else:
         rows = rows.withColumn("arrival", F.lit(IN_ORDER))
     return rows.withColumns({"load_seq": F.lit(plan.load_seq).cast("bigint"), **_payload(plan.rules)})
+
+
+def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
+    """The records that a release takes out of quarantine, under the stream and sequence that they were decided by.
+
+    Grain: a record, or as often as Bronze holds it. Columns: those of `silver_records`.
+
+    Args:
+        spark: The session.
+        bronze: Bronze's records, whole.
+        plan: The plan of the release.
+    """
+    places = spark.createDataFrame(plan.settled.select(["topic", "partition", "producer", "epoch", *_NUMBERS]))
+    within = spans.any_of(
+        [
+            (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").between(first, last)
+            for topic, partition, first, last in _reach(plan.settled)
+        ]
+    )
+    named = places.withColumnsRenamed(_NUMBERS)
+    rows = bronze.where(within).join(F.broadcast(named), on=["topic", "partition", "offset"], how="inner")
+    columns = {"arrival": F.lit(LATE), "load_seq": F.lit(plan.load_seq).cast("bigint")}
+    return rows.withColumns({**columns, **_payload(plan.rules)})
+
+
+def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
+    """The first and last offset of each partition: Delta's file statistics leave out what lies elsewhere."""
+    grouped = rows.group_by(["topic", "partition"]).aggregate([("first_offset", "min"), ("first_offset", "max")])
+    names = ("topic", "partition", "first_offset_min", "first_offset_max")
+    return [tuple(row[name] for name in names) for row in grouped.to_pylist()]
 
 
 def _payload(rules: Rules) -> dict[str, Column]:

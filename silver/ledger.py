@@ -47,6 +47,9 @@ class StreamLoad:
         last_offset: Last offset of the stream in the load.
         ordinal: The highest accepted (epoch, sequence), from the watermark on.
         missing: Sequences that the accepted records stepped over.
+        released: Records of earlier loads that go into Silver now.
+        discarded: Records of earlier loads that are given up.
+        declared_epoch: A new epoch for the stream; None leaves it as it is.
     """
 
     ordinal: Ordinal | None
@@ -55,6 +58,9 @@ class StreamLoad:
     missing: int = 0
     jumps_forward: int = 0
     jumps_backward: int = 0
+    released: int = 0
+    discarded: int = 0
+    declared_epoch: int | None = None
 
     def add(self, segment: Segment) -> None:
         """Add a segment of the stream; accepted ones come in rising order of their epochs."""
@@ -114,10 +120,13 @@ def rows(
             "records": sum(load.counts.values()),
             **load.counts,
             "late_accepted": load.counts[LATE] if rules.late == "accept" else 0,
+            "released": load.released,
+            "discarded": load.discarded,
             **_ordinal("before", watermarks.ordinals.get(stream)),
             **_ordinal("after", load.ordinal),
             "last_offset_before": last_offsets.get(stream[:2]),
             "last_offset": load.last_offset,
+            "declared_epoch": watermarks.declared.get(stream) if load.declared_epoch is None else load.declared_epoch,
             "jumps_forward": load.jumps_forward,
             "jumps_backward": load.jumps_backward,
             "missing": min(load.missing, _LARGEST),

@@ -9,6 +9,9 @@ everything that the load's result depends on, and whatever follows can be done a
 4. silver:  append the accepted records, with the load's transaction id.
 5. rejects: append what was kept out, with the load's transaction id.
 6. advance: MERGE the watermark rows, last.
+
+What a person decided (`silver.request`) is a load too, and takes the same steps: step 4 appends what is released, step 5 marks
+what is settled, in a MERGE that a repeat finds done.
 """
 
 from __future__ import annotations
@@ -20,16 +23,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames
-from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS, silver_records
+from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
-from lakehouse.errors import AnotherWriterError, ConfigError, ContractError
-from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
-from silver import breaker, bronze_range, copy, recovery, watermarks
+from lakehouse.errors import AnotherWriterError, ConfigError, ContractError, TableStateError
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
+from silver import breaker, bronze_range, copy, recovery, settle, watermarks
 from silver.plan import Plan, plan
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
     from lakehouse.contracts.model import Contract
@@ -97,10 +100,15 @@ def load_once(spark: SparkSession, run: Run, rules: Rules, *, max_quarantined_sh
     if planned is None:
         run.report.event("silver.nothing_new", load_seq=recovered.watermarks.load_seq)
         return None
+    carry_out(spark, run, planned)
+    return _done(run, planned, recovered)
+
+
+def carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
+    """Steps 4 to 6: what a claim pinned, done or done again."""
     append_silver(spark, run, planned)
     append_rejects(spark, run, planned)
     advance(spark, run, planned)
-    return _done(run, planned, recovered)
 
 
 def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
@@ -129,23 +137,51 @@ def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
 
 
 def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Step 4. Append the kept records. A repeat is skipped by Delta, and that is what is wanted."""
-    kept = planned.count("accepted") + planned.count("late_accepted")
+    """Step 4. Append the kept records. A repeat is skipped by Delta, and that is what is wanted.
+
+    Raises:
+        TableStateError: Bronze lacks a record that is released.
+    """
+    kept = sum(planned.count(name) for name in KEPT)
     if kept:
-        records = bronze_range.read(spark, run, planned.range)
-        rows = copy.kept(spark, records, planned)
+        rows = _released(spark, run, planned) if planned.request else _kept(spark, run, planned)
         contract = _records_contract(planned.rules)
         delta.append(rows, run.table(SILVER_RECORDS), contract, transaction=_transaction(run, SILVER_RECORDS, planned))
     run.report.event("silver.appended", load_seq=planned.load_seq, records=kept)
     crash_point("silver.appended")
 
 
+def _kept(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
+    return copy.kept(spark, bronze_range.read(spark, run, planned.range), planned)
+
+
+def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
+    """Read as of now: an offset's bytes never change, and the version that brought it may be vacuumed."""
+    bronze = run.table(BRONZE_RECORDS)
+    rows = copy.released(spark, delta.read(spark, bronze, version=delta.version(spark, bronze)), planned)
+    place = ["topic", "partition", "offset"]
+    counted = rows.select(*place).agg(F.count(F.lit(1)), F.count_distinct(*place)).collect()[0]
+    if counted[1] != planned.settled.num_rows:
+        raise TableStateError(
+            "Bronze lacks records that are to be released.",
+            where=str(bronze),
+            observed=f"{counted[1]} of the records",
+            expected=f"{planned.settled.num_rows}, as silver_rejects names them",
+            next_step="Bronze was changed by something else than Tidemark: restore it. The load is claimed, and the next run "
+            "finishes it then.",
+        )
+    return rows if counted[0] == counted[1] else rows.dropDuplicates(place)  # Bronze read some twice
+
+
 def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Step 5. Append what was kept out."""
+    """Step 5. Append what was kept out; mark what was settled."""
     if planned.rejects.num_rows:
         rows = spark.createDataFrame(planned.rejects)
         delta.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
-    run.report.event("silver.rejected", load_seq=planned.load_seq, rows=planned.rejects.num_rows)
+    if planned.settled.num_rows:
+        settle.mark(spark, run, planned)
+    settled = planned.settled.num_rows
+    run.report.event("silver.rejected", load_seq=planned.load_seq, rows=planned.rejects.num_rows, settled=settled)
     crash_point("silver.rejected")
 
 

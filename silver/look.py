@@ -128,6 +128,20 @@ def ranges(blocks: pa.Table) -> list[Range]:
     return [(*place, first, last) for place, found in merged.items() for first, last in found]
 
 
+def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple[object, ...]]:
+    """The keys of some rejects that Silver holds: topic, partition, producer, epoch, sequence."""
+    named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
+    if not named.num_rows:
+        return set()
+    keys = spark.createDataFrame(named.select([*STREAM, "epoch", "first_sequence"])).withColumnRenamed(
+        "first_sequence", "sequence"
+    )
+    kept = silver.where(_in(ranges(named))).select(*KEY)
+    wanted = keys.select(*_as_keys())
+    found = kept.join(F.broadcast(wanted) if len(named) <= _MOST_BROADCAST else wanted, on=_same(kept, wanted), how="left_semi")
+    return {tuple(row[name] for name in KEY) for row in found.toArrow().to_pylist()}
+
+
 def _of_class(found: pa.Table, kind: str) -> pa.Table:
     return found.filter(pc.equal(found["class"], kind))
 

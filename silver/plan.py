@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames
-from lakehouse.contracts.silver import REJECTS, silver_records
+from lakehouse.contracts.silver import RECORDS, REJECTS, silver_records
 from silver import bronze_range, ledger, look, segments
 from silver.extract import columns_read, extract, narrow
 from silver.segments import How
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakehouse.run import Run
     from silver.bronze_range import BronzeRange
     from silver.recovery import Recovered
+    from silver.request import Request
     from silver.rules import Rules
     from silver.watermarks import Watermarks
 
@@ -38,20 +39,26 @@ class Plan:
     Attributes:
         load_seq: The load's number.
         rules: The rules that it is decided by.
-        range: The pinned Bronze range.
+        watermarks: The watermarks that it meets.
+        range: The pinned Bronze range; empty where a person decided.
         ledger: The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
         rejects: The rows of `silver_rejects`.
         late: The late records that Silver takes, by policy: rows of `silver.segments.SEGMENT`.
         replayed: Offset spans that Bronze holds twice in the range: topic, partition, first and last offset.
+        settled: Rows of `silver_rejects` of earlier loads that a person released or discarded.
+        request: What that person asked for.
     """
 
     load_seq: int
     rules: Rules
+    watermarks: Watermarks
     range: BronzeRange
     ledger: list[dict[str, object]]
     rejects: pa.Table
     late: pa.Table
     replayed: list[tuple[str, int, int, int]]
+    settled: pa.Table = field(default_factory=segments.REJECT.empty_table)
+    request: Request | None = None
 
     def count(self, name: str) -> int:
         """The sum of one of the ledger's counts over all streams."""
@@ -71,20 +78,29 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered) -> P
     pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=watermarks.last_offsets())
     if pinned.appended == 0:
         return None
-    claim: dict[str, object] = {
-        "load_seq": watermarks.load_seq + 1,
+    claim = claimed(run, rules, pinned, load_seq=watermarks.load_seq + 1)
+    how = How.STRETCHES if recovered.was_in_stretches else How.RECORDS
+    if pinned.appended is not None and pinned.appended <= _FEW:
+        how = How.FEW
+    return decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how)
+
+
+def claimed(run: Run, rules: Rules, pinned: BronzeRange, *, load_seq: int, request: Request | None = None) -> dict[str, object]:
+    """What all ledger rows of a load share."""
+    return {
+        "load_seq": load_seq,
+        "kind": request.kind if request else RECORDS,
         "pipeline": run.pipeline,
         "bronze_after_version": pinned.after_version,
         "bronze_to_version": pinned.to_version,
         "rules_fingerprint": rules.fingerprint,
         "rules": rules.to_json(),
+        "request": request.to_json() if request else None,
+        "reason": request.reason if request else None,
+        "requested_by": request.requested_by if request else None,
         "run_id": run.run_id,
         "claimed_at": datetime.now(UTC),
     }
-    how = How.STRETCHES if recovered.was_in_stretches else How.RECORDS
-    if pinned.appended is not None and pinned.appended <= _FEW:
-        how = How.FEW
-    return decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how)
 
 
 def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
@@ -103,10 +119,11 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     """
     records = bronze_range.read(spark, run, pinned)
     load_seq = int(str(claim["load_seq"]))
-    found = segments.collect(spark, narrow(records, rules), watermarks, rules, how)
+    narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
+    found = segments.collect(spark, narrowed, watermarks, rules, how)
     if look.is_needed(found):
         columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules)}
-        suspected = extract(records.select(*sorted(columns)), rules)
+        suspected = watermarks.in_declared_epochs(spark, extract(records.select(*sorted(columns)), rules))
         found = look.resolve(spark, found, suspected, _past(spark, run, watermarks, load_seq))
     summed = list(segments.summary(found))
     decided_records = Counter[bronze_range.Partition]()
@@ -117,6 +134,7 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     return Plan(
         load_seq=load_seq,
         rules=rules,
+        watermarks=watermarks,
         range=pinned,
         ledger=ledger.rows(streams, watermarks, claim, rules),
         rejects=segments.rejects(found, load_seq, rules),
@@ -126,10 +144,10 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
 
 
 def _past(spark: SparkSession, run: Run, watermarks: Watermarks, load_seq: int) -> look.Past:
-    return look.Past(_before(spark, run, silver_records(), load_seq), _before(spark, run, REJECTS, load_seq), watermarks)
+    return look.Past(before(spark, run, silver_records(), load_seq), before(spark, run, REJECTS, load_seq), watermarks)
 
 
-def _before(spark: SparkSession, run: Run, contract: Contract, load_seq: int) -> DataFrame:
+def before(spark: SparkSession, run: Run, contract: Contract, load_seq: int) -> DataFrame:
     """A table as the loads before left it: a repeat may find its own rows there, and a first plan no table at all."""
     table = run.table(contract.name)
     if load_seq == 1 and not delta.exists(spark, table):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse.contracts.silver import CLASSES, KEPT, STREAM
 from lakehouse.errors import TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
-from silver import bronze_range, watermarks
+from silver import bronze_range, by_request, watermarks
 from silver import plan as planning
 from silver.fold import stream_of
 from silver.rules import Rules
@@ -26,15 +26,20 @@ if TYPE_CHECKING:
 
 _SHARED = (
     "load_seq",
+    "kind",
     "pipeline",
     "bronze_after_version",
     "bronze_to_version",
     "rules_fingerprint",
     "rules",
+    "request",
+    "reason",
+    "requested_by",
     "run_id",
     "claimed_at",
 )
-_OUTCOME = ("records", *CLASSES, "late_accepted", "epoch_after", "high_watermark_after", "last_offset")
+_AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
+_OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", *_AFTER)
 _SHORTEST_STRETCH = 16
 """Records per stretch below which stretches are not worth looking for."""
 
@@ -98,7 +103,9 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
 
 
 def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
-    """Decide a claimed load again, from what its claim pinned: the Bronze range and the rules, whatever the config says now.
+    """Decide a claimed load again, from what its claim pinned: its Bronze range and rules, whatever the config says now.
+
+    Or a person's request, where the claim is of one.
 
     Raises:
         TableStateError: The outcome is not the claimed one, so what the claim relies on has been changed.
@@ -107,16 +114,10 @@ def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     shared = {name: claim[0][name] for name in _SHARED}
     rules = Rules.from_json(shared["rules"])
     run.report.event("silver.repeating", load_seq=shared["load_seq"], claimed_by=shared["run_id"])
-    pinned = bronze_range.pin(
-        spark,
-        run,
-        after_version=shared["bronze_after_version"],
-        to_version=shared["bronze_to_version"],
-        above=recovered.watermarks.last_offsets(),
-    )
-    planned = planning.decided(spark, run, rules, watermarks=recovered.watermarks, pinned=pinned, claim=shared)
-    observed, expected = _outcomes(planned.ledger), _outcomes(row.asDict() for row in claim)
-    if observed != expected:
+    planned = _planned(spark, run, rules, recovered.watermarks, shared)
+    observed = _outcomes(planned.ledger if planned else [])
+    expected = _outcomes(row.asDict() for row in claim)
+    if planned is None or observed != expected:
         raise TableStateError(
             f"Load {shared['load_seq']} was claimed and not finished, and deciding it again gives another outcome.",
             where=str(run.table(SILVER_LOADS)),
@@ -125,6 +126,19 @@ def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
             next_step="Bronze, the watermarks or a custom extractor's code changed since. " + _WAY_OUT,
         )
     return planned
+
+
+def _planned(spark: SparkSession, run: Run, rules: Rules, watermarks: Watermarks, claim: dict[str, Any]) -> Plan | None:
+    if claim["request"] is not None:
+        return by_request.answer(spark, run, watermarks, claim).plan
+    pinned = bronze_range.pin(
+        spark,
+        run,
+        after_version=claim["bronze_after_version"],
+        to_version=claim["bronze_to_version"],
+        above=watermarks.last_offsets(),
+    )
+    return planning.decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
 
 
 def _require_pipeline(run: Run, ledger: Iterable[Row]) -> None:
@@ -145,7 +159,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterab
     observed = {row["load_seq"]: row["count"] for row in silver.groupBy("load_seq").count().collect()}
     expected: dict[int, int] = {}
     for row in ledger:
-        if kept := row["accepted"] + row["late_accepted"]:
+        if kept := sum(row[name] for name in KEPT):
             expected[row["load_seq"]] = expected.get(row["load_seq"], 0) + kept
     if observed.get(finished + 1, 0) == 0:
         expected.pop(finished + 1, None)
@@ -163,15 +177,15 @@ def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
     """Each stream of the last finished load stands where the ledger left it."""
     for row in last:
         mark = known.rows.get(stream_of(row))
-        observed = (mark.epoch, mark.high_watermark, mark.last_offset) if mark else None
-        expected = (row["epoch_after"], row["high_watermark_after"], row["last_offset"])
+        observed = (mark.epoch, mark.high_watermark, mark.last_offset, mark.declared_epoch) if mark else None
+        expected = tuple(row[name] for name in _AFTER)
         if observed != expected:
             raise TableStateError(
                 "A watermark is not where the last finished load left it.",
                 where=f"{run.table(SILVER_WATERMARKS)}: topic {row['topic']}, partition {row['partition']}, "
                 f"producer {row['producer']}",
-                observed=f"(epoch, high_watermark, last_offset) = {observed}",
-                expected=f"(epoch, high_watermark, last_offset) = {expected}",
+                observed=f"(epoch, high_watermark, last_offset, declared_epoch) = {observed}",
+                expected=f"(epoch, high_watermark, last_offset, declared_epoch) = {expected}",
                 next_step=_WAY_OUT,
             )
 

@@ -36,12 +36,13 @@ SEGMENT = pa.schema(
         ("content_sha256", pa.string()),
     ]
 )
-_REJECT = pa.schema(
+REJECT = pa.schema(
     [
         *(SEGMENT.field(name) for name in (*STREAM, "epoch", "class", "reason", *_SPAN, "records")),
         pa.field("load_seq", pa.int64()),
         pa.field("state", pa.string()),
         SEGMENT.field("content_sha256"),
+        pa.field("settled_load_seq", pa.int64()),
     ]
 )
 
@@ -92,7 +93,8 @@ def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rule
 
 def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules) -> pa.Table:
     """Decide each record on its own, by the running maximum; streams that show a jump by a fold over their records."""
-    classified = decide.classify(narrow, watermarks.frame(spark), has_epochs=rules.epoch is not None)
+    has_epochs = rules.epoch is not None or bool(watermarks.declared)
+    classified = decide.classify(narrow, watermarks.frame(spark), has_epochs=has_epochs)
     columns = decide.segments(classified).withColumn("content_sha256", F.lit(None).cast("string"))
     found = columns.select(*SEGMENT.names).toArrow().cast(SEGMENT)
     if rules.max_jump is None:
@@ -188,8 +190,9 @@ def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
     out = found.filter(pc.invert(pc.is_in(found["class"], pa.array(kept))))
     decided_away = [DUPLICATE, *([LATE] if rules.late == "drop" else [])]
     state = pc.if_else(pc.is_in(out["class"], pa.array(decided_away)), DISCARDED, HELD)
-    columns = {name: out[name] for name in _REJECT.names if name in out.column_names}
-    return pa.table({**columns, "load_seq": pa.array([load_seq] * len(out), pa.int64()), "state": state}, schema=_REJECT)
+    columns = {name: out[name] for name in REJECT.names if name in out.column_names}
+    numbers = {"load_seq": pa.array([load_seq] * len(out), pa.int64()), "settled_load_seq": pa.nulls(len(out), pa.int64())}
+    return pa.table({**columns, **numbers, "state": state}, schema=REJECT)
 
 
 def replayed(found: pa.Table) -> list[tuple[str, int, int, int]]:

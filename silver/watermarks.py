@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
 
 from lakehouse import frames
+from lakehouse.contracts.silver import STREAM
 from lakehouse.errors import RulesChangedError
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from silver.fold import stream_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -28,6 +31,7 @@ class Watermark:
     last_offset: int
     load_seq: int
     rules_fingerprint: str
+    declared_epoch: int | None = None
 
     @property
     def ordinal(self) -> Ordinal | None:
@@ -55,6 +59,26 @@ class Watermarks:
         """The watermark of each stream that has accepted something."""
         return {stream: row.ordinal for stream, row in self.rows.items() if row.ordinal is not None}
 
+    @property
+    def declared(self) -> dict[Stream, int]:
+        """The declared epoch of each stream that has one."""
+        return {stream: row.declared_epoch for stream, row in self.rows.items() if row.declared_epoch is not None}
+
+    def after(self, ledger: Iterable[Mapping[str, Any]]) -> Watermarks:
+        """The watermarks as a load's ledger rows leave them."""
+        moved = {
+            stream_of(row): Watermark(
+                row["epoch_after"],
+                row["high_watermark_after"],
+                row["last_offset"],
+                row["load_seq"],
+                row["rules_fingerprint"],
+                row["declared_epoch"],
+            )
+            for row in ledger
+        }
+        return Watermarks({**self.rows, **moved})
+
     def last_offsets(self) -> dict[tuple[str, int], int]:
         """The last decided offset of each partition: the highest of its streams'."""
         offsets: dict[tuple[str, int], int] = {}
@@ -70,6 +94,17 @@ class Watermarks:
         rows = [(*stream, *ordinal) for stream, ordinal in self.ordinals.items()]
         columns = "topic string, partition int, producer string, known_epoch bigint, known_sequence bigint"
         return frames.of_tuples(spark, rows, columns)
+
+    def in_declared_epochs(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
+        """Rows with the declared epoch of their stream as `epoch`, where it has one; the rows as they are where none has."""
+        if not self.declared:
+            return rows
+        declared = [(*stream, epoch) for stream, epoch in self.declared.items()]
+        known = frames.of_tuples(spark, declared, "topic string, partition int, producer string, declared_epoch bigint")
+        same = [rows[name].eqNullSafe(known[name]) for name in STREAM]
+        epoch = F.when(rows["epoch"].isNotNull(), F.coalesce(known["declared_epoch"], rows["epoch"])).alias("epoch")
+        joined = rows.join(F.broadcast(known), on=same[0] & same[1] & same[2], how="left")
+        return joined.select(*(epoch if name == "epoch" else rows[name] for name in rows.columns))
 
     def require(self, rules_fingerprint: str, *, where: str) -> None:
         """Raise where the watermarks were made with other extractors.
@@ -95,7 +130,12 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
     return Watermarks(
         {
             stream_of(row): Watermark(
-                row["epoch"], row["high_watermark"], row["last_offset"], row["load_seq"], row["rules_fingerprint"]
+                row["epoch"],
+                row["high_watermark"],
+                row["last_offset"],
+                row["load_seq"],
+                row["rules_fingerprint"],
+                row["declared_epoch"],
             )
             for row in rows
         }
@@ -112,16 +152,19 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
         f"""
         MERGE INTO {run.table(SILVER_WATERMARKS).sql} AS watermark
         USING (
-          SELECT topic, partition, producer, epoch_after, high_watermark_after, last_offset, load_seq, rules_fingerprint
+          SELECT topic, partition, producer, epoch_after, high_watermark_after, last_offset, declared_epoch, load_seq,
+            rules_fingerprint
           FROM {run.table(SILVER_LOADS).sql} WHERE load_seq = {load_seq}
         ) AS load
         ON watermark.topic = load.topic AND watermark.partition = load.partition AND watermark.producer <=> load.producer
         WHEN MATCHED AND load.load_seq > watermark.load_seq THEN UPDATE SET
           epoch = load.epoch_after, high_watermark = load.high_watermark_after, last_offset = load.last_offset,
-          load_seq = load.load_seq, rules_fingerprint = load.rules_fingerprint, updated_at = current_timestamp()
+          declared_epoch = load.declared_epoch, load_seq = load.load_seq, rules_fingerprint = load.rules_fingerprint,
+          updated_at = current_timestamp()
         WHEN NOT MATCHED THEN INSERT
-          (topic, partition, producer, epoch, high_watermark, last_offset, load_seq, rules_fingerprint, updated_at)
+          (topic, partition, producer, epoch, high_watermark, last_offset, declared_epoch, load_seq, rules_fingerprint,
+            updated_at)
           VALUES (load.topic, load.partition, load.producer, load.epoch_after, load.high_watermark_after,
-            load.last_offset, load.load_seq, load.rules_fingerprint, current_timestamp())
+            load.last_offset, load.declared_epoch, load.load_seq, load.rules_fingerprint, current_timestamp())
         """  # noqa: S608 -- table names and a whole number, nothing from a record
     )

@@ -25,7 +25,17 @@ QUARANTINED = (LATE, COLLISION, INVALID, JUMP, FENCED)
 
 IN_ORDER = "in_order"
 HELD = "held"
+RELEASED = "released"
 DISCARDED = "discarded"
+
+RECORDS = "records"
+RELEASE = "release"
+DISCARD = "discard"
+RESET = "reset"
+"""What a load is: records from Bronze, or something that a person decided."""
+
+KEPT = (ACCEPTED, "late_accepted", RELEASED)
+"""The ledger's counts that add up to the rows that Silver gained."""
 
 STREAM = ("topic", "partition", "producer")
 """What names a stream. Producer is null where none is configured, and for records that name none."""
@@ -74,6 +84,9 @@ WATERMARKS = Contract(
         Column("epoch", "bigint", "Epoch of the high watermark; null until a record was accepted"),
         Column("high_watermark", "bigint", "Highest accepted sequence of the epoch, inclusive; null until there is one"),
         Column("last_offset", "bigint", "Last Kafka offset decided in this stream, inclusive"),
+        Column(
+            "declared_epoch", "bigint", "Epoch of the records to come, by `watermark reset --new-epoch`; null where none was"
+        ),
         Column("load_seq", "bigint", "The load that moved this row last"),
         Column("rules_fingerprint", "string", "Fingerprint of the extractors that the watermark was made with"),
         Column("updated_at", "timestamp", "When the row moved last, UTC"),
@@ -96,6 +109,7 @@ REJECTS = Contract(
         Column("load_seq", "bigint", "The load that kept them out"),
         Column("state", "string", "held: waits for a decision; released; discarded: duplicates, and what was decided away"),
         Column("content_sha256", "string", "SHA-256 of key and value, hexadecimal; null for all but late, collision, jump"),
+        Column("settled_load_seq", "bigint", "The load that released or discarded the record; null where nobody did"),
     ),
 )
 
@@ -107,23 +121,30 @@ LOADS = Contract(
     (
         Column("load_seq", "bigint", "Number of the load, from 1, without gaps"),
         *_STREAM_COLUMNS,
+        Column("kind", "string", "records: from Bronze; release, discard, reset: what a person decided, of no Bronze record"),
         Column("pipeline", "string", "The pipeline that claimed the load"),
         Column("bronze_after_version", "bigint", "Delta version of Bronze that the load starts after; -1: from the beginning"),
         Column("bronze_to_version", "bigint", "Delta version of Bronze that the load ends with, inclusive"),
         Column("records", "bigint", "Bronze records of this stream in the load"),
         *_COUNTS,
         Column("late_accepted", "bigint", "Those of the late records that Silver took, by policies.late"),
+        Column(RELEASED, "bigint", "Records of earlier loads that a release took out of quarantine, into Silver"),
+        Column(DISCARDED, "bigint", "Records of earlier loads that a discard gave up"),
         Column("epoch_before", "bigint", "Epoch of the watermark before the load"),
         Column("high_watermark_before", "bigint", "High watermark before the load; null where there was none"),
         Column("epoch_after", "bigint", "Epoch of the watermark after the load"),
         Column("high_watermark_after", "bigint", "High watermark after the load; null where there is none"),
         Column("last_offset_before", "bigint", "Last offset of the partition decided before; null where there was none"),
         Column("last_offset", "bigint", "Last offset of this stream decided by the load, inclusive"),
+        Column("declared_epoch", "bigint", "Declared epoch of the stream after the load, see silver_watermarks"),
         Column("jumps_forward", "bigint", "Records more than one above the record before them in the stream"),
         Column("jumps_backward", "bigint", "Records below the record before them in the stream"),
         Column("missing", "bigint", "Sequences that the accepted records stepped over"),
         Column("rules_fingerprint", "string", "Fingerprint of the extractors"),
         Column("rules", "string", "The rules that the load is decided by, as JSON: a repeat uses these"),
+        Column("request", "string", "What was asked for, as JSON, where a person decided: a repeat uses this; else null"),
+        Column("reason", "string", "Why, in that person's words; else null"),
+        Column("requested_by", "string", "Who that was; else null"),
         Column("run_id", "string", "The run that claimed the load"),
         Column("claimed_at", "timestamp", "When the load was claimed, UTC"),
     ),

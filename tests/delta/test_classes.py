@@ -88,7 +88,7 @@ def kept(spark: SparkSession, run: Run, topic: str) -> list[tuple[int, int]]:
 def test_a_resent_block_is_kept_out_and_listed_as_one_block(spark: SparkSession, by_header: Run) -> None:
     rejects = rows(spark, by_header, "silver_rejects", "resent")
 
-    expected = [("resent", 0, None, 0, "duplicate", None, 4, 6, 2, 4, 3, 1, "discarded", None)]
+    expected = [("resent", 0, None, 0, "duplicate", None, 4, 6, 2, 4, 3, 1, "discarded", None, None)]
     assert_df_equality(rejects, spark.createDataFrame(expected, rejects.schema), transforms=[])
     assert kept(spark, by_header, "resent") == [(0, 1), (1, 2), (2, 3), (3, 4), (7, 6)]
 

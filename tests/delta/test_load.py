@@ -6,16 +6,20 @@ import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from expectations import gate
 from lakehouse import delta
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
+from lakehouse.settings import Gate, Settings
+from pipelines import by_hand
 from silver import load, plan, recovery
+from silver.request import Request, Wanted
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put
-from tests.support.reference import Seen, decide
+from tests.support.reference import Reference, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,19 +165,19 @@ def test_a_load_that_stopped_after_any_step_is_finished_with_what_it_had_claimed
 
 
 @pytest.mark.parametrize(("seed", "late", "max_jump"), [(1, "quarantine", None), (2, "accept", 25), (3, "drop", None)])
-def test_any_cutting_into_bronze_versions_and_loads_gives_the_tables_of_the_reference(
+def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tables_of_the_reference(
     spark: SparkSession, new_run: Callable[[], Run], seed: int, late: Late, max_jump: int | None
 ) -> None:
     chance = random.Random(seed)
-    rules = replace(BY_PRODUCER, late=late, max_jump=max_jump)
+    settings = _settings(new_run(), late=late, max_jump=max_jump, max_quarantined_share=1)
     log = [
         Seen(topic, partition, offset, sequence, chance.choice("ab"), chance.choice([0, 0, 0, 1]), chance.choice("xxy"))
         for topic in ("t", "u")
         for partition in range(3)
         for offset, sequence in enumerate(chance.choice([None, *range(40), *range(40)]) for _ in range(80))
     ]
-    expected = decide(log, max_jump)
-    replays = 0
+    expected = Reference(late, max_jump)
+    replays, undecided = 0, list[Seen]()
     for low in range(0, 80, 20):
         commit = [seen for seen in log if low <= seen.offset < low + 20]
         again = [seen for seen in log if low - 5 <= seen.offset < low] if chance.random() < 0.7 else []
@@ -181,25 +185,54 @@ def test_any_cutting_into_bronze_versions_and_loads_gives_the_tables_of_the_refe
         batch = commit + again
         chance.shuffle(batch)  # the order that rows are stored in says nothing
         put(spark, new_run(), [_record(seen) for seen in batch])
+        undecided += commit
         if chance.random() < 0.6 or low == 60:
-            load_all(spark, new_run(), rules)
+            load_all(spark, new_run(), Rules.of(settings))
+            expected.take(undecided)
+            undecided.clear()
+            _settle_some(spark, new_run(), settings, expected, chance)
 
     run = new_run()
-    silver = spark.read.table(run.table("silver_records").sql).orderBy("topic", "partition", "offset").collect()
-    arrivals = {"accepted": "in_order", "late": "late"} if late == "accept" else {"accepted": "in_order"}
-    assert {(r["topic"], r["partition"], r["offset"]): r["arrival"] for r in silver} == {
-        key: arrivals[kind] for key, kind in expected.classes.items() if kind in arrivals
-    }
-    assert len(silver) == sum(kind in arrivals for kind in expected.classes.values())
+    silver = spark.read.table(run.table("silver_records").sql).collect()
+    assert {(r["topic"], r["partition"], r["offset"]): r["arrival"] for r in silver} == expected.silver
+    assert len(silver) == len(expected.silver)
     marks = spark.read.table(run.table("silver_watermarks").sql).where("high_watermark IS NOT NULL").collect()
     assert {
         (r["topic"], r["partition"], r["producer"]): (r["epoch"], r["high_watermark"]) for r in marks
     } == expected.watermarks
-    assert _rejected(spark, run, log) == {key: kind for key, kind in expected.classes.items() if kind not in arrivals}
+    kept_out = {place: (expected.classes[place], state) for place, state in expected.states.items()}
+    assert _rejected(spark, run, log) == kept_out
     assert set(expected.classes.values()) >= {"accepted", "duplicate", "late", "collision", "invalid", "fenced"}
+    assert set(expected.states.values()) == {"held", "released", "discarded"}
     ledger = spark.read.table(run.table("silver_loads").sql).collect()
     assert sum(row["replay"] for row in ledger) == replays
     assert sum(row["records"] for row in ledger) == len(log) + replays
+    audited = gate.audit(spark, run, Gate())
+    assert audited is not None
+    gate.raise_if_failed(spark, run, audited)
+
+
+def _settings(run: Run, **policies: object) -> Settings:
+    """`BY_PRODUCER` as a config."""
+    return Settings.model_validate(
+        {
+            "pipeline": run.pipeline,
+            "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["t", "u"]},
+            "lakehouse": {"root": run.lakehouse.root},
+            "policies": policies,
+            **{
+                name: {"header": header} for name, header in (("sequence", "seq"), ("producer", "producer"), ("epoch", "epoch"))
+            },
+        }
+    )
+
+
+def _settle_some(spark: SparkSession, run: Run, settings: Settings, expected: Reference, chance: random.Random) -> None:
+    """Release one part of what waits, or discard another, here and in the reference."""
+    kind: Literal["release", "discard"] = chance.choice(["release", "release", "discard"])
+    wanted = Wanted(topic=chance.choice("tu"), producer=chance.choice(["a", "b", None]))
+    by_hand.carry_out(spark, run, settings, Request(kind, "as agreed", "ann", wanted=wanted), is_dry_run=False)
+    expected.settle(kind, lambda seen: seen.topic == wanted.topic and wanted.producer in (None, seen.producer))
 
 
 def _record(seen: Seen) -> Record:
@@ -214,14 +247,14 @@ def _record(seen: Seen) -> Record:
     return type(record)(**{**vars(record), "topic": seen.topic, "value": value})
 
 
-def _rejected(spark: SparkSession, run: Run, log: list[Seen]) -> dict[tuple[str, int, int], str]:
-    """The class of each rejected record, from the spans of `silver_rejects`."""
-    found: dict[tuple[str, int, int], str] = {}
+def _rejected(spark: SparkSession, run: Run, log: list[Seen]) -> dict[tuple[str, int, int], tuple[str, str]]:
+    """The class and state of each rejected record, from the spans of `silver_rejects`."""
+    found: dict[tuple[str, int, int], tuple[str, str]] = {}
     for row in spark.read.table(run.table("silver_rejects").sql).collect():
         stream = (row["topic"], row["partition"], row["producer"])
         span = [s for s in log if s.stream == stream and row["first_offset"] <= s.offset <= row["last_offset"]]
         assert len(span) == row["records"]
-        found |= {(seen.topic, seen.partition, seen.offset): row["class"] for seen in span}
+        found |= {seen.place: (row["class"], row["state"]) for seen in span}
     return found
 
 

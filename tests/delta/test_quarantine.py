@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.cli import main
-from jobs.quarantine import Wanted, held
+from jobs.quarantine import held
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import LOADS, REJECTS
 from lakehouse.table import Lakehouse
+from silver.request import Wanted
 from silver.rules import Rules, Source
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows

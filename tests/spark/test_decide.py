@@ -15,7 +15,7 @@ from silver.fold import Stretch
 from silver.rules import Rules, Source
 from silver.segments import How
 from silver.watermarks import Watermark, Watermarks
-from tests.support.reference import Seen, decide
+from tests.support.reference import Reference, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ def test_any_cutting_into_loads_decides_as_the_reference_does(
     spark: SparkSession, max_jump: int | None, loads: list[list[Seen]]
 ) -> None:
     records = [record for load in loads for record in load]
-    expected = decide(records, max_jump)
+    expected = Reference(max_jump=max_jump).take(records)
     told = {"duplicate": "suspect", "late": "suspect", "collision": "suspect"}  # the exact look comes after
     rules = Rules(Source("value"), epoch=Source("header", "e") if any(r.epoch for r in records) else None, max_jump=max_jump)
 

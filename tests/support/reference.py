@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from silver.rules import Late
+
+Stream = tuple[str, int, str | None]
+Place = tuple[str, int, int]
+Key = tuple[Stream, int, int]
 
 
 @dataclass(frozen=True)
@@ -18,42 +28,98 @@ class Seen:
     payload: str = ""
 
     @property
-    def stream(self) -> tuple[str, int, str | None]:
+    def stream(self) -> Stream:
         """What names the record's stream."""
         return (self.topic, self.partition, self.producer)
 
+    @property
+    def place(self) -> Place:
+        """Where Kafka has it."""
+        return (self.topic, self.partition, self.offset)
+
+    @property
+    def key(self) -> Key:
+        """What Silver holds once."""
+        assert self.sequence is not None
+        return (self.stream, self.epoch, self.sequence)
+
 
 @dataclass
-class Outcome:
-    """What the tables should say."""
+class Reference:
+    """What the tables should say, record after record and decision after decision.
 
-    classes: dict[tuple[str, int, int], str] = field(default_factory=dict)
-    watermarks: dict[tuple[str, int, str | None], tuple[int, int]] = field(default_factory=dict)
-    payloads: dict[tuple[tuple[str, int, str | None], int, int], str] = field(default_factory=dict)
+    Attributes:
+        late: The policy for late records.
+        max_jump: The largest believed step.
+        classes: The class of each record.
+        states: held, released or discarded, of each record that is kept out.
+        silver: How each record arrived that Silver holds.
+        watermarks: Epoch and sequence of each stream that accepted something.
+    """
 
+    late: Late = "quarantine"
+    max_jump: int | None = None
+    classes: dict[Place, str] = field(default_factory=dict)
+    states: dict[Place, str] = field(default_factory=dict)
+    silver: dict[Place, str] = field(default_factory=dict)
+    watermarks: dict[Stream, tuple[int, int]] = field(default_factory=dict)
+    _kept: dict[Key, str] = field(default_factory=dict)
+    _out: list[Seen] = field(default_factory=list)
 
-def decide(records: list[Seen], max_jump: int | None = None) -> Outcome:
-    """Decide the records of a Kafka log, each exactly once, in offset order."""
-    outcome = Outcome()
-    for record in sorted(records, key=lambda record: record.offset):
-        known = outcome.watermarks.get(record.stream)
-        key = (record.stream, record.epoch, record.sequence or 0)
+    def take(self, records: Iterable[Seen]) -> Reference:
+        """Decide further records of a Kafka log, each once, in offset order."""
+        for record in sorted(records, key=lambda record: record.offset):
+            kind = self.classes[record.place] = self._class_of(record)
+            if kind == "accepted":
+                self.watermarks[record.stream] = (record.epoch, record.sequence or 0)
+                self._keep(record, "in_order")
+            elif kind == "late" and self.late == "accept":
+                self._keep(record, "late")
+            else:
+                self._out.append(record)
+                gone = kind == "duplicate" or (kind == "late" and self.late == "drop")
+                self.states[record.place] = "discarded" if gone else "held"
+        return self
+
+    def settle(self, kind: Literal["release", "discard"], is_meant: Callable[[Seen], bool]) -> None:
+        """Release or discard what is held; a release leaves what has no sequence, and what Silver holds already."""
+        for record in self._out:
+            if self.states[record.place] != "held" or not is_meant(record):
+                continue
+            if kind == "discard":
+                self.states[record.place] = "discarded"
+            elif record.sequence is not None and record.key not in self._kept:
+                self.states[record.place] = "released"
+                self._keep(record, "late")
+                ordinal = (record.epoch, record.sequence)
+                self.watermarks[record.stream] = max(ordinal, self.watermarks.get(record.stream, ordinal))
+
+    def _keep(self, record: Seen, arrival: str) -> None:
+        self.silver[record.place] = arrival
+        self._kept[record.key] = record.payload
+
+    def _class_of(self, record: Seen) -> str:
         if record.sequence is None:
-            kind = "invalid"
-        elif known is not None and record.epoch < known[0]:
-            kind = "fenced"
-        elif known is not None and max_jump is not None and record.epoch == known[0] and record.sequence - known[1] > max_jump:
-            kind = "jump"
-        elif known is None or (record.epoch, record.sequence) > known:
-            kind = "accepted"
-            outcome.watermarks[record.stream] = (record.epoch, record.sequence)
-        elif key not in outcome.payloads:
-            kind = "late"
-        else:
-            kind = "duplicate" if outcome.payloads[key] == record.payload else "collision"
-        if kind == "accepted":
-            outcome.payloads[key] = record.payload
-        elif kind in ("late", "jump"):
-            outcome.payloads.setdefault(key, record.payload)
-        outcome.classes[record.topic, record.partition, record.offset] = kind
-    return outcome
+            return "invalid"
+        known = self.watermarks.get(record.stream)
+        if known is None or record.epoch > known[0]:
+            return "accepted"
+        if record.epoch < known[0]:
+            return "fenced"
+        if record.sequence > known[1]:
+            return "jump" if self.max_jump is not None and record.sequence - known[1] > self.max_jump else "accepted"
+        first = self._first_like(record)
+        if first is None:
+            return "late"
+        return "duplicate" if first == record.payload else "collision"
+
+    def _first_like(self, record: Seen) -> str | None:
+        """The payload that was there first: Silver's, or what waits; a discarded jump is forgotten."""
+        if record.key in self._kept:
+            return self._kept[record.key]
+        for other in self._out:
+            kind = self.classes[other.place]
+            waits = kind == "late" or (kind == "jump" and self.states[other.place] != "discarded")
+            if waits and other.key == record.key:
+                return other.payload
+        return None

@@ -26,6 +26,8 @@ def claim(load_seq: int = 1, **named: Any) -> Row:
         "accepted": 7,
         "duplicate": 3,
         "late_accepted": 0,
+        "released": 0,
+        "kind": "records",
         "epoch_before": None,
         "high_watermark_before": None,
         "epoch_after": 0,

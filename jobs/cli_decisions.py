@@ -1,0 +1,214 @@
+"""The commands for what waits in quarantine and for the watermarks: look, and decide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from jobs.cli_tools import AsJson, OffsetArgument, PartitionArgument, TopicArgument, group, need_command
+from jobs.common import DEFAULT_CONFIG, ConfigFile, Overrides, decide_once, lakehouse_of, load_settings, open_session, reporting
+from lakehouse.errors import UsageError
+from lakehouse.report import printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from silver.request import Kind, Request, Reset, Wanted
+
+QuarantineClass = Literal["late", "collision", "invalid", "jump", "fenced"]
+ClassOption = Annotated[
+    QuarantineClass | None, typer.Option("--class", help="One class only: late, collision, invalid, jump, fenced.")
+]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="One topic only.")]
+PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition only.")]
+ProducerOption = Annotated[str | None, typer.Option("--producer", help="One producer only.")]
+DaysOption = Annotated[float | None, typer.Option("--older-than", metavar="DAYS", min=0, help="What waits so long.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All that waits: needed where nothing else is named.")]
+RecordTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="One record only: its topic, partition, offset.")]
+RecordPartition = Annotated[int | None, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
+RecordOffset = Annotated[int | None, typer.Argument(metavar="OFFSET", min=0, show_default=False)]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in silver_loads.")]
+By = Annotated[str | None, typer.Option("--by", help="Who decides; kept in silver_loads. The user of this machine by default.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it comes to; write nothing.")]
+
+watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
+quarantine_app = group("What was kept out of Silver and waits for a decision.")
+quarantine_app.callback(invoke_without_command=True)(need_command)
+watermark_app.callback(invoke_without_command=True)(need_command)
+
+
+@watermark_app.command("show")
+def watermark_show(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Show each stream's watermark: where its producer can go on."""
+    from jobs.show import write_json
+    from jobs.status import status, write_streams
+
+    settings = load_settings(config, overrides)
+    streams = status(settings.pipeline, lakehouse_of(settings.lakehouse))["streams"]
+    write_json(streams) if as_json else write_streams(streams)
+
+
+@quarantine_app.command("list")
+def quarantine_list(
+    *,
+    kind: ClassOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    producer: ProducerOption = None,
+    days: DaysOption = None,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the records that wait, by class, stream and age."""
+    from jobs import quarantine
+    from jobs.show import write_json
+    from silver.request import Wanted
+
+    settings = load_settings(config, overrides)
+    wanted = Wanted(kind, topic, partition, None, producer, days)
+    found = quarantine.held(lakehouse_of(settings.lakehouse), wanted)
+    write_json(found) if as_json else quarantine.write_held(found)
+
+
+@quarantine_app.command("show")
+def quarantine_show(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    offset: OffsetArgument,
+    *,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a record's bytes as Bronze holds them, and why it is where it is."""
+    from jobs.show import cell, write, write_json
+    from jobs.why import why_with_record, write_why
+
+    lakehouse = lakehouse_of(load_settings(config, overrides).lakehouse)
+    told, raw = why_with_record(lakehouse, topic, partition, offset)
+    if as_json:
+        write_json({**told, "record": raw})
+        return
+    write_why(told)
+    write("\n".join(["", *(f"{name:<12} {printable(cell(value))}" for name, value in raw.items())]))
+
+
+@quarantine_app.command("release")
+def quarantine_release(
+    of_topic: RecordTopic = None,
+    of_partition: RecordPartition = None,
+    offset: RecordOffset = None,
+    *,
+    reason: Reason,
+    kind: ClassOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    producer: ProducerOption = None,
+    days: DaysOption = None,
+    everything: AllOption = False,
+    by: By = None,
+    dry_run: DryRun = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let records into Silver, marked late. The next run audits and publishes them."""
+    from silver.request import Wanted
+
+    filters = Wanted(kind, topic, partition, None, producer, days)
+    wanted = _wanted((of_topic, of_partition, offset), filters, everything=everything)
+    _decide(config, overrides, _request("release", reason, by, wanted=wanted), is_dry_run=dry_run, as_json=as_json)
+
+
+@quarantine_app.command("discard")
+def quarantine_discard(
+    of_topic: RecordTopic = None,
+    of_partition: RecordPartition = None,
+    offset: RecordOffset = None,
+    *,
+    reason: Reason,
+    kind: ClassOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    producer: ProducerOption = None,
+    days: DaysOption = None,
+    everything: AllOption = False,
+    by: By = None,
+    dry_run: DryRun = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give records up: they stay listed, and in Bronze, and wait no more."""
+    from silver.request import Wanted
+
+    filters = Wanted(kind, topic, partition, None, producer, days)
+    wanted = _wanted((of_topic, of_partition, offset), filters, everything=everything)
+    _decide(config, overrides, _request("discard", reason, by, wanted=wanted), is_dry_run=dry_run, as_json=as_json)
+
+
+@watermark_app.command("reset")
+def watermark_reset(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    *,
+    reason: Reason,
+    producer: ProducerOption = None,
+    to: Annotated[
+        int | None, typer.Option("--to", metavar="SEQUENCE", min=0, max=2**63 - 1, help="What counts as accepted last.")
+    ] = None,
+    new_epoch: Annotated[bool, typer.Option("--new-epoch", help="What comes from now on is numbered anew.")] = False,
+    by: By = None,
+    dry_run: DryRun = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a stream's watermark to a sequence, or start a new epoch of it."""
+    from silver.request import Reset
+
+    if to is None and not new_epoch:
+        raise UsageError(
+            "There is nothing to reset the watermark to.", where="watermark reset", expected="--to, --new-epoch, or both"
+        )
+    reset = Reset(topic, partition, producer, to, is_new_epoch=new_epoch)
+    _decide(config, overrides, _request("reset", reason, by, reset=reset), is_dry_run=dry_run, as_json=as_json)
+
+
+def _wanted(record: tuple[str | None, int | None, int | None], filters: Wanted, *, everything: bool) -> Wanted:
+    """What is meant: one record, what the filters leave, or all; never all by leaving everything out."""
+    from silver.request import Wanted
+
+    named = [record != (None, None, None), filters != Wanted(), everything]
+    if sum(named) != 1 or (named[0] and None in record):
+        raise UsageError(
+            "It is not clear which records are meant." if any(named) else "No records are named.",
+            where="quarantine",
+            expected="either TOPIC PARTITION OFFSET, or filters such as --class late, or --all",
+            next_step="See what waits: `tidemark quarantine list`, with the same filters.",
+        )
+    topic, partition, offset = record
+    return Wanted(topic=topic, partition=partition, offset=offset) if named[0] else filters
+
+
+def _request(kind: Kind, reason: str, by: str | None, *, wanted: Wanted | None = None, reset: Reset | None = None) -> Request:
+    import getpass
+
+    from silver.request import Request
+
+    if not reason.strip():
+        raise UsageError(
+            "The reason is empty.", where="--reason", expected="why this is right, in words for those who ask later"
+        )
+    return Request(kind, reason, by or getpass.getuser(), wanted=wanted, reset=reset)
+
+
+def _decide(config: Path, overrides: list[str] | None, request: Request, *, is_dry_run: bool, as_json: bool) -> None:
+    from jobs.outcome import write_decided
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        done = decide_once(open_session(settings, report), settings, report, request, is_dry_run=is_dry_run)
+    write_decided(done, as_json=as_json)

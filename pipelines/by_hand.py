@@ -1,0 +1,121 @@
+"""What a person decides: release or discard what waits in quarantine, or reset a watermark. Each is a load of Silver."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse import delta
+from lakehouse.errors import TableMissingError, TableStateError
+from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
+from pipelines import bronze_to_silver
+from silver import by_request, load, plan, recovery
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+    from silver.by_request import Answer
+    from silver.recovery import Recovered
+    from silver.request import Request
+
+_MOVED = ("topic", "partition", "producer", "epoch_before", "high_watermark_before", "epoch_after", "high_watermark_after")
+
+
+def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Request, *, is_dry_run: bool) -> dict[str, object]:
+    """Carry out a request, after finishing a load that an earlier run left unfinished. Asked again, it finds nothing to do.
+
+    Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
+
+    Args:
+        spark: The session.
+        run: The run.
+        settings: The pipeline's settings.
+        request: What is asked for.
+        is_dry_run: Only say what it comes to; write nothing.
+
+    Returns:
+        kind; load_seq, None where there was nothing to do; records settled, and `classes`, how many of each class; `left`, how
+        many were meant and had to stay, by why; `streams`, the watermark of each before and after, and its declared epoch;
+        is_dry_run. Of the dry run of a reset also `next_load`, what the next load would do then.
+
+    Raises:
+        TableMissingError: Silver has not been written yet.
+        TableStateError: A load is unfinished, and this is a dry run. Or the tables contradict each other.
+        UsageError: A watermark is to be moved that is not there, or to where it must not go.
+        AnotherWriterError: Another run claimed the same load first.
+    """
+    rules = Rules.of(settings)
+    if not delta.exists(spark, run.table(SILVER_WATERMARKS)):
+        next_step = "Run the stage that writes it first, or all stages: `tidemark run`."
+        raise TableMissingError("The table is not there.", where=str(run.table(SILVER_WATERMARKS)), next_step=next_step)
+    recovered = _recovered(spark, run, rules, is_dry_run=is_dry_run)
+    answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
+    told = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}
+    if is_dry_run:
+        return {**told, "next_load": _next_load(spark, run, settings, recovered, answer)} if request.reset else told
+    if answer.plan is not None:
+        load.claim(spark, run, answer.plan)
+        load.carry_out(spark, run, answer.plan)
+    return told
+
+
+def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool) -> Recovered:
+    if not is_dry_run:
+        load.create_tables(spark, run, rules)
+    recovered = recovery.recover(spark, run, rules)
+    if recovered.open_claim is None:
+        return recovered
+    if is_dry_run:
+        raise TableStateError(
+            "A load was begun and is not finished; what it comes to is not in the tables yet.",
+            where=str(run.table(SILVER_LOADS)),
+            observed=f"load {recovered.watermarks.load_seq + 1} is claimed",
+            next_step="Finish it first: `tidemark run --stage silver`.",
+        )
+    load.carry_out(spark, run, recovery.planned_again(spark, run, recovered))
+    return recovery.recover(spark, run, rules)
+
+
+def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:
+    """The request with an age as the loads that it means: a repeat may be on another day."""
+    if request.wanted is None or request.wanted.days is None:
+        return request
+    before = datetime.now(UTC) - timedelta(days=request.wanted.days)
+    loads = spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("claimed_at") <= F.lit(before))
+    return replace(request, up_to_load_seq=loads.agg(F.max("load_seq")).collect()[0][0] or 0)
+
+
+def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, request: Request) -> Answer:
+    watermarks = recovered.watermarks
+    pinned = by_request.pinned(watermarks, recovered.bronze_version)
+    claim = plan.claimed(run, rules, pinned, load_seq=watermarks.load_seq + 1, request=request)
+    return by_request.answer(spark, run, watermarks, claim)
+
+
+def _told(answer: Answer) -> dict[str, object]:
+    planned = answer.plan
+    classes: Mapping[str, int] = Counter(planned.settled["class"].to_pylist()) if planned else {}
+    return {
+        "load_seq": planned.load_seq if planned else None,
+        "records": sum(classes.values()),
+        "classes": dict(classes),
+        "left": dict(answer.left),
+        "streams": [{name: row[name] for name in (*_MOVED, "declared_epoch")} for row in planned.ledger] if planned else [],
+    }
+
+
+def _next_load(spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, answer: Answer) -> dict[str, object]:
+    """The next load's plan under the watermarks that the answer leaves."""
+    watermarks = recovered.watermarks
+    if answer.plan is not None:
+        watermarks = watermarks.after(answer.plan.ledger)
+    return bronze_to_silver.previewed(spark, run, settings, replace(recovered, watermarks=watermarks))

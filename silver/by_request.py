@@ -1,0 +1,70 @@
+"""The planner of what a person asked for: a release, a discard or a reset as a load, planned like any other; writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.contracts.silver import REJECTS, silver_records
+from silver import ledger, reset, segments, settle
+from silver.bronze_range import BronzeRange
+from silver.plan import Plan, before
+from silver.request import Request
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from silver.watermarks import Watermarks
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a request comes to.
+
+    Attributes:
+        plan: The load that carries it out; None where there is nothing to do.
+        left: Records that are meant and cannot be settled, by why; see `silver.settle.Choice`.
+    """
+
+    plan: Plan | None
+    left: Mapping[str, int]
+
+
+def pinned(watermarks: Watermarks, bronze_version: int) -> BronzeRange:
+    """The Bronze range of a load that takes nothing from Bronze."""
+    return BronzeRange(bronze_version, bronze_version, watermarks.last_offsets(), 0)
+
+
+def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping[str, Any]) -> Answer:
+    """Plan what a claim's request asks for. The same claim, watermarks, rejects and Silver give the same plan.
+
+    Raises:
+        UsageError: A watermark is to be moved that is not there, or to where it must not go.
+    """
+    load_seq, rules, request = claim["load_seq"], Rules.from_json(claim["rules"]), Request.from_json(claim["request"])
+    silver = before(spark, run, silver_records(), load_seq)
+    choice = settle.Choice(segments.REJECT.empty_table(), {})
+    if request.reset is not None:
+        loads = reset.stream_loads(request.reset, watermarks, rules, silver)
+    else:
+        choice = settle.choose(spark, request, before(spark, run, REJECTS, load_seq), silver, load_seq)
+        loads = settle.stream_loads(choice, request.kind, watermarks)
+    if not loads:
+        return Answer(None, choice.left)
+    plan = Plan(
+        load_seq=load_seq,
+        rules=rules,
+        watermarks=watermarks,
+        range=pinned(watermarks, claim["bronze_to_version"]),
+        ledger=ledger.rows(loads, watermarks, claim, rules),
+        rejects=segments.REJECT.empty_table(),
+        late=segments.SEGMENT.empty_table(),
+        replayed=[],
+        settled=choice.rows,
+        request=request,
+    )
+    return Answer(plan, choice.left)

@@ -1,0 +1,250 @@
+"""What a person decides, over real tables: released and discarded records, and watermarks that are reset."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from expectations import gate
+from lakehouse.errors import BreakerOpenError, UsageError
+from lakehouse.settings import Gate, Settings
+from pipelines import by_hand
+from silver import load
+from silver.request import Kind, Request, Reset, Wanted
+from silver.rules import Rules
+from tests.support.bronze import Record, put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+pytestmark = pytest.mark.spark
+
+BASE = {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["t"]}, "sequence": {"header": "seq"}, "pipeline": "tests"}
+TABLES = ("silver_loads", "silver_records", "silver_rejects", "silver_watermarks")
+
+
+def settings_of(run: Run, **more: Any) -> Settings:
+    return Settings.model_validate({**BASE, "lakehouse": {"root": run.lakehouse.root}, **more})
+
+
+def sent(start: int, sequences: list[object], *, partition: int = 0, epochs: list[int] | None = None) -> list[Record]:
+    """Records at offsets in a row."""
+    epoch_of = epochs if epochs is not None else [None for _ in sequences]
+    numbered = enumerate(zip(sequences, epoch_of, strict=True), start)
+    return [Record.of(offset, sequence, partition=partition, epoch=epoch) for offset, (sequence, epoch) in numbered]
+
+
+def loaded(spark: SparkSession, run: Run, records: list[Record], settings: Settings) -> load.Load:
+    put(spark, run, records)
+    rules = Rules.of(settings)
+    load.create_tables(spark, run, rules)
+    done = load.load_once(spark, run, rules, max_quarantined_share=settings.policies.max_quarantined_share)
+    assert done is not None
+    return done
+
+
+def asked(
+    spark: SparkSession, run: Run, settings: Settings, what: Kind, *, is_dry_run: bool = False, **wanted: Any
+) -> dict[str, Any]:
+    request = Request(what, "checked with the sender", "ann", wanted=Wanted(**wanted))
+    return by_hand.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+
+
+def reset(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False, **where: Any) -> dict[str, Any]:
+    request = Request("reset", "the sender was installed anew", "ann", reset=Reset("t", 0, **where))
+    return by_hand.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+
+
+def kept(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
+    """Offset, epoch, sequence, arrival and load of each record in Silver."""
+    rows = spark.read.table(run.table("silver_records").sql).orderBy("partition", "offset").collect()
+    return [(row["offset"], row["epoch"], row["sequence"], row["arrival"], row["load_seq"]) for row in rows]
+
+
+def waiting(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
+    """Offset, class, state and settling load of each reject."""
+    rows = spark.read.table(run.table("silver_rejects").sql).orderBy("partition", "first_offset").collect()
+    return [(row["first_offset"], row["class"], row["state"], row["settled_load_seq"]) for row in rows]
+
+
+def marks(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
+    rows = spark.read.table(run.table("silver_watermarks").sql).orderBy("partition").collect()
+    return [(row["epoch"], row["high_watermark"], row["last_offset"], row["declared_epoch"], row["load_seq"]) for row in rows]
+
+
+def require_gate_passes(spark: SparkSession, run: Run) -> None:
+    audited = gate.audit(spark, run, Gate())
+    assert audited is not None
+    gate.raise_if_failed(spark, run, audited)
+
+
+def test_a_released_record_is_in_silver_marked_late_with_the_reason_kept_and_once_however_often_it_is_asked(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run)
+    loaded(spark, run, sent(0, [1, 4, 2, 3, "x", 5]), settings)
+    before = [spark.read.table(run.table(name).sql).count() for name in TABLES]
+
+    tried = asked(spark, new_run(), settings, "release", is_dry_run=True)
+    assert [spark.read.table(run.table(name).sql).count() for name in TABLES] == before
+    done = asked(spark, new_run(), settings, "release", offset=2)
+    again = asked(spark, new_run(), settings, "release", offset=2)
+
+    assert (tried["records"], tried["classes"], tried["left"]) == (2, {"late": 2}, {"no_sequence": 1})
+    assert (done["load_seq"], done["records"]) == (2, 1)
+    assert (again["load_seq"], again["records"]) == (None, 0)
+    assert kept(spark, run) == [
+        (0, 0, 1, "in_order", 1),
+        (1, 0, 4, "in_order", 1),
+        (2, 0, 2, "late", 2),
+        (5, 0, 5, "in_order", 1),
+    ]
+    assert waiting(spark, run) == [(2, "late", "released", 2), (3, "late", "held", None), (4, "invalid", "held", None)]
+    claim = spark.read.table(run.table("silver_loads").sql).where("load_seq = 2").collect()[0]
+    assert (claim["kind"], claim["reason"], claim["requested_by"]) == ("release", "checked with the sender", "ann")
+    assert (claim["records"], claim["released"], json.loads(claim["request"])["wanted"]["offset"]) == (0, 1, 2)
+    require_gate_passes(spark, run)
+
+    resent = loaded(spark, new_run(), sent(6, [2, 3, 6]), settings)  # one was released, one waits
+
+    assert (resent.counts["duplicate"], resent.counts["accepted"]) == (2, 1)
+    require_gate_passes(spark, run)
+
+
+def test_a_release_keeps_no_sequence_twice_and_a_discard_needs_no_sequence(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run, epoch={"header": "epoch"})
+    # Offset 3 is a record of the epoch before, as Silver has it; 4 is one that it never had; 5 is that again.
+    records = sent(0, [1, 2, 1, 2, 3, 3, "x"], epochs=[0, 0, 1, 0, 0, 0, 1])
+    loaded(spark, run, records, settings)
+
+    done = asked(spark, new_run(), settings, "release", kind="fenced")
+    discarded = asked(spark, new_run(), settings, "discard")
+
+    assert (done["records"], done["left"]) == (1, {"already_kept": 2})
+    assert (discarded["classes"], discarded["left"]) == ({"fenced": 2, "invalid": 1}, {})
+    assert [row for row in kept(spark, run) if row[3] == "late"] == [(4, 0, 3, "late", 2)]
+    assert waiting(spark, run) == [
+        (3, "fenced", "discarded", 3),
+        (4, "fenced", "released", 2),
+        (5, "fenced", "discarded", 3),
+        (6, "invalid", "discarded", 3),
+    ]
+    assert marks(spark, run) == [(1, 1, 6, None, 3)]
+    require_gate_passes(spark, run)
+
+
+def test_a_released_jump_is_believed_the_watermark_follows_and_what_lies_between_is_late(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run, policies={"max_jump": 10, "max_quarantined_share": 1})
+    loaded(spark, run, sent(0, [1, 2, 100, 101]), settings)
+
+    done = asked(spark, new_run(), settings, "release", kind="jump", topic="t", partition=0)
+    later = loaded(spark, new_run(), sent(4, [102, 50, 100]), settings)
+
+    assert [(row["high_watermark_before"], row["high_watermark_after"]) for row in done["streams"]] == [(2, 101)]
+    assert [later.counts[name] for name in ("accepted", "late", "duplicate")] == [1, 1, 1]
+    assert spark.read.table(run.table("silver_loads").sql).where("load_seq = 2").collect()[0]["missing"] == 97
+    require_gate_passes(spark, run)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2], ids=["claim", "silver", "rejects"])
+def test_a_release_that_stopped_after_any_step_is_finished_by_the_next_run(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    run = new_run()
+    settings = settings_of(run)
+    loaded(spark, run, sent(0, [1, 3, 2]), settings)
+
+    class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(load, ("append_silver", "append_rejects", "advance")[steps], stop)
+        with pytest.raises(Stopped):
+            asked(spark, run, settings, "release")
+    put(spark, run, sent(3, [4]))
+
+    done = [load.load_once(spark, new_run(), Rules.of(settings)) for _ in range(2)]
+
+    assert [each and (each.load_seq, each.is_repeat, each.records) for each in done] == [(2, True, 0), (3, False, 1)]
+    assert kept(spark, run) == [
+        (0, 0, 1, "in_order", 1),
+        (1, 0, 3, "in_order", 1),
+        (2, 0, 2, "late", 2),
+        (3, 0, 4, "in_order", 3),
+    ]
+    assert waiting(spark, run) == [(2, "late", "released", 2)]
+    require_gate_passes(spark, run)
+
+
+def test_a_new_epoch_lets_a_stream_start_anew_that_the_breaker_had_stopped(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run)
+    loaded(spark, run, sent(0, list(range(50, 60))), settings)
+    with pytest.raises(BreakerOpenError, match="new-epoch"):
+        loaded(spark, run, sent(10, list(range(1, 21))), settings)
+
+    shown = reset(spark, new_run(), settings, is_new_epoch=True, is_dry_run=True)
+    done = reset(spark, new_run(), settings, is_new_epoch=True)
+    again = reset(spark, new_run(), settings, is_new_epoch=True)
+    after = load.load_once(spark, new_run(), Rules.of(settings))
+    more = loaded(spark, new_run(), sent(30, [15, 21, 55]), settings)
+
+    assert [(row["accepted"], row["epoch_after"]) for row in shown["next_load"]["streams"]] == [(20, 1)]
+    assert (done["load_seq"], done["streams"][0]["declared_epoch"], again["load_seq"]) == (2, 1, None)
+    assert after is not None
+    assert after.counts["accepted"] == 20
+    assert [more.counts[name] for name in ("accepted", "duplicate")] == [2, 1]  # 55 is another record than epoch 0's
+    assert marks(spark, run) == [(1, 55, 32, 1, 4)]
+    require_gate_passes(spark, run)
+
+
+def test_a_watermark_is_raised_but_falls_only_where_silver_holds_nothing_above(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run)
+    loaded(spark, run, sent(0, [1, 2, 900]), settings)
+
+    with pytest.raises(UsageError, match=r"1 records of epoch 0 .* above 2(.|\n)*--new-epoch --to 2"):
+        reset(spark, run, settings, to=2)
+    reset(spark, new_run(), settings, to=1000)
+    reset(spark, new_run(), settings, to=950)
+    after_both = loaded(spark, new_run(), sent(3, [940, 951]), settings)
+    reset(spark, new_run(), settings, to=2, is_new_epoch=True)
+    after_new = loaded(spark, new_run(), sent(5, [2, 3, 951]), settings)
+
+    assert [after_both.counts[name] for name in ("accepted", "late")] == [1, 1]
+    assert [after_new.counts[name] for name in ("accepted", "late")] == [2, 1]
+    assert marks(spark, run) == [(1, 951, 7, 1, 6)]
+    require_gate_passes(spark, run)
+
+
+def test_a_reset_names_the_streams_that_there_are_and_leaves_epochs_to_producers_that_send_them(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run, epoch={"header": "epoch"})
+    loaded(spark, run, sent(0, [1, 2], epochs=[0, 0]), settings)
+
+    with pytest.raises(UsageError, match=r"topic t, partition 0, producer p(.|\n)*expected: topic t, partition 0"):
+        reset(spark, run, settings, producer="p", to=5)
+    with pytest.raises(UsageError, match="names the epochs"):
+        reset(spark, run, settings, is_new_epoch=True)
