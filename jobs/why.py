@@ -44,7 +44,7 @@ _RULES = {
     LATE: "its sequence was below the watermark and had never come before",
     COLLISION: "its sequence was known already, with another key or value",
     INVALID: "sequence, producer or epoch could not be read",
-    JUMP: "its sequence was further above the watermark than policies.max_jump",
+    JUMP: "its sequence was further above the watermark than its topic's max_jump",
     FENCED: "its epoch was below its stream's",
     UNDECIDED: "Silver has not loaded it yet; the next run decides it",
 }

@@ -60,6 +60,10 @@ def redacted(settings: Settings) -> dict[str, object]:
     shown = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
     # The one key whose null differs from its default.
     shown["kafka"]["max_offsets_per_trigger"] = settings.kafka.max_offsets_per_trigger
+    # As written: what a topic leaves out follows `policies`, and its null is not the same as nothing.
+    shown["policies"]["topics"] = {
+        topic: own.model_dump(mode="json", exclude_unset=True) for topic, own in settings.policies.topics.items()
+    }
     return cast("dict[str, object]", shown)
 
 

@@ -1,18 +1,19 @@
-"""The keys that a config can have, asked from the settings' own models: their types, descriptions and nearest names."""
+"""The keys that a config can have, asked from the settings' own models: their types and descriptions."""
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 from lakehouse.settings import Settings
 from lakehouse.settings_base import Model
+from lakehouse.settings_policies import TopicPolicies
 
 Path: TypeAlias = tuple[str | int, ...]
 
 PROPERTIES: Path = ("kafka", "properties")
+TOPICS: Path = ("policies", "topics")
 
 
 @dataclass(frozen=True)
@@ -90,17 +91,17 @@ def dotted(path: Path) -> str:
 
 
 def parse_dotted(text: str) -> Path:
-    """The path of a flag's key. A Kafka property keeps the points in its name.
+    """The path of a flag's key. A Kafka property and a topic keep the points in their names.
 
     >>> parse_dotted("kafka.properties.security.protocol")
     ('kafka', 'properties', 'security.protocol')
+    >>> parse_dotted("policies.topics.orders.v1.late")
+    ('policies', 'topics', 'orders.v1', 'late')
     """
-    prefix = dotted(PROPERTIES) + "."
-    return (*PROPERTIES, text.removeprefix(prefix)) if text.startswith(prefix) else tuple(text.split("."))
-
-
-def nearest(wrong: str, known: list[str]) -> str | None:
-    """The known name that was probably meant, whatever its case; None where none is near."""
-    by_lower = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(wrong.lower(), list(by_lower), n=1)
-    return by_lower[found[0]] if found else None
+    for section in (PROPERTIES, TOPICS):
+        name = text.removeprefix(dotted(section) + ".")
+        if name != text:
+            topic, _, key = name.rpartition(".")
+            is_of_topic = section == TOPICS and topic and key in TopicPolicies.model_fields
+            return (*section, topic, key) if is_of_topic else (*section, name)
+    return tuple(text.split("."))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.config_keys import PROPERTIES, Path, all_keys, dotted, key_at, nearest
+from lakehouse.config_keys import PROPERTIES, Path, all_keys, dotted, key_at
 from lakehouse.errors import ConfigError
 from lakehouse.secrets import Secret, smells_of_secret
+from lakehouse.settings_base import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from lakehouse.config_keys import PROPERTIES, Path, all_keys, dotted, key_at, nearest, parse_dotted
+from lakehouse.config_keys import PROPERTIES, Path, all_keys, dotted, key_at, parse_dotted
 from lakehouse.config_mistakes import Mistake
+from lakehouse.settings_base import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,8 +39,10 @@ class Source:
     mistakes: list[Mistake] = field(default_factory=list)
 
     def place(self, path: Path) -> str:
-        """The place of the key, or of the nearest one around it."""
-        return next((self.places[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.places), self.file)
+        """The place of the key, of what made it by being put into it, or of the nearest one around it."""
+        inside = (place for known, place in self.places.items() if path and known[: len(path)] == path)
+        around = (self.places[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.places)
+        return self.places.get(path) or next(inside, None) or next(around, self.file)
 
     def put(self, path: Path, value: Any, place: str) -> None:
         """Lay a value over what is there, and forget the places of what it replaces."""

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from lakehouse.extractor import Encoding, Extractor, Form
-from lakehouse.secrets import KEEP_SECRET, MASK_SECRET
-from lakehouse.settings_base import Model, Text, Whole, from_config_folder, is_uri, refusal
+from lakehouse.secrets import KEEP_SECRET, MASK_SECRET, Secret
+from lakehouse.settings_base import Model, Text, from_config_folder, is_uri, nearest, refusal
 from lakehouse.settings_gate import Budget, Gate, Measure, Severity, UserExpectation
 from lakehouse.settings_gold import OWN_TABLES, Gold, GoldModel
 from lakehouse.settings_kafka import Kafka
+from lakehouse.settings_policies import Policies, TopicPolicies
 
 __all__ = [
     "OWN_TABLES",
@@ -30,6 +31,7 @@ __all__ = [
     "Policies",
     "Settings",
     "Severity",
+    "TopicPolicies",
     "UserExpectation",
     "ValueFormat",
 ]
@@ -137,20 +139,6 @@ def _fields(ddl: str) -> list[str]:
     return fields if depth == 0 else [""]
 
 
-class Policies(Model):
-    """What happens to records that are not simply new."""
-
-    late: Literal["quarantine", "accept", "drop"] = Field(
-        default="quarantine", description="what a late record gets: quarantine, accept or drop", examples=["quarantine"]
-    )
-    max_jump: Whole | None = Field(
-        default=None, description="the largest believed step above a watermark; null for any", examples=["1000000"]
-    )
-    max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
-        default=0.5, description="the share of a load above which the breaker opens, 0 to 1", examples=["0.5"]
-    )
-
-
 def _refuse_key(given: Any) -> Any:
     if given == "key" or (isinstance(given, dict) and "key" in given):
         raise refusal(
@@ -210,3 +198,18 @@ class Settings(Model):
     gold: Gold = Field(
         default_factory=Gold, description="what is published beside the built-in tables", examples=["{models: []}"]
     )
+
+    @field_validator("policies")
+    @classmethod
+    def _topics_are_of_kafka(cls, policies: Policies, info: ValidationInfo) -> Policies:
+        topics = info.data["kafka"].topics if "kafka" in info.data else ()
+        for topic in policies.topics if topics else ():
+            if topic not in topics:
+                near = nearest(topic, [known for known in topics if not isinstance(known, Secret)])
+                raise refusal(
+                    "kafka.topics does not name this topic",
+                    expected="a topic of kafka.topics",
+                    next_step=f"Did you mean {near}?" if near else "Add it to kafka.topics, or remove it here.",
+                    at=("topics", topic),
+                )
+        return policies

@@ -1,5 +1,6 @@
 """What every part of the settings shares: frozen, no unknown keys, no input in an error, and errors that name a way out."""
 
+import difflib
 import re
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -58,6 +59,13 @@ def refusal(what: str, *, expected: str, next_step: str, at: tuple[str | int, ..
     """
     context = {"what": what, "expected": expected, "next_step": next_step, "at": at}
     return PydanticCustomError("tidemark", "{what}; expected {expected}. {next_step}", context)
+
+
+def nearest(wrong: str, known: list[str]) -> str | None:
+    """The known name that was probably meant, whatever its case; None where none is near."""
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(wrong.lower(), list(by_lower), n=1)
+    return by_lower[found[0]] if found else None
 
 
 def is_uri(path: str) -> bool:

@@ -46,9 +46,9 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     started = time.monotonic()
     rules = Rules.of(settings)
     load.create_tables(spark, run, rules)
-    share = settings.policies.max_quarantined_share
+    share, topic_shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
     loads = []
-    while (done := load.load_once(spark, run, rules, max_quarantined_share=share)) is not None:
+    while (done := load.load_once(spark, run, rules, max_quarantined_share=share, topic_shares=topic_shares)) is not None:
         loads.append(done)
         if not done.is_repeat:  # a load takes all that Bronze has; only a repeat takes what was pinned before the crash
             break
@@ -92,14 +92,15 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
         planned = plan.plan(spark, run, rules, recovered)
     if planned is None:
         return {"load_seq": None, "is_repeat": False, "records": 0, "breaker": [], "kept_out": [], "streams": []}
-    share = settings.policies.max_quarantined_share
+    policies = settings.policies
+    found = breaker.trips(planned.load_seq, planned.ledger, policies.max_quarantined_share, policies.topic_shares)
     return {
         "load_seq": planned.load_seq,
         "is_repeat": recovered.open_claim is not None,
         "bronze_after_version": planned.range.after_version,
         "bronze_to_version": planned.range.to_version,
         "records": planned.count("records"),
-        "breaker": [trip._asdict() for trip in breaker.trips(planned.load_seq, planned.ledger, share)],
+        "breaker": [trip._asdict() for trip in found],
         "kept_out": _samples(planned.rejects),
         "streams": [{name: row[name] for name in _SHOWN} for row in planned.ledger],
     }

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Row
 
+    from silver.rules import Rules
+
 Stream = tuple[str, int, str | None]
 """topic, partition, producer"""
 
@@ -66,24 +68,26 @@ class Segment:
     jumps_backward: int = 0
 
 
-def fold(stretches: Iterable[Stretch], watermarks: Mapping[Stream, Ordinal], max_jump: int | None) -> Iterator[Segment]:
+def fold(stretches: Iterable[Stretch], watermarks: Mapping[Stream, Ordinal], rules: Rules) -> Iterator[Segment]:
     """Decide stretches one after another and give the segments that they make.
 
     Args:
         stretches: Whole streams, each in offset order, one stream after another.
         watermarks: The watermark of each stream that has one.
-        max_jump: The largest step above the watermark that is believed; None for any.
+        rules: The rules: each topic's `max_jump`.
 
     Yields:
         The rejects' blocks in offset order, and after a stream's last stretch one accepted segment per epoch.
 
+    >>> from silver.rules import Rules, Source
+    >>> rules = Rules(Source("header", "seq"), max_jump=10)
     >>> stream = ("t", 0, None)
     >>> sent = [Stretch(stream, 0, 9, 0, 1, None), Stretch(stream, 10, 14, 0, 8, None), Stretch(stream, 15, 15, 0, 900, None)]
-    >>> [(s.kind, s.first_sequence, s.last_sequence, s.records) for s in fold(sent, {}, max_jump=10)]
+    >>> [(s.kind, s.first_sequence, s.last_sequence, s.records) for s in fold(sent, {}, rules)]
     [('suspect', 8, 10, 3), ('jump', 900, 900, 1), ('accepted', 1, 12, 12)]
     """
     for stream, of_stream in groupby(stretches, key=lambda stretch: stretch.stream):
-        folding = _Stream(watermarks.get(stream), max_jump)
+        folding = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump)
         for stretch in of_stream:
             yield from folding.take(stretch)
         yield from folding.finish()

@@ -110,7 +110,7 @@ def rows(
         loads: What each stream's segments add up to.
         watermarks: The watermarks before the load.
         claim: What every row of the load shares: load_seq, Bronze range, rules, run.
-        rules: The rules: whether Silver takes late records.
+        rules: The rules: whether Silver takes a topic's late records.
     """
     last_offsets = watermarks.last_offsets()
     return [
@@ -119,7 +119,7 @@ def rows(
             **claim,
             "records": sum(load.counts.values()),
             **load.counts,
-            "late_accepted": load.counts[LATE] if rules.late == "accept" else 0,
+            "late_accepted": load.counts[LATE] if rules.policy(stream[0]).late == "accept" else 0,
             "released": load.released,
             "discarded": load.discarded,
             **_ordinal("before", watermarks.ordinals.get(stream)),

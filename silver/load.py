@@ -32,6 +32,8 @@ from silver import breaker, bronze_range, copy, recovery, settle, watermarks
 from silver.plan import Plan, plan
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
@@ -74,7 +76,14 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
         _require_payload(spark, run, rules.payload)
 
 
-def load_once(spark: SparkSession, run: Run, rules: Rules, *, max_quarantined_share: float = 1) -> Load | None:
+def load_once(
+    spark: SparkSession,
+    run: Run,
+    rules: Rules,
+    *,
+    max_quarantined_share: float = 1,
+    topic_shares: Mapping[str, float] | None = None,
+) -> Load | None:
     """Do one load: finish the one that was claimed and not finished, else plan and write the next.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
@@ -87,7 +96,7 @@ def load_once(spark: SparkSession, run: Run, rules: Rules, *, max_quarantined_sh
         RulesChangedError: The extractors are not those of the watermarks.
         AnotherWriterError: Another run claimed the same load first.
         ConservationError: The classes do not add up; nothing was written.
-        BreakerOpenError: More of the load than the given share would go into quarantine; nothing was written.
+        BreakerOpenError: More of the load, or of a topic, than its share would go into quarantine; nothing was written.
     """
     recovered = recovery.recover(spark, run, rules)
     if recovered.open_claim is not None:
@@ -95,7 +104,7 @@ def load_once(spark: SparkSession, run: Run, rules: Rules, *, max_quarantined_sh
     else:
         planned = plan(spark, run, rules, recovered)
         if planned is not None:
-            breaker.require_closed(run, planned, max_quarantined_share)
+            breaker.require_closed(run, planned, max_quarantined_share, topic_shares)
             claim(spark, run, planned)
     if planned is None:
         run.report.event("silver.nothing_new", load_seq=recovered.watermarks.load_seq)

@@ -138,7 +138,7 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
         range=pinned,
         ledger=ledger.rows(streams, watermarks, claim, rules),
         rejects=segments.rejects(found, load_seq, rules),
-        late=segments.late(found) if rules.late == "accept" else found.slice(0, 0),
+        late=segments.late(found, rules),
         replayed=segments.replayed(found),
     )
 

@@ -58,6 +58,19 @@ class Payload:
 
 
 @dataclass(frozen=True)
+class Policy:
+    """What the config's policies say for one topic, as far as a load's outcome depends on it.
+
+    Attributes:
+        max_jump: The largest step above the watermark that is believed; None for any.
+        late: What late records get: quarantine, accept or drop.
+    """
+
+    max_jump: int | None = None
+    late: Late = "quarantine"
+
+
+@dataclass(frozen=True)
 class Rules:
     """Everything but the records and the watermarks that a load's outcome depends on.
 
@@ -68,6 +81,7 @@ class Rules:
         payload: How the value is decoded; None where Silver keeps it raw only.
         max_jump: The largest step above the watermark that is believed; None for any.
         late: What late records get: quarantine, accept or drop.
+        topics: The topics that have policies of their own, each once; `max_jump` and `late` are those of all others.
     """
 
     sequence: Source
@@ -76,19 +90,30 @@ class Rules:
     payload: Payload | None = None
     max_jump: int | None = None
     late: Late = "quarantine"
+    topics: tuple[tuple[str, Policy], ...] = ()
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
         """The rules that a config names."""
-        value = settings.value
+        value, policies = settings.value, settings.policies
         return cls(
             sequence=Source.of(settings.sequence),
             producer=Source.of(settings.producer) if settings.producer else None,
             epoch=Source.of(settings.epoch) if settings.epoch else None,
             payload=Payload(value.format, value.schema_ or "") if value else None,
-            max_jump=settings.policies.max_jump,
-            late=settings.policies.late,
+            max_jump=policies.max_jump,
+            late=policies.late,
+            topics=tuple((topic, Policy(own.max_jump, own.late)) for topic, own in policies.topics.items()),
         )
+
+    def policy(self, topic: str) -> Policy:
+        """The policy of a topic: its own, or that of all others.
+
+        >>> rules = Rules(Source("header", "seq"), late="drop", topics=(("orders", Policy(max_jump=5)),))
+        >>> rules.policy("orders"), rules.policy("payments")
+        (Policy(max_jump=5, late='quarantine'), Policy(max_jump=None, late='drop'))
+        """
+        return next((own for name, own in self.topics if name == topic), Policy(self.max_jump, self.late))
 
     @property
     def fingerprint(self) -> str:
@@ -105,7 +130,7 @@ class Rules:
 
     @classmethod
     def from_json(cls, text: str) -> Rules:
-        """The rules that a claim pinned.
+        """The rules that a claim pinned; one that was made before topics could have policies of their own names none.
 
         >>> rules = Rules(Source("header", "seq"), payload=Payload("text"), max_jump=5)
         >>> Rules.from_json(rules.to_json()) == rules
@@ -119,4 +144,5 @@ class Rules:
             payload=Payload(**found["payload"]) if found["payload"] else None,
             max_jump=found["max_jump"],
             late=found["late"],
+            topics=tuple((topic, Policy(**own)) for topic, own in found.get("topics", ())),
         )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from silver.fold import Stream
-    from silver.rules import Rules
+    from silver.rules import Late, Rules
     from silver.watermarks import Watermarks
 
 _SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
@@ -72,7 +72,7 @@ def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rule
         spark: The session.
         narrow: A row per record with topic, partition, producer, offset, epoch, sequence and problem.
         watermarks: The watermarks that the records meet.
-        rules: The rules: `max_jump`, and whether epochs differ.
+        rules: The rules: each topic's `max_jump`, and whether epochs differ.
         how: How.
 
     Returns:
@@ -80,14 +80,14 @@ def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rule
     """
     if how is How.FEW:
         ordered = narrow.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
-        return _table(fold(map(_single, ordered.to_pylist()), watermarks.ordinals, rules.max_jump))
+        return _table(fold(map(_single, ordered.to_pylist()), watermarks.ordinals, rules))
     if how is How.RECORDS:
         return _by_records(spark, narrow, watermarks, rules)
     rows = stretches.stretches(narrow).limit(_MOST_STRETCHES + 1).toArrow()
     if len(rows) > _MOST_STRETCHES:
         return _by_records(spark, narrow, watermarks, rules)
     chained, odd = stretches.split(rows.to_pylist())
-    found = _table(fold(chained, watermarks.ordinals, rules.max_jump))
+    found = _table(fold(chained, watermarks.ordinals, rules))
     return pa.concat_tables([found, _by_records(spark, _of(spark, narrow, odd), watermarks, rules)]) if odd else found
 
 
@@ -97,15 +97,22 @@ def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, 
     classified = decide.classify(narrow, watermarks.frame(spark), has_epochs=has_epochs)
     columns = decide.segments(classified).withColumn("content_sha256", F.lit(None).cast("string"))
     found = columns.select(*SEGMENT.names).toArrow().cast(SEGMENT)
-    if rules.max_jump is None:
-        return found
-    jumping = found.filter(pc.greater(found["max_step"], rules.max_jump)).select(list(STREAM)).to_pylist()
-    streams = {stream_of(row) for row in jumping}
+    streams = _jumping(found, rules)
     if not streams:
         return found
     is_kept = [stream not in streams for stream in zip(*(found[name].to_pylist() for name in STREAM), strict=True)]
-    folded = fold(_in_offset_order(_of(spark, narrow, streams)), watermarks.ordinals, rules.max_jump)
+    folded = fold(_in_offset_order(_of(spark, narrow, streams)), watermarks.ordinals, rules)
     return pa.concat_tables([found.filter(pa.array(is_kept)), _table(folded)])
+
+
+def _jumping(found: pa.Table, rules: Rules) -> set[Stream]:
+    """The streams that show a step above their topic's `max_jump`."""
+    limits = [limit for limit in (rules.max_jump, *(own.max_jump for _, own in rules.topics)) if limit is not None]
+    if not limits:
+        return set()
+    stepped = found.filter(pc.greater(found["max_step"], min(limits))).select([*STREAM, "max_step"]).to_pylist()
+    limit_of = {row["topic"]: rules.policy(row["topic"]).max_jump for row in stepped}
+    return {stream_of(row) for row in stepped if (limit := limit_of[row["topic"]]) is not None and row["max_step"] > limit}
 
 
 def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Stretch]:
@@ -179,17 +186,23 @@ def summary(found: pa.Table) -> Iterator[Segment]:
         )
 
 
-def late(found: pa.Table) -> pa.Table:
-    """The segments of late records."""
-    return found.filter(pc.equal(found["class"], LATE))
+def late(found: pa.Table, rules: Rules) -> pa.Table:
+    """The segments of the late records that Silver takes."""
+    return found.filter(_is_late(found, rules, "accept"))
+
+
+def _is_late(found: pa.Table, rules: Rules, policy: Late) -> pa.Array:
+    """Whether a segment is of late records, and its topic's policy for them is the given one."""
+    topics = [topic for topic in pc.unique(found["topic"]).to_pylist() if rules.policy(topic).late == policy]
+    return pc.and_(pc.equal(found["class"], LATE), pc.is_in(found["topic"], pa.array(topics, pa.string())))
 
 
 def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
     """The segments that are kept out, as rows of `silver_rejects`."""
-    kept = [ACCEPTED, REPLAY, *([LATE] if rules.late == "accept" else [])]
-    out = found.filter(pc.invert(pc.is_in(found["class"], pa.array(kept))))
-    decided_away = [DUPLICATE, *([LATE] if rules.late == "drop" else [])]
-    state = pc.if_else(pc.is_in(out["class"], pa.array(decided_away)), DISCARDED, HELD)
+    is_kept = pc.or_(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])), _is_late(found, rules, "accept"))
+    out = found.filter(pc.invert(is_kept))
+    is_decided_away = pc.or_(pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "drop"))
+    state = pc.if_else(is_decided_away, DISCARDED, HELD)
     columns = {name: out[name] for name in REJECT.names if name in out.column_names}
     numbers = {"load_seq": pa.array([load_seq] * len(out), pa.int64()), "settled_load_seq": pa.nulls(len(out), pa.int64())}
     return pa.table({**columns, **numbers, "state": state}, schema=REJECT)

@@ -15,7 +15,7 @@ from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.settings import Settings
 from pipelines.arrival import orders
 from silver import load
-from silver.rules import Rules, Source
+from silver.rules import Policy, Rules, Source
 from tests.support.bronze import Record, put
 from tests.support.published import LEADER_KILLED_RUNS
 
@@ -137,6 +137,34 @@ def test_a_late_record_gets_what_the_policy_says_and_its_next_copy_is_a_duplicat
     expected = [("late", 2, 2, 1, state)] if state else []
     assert rejects(spark, new_run()) == [*expected, ("duplicate", 3, 3, 1, "discarded")]
     assert kept_with_arrival(spark, new_run()) == (arrivals or [(0, 1, "in_order"), (1, 3, "in_order")])
+
+
+def test_each_topic_has_its_own_policies_in_one_load(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    rules = replace(RULES, topics=(("orders", Policy(late="accept")), ("returns", Policy(max_jump=10, late="drop"))))
+    sent = [Record.of(offset, sequence) for offset, sequence in enumerate([1, 3, 2, 40])]
+    topics = ("orders", "payments", "returns")
+    loaded(spark, new_run(), [replace(record, topic=topic) for topic in topics for record in sent], rules)
+    loaded(spark, new_run(), [replace(Record.of(4, 2), topic=topic) for topic in topics], rules)
+
+    run = new_run()
+    silver = spark.read.table(run.table("silver_records").sql).orderBy("topic", "offset").collect()
+    assert [(row["topic"], row["sequence"], row["arrival"]) for row in silver] == [
+        *[("orders", 1, "in_order"), ("orders", 3, "in_order"), ("orders", 2, "late"), ("orders", 40, "in_order")],
+        *[("payments", 1, "in_order"), ("payments", 3, "in_order"), ("payments", 40, "in_order")],
+        *[("returns", 1, "in_order"), ("returns", 3, "in_order")],
+    ]
+    out = spark.read.table(run.table("silver_rejects").sql).orderBy("topic", "first_offset").collect()
+    assert [(row["topic"], row["class"], row["first_sequence"], row["state"]) for row in out] == [
+        ("orders", "duplicate", 2, "discarded"),
+        *[("payments", "late", 2, "held"), ("payments", "duplicate", 2, "discarded")],
+        *[("returns", "late", 2, "discarded"), ("returns", "jump", 40, "held"), ("returns", "duplicate", 2, "discarded")],
+    ]
+    ledger = spark.read.table(run.table("silver_loads").sql).where("load_seq = 1").orderBy("topic").collect()
+    assert [(row["topic"], row["accepted"], row["late"], row["late_accepted"], row["jump"]) for row in ledger] == [
+        ("orders", 3, 1, 1, 0),
+        ("payments", 3, 1, 0, 0),
+        ("returns", 2, 1, 0, 1),
+    ]
 
 
 def test_a_held_jump_makes_its_next_copy_a_duplicate(spark: SparkSession, new_run: Callable[[], Run]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakehouse import frames
 from silver import ledger, segments, stretches
 from silver.fold import Stretch
-from silver.rules import Rules, Source
+from silver.rules import Policy, Rules, Source
 from silver.segments import How
 from silver.watermarks import Watermark, Watermarks
 from tests.support.reference import Reference, Seen
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from silver.fold import Stream
 
@@ -69,16 +69,24 @@ def _in_runs(
             yield (None if sequence is None else sequence + nth), producer, epoch, step if nth == 0 else 1
 
 
-@pytest.mark.parametrize("max_jump", [None, 20])
+_OWN_JUMPS = {"t0": None, "t1": None, "t2": None, "t3": 5, "t4": 5, "t5": 5, "t6": 40}
+
+
+@pytest.mark.parametrize(("max_jump", "of_topics"), [(None, {}), (20, _OWN_JUMPS)], ids=["any", "20, some topics their own"])
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(loads=logs())
 def test_any_cutting_into_loads_decides_as_the_reference_does(
-    spark: SparkSession, max_jump: int | None, loads: list[list[Seen]]
+    spark: SparkSession, max_jump: int | None, of_topics: dict[str, int | None], loads: list[list[Seen]]
 ) -> None:
     records = [record for load in loads for record in load]
-    expected = Reference(max_jump=max_jump).take(records)
+    expected = Reference(max_jump=max_jump, max_jump_of=of_topics).take(records)
     told = {"duplicate": "suspect", "late": "suspect", "collision": "suspect"}  # the exact look comes after
-    rules = Rules(Source("value"), epoch=Source("header", "e") if any(r.epoch for r in records) else None, max_jump=max_jump)
+    rules = Rules(
+        Source("value"),
+        epoch=Source("header", "e") if any(r.epoch for r in records) else None,
+        max_jump=max_jump,
+        topics=tuple((topic, Policy(most)) for topic, most in of_topics.items()),
+    )
 
     classes: dict[tuple[str, int, int], str] = {}
     watermarks = Watermarks({})
@@ -89,6 +97,27 @@ def test_any_cutting_into_loads_decides_as_the_reference_does(
 
     assert classes == {key: told.get(kind, kind) for key, kind in expected.classes.items()}
     assert watermarks.ordinals == expected.watermarks
+
+
+@pytest.mark.parametrize("how", How)
+def test_a_step_is_a_jump_in_the_topic_whose_max_jump_it_passes(spark: SparkSession, how: How) -> None:
+    sequences = [1, 2, 5, 30]
+    topics = ("orders", "payments", "returns")
+    load = [Seen(topic, 0, offset, number) for topic in topics for offset, number in enumerate(sequences)]
+    rules = Rules(Source("value"), topics=(("orders", Policy(max_jump=2)), ("payments", Policy(max_jump=20))))
+
+    found = segments.collect(spark, _narrow(spark, load), Watermarks({}), rules, how).to_pylist()
+
+    assert sorted((row["topic"], row["first_sequence"]) for row in found if row["class"] == "jump") == [
+        ("orders", 5),
+        ("orders", 30),
+        ("payments", 30),
+    ]
+    assert {row["topic"]: row["last_sequence"] for row in found if row["class"] == "accepted"} == {
+        "orders": 2,
+        "payments": 5,
+        "returns": 30,
+    }
 
 
 @pytest.mark.parametrize(
@@ -111,13 +140,16 @@ def test_a_stretch_is_an_unbroken_run_of_offsets(spark: SparkSession, offsets: l
     assert odd == (set() if is_chained else {("t", 0, None)})
 
 
+def _narrow(spark: SparkSession, load: list[Seen]) -> DataFrame:
+    rows = [(*r.stream, r.offset, *((None, None, "x") if r.sequence is None else (r.epoch, r.sequence, None))) for r in load]
+    return frames.of_tuples(spark, rows[::-1], _NARROW)
+
+
 def _load(
     spark: SparkSession, load: list[Seen], watermarks: Watermarks, number: int, rules: Rules
 ) -> tuple[dict[tuple[str, int, int], str], Watermarks]:
     """Decide one load as the planner does, in every way, and move the watermarks as the ledger says."""
-    rows = [(*r.stream, r.offset, *((None, None, "x") if r.sequence is None else (r.epoch, r.sequence, None))) for r in load]
-    narrow = frames.of_tuples(spark, rows[::-1], _NARROW)
-    ways = [segments.collect(spark, narrow, watermarks, rules, how) for how in How]
+    ways = [segments.collect(spark, _narrow(spark, load), watermarks, rules, how) for how in How]
     (streams, rejects), *others = [_outcome(found, watermarks, rules) for found in ways]
     assert all(other == (streams, rejects) for other in others)
     moved = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from silver.rules import Late
 
@@ -51,6 +51,7 @@ class Reference:
     Attributes:
         late: The policy for late records.
         max_jump: The largest believed step.
+        max_jump_of: The same for topics that have their own.
         classes: The class of each record.
         states: held, released or discarded, of each record that is kept out.
         silver: How each record arrived that Silver holds.
@@ -59,6 +60,7 @@ class Reference:
 
     late: Late = "quarantine"
     max_jump: int | None = None
+    max_jump_of: Mapping[str, int | None] = field(default_factory=dict)
     classes: dict[Place, str] = field(default_factory=dict)
     states: dict[Place, str] = field(default_factory=dict)
     silver: dict[Place, str] = field(default_factory=dict)
@@ -107,7 +109,8 @@ class Reference:
         if record.epoch < known[0]:
             return "fenced"
         if record.sequence > known[1]:
-            return "jump" if self.max_jump is not None and record.sequence - known[1] > self.max_jump else "accepted"
+            most = self.max_jump_of.get(record.topic, self.max_jump)
+            return "jump" if most is not None and record.sequence - known[1] > most else "accepted"
         first = self._first_like(record)
         if first is None:
             return "late"

@@ -12,11 +12,11 @@ from silver.breaker import trips
 HALF = 0.5
 
 
-def stream(partition: int = 0, **counts: int) -> dict[str, Any]:
+def stream(partition: int = 0, topic: str = "t", **counts: int) -> dict[str, Any]:
     """A ledger row, as far as the breaker reads it."""
     classes = {**dict.fromkeys(CLASSES, 0), **counts}
     return {
-        "topic": "t",
+        "topic": topic,
         "partition": partition,
         "producer": None,
         "records": sum(classes.values()),
@@ -57,3 +57,33 @@ def test_a_history_that_is_sent_again_is_no_restart() -> None:
 
 def test_the_whole_share_lets_everything_through() -> None:
     assert trips(1, [stream(invalid=50), stream(1, late=50)], 1) == []
+
+
+def test_a_topic_with_its_own_share_is_judged_alone_and_the_others_together() -> None:
+    rows = [
+        stream(topic="orders", accepted=80, invalid=20),
+        stream(topic="payments", accepted=15, invalid=85),
+        stream(topic="returns", accepted=80),
+    ]
+
+    assert trips(7, rows, HALF) == []
+    (orders,) = trips(7, rows, HALF, {"orders": 0.1})
+    assert (orders.where, orders.observed) == ("load 7, topic orders", "20 of 100 records: 20 invalid")
+    assert orders.expected == "a share of at most 0.1 (policies.topics.orders.max_quarantined_share)"
+    (others,) = trips(7, rows, HALF, {"returns": 0.1})
+    assert (others.where, others.observed) == (
+        "load 7, the topics without a share of their own",
+        "105 of 200 records: 105 invalid",
+    )
+    assert others.expected == "a share of at most 0.5 (policies.max_quarantined_share)"
+    assert trips(7, rows, 0.25, {"payments": 1}) == []
+
+
+def test_a_stream_that_starts_anew_is_judged_by_the_share_of_its_topic() -> None:
+    rows = [stream(topic=topic, late=20) for topic in ("orders", "payments")] + [stream(1, topic="payments", accepted=100)]
+
+    found = trips(7, rows, HALF, {"orders": 1})
+
+    assert [(trip.where, trip.expected) for trip in found] == [
+        ("topic payments, partition 0", "a share of at most 0.5 (policies.max_quarantined_share)")
+    ]

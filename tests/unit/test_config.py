@@ -73,6 +73,41 @@ def test_what_is_shown_loads_to_the_same_settings(tmp_path: Path) -> None:
     assert yaml.safe_load(show_yaml(settings)) == redacted(settings)
 
 
+def test_policies_of_topics_are_shown_as_written_and_load_again(tmp_path: Path) -> None:
+    text = MINIMAL.replace("[incidents]", "[incidents, orders.v1, 2024]") + (
+        "policies:\n  max_jump: 100\n"
+        "  topics: {orders.v1: {max_jump: null}, 2024: {late: accept, max_quarantined_share: 0.1}, incidents: {}}\n"
+    )
+    settings = load(write(tmp_path, text), environ={})
+    assert yaml.safe_load(show_yaml(settings))["policies"]["topics"] == {
+        "orders.v1": {"max_jump": None},
+        "2024": {"late": "accept", "max_quarantined_share": 0.1},
+        "incidents": {},
+    }
+    again = load(write(tmp_path, show_yaml(settings)), environ={})
+    assert again == settings
+    assert again.policies.topic_shares == {"2024": 0.1}
+
+
+def test_policies_of_topics_are_set_by_flag_and_variable(tmp_path: Path) -> None:
+    settings = load(
+        write(
+            tmp_path, MINIMAL.replace("[incidents]", "[incidents, orders.v1, Big]") + "policies: {topics: {incidents: {}}}\n"
+        ),
+        environ={"TIDEMARK_POLICIES__TOPICS__INCIDENTS__LATE": "accept", "TIDEMARK_POLICIES__MAX_JUMP": "9"},
+        overrides={
+            "policies.topics.orders.v1.max_jump": "null",
+            "policies.topics.orders.v1.late": "drop",
+            "policies.topics.Big": "{max_jump: 3}",
+        },
+    )
+    assert {topic: (own.late, own.max_jump) for topic, own in settings.policies.topics.items()} == {
+        "incidents": ("accept", 9),
+        "orders.v1": ("drop", None),
+        "Big": ("quarantine", 3),
+    }
+
+
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     file = write(tmp_path, MINIMAL)
     environ = {"TIDEMARK_PIPELINE": "from_env", "TIDEMARK_KAFKA__BOOTSTRAP_SERVERS": "env:1"}

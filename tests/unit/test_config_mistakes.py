@@ -134,6 +134,13 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("policies: {max_jump: 1.5}", "policies.max_jump", "For example max_jump"),
     ("policies: {max_jump: true}", "policies.max_jump", "For example max_jump"),
     ("policies: {max_quarantined_share: 50}", "policies.max_quarantined_share", "0 to 1"),
+    ("policies: {topics: {incident: {late: drop}}}", "policies.topics.incident", "Did you mean incidents?"),
+    ("policies: {topics: {orders.v1: {}}}", "policies.topics.orders.v1", "Add it to kafka.topics"),
+    ("policies: {topics: {incidents: {max_jmp: 5}}}", "policies.topics.incidents.max_jmp", "Did you mean max_jump?"),
+    ("policies: {topics: {incidents: {late: ignore}}}", "policies.topics.incidents.late", "For example late: quarantine"),
+    ("policies: {topics: {incidents: {max_jump: 0}}}", "policies.topics.incidents.max_jump", "For example max_jump"),
+    ("policies: {topics: {incidents: accept}}", "policies.topics.incidents", "a mapping of keys and values"),
+    ("policies: {topics: [incidents]}", "policies.topics", "For example topics: {incidents: {late: accept}}"),
     # Gate
     ("gate: {budgets: {duplicates: {warn: 1}}}", "gate.budgets.duplicates", "Did you mean duplicate?"),
     ("gate: {budgets: {missing_share: {warn: 1}}}", "gate.budgets.missing_share", "Did you mean"),
@@ -233,6 +240,7 @@ def test_a_file_that_is_no_config_is_named_with_its_place(tmp_path: Path, text: 
         ("TIDEMARK_POLICIES", "[a", "not valid YAML"),
         ("TIDEMARK_POLICIES", "{late: accept, late: drop}", "the key is there twice"),
         ("TIDEMARK_POLICIES__LATE", "ignore", "For example late: quarantine"),
+        ("TIDEMARK_POLICIES__TOPICS__INCIDENT__LATE", "drop", "Did you mean incidents?"),
         ("TIDEMARK_PIPELINE", "", "Add at the top level: pipeline: incidents"),
     ],
 )
@@ -249,6 +257,9 @@ def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, value: str, wo
         ("", "x", "unknown setting"),
         ("kafka.topics", "[", "not valid YAML"),
         ("policies.max_jump", "many", "For example max_jump"),
+        ("policies.topics.incident", "{late: drop}", "Did you mean incidents?"),
+        ("policies.topics.incidents.lat", "drop", "a mapping of keys and values"),
+        ("policies.topics.", "{}", "unknown setting"),
         ("kafka.properties.auto.offset.reset", "latest", "starting_offsets"),
     ],
 )

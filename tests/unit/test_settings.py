@@ -41,6 +41,30 @@ def test_null_lifts_the_limit_on_offsets_per_trigger() -> None:
     assert Kafka.model_validate({**KAFKA, "max_offsets_per_trigger": None}).max_offsets_per_trigger is None
 
 
+def test_a_topic_has_the_policies_that_it_names_and_the_others_of_all_topics() -> None:
+    given = {
+        "late": "drop",
+        "max_jump": 100,
+        "max_quarantined_share": 0.2,
+        "topics": {
+            "a": {"late": "accept"},
+            "b": {"max_jump": None, "late": None},
+            "c": {"max_quarantined_share": 0.2},
+            "d": {},
+        },
+    }
+
+    policies = Policies.model_validate(given)
+
+    assert {topic: (own.late, own.max_jump, own.max_quarantined_share) for topic, own in policies.topics.items()} == {
+        "a": ("accept", 100, 0.2),
+        "b": ("drop", None, 0.2),
+        "c": ("drop", 100, 0.2),
+        "d": ("drop", 100, 0.2),
+    }
+    assert policies.topic_shares == {"c": 0.2}
+
+
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         Settings.model_validate(MINIMAL).pipeline = "other"
