@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from lakehouse.contracts import views
 from lakehouse.errors import TidemarkError, ToolError, UsageError
 from lakehouse.table import Lakehouse
 
@@ -50,7 +51,7 @@ def tables(lakehouse: Lakehouse) -> dict[str, Path]:
 
 @contextlib.contextmanager
 def connect(lakehouse: Lakehouse) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB with a view per table that is there, closed at the end. Times are UTC.
+    """A DuckDB with a view per table that is there, and `lakehouse.contracts.views`, closed at the end. Times are UTC.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
@@ -64,6 +65,9 @@ def connect(lakehouse: Lakehouse) -> Iterator[duckdb.DuckDBPyConnection]:
         database.execute("SET TimeZone = 'UTC'")
         for name, folder in found.items():
             _add_view(database, name, folder)
+        for name, query in views.queries("duckdb").items():
+            if views.READ_BY[name] <= found.keys():
+                database.execute(f'CREATE VIEW "{name}" AS {query}')
         yield database
 
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs import query, show
+from lakehouse.contracts import views
 from lakehouse.contracts.gate import CRITICAL, PASSED
-from lakehouse.contracts.silver import CLASSES
-from lakehouse.table import GATE_RESULTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_REJECTS, SILVER_WATERMARKS
+from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse.report import printable
+from lakehouse.table import (
+    GATE_RESULTS,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+    SILVER_REJECTS,
+    SILVER_WATERMARKS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +51,10 @@ _PUBLISHED = f"""
     SELECT load_seq, any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
     FROM {GOLD_STREAM_HEALTH} WHERE load_seq = (SELECT max(load_seq) FROM {GOLD_STREAM_HEALTH}) GROUP BY load_seq
 """  # noqa: S608 -- as above
+_MISSING = f"""
+    SELECT topic, partition, producer, sum(sequences)::BIGINT AS sequences, count(*) AS ranges
+    FROM {views.MISSING} GROUP BY ALL ORDER BY topic, partition, producer NULLS FIRST
+"""  # noqa: S608 -- as above
 
 
 def status(pipeline: str, lakehouse: Lakehouse) -> dict[str, Any]:
@@ -53,7 +66,8 @@ def status(pipeline: str, lakehouse: Lakehouse) -> dict[str, Any]:
 
     Returns:
         `streams` (per stream its watermark, and `last_accepted` with epoch and sequence, None until a record was accepted),
-        `totals` (records per class over all loads), `last_load`, `unfinished_load`, `rejects`, `gate` and `published`.
+        `missing` (of each contiguous stream that lacks some: how many sequences, in how many ranges), `totals` (records per
+        class over all loads), `last_load`, `unfinished_load`, `rejects`, `gate` and `published`.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
@@ -69,6 +83,7 @@ def status(pipeline: str, lakehouse: Lakehouse) -> dict[str, Any]:
             "pipeline": pipeline,
             "lakehouse": lakehouse.root,
             "streams": [{**row, "last_accepted": _last_accepted(row)} for row in rows(_STREAMS, SILVER_WATERMARKS)],
+            "missing": rows(_MISSING, SILVER_LOADS) if SILVER_RECORDS in there else [],
             **_loads(rows),
             "rejects": rows(_REJECTS, SILVER_REJECTS),
             "gate": _gate(rows(_GATE, GATE_RESULTS)),
@@ -139,6 +154,7 @@ def _sentences(found: dict[str, Any]) -> list[str]:
     if found["unfinished_load"]:
         told.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
     told.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
+    told += [f"Missing: {_missing(row)}; see silver_missing." for row in found["missing"]]
     if gate is None:
         told.append("Gate: has not run.")
     else:
@@ -152,6 +168,11 @@ def _sentences(found: dict[str, Any]) -> list[str]:
 
 def _held(rejects: Rows) -> list[str]:
     return [f"{row['records']:,} {row['class']} ({row['state']})" for row in rejects]
+
+
+def _missing(row: dict[str, Any]) -> str:
+    stream = "/".join(printable(str(row[name])) for name in STREAM if row[name] is not None)
+    return f"{row['sequences']:,} sequences of {stream} in {row['ranges']:,} ranges"
 
 
 def _unmet(result: dict[str, Any]) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakehouse.contracts.model import HEADERS, RANGES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,20 +19,22 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.model import Contract
 
-_ARROW = {
+ARROW = {
     "bigint": pa.int64(),
     "int": pa.int32(),
     "string": pa.string(),
     "binary": pa.binary(),
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
-    "array<struct<key:string,value:binary>>": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    HEADERS: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    RANGES: pa.list_(pa.struct([(name, pa.int64()) for name in ("epoch", "first_sequence", "last_sequence")])),
 }
+"""The Arrow type of each type that a contract names."""
 
 
 def of_contract(spark: SparkSession, rows: Sequence[Mapping[str, object]], contract: Contract) -> DataFrame:
     """Rows with a contract's columns as a frame; a column that a row lacks is null."""
-    schema = pa.schema([(column.name, _ARROW[column.type]) for column in contract.columns])
+    schema = pa.schema([(column.name, ARROW[column.type]) for column in contract.columns])
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
 
 
@@ -42,5 +46,5 @@ def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: st
         rows: The tuples.
         columns: Names and Spark types, for example `topic string, partition int`.
     """
-    schema = pa.schema([(name, _ARROW[kind]) for name, kind in (column.split() for column in columns.split(","))])
+    schema = pa.schema([(name, ARROW[kind]) for name, kind in (column.split() for column in columns.split(","))])
     return spark.createDataFrame(pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema))

@@ -20,6 +20,9 @@ class TopicPolicies(Model):
     max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
         default=0.5, description="the share of a load above which the breaker opens, 0 to 1", examples=["0.5"]
     )
+    contiguous: bool = Field(
+        default=False, description="whether sequences have no gaps, so that missing ones are followed up", examples=["true"]
+    )
 
     def over(self, inherited: Mapping[str, Any]) -> "TopicPolicies":
         """These policies, with what is left out as inherited; `model_fields_set` still says what was named here."""

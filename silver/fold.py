@@ -6,6 +6,7 @@ on every record before it, and no running maximum decides that.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ Stream = tuple[str, int, str | None]
 
 Ordinal = tuple[int, int]
 """epoch, sequence"""
+
+Range = tuple[int, int, int]
+"""epoch, first and last sequence, inclusive"""
 
 
 def stream_of(row: Mapping[str, Any] | Row) -> Stream:
@@ -93,8 +97,28 @@ def fold(stretches: Iterable[Stretch], watermarks: Mapping[Stream, Ordinal], rul
         yield from folding.finish()
 
 
+def gaps(stretches: Iterable[Stretch], watermarks: Mapping[Stream, Ordinal], rules: Rules) -> dict[Stream, list[Range]]:
+    """The sequences that the accepted records of each stream step over, as ranges, in the order of their offsets.
+
+    Takes what `fold` takes.
+
+    >>> from silver.rules import Rules, Source
+    >>> stream = ("t", 0, None)
+    >>> sent = [Stretch(stream, 0, 4, 0, 3, None), Stretch(stream, 5, 5, 0, 9, None), Stretch(stream, 6, 6, 0, 2, None)]
+    >>> gaps(sent, {stream: (0, 1)}, Rules(Source("header", "seq")))
+    {('t', 0, None): [(0, 2, 2), (0, 8, 8)]}
+    """
+    found = {}
+    for stream, of_stream in groupby(stretches, key=lambda stretch: stretch.stream):
+        folding = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump)
+        for stretch in of_stream:
+            deque(folding.take(stretch), maxlen=0)
+        found[stream] = folding.gaps
+    return found
+
+
 class _Stream:
-    """One stream while it is folded: its watermark so far, the open block, the accepted segments."""
+    """One stream while it is folded: its watermark so far, the open block, the accepted segments, what these step over."""
 
     def __init__(self, watermark: Ordinal | None, max_jump: int | None) -> None:
         self.watermark = watermark
@@ -103,6 +127,7 @@ class _Stream:
         self.last_offset: int | None = None
         self.block: Segment | None = None
         self.accepted: dict[int, Segment] = {}
+        self.gaps: list[Range] = []
 
     def take(self, stretch: Stretch) -> Iterator[Segment]:
         """Decide one stretch; give the blocks that it ends."""
@@ -111,6 +136,7 @@ class _Stream:
             if kind == ACCEPTED and segment.epoch is not None and segment.last_sequence is not None:
                 earlier = self.accepted.get(segment.epoch)
                 self.accepted[segment.epoch] = _joined(earlier, segment) if earlier else segment
+                self._note_gap(segment.epoch, stretch.first_sequence or 0, start)
                 self.watermark = (segment.epoch, segment.last_sequence)
             if self.block and _continues(self.block, segment):
                 self.block = _joined(self.block, segment)
@@ -125,6 +151,10 @@ class _Stream:
         if self.block:
             yield self.block
         yield from self.accepted.values()
+
+    def _note_gap(self, epoch: int, first_sequence: int, start: int) -> None:
+        if self.watermark is not None and self.watermark[0] == epoch and first_sequence + start > self.watermark[1] + 1:
+            self.gaps.append((epoch, self.watermark[1] + 1, first_sequence + start - 1))
 
     def _parts(self, stretch: Stretch) -> Iterator[tuple[str, int, int]]:
         """Class, first record and records of each part that the watermark cuts a stretch into."""

@@ -10,13 +10,15 @@ from lakehouse.contracts.silver import ACCEPTED, CLASSES, LATE, REPLAY
 from lakehouse.errors import ConservationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from silver.fold import Ordinal, Segment, Stream
+    from silver.fold import Ordinal, Range, Segment, Stream
     from silver.rules import Rules
     from silver.watermarks import Watermarks
 
 _LARGEST = 2**63 - 1
+_MOST_RANGES = 1_000
+"""More ranges of a stream in a load are no gaps that somebody follows up: the stream is not contiguous."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class StreamLoad:
         last_offset: Last offset of the stream in the load.
         ordinal: The highest accepted (epoch, sequence), from the watermark on.
         missing: Sequences that the accepted records stepped over.
+        missing_ranges: These as ranges, of a contiguous stream.
         released: Records of earlier loads that go into Silver now.
         discarded: Records of earlier loads that are given up.
         declared_epoch: A new epoch for the stream; None leaves it as it is.
@@ -58,6 +61,7 @@ class StreamLoad:
     missing: int = 0
     jumps_forward: int = 0
     jumps_backward: int = 0
+    missing_ranges: Sequence[Range] = ()
     released: int = 0
     discarded: int = 0
     declared_epoch: int | None = None
@@ -130,9 +134,22 @@ def rows(
             "jumps_forward": load.jumps_forward,
             "jumps_backward": load.jumps_backward,
             "missing": min(load.missing, _LARGEST),
+            "missing_ranges": _ranges(load, is_contiguous=rules.policy(stream[0]).contiguous),
         }
         for stream, load in sorted(loads.items(), key=lambda item: (item[0][0], item[0][1], item[0][2] or ""))
     ]
+
+
+def _ranges(load: StreamLoad, *, is_contiguous: bool) -> list[dict[str, int]] | None:
+    """The ranges as the ledger keeps them. Where they are too many the rest is one: what Silver holds of it is not missing."""
+    if not is_contiguous:
+        return None
+    ranges = list(load.missing_ranges[:_MOST_RANGES])
+    rest: dict[int, tuple[int, int]] = {}
+    for epoch, first, last in load.missing_ranges[_MOST_RANGES:]:
+        rest[epoch] = (min(first, rest.get(epoch, (first, last))[0]), last)
+    ranges += [(epoch, *reach) for epoch, reach in rest.items()]
+    return [dict(zip(("epoch", "first_sequence", "last_sequence"), found, strict=True)) for found in ranges]
 
 
 def _ordinal(when: str, ordinal: Ordinal | None) -> dict[str, object]:

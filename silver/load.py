@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames
+from lakehouse.contracts import views
 from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
@@ -61,7 +62,7 @@ class Load:
 
 
 def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Create Silver's tables where they are not there yet.
+    """Create Silver's tables where they are not there yet, and in a catalog's schema the views over them.
 
     Raises:
         ConfigError: The payload's schema names a type that Spark does not know.
@@ -72,6 +73,9 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
         _payload_type(spark, rules.payload)
     for contract in (_records_contract(rules), WATERMARKS, REJECTS, LOADS):
         delta.create(spark, run.table(contract.name), contract)
+    if run.lakehouse.root is None:
+        for name, query in views.queries("spark", lambda table: run.table(table).sql).items():
+            spark.sql(f"CREATE VIEW IF NOT EXISTS {run.table(name).sql} AS {query}")
     if rules.payload:
         _require_payload(spark, run, rules.payload)
 

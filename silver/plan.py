@@ -131,6 +131,10 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
         decided_records[segment.stream[:2]] += segment.records
     arrivals = bronze_range.arrivals(spark, run, pinned, decided_records)
     streams = ledger.stream_loads(summed, arrivals, watermarks)
+    holed = {stream for stream, load in streams.items() if load.missing and rules.policy(stream[0]).contiguous}
+    if holed:
+        for stream, ranges in segments.gaps(spark, narrowed, watermarks, rules, holed).items():
+            streams[stream].missing_ranges = ranges
     return Plan(
         load_seq=load_seq,
         rules=rules,

@@ -64,10 +64,12 @@ class Policy:
     Attributes:
         max_jump: The largest step above the watermark that is believed; None for any.
         late: What late records get: quarantine, accept or drop.
+        contiguous: Whether sequences follow each other without gaps, so that missing ones are kept as ranges.
     """
 
     max_jump: int | None = None
     late: Late = "quarantine"
+    contiguous: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class Rules:
         payload: How the value is decoded; None where Silver keeps it raw only.
         max_jump: The largest step above the watermark that is believed; None for any.
         late: What late records get: quarantine, accept or drop.
-        topics: The topics that have policies of their own, each once; `max_jump` and `late` are those of all others.
+        contiguous: Whether sequences follow each other without gaps, so that missing ones are kept as ranges.
+        topics: The topics that have policies of their own, each once; the three above are those of all others.
     """
 
     sequence: Source
@@ -90,6 +93,7 @@ class Rules:
     payload: Payload | None = None
     max_jump: int | None = None
     late: Late = "quarantine"
+    contiguous: bool = False
     topics: tuple[tuple[str, Policy], ...] = ()
 
     @classmethod
@@ -103,7 +107,8 @@ class Rules:
             payload=Payload(value.format, value.schema_ or "") if value else None,
             max_jump=policies.max_jump,
             late=policies.late,
-            topics=tuple((topic, Policy(own.max_jump, own.late)) for topic, own in policies.topics.items()),
+            contiguous=policies.contiguous,
+            topics=tuple((topic, Policy(own.max_jump, own.late, own.contiguous)) for topic, own in policies.topics.items()),
         )
 
     def policy(self, topic: str) -> Policy:
@@ -111,9 +116,9 @@ class Rules:
 
         >>> rules = Rules(Source("header", "seq"), late="drop", topics=(("orders", Policy(max_jump=5)),))
         >>> rules.policy("orders"), rules.policy("payments")
-        (Policy(max_jump=5, late='quarantine'), Policy(max_jump=None, late='drop'))
+        (Policy(max_jump=5, late='quarantine', contiguous=False), Policy(max_jump=None, late='drop', contiguous=False))
         """
-        return next((own for name, own in self.topics if name == topic), Policy(self.max_jump, self.late))
+        return next((own for name, own in self.topics if name == topic), Policy(self.max_jump, self.late, self.contiguous))
 
     @property
     def fingerprint(self) -> str:
@@ -144,5 +149,6 @@ class Rules:
             payload=Payload(**found["payload"]) if found["payload"] else None,
             max_jump=found["max_jump"],
             late=found["late"],
+            contiguous=found.get("contiguous", False),
             topics=tuple((topic, Policy(**own)) for topic, own in found.get("topics", ())),
         )

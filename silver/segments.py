@@ -13,13 +13,14 @@ from lakehouse import frames
 from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM
 from silver import decide, stretches
 from silver.fold import Segment, Stretch, fold, stream_of
+from silver.fold import gaps as fold_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from silver.fold import Stream
+    from silver.fold import Range, Stream
     from silver.rules import Late, Rules
     from silver.watermarks import Watermarks
 
@@ -126,6 +127,13 @@ def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Stretch]:
     yield from chained
     if odd:
         yield from _in_offset_order(_of(spark, narrow, odd))
+
+
+def gaps(
+    spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, streams: set[Stream]
+) -> dict[Stream, list[Range]]:
+    """What some streams step over: their records once more, as stretches. Takes what `collect` takes."""
+    return fold_gaps(in_order(spark, _of(spark, narrow, streams)), watermarks.ordinals, rules)
 
 
 def _of(spark: SparkSession, narrow: DataFrame, streams: set[Stream]) -> DataFrame:

@@ -147,8 +147,11 @@ def mark(spark: SparkSession, run: Run, plan: Plan) -> None:
 
 def _raise(load: StreamLoad, released: Iterable[Ordinal]) -> None:
     """Move the watermark over the released records above it, and count what they step over."""
+    ranges = []
     for epoch, sequence in sorted(released):
         if load.ordinal is None or (epoch, sequence) > load.ordinal:
-            if load.ordinal is not None and load.ordinal[0] == epoch:
-                load.missing += sequence - load.ordinal[1] - 1
+            if load.ordinal is not None and load.ordinal[0] == epoch and sequence > load.ordinal[1] + 1:
+                ranges.append((epoch, load.ordinal[1] + 1, sequence - 1))
             load.ordinal = (epoch, sequence)
+    load.missing = sum(last - first + 1 for _, first, last in ranges)
+    load.missing_ranges = ranges

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HEADERS = "array<struct<key:string,value:binary>>"
+RANGES = "array<struct<epoch:bigint,first_sequence:bigint,last_sequence:bigint>>"
 
 
 @dataclass(frozen=True)

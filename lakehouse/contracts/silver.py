@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakehouse.contracts.model import HEADERS, Column, Contract
+from lakehouse.contracts.model import HEADERS, RANGES, Column, Contract
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
 ACCEPTED = "accepted"
@@ -140,6 +140,7 @@ LOADS = Contract(
         Column("jumps_forward", "bigint", "Records more than one above the record before them in the stream"),
         Column("jumps_backward", "bigint", "Records below the record before them in the stream"),
         Column("missing", "bigint", "Sequences that the accepted records stepped over"),
+        Column("missing_ranges", RANGES, "These as ranges, both ends inclusive, of a contiguous stream; else null"),
         Column("rules_fingerprint", "string", "Fingerprint of the extractors"),
         Column("rules", "string", "The rules that the load is decided by, as JSON: a repeat uses these"),
         Column("request", "string", "What was asked for, as JSON, where a person decided: a repeat uses this; else null"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from expectations import gate
+from jobs.query import connect, rows
 from lakehouse import delta
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
 from lakehouse.settings import Gate, Settings
@@ -169,7 +170,7 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
     spark: SparkSession, new_run: Callable[[], Run], seed: int, late: Late, max_jump: int | None
 ) -> None:
     chance = random.Random(seed)
-    settings = _settings(new_run(), late=late, max_jump=max_jump, max_quarantined_share=1)
+    settings = _settings(new_run(), late=late, max_jump=max_jump, max_quarantined_share=1, contiguous=True)
     log = [
         Seen(topic, partition, offset, sequence, chance.choice("ab"), chance.choice([0, 0, 0, 1]), chance.choice("xxy"))
         for topic in ("t", "u")
@@ -207,6 +208,7 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
     ledger = spark.read.table(run.table("silver_loads").sql).collect()
     assert sum(row["replay"] for row in ledger) == replays
     assert sum(row["records"] for row in ledger) == len(log) + replays
+    assert _missing(run) == expected.missing
     audited = gate.audit(spark, run, Gate())
     assert audited is not None
     gate.raise_if_failed(spark, run, audited)
@@ -225,6 +227,17 @@ def _settings(run: Run, **policies: object) -> Settings:
             },
         }
     )
+
+
+def _missing(run: Run) -> set[tuple[tuple[str, int, str | None], int, int]]:
+    """What the view says that Silver lacks, each sequence on its own."""
+    with connect(run.lakehouse) as database:
+        found = rows(database, "SELECT * FROM silver_missing")
+    return {
+        ((row["topic"], row["partition"], row["producer"]), row["epoch"], sequence)
+        for row in found
+        for sequence in range(row["first_sequence"], row["last_sequence"] + 1)
+    }
 
 
 def _settle_some(spark: SparkSession, run: Run, settings: Settings, expected: Reference, chance: random.Random) -> None:

@@ -56,6 +56,7 @@ class Reference:
         states: held, released or discarded, of each record that is kept out.
         silver: How each record arrived that Silver holds.
         watermarks: Epoch and sequence of each stream that accepted something.
+        missing: What the watermarks stepped over, and Silver lacks.
     """
 
     late: Late = "quarantine"
@@ -65,6 +66,7 @@ class Reference:
     states: dict[Place, str] = field(default_factory=dict)
     silver: dict[Place, str] = field(default_factory=dict)
     watermarks: dict[Stream, tuple[int, int]] = field(default_factory=dict)
+    missing: set[Key] = field(default_factory=set)
     _kept: dict[Key, str] = field(default_factory=dict)
     _out: list[Seen] = field(default_factory=list)
 
@@ -73,7 +75,7 @@ class Reference:
         for record in sorted(records, key=lambda record: record.offset):
             kind = self.classes[record.place] = self._class_of(record)
             if kind == "accepted":
-                self.watermarks[record.stream] = (record.epoch, record.sequence or 0)
+                self._raise(record)
                 self._keep(record, "in_order")
             elif kind == "late" and self.late == "accept":
                 self._keep(record, "late")
@@ -92,13 +94,22 @@ class Reference:
                 self.states[record.place] = "discarded"
             elif record.sequence is not None and record.key not in self._kept:
                 self.states[record.place] = "released"
+                self._raise(record)
                 self._keep(record, "late")
-                ordinal = (record.epoch, record.sequence)
-                self.watermarks[record.stream] = max(ordinal, self.watermarks.get(record.stream, ordinal))
+
+    def _raise(self, record: Seen) -> None:
+        """Move the watermark to the record, if it lies above."""
+        stream, epoch, sequence = record.key
+        known = self.watermarks.get(stream)
+        if known is None or (epoch, sequence) > known:
+            if known is not None and known[0] == epoch:
+                self.missing |= {(stream, epoch, number) for number in range(known[1] + 1, sequence)}
+            self.watermarks[stream] = (epoch, sequence)
 
     def _keep(self, record: Seen, arrival: str) -> None:
         self.silver[record.place] = arrival
         self._kept[record.key] = record.payload
+        self.missing.discard(record.key)
 
     def _class_of(self, record: Seen) -> str:
         if record.sequence is None:

@@ -1,0 +1,69 @@
+"""What a contiguous stream lacks, and where its producer can go on: views for DuckDB and for a catalog's schema."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.query import connect, rows
+from jobs.status import status
+from lakehouse.table import Lakehouse
+from silver import load
+from silver.rules import Policy, Rules, Source
+from tests.support.bronze import Record, put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+pytestmark = pytest.mark.spark
+
+RULES = Rules(Source("header", "seq"), topics=(("t", Policy(late="accept", contiguous=True)),))
+SENT = [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 5, 6, 10, 3])]
+OTHER = [replace(Record.of(offset, sequence), topic="u") for offset, sequence in enumerate([1, 3])]
+
+OPEN = [(4, 4, 1), (7, 9, 3)]
+LAST = [("t", 0, None, 0, 10), ("u", 0, None, 0, 3)]
+RANGES = "SELECT first_sequence, last_sequence, sequences FROM {} ORDER BY first_sequence"
+ACCEPTED = "SELECT topic, partition, producer, epoch, sequence FROM {} ORDER BY topic"
+
+
+@pytest.fixture
+def named(spark: SparkSession, tmp_path: Path, run: Run) -> Iterator[Run]:
+    """A run over tables that a catalog names."""
+    spark.sql(f"CREATE DATABASE tidemark_named LOCATION '{tmp_path / 'named'}'")
+    yield replace(run, lakehouse=Lakehouse(catalog="spark_catalog", schema="tidemark_named"))
+    spark.sql("DROP DATABASE tidemark_named CASCADE")
+
+
+def loaded(spark: SparkSession, run: Run) -> None:
+    put(spark, run, [*SENT, *OTHER])
+    load.create_tables(spark, run, RULES)
+    load.load_once(spark, run, RULES)
+
+
+def test_missing_sequences_are_ranges_that_late_records_close(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    run = new_run()
+    loaded(spark, run)
+
+    with connect(run.lakehouse) as database:
+        assert [tuple(row.values()) for row in rows(database, RANGES.format("silver_missing"))] == OPEN
+        assert [tuple(row.values()) for row in rows(database, ACCEPTED.format("silver_last_accepted"))] == LAST
+    missing = {"topic": "t", "partition": 0, "producer": None, "sequences": 4, "ranges": 2}
+    assert status("tests", run.lakehouse)["missing"] == [missing]
+
+
+def test_tables_that_a_catalog_names_are_loaded_too_with_the_views_beside_them(spark: SparkSession, named: Run) -> None:
+    loaded(spark, named)
+
+    found = [spark.sql(query.format(named.table(view).sql)).collect() for query, view in VIEWS]
+    assert [[tuple(row) for row in each] for each in found] == [OPEN, LAST]
+
+
+VIEWS = [(RANGES, "silver_missing"), (ACCEPTED, "silver_last_accepted")]
