@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import functions as F
 
 from jobs import order as jobs_order
 from jobs.why import why, write_why
@@ -17,7 +16,6 @@ from pipelines.arrival import orders
 from silver import load
 from silver.rules import Policy, Rules, Source
 from tests.support.bronze import Record, put
-from tests.support.published import LEADER_KILLED_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,19 +214,3 @@ def test_why_says_what_is_not_decided_yet_and_what_was_never_read(
     assert "offset 1 (epoch 0): invalid.\n" in printed
     assert "(sequence_not_a_whole_number).\n" in printed
     assert "offset 2 (no sequence): undecided.\n" in printed
-
-
-def test_a_published_leader_kill_loses_no_record_and_keeps_none_twice(spark: SparkSession, new_run: Callable[[], Run]) -> None:
-    numbers = [number for first, last in LEADER_KILLED_RUNS for number in range(first, last + 1)]
-
-    done = loaded(
-        spark, new_run(), [Record.of(offset, number) for offset, number in enumerate(numbers)], replace(RULES, late="accept")
-    )
-
-    assert {name: count for name, count in done.counts.items() if count} == {
-        "accepted": 107_563,
-        "duplicate": 791,
-        "late": 2_437,
-    }
-    silver = spark.read.table(new_run().table("silver_records").sql).agg(F.count("*"), F.count_distinct("sequence"))
-    assert tuple(silver.collect()[0]) == (110_000, 110_000)

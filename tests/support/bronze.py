@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from lakehouse import delta, frames
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.model import HEADERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -54,3 +57,30 @@ def put(spark: SparkSession, run: Run, records: Iterable[Record]) -> None:
         for record in records
     ]
     delta.append(frames.of_contract(spark, rows, BRONZE), table, BRONZE)
+
+
+def put_spans(spark: SparkSession, run: Run, spans: Mapping[int, Iterable[tuple[int, int]]]) -> None:
+    """Append records whose value is a number: for each partition some spans of numbers, one after another."""
+    table = run.table(BRONZE.name)
+    delta.create(spark, table, BRONZE)
+    rows = []
+    for partition, read in spans.items():
+        offset = 0
+        for first, last in read:
+            rows.append((partition, offset, first, last))
+            offset += last - first + 1
+    spanned = frames.of_tuples(spark, rows, "partition int, first_offset bigint, first bigint, last bigint")
+    numbered = spanned.repartition(2).select("*", F.posexplode(F.sequence("first", "last")).alias("nth", "number"))
+    columns = {
+        "topic": F.lit("t"),
+        "partition": F.col("partition"),
+        "offset": F.col("first_offset") + F.col("nth"),
+        "timestamp": F.lit(_AT),
+        "timestamp_type": F.lit(0),
+        "key": F.lit(None).cast("binary"),
+        "value": F.col("number").cast("string").cast("binary"),
+        "headers": F.lit(None).cast(HEADERS),
+        "ingested_at": F.lit(_AT),
+        "run_id": F.lit(run.run_id),
+    }
+    delta.append(numbered.select(*(column.alias(name) for name, column in columns.items())), table, BRONZE)

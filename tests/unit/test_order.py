@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from silver.diagnosis import diagnose
 from silver.fold import Stretch
 from silver.order import Order, arrival_order
-from tests.support.published import CONNECTION_KILLED, LEADER_KILLED, LEADER_KILLED_RUNS
+from tests.support.published import IN_ORDER, KAFKA, PUBLISHED, PULSAR, Published
 
 STREAM = ("t", 0, None)
 
@@ -25,33 +25,27 @@ def arrived(*runs: tuple[int, int]) -> Order:
     return arrival_order(stretches)
 
 
-@pytest.mark.parametrize(("words", "before", "read"), CONNECTION_KILLED, ids=[each[0] for each in CONNECTION_KILLED])
-def test_a_published_run_is_told_with_the_published_numbers(words: str, before: int, read: int) -> None:
-    order = arrived((1, before), (read, 1_000_000))
+@pytest.mark.parametrize("published", PUBLISHED, ids=lambda run: run.name)
+def test_a_published_run_is_told_with_the_published_jumps_and_counts(published: Published) -> None:
+    order = arrived(*published.spans())
 
-    assert [str(jump) for jump in order.jumps] == [words]
-    assert (order.received, order.duplicates) == (1_000_000 + before - read + 1, before - read + 1)
-
-
-def test_a_published_leader_kill_is_told_jump_by_jump() -> None:
-    order = arrived(*LEADER_KILLED_RUNS)
-
-    assert [str(jump) for jump in order.jumps] == LEADER_KILLED
-    assert order.duplicates == 791
-    assert [finding.name for finding in diagnose(order)] == ["reordering"]
+    assert [str(jump) for jump in order.jumps] == list(published.jumps)
+    assert (order.received, order.duplicates) == (published.sent + published.duplicates, published.duplicates)
+    order.jumps = order.jumps[len(published.unlogged) :]
+    assert (order.count("DJF"), order.count("DJB"), order.count("JF"), order.count("JB")) == published.row[1:]
 
 
-def test_the_articles_example_is_told_in_its_words() -> None:
-    order = arrived((1, 10), (30, 40), (15, 29), (11, 14), (5, 10), (2, 4), (41, 44))
+def test_the_published_jumps_leave_the_published_duplicates_but_in_two_runs() -> None:
+    told = {run.name: (run.duplicates, run.row.duplicates) for run in PUBLISHED if run.duplicates != run.row.duplicates}
 
-    assert [str(jump) for jump in order.jumps] == [
-        "JUMP FORWARDS 20 (10 -> 30)",
-        "JUMP BACKWARDS 25 (40 -> 15)",
-        "JUMP BACKWARDS 18 (29 -> 11)",
-        "DUPLICATE BLOCK - JUMP BACKWARDS 9 (14 -> 5)",
-        "DUPLICATE BLOCK - JUMP BACKWARDS 8 (10 -> 2)",
-        "JUMP FORWARDS 37 (4 -> 41)",
-    ]
+    assert told == {"Kafka, connections killed, 1": (8_232, 13_263), "Kafka, leader killed, 2": (791, 819)}
+
+
+def test_a_finding_tells_the_published_runs_of_kafka_from_those_of_pulsar() -> None:
+    found = {tuple(finding.name for finding in diagnose(arrived(*run.spans()))) for run in KAFKA}
+    assert found == {("reordering",)}
+    assert {tuple(finding.name for finding in diagnose(arrived(*run.spans()))) for run in PULSAR} == {("resends",)}
+    assert diagnose(arrived(*IN_ORDER.spans())) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), min_size=1, max_size=12))
