@@ -62,4 +62,5 @@ def _orders(spark: SparkSession, records: DataFrame, topic: str | None) -> list[
     once = records.select(*NARROW).dropDuplicates([*STREAM, "offset"])  # Bronze may hold an offset twice
     wanted = once if topic is None else once.where(F.col("topic") == topic)
     streams = groupby(segments.in_order(spark, wanted), key=lambda stretch: stretch.stream)
-    return [arrival_order(of_stream) for _, of_stream in streams]
+    orders = [arrival_order(of_stream) for _, of_stream in streams]
+    return sorted(orders, key=lambda order: (order.stream[0], order.stream[1], order.stream[2] or ""))

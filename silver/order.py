@@ -7,7 +7,7 @@ read before, and a duplicate jump forward (DJF) or backward (DJB) to one that wa
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def arrival_order(stretches: Iterable[Stretch]) -> Order:
     found: Order | None = None
     before: tuple[int, int] | None = None
     seen: dict[int, _Seen] = {}
+    is_open = False
     for stretch in stretches:
         found = found or Order(stretch.stream)
         if stretch.epoch is None or stretch.first_sequence is None:
@@ -111,9 +112,15 @@ def arrival_order(stretches: Iterable[Stretch]) -> Order:
         first, last = stretch.first_sequence, stretch.first_sequence + stretch.records - 1
         known = seen.setdefault(stretch.epoch, _Seen())
         block = known.run_from(first, last)
-        if before is not None and before[0] == stretch.epoch and first != before[1] + 1:
+        if before is None or before[0] != stretch.epoch:
+            is_open = False
+        elif first != before[1] + 1:
             kind = _KINDS[first > before[1], bool(block)]
             found.jumps.append(Jump(kind, stretch.first_offset, stretch.epoch, before[1], first, block))
+            is_open = True
+        elif is_open:  # a stream that is read record by record: the block goes on
+            found.jumps[-1] = replace(found.jumps[-1], block=found.jumps[-1].block + block)
+        is_open = is_open and block == stretch.records
         found.received += stretch.records
         found.duplicates += stretch.records - known.add(first, last)
         before = (stretch.epoch, last)

@@ -23,11 +23,10 @@ from tests.support.bronze import put_spans
 from tests.support.published import (
     EXAMPLE,
     IN_ORDER,
+    KAFKA,
     KAFKA_CONNECTIONS_KILLED,
     KAFKA_LEADER_KILLED,
-    PUBLISHED,
     PULSAR,
-    Published,
 )
 
 if TYPE_CHECKING:
@@ -40,12 +39,15 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SPANS = [published.spans(below=3, again=1_000) for published in PUBLISHED]
+REPLAYED = [*KAFKA, *{run.row.duplicates: run for run in PULSAR}.values(), IN_ORDER, EXAMPLE]
+"""Of Pulsar's runs one of each size of its block: many have one of 10,000."""
+
+SPANS = [published.spans(below=3, again=1_000) for published in REPLAYED]
 CLASSES = {
     KAFKA_CONNECTIONS_KILLED.name: (100_970, 8_232, 8_264),
     KAFKA_LEADER_KILLED[0].name: (2_641, 819, 2_449),
     KAFKA_LEADER_KILLED[1].name: (2_613, 791, 2_437),
-    **{run.name: (3 + max(1_000, run.row.duplicates), min(1_000, run.row.duplicates), 0) for run in PULSAR},
+    **{run.name: (3 + max(1_000, run.row.duplicates), min(1_000, run.row.duplicates), 0) for run in REPLAYED if run in PULSAR},
     IN_ORDER.name: (1_000, 0, 0),
     EXAMPLE.name: (25, 9, 19),
 }
@@ -83,26 +85,10 @@ def replay(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at
 
 
 def test_every_published_jump_is_told_with_the_published_numbers(replay: Replay) -> None:
-    told = {each: [str(jump).replace("BLOCK - ", "") for jump in order.jumps] for each, order in replay.orders.items()}
+    told = {each: [str(jump) for jump in order.jumps] for each, order in replay.orders.items()}
 
-    assert told == {each: [line.replace("BLOCK - ", "") for line in run.jumps] for each, run in enumerate(PUBLISHED)}
-
-
-@pytest.mark.parametrize(
-    "published",
-    [
-        *[run for run in PUBLISHED if run != KAFKA_CONNECTIONS_KILLED],
-        pytest.param(
-            KAFKA_CONNECTIONS_KILLED,
-            marks=pytest.mark.xfail(reason="a stream that is read record by record is told with blocks of one"),
-        ),
-    ],
-    ids=lambda run: run.name,
-)
-def test_a_published_duplicate_block_is_told_as_one(replay: Replay, published: Published) -> None:
-    order = replay.orders[PUBLISHED.index(published)]
-
-    assert [str(jump) for jump in order.jumps] == list(published.jumps)
+    assert told == {each: list(run.jumps) for each, run in enumerate(REPLAYED)}
+    assert list(told) == sorted(told)
 
 
 def test_silver_holds_every_number_once_where_late_records_are_accepted(spark: SparkSession, replay: Replay) -> None:
@@ -119,14 +105,14 @@ def test_silver_holds_every_number_once_where_late_records_are_accepted(spark: S
 def test_every_record_of_a_published_run_ends_in_its_class(spark: SparkSession, replay: Replay) -> None:
     ledger = spark.read.table(replay.run.table("silver_loads").sql).orderBy("partition").collect()
 
-    found = {PUBLISHED[row["partition"]].name: (row["accepted"], row["duplicate"], row["late"]) for row in ledger}
+    found = {REPLAYED[row["partition"]].name: (row["accepted"], row["duplicate"], row["late"]) for row in ledger}
     assert found == CLASSES
     assert sum(row["records"] for row in ledger) == sum(map(sum, CLASSES.values()))
     assert [row["late_accepted"] for row in ledger] == [row["late"] for row in ledger]
 
 
 def test_by_default_no_published_number_is_dropped(spark: SparkSession, run: Run) -> None:
-    late = {each: SPANS[each] for each, published in enumerate(PUBLISHED) if CLASSES[published.name][2]}
+    late = {each: SPANS[each] for each, published in enumerate(REPLAYED) if CLASSES[published.name][2]}
     rules = Rules.of(settings_of(run))
     put_spans(spark, run, late)
     load.create_tables(spark, run, rules)
@@ -138,7 +124,7 @@ def test_by_default_no_published_number_is_dropped(spark: SparkSession, run: Run
     rejects = [row for row in planned.rejects.to_pylist() if row["class"] == "late"]
     assert {row["state"] for row in rejects} == {"held"}
     held = Counter(row["partition"] for row in rejects)
-    names = [published.name for published in PUBLISHED]
+    names = [published.name for published in REPLAYED]
     assert {(row["partition"], row["accepted"], row["duplicate"], held[row["partition"]]) for row in planned.ledger} == {
         (names.index(name), *classes) for name, classes in CLASSES.items() if classes[2]
     }

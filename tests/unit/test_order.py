@@ -48,6 +48,12 @@ def test_a_finding_tells_the_published_runs_of_kafka_from_those_of_pulsar() -> N
     assert diagnose(arrived(*IN_ORDER.spans())) == []
 
 
+def test_a_block_is_one_also_where_its_records_come_one_by_one() -> None:
+    order = arrived(*((number, number) for number in [1, 2, 3, 4, 2, 3, 4, 5]))
+
+    assert [str(jump) for jump in order.jumps] == ["DUPLICATE BLOCK - JUMP BACKWARDS 2 (4 -> 2)"]
+
+
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), min_size=1, max_size=12))
 def test_stretches_tell_what_their_records_tell_one_by_one(drawn: list[tuple[int, int]]) -> None:
     numbers = [first + nth for first, length in drawn for nth in range(length)]
