@@ -46,8 +46,8 @@ def write_plan(planned: dict[str, Any], *, as_json: bool) -> None:
 _DONE = {"release": "Released", "discard": "Discarded", "reset": "Reset"}
 _WOULD = {"release": "Would release", "discard": "Would discard", "reset": "Would reset"}
 _LEFT = {
-    "no_sequence": "have no sequence that could be read, which Silver needs",
-    "already_kept": "have a sequence that Silver holds already",
+    "no_sequence": "without a sequence that could be read, which Silver needs",
+    "already_kept": "with a sequence that Silver holds already",
 }
 
 
@@ -62,9 +62,9 @@ def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
     elif done["kind"] == "reset":
         show.write(f"{verb} a watermark, as load {done['load_seq']}.")
     else:
-        show.write(f"{verb} {done['records']:,} records ({summary(done['classes'])}), as load {done['load_seq']}.")
+        show.write(f"{verb} {_records(done['records'])} ({summary(done['classes'])}), as load {done['load_seq']}.")
     for why, records in done["left"].items():
-        show.write(f"{records:,} records stay: they {_LEFT[why]}. `tidemark quarantine discard` gives them up.")
+        show.write(f"Left in quarantine: {_records(records)} {_LEFT[why]}. `tidemark quarantine discard` gives them up.")
     if done["streams"]:
         show.write_table(list(done["streams"][0]), [list(row.values()) for row in done["streams"]])
     if done.get("next_load"):
@@ -72,6 +72,10 @@ def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
         write_plan(done["next_load"], as_json=False)
     if done["kind"] == "release" and done["load_seq"] and not done["is_dry_run"]:
         show.write("The next `tidemark run` audits and publishes them.")
+
+
+def _records(count: int) -> str:
+    return f"{count:,} record{'' if count == 1 else 's'}"
 
 
 def summary(found: dict[str, Any]) -> str:

@@ -96,7 +96,7 @@ def test_a_budget_that_is_passed_keeps_gold_where_it_is_until_it_is_loosened(
     assert [row["sequence"] for row in gold.orderBy("offset").collect()] == [1, 2, 3]
 
 
-def test_a_producer_that_starts_anew_without_an_epoch_opens_the_breaker_and_nothing_is_lost(
+def test_a_producer_that_starts_anew_opens_the_breaker_until_a_person_declares_an_epoch_and_nothing_is_lost(
     spark: SparkSession,
     run: Run,
     tmp_path: Path,
@@ -118,10 +118,55 @@ def test_a_producer_that_starts_anew_without_an_epoch_opens_the_breaker_and_noth
     assert cli.main(["plan", "--config", str(config)]) == 0
     assert "The breaker would stop this load." in capsys.readouterr().out
 
-    assert cli.main(["run", "--config", str(config), "--set", "policies.max_quarantined_share=1"]) == 0
-    held = spark.read.table(run.table("silver_rejects").sql).select("class", "state").distinct().collect()
-    assert [tuple(row) for row in held] == [("collision", "held")]
-    assert spark.read.table(run.table("gold_records").sql).count() == 20
+    reset = [
+        "watermark",
+        "reset",
+        name,
+        "0",
+        "--new-epoch",
+        "--reason",
+        "installed anew",
+        "--by",
+        "ann",
+        "--config",
+        str(config),
+    ]
+    assert cli.main([*reset, "--dry-run"]) == 0
+    assert spark.read.table(run.table("silver_loads").sql).count() == 1
+    assert cli.main(reset) == 0
+    assert cli.main(["run", "--config", str(config)]) == 0
+    assert spark.read.table(run.table("gold_records").sql).count() == 40
+
+
+def test_a_late_record_waits_until_a_person_releases_it_and_then_reaches_gold(
+    spark: SparkSession,
+    run: Run,
+    tmp_path: Path,
+    broker: LocalBroker,
+    topic: Callable[..., str],
+    *,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = topic()
+    config = config_for(tmp_path, broker, name)
+    send(broker.bootstrap_servers, name, [Sent(b"%d" % n, headers=[("seq", b"%d" % n)]) for n in (1, 2, 4, 3, 5)])
+    assert cli.main(["run", "--config", str(config)]) == 0
+    decide = ["quarantine", "release", name, "0", "3", "--reason", "asked the sender", "--by", "ann", "--config", str(config)]
+
+    assert cli.main(decide) == 0
+    assert cli.main(decide) == 0
+    said = capsys.readouterr().out
+    assert cli.main(["run", "--config", str(config)]) == 0
+    capsys.readouterr()
+    assert cli.main(["why", name, "0", "3", "--config", str(config)]) == 0
+
+    assert "Released 1 record (late 1), as load 2." in said
+    assert "There is nothing to do." in said
+    gold = spark.read.table(run.table("gold_records").sql).orderBy("sequence").select("sequence", "arrival").collect()
+    assert [tuple(row) for row in gold] == [(1, "in_order"), (2, "in_order"), (3, "late"), (4, "in_order"), (5, "in_order")]
+    explained = capsys.readouterr().out
+    assert "It was released by ann in load 2" in explained
+    assert "Published by gate run" in explained
 
 
 def test_bad_records_keep_their_bytes_in_bronze_end_in_their_class_and_stop_nothing(
