@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import (
     ACCEPTED,
-    COLLISION,
     DISCARDED,
-    DUPLICATE,
     HELD,
     JUMP,
     LATE,
@@ -28,8 +25,10 @@ from lakehouse.contracts.silver import (
     STREAM,
     SUSPECT,
 )
-from silver import spans
+from silver import judge, judge_many, spans
 from silver.fold import stream_of
+from silver.judge import KEY
+from silver.judge_many import as_keys, same_key
 from silver.segments import SEGMENT
 
 if TYPE_CHECKING:
@@ -37,10 +36,9 @@ if TYPE_CHECKING:
 
     from silver.watermarks import Watermarks
 
-KEY = (*STREAM, "epoch", "sequence")
-"""What names a record of a stream: Silver holds each once."""
-
 _MOST_RANGES = 128
+_MOST_HERE = 100_000
+"""Suspects that are told apart on the driver, which costs small loads least; more stay in Spark."""
 _MOST_BROADCAST = 500_000
 
 Range = tuple[str, int, int, int, int]
@@ -60,6 +58,15 @@ class Past:
     silver: DataFrame
     rejects: DataFrame
     watermarks: Watermarks
+
+
+@dataclass(frozen=True)
+class _Load:
+    """A load while its suspects are told apart: its segments, its hashed jumps, its extracted records."""
+
+    found: pa.Table
+    jumps: pa.Table
+    records: DataFrame
 
 
 def is_needed(found: pa.Table) -> bool:
@@ -86,30 +93,39 @@ def resolve(spark: SparkSession, found: pa.Table, records: DataFrame, past: Past
     if jumps.num_rows:
         jumps = _hashed(spark, jumps, records)
     if blocks.num_rows:
-        blocks = _told_apart(spark, found, jumps, records, past)
+        blocks = _told_apart(spark, _Load(found, jumps, records), past)
     return pa.concat_tables([rest, jumps, blocks])
 
 
-def _told_apart(spark: SparkSession, found: pa.Table, jumps: pa.Table, records: DataFrame, past: Past) -> pa.Table:
-    blocks = _of_class(found, SUSPECT)
-    is_above, below = _parted(blocks, past.watermarks)
+def _told_apart(spark: SparkSession, load: _Load, past: Past) -> pa.Table:
+    blocks = _of_class(load.found, SUSPECT)
     count = pc.sum(blocks["records"]).as_py()
-    suspects = _at(spark, blocks, records)
-    if _of_class(found, REPLAY).num_rows:  # Bronze holds some twice
+    suspects = _at(spark, blocks, load.records)
+    if _of_class(load.found, REPLAY).num_rows:  # Bronze holds some twice
         suspects = suspects.dropDuplicates([*STREAM, "offset"])
-    keys = suspects.select(*_as_keys())
+    if count > _MOST_HERE:
+        known = _known(spark, load, past, suspects.select(*as_keys()), count)
+        return _with_jumps(judge_many.judged(suspects, known).toArrow().to_pylist(), blocks)
+    here = suspects.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
+    keys = spark.createDataFrame(here.select(list(KEY))).select(*as_keys())
+    known = _known(spark, load, past, keys, count).toArrow().to_pylist()
+    return _with_jumps(list(judge.judged(here.to_pylist(), judge.first_of_each(known))), blocks)
+
+
+def _known(spark: SparkSession, load: _Load, past: Past, keys: DataFrame, count: int) -> DataFrame:
+    """What was kept, or waits, under a suspect's key: the key, `content_sha256`, and `place`, the lower the earlier."""
+    is_above, below = _parted(_of_class(load.found, SUSPECT), past.watermarks)
     known = _waiting(past.rejects, keys, count)
-    if jumps.num_rows:
-        known = known.unionByName(_waiting(spark.createDataFrame(jumps).withColumn("state", F.lit(HELD)), keys, count))
+    if load.jumps.num_rows:
+        known = known.unionByName(_waiting(spark.createDataFrame(load.jumps).withColumn("state", F.lit(HELD)), keys, count))
     if below:
         known = known.unionByName(_content(_of_keys(past.silver.where(_in(below)), keys, count)))
     if is_above:
-        others = found.filter(pc.invert(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY]))))
-        out = spans.of_segments(spark, others)
+        others = load.found.filter(pc.invert(pc.is_in(load.found["class"], pa.array([ACCEPTED, REPLAY]))))
+        out, records = spans.of_segments(spark, others), load.records
         accepted = records.join(F.broadcast(out), on=spans.is_within(records, out, by_producer=True), how="left_anti")
         known = known.unionByName(_content(_of_keys(accepted, keys, count)))
-    first = known.groupBy(*_as_keys()).agg(F.min_by("content_sha256", "place").alias("known"))
-    return _with_jumps(_blocks(_judged(suspects, first)).toArrow(), blocks)
+    return known
 
 
 def ranges(blocks: pa.Table) -> list[Range]:
@@ -137,8 +153,10 @@ def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple
         "first_sequence", "sequence"
     )
     kept = silver.where(_in(ranges(named))).select(*KEY)
-    wanted = keys.select(*_as_keys())
-    found = kept.join(F.broadcast(wanted) if len(named) <= _MOST_BROADCAST else wanted, on=_same(kept, wanted), how="left_semi")
+    wanted = keys.select(*as_keys())
+    found = kept.join(
+        F.broadcast(wanted) if len(named) <= _MOST_BROADCAST else wanted, on=same_key(kept, wanted), how="left_semi"
+    )
     return {tuple(row[name] for name in KEY) for row in found.toArrow().to_pylist()}
 
 
@@ -207,7 +225,7 @@ def _of_keys(rows: DataFrame, keys: DataFrame, count: int) -> DataFrame:
     """The rows that share a suspect's key. Many keys are not broadcast: then hashes are shuffled, and no wide row."""
     if count > _MOST_BROADCAST:
         return rows
-    return rows.join(F.broadcast(keys), on=_same(rows, keys), how="left_semi")
+    return rows.join(F.broadcast(keys), on=same_key(rows, keys), how="left_semi")
 
 
 def _content(rows: DataFrame) -> DataFrame:
@@ -221,61 +239,14 @@ def _waiting(rejects: DataFrame, keys: DataFrame, count: int) -> DataFrame:
     return _of_keys(rows, keys, count).select(*KEY, "content_sha256", "place")
 
 
-def _judged(suspects: DataFrame, known: DataFrame) -> DataFrame:
-    """Each suspect's class: the first of an unknown sequence is late; what is like the known or first is a duplicate."""
-    by_key = Window.partitionBy(*KEY).orderBy("offset")
-    compared = suspects.join(known, on=_same(suspects, known), how="left").select(
-        *(suspects[name] for name in suspects.columns), "known"
-    )
-    ordered = compared.withColumns(
-        {"nth": F.row_number().over(by_key), "first": F.coalesce("known", F.first("content_sha256").over(by_key))}
-    )
-    return ordered.withColumn(
-        "class",
-        F.when(F.col("known").isNull() & (F.col("nth") == 1), LATE)
-        .when(F.col("content_sha256") == F.col("first"), DUPLICATE)
-        .otherwise(COLLISION),
-    )
-
-
-def _blocks(judged: DataFrame) -> DataFrame:
-    """Duplicates in a row as one, within the block that they came in; every other suspect on its own."""
-    by_offset = Window.partitionBy(*STREAM, "block").orderBy("offset")
-    is_duplicate = F.col("class") == DUPLICATE
-    continues = is_duplicate & F.coalesce(F.lag("class").over(by_offset) == DUPLICATE, F.lit(False))
-    number = F.sum(F.when(continues, 0).otherwise(1)).over(by_offset.rowsBetween(Window.unboundedPreceding, 0))
-    return (
-        judged.withColumn("number", number)
-        .groupBy(*STREAM, "epoch", "class", "block", "number")
-        .agg(
-            *spans.summed(),
-            F.min(F.when(~is_duplicate, F.col("content_sha256"))).alias("content_sha256"),
-        )
-    )
-
-
-def _with_jumps(judged: pa.Table, blocks: pa.Table) -> pa.Table:
+def _with_jumps(rows: list[dict[str, Any]], blocks: pa.Table) -> pa.Table:
     """The judged suspects as segments; a block's jumps stay with the first part of it."""
     jumps = {
         (*stream_of(row), row["first_offset"]): row
         for row in blocks.select([*STREAM, "first_offset", "jumps_forward", "jumps_backward"]).to_pylist()
     }
-    rows = judged.to_pylist()
     for row in rows:
         of_block = jumps.get((*stream_of(row), row["first_offset"]))
         row["jumps_forward"] = of_block["jumps_forward"] if of_block else 0
         row["jumps_backward"] = of_block["jumps_backward"] if of_block else 0
     return pa.Table.from_pylist(rows, SEGMENT)
-
-
-def _same(rows: DataFrame, keys: DataFrame) -> Column:
-    same = rows["producer"].eqNullSafe(keys["key_producer"])
-    for name in KEY:
-        if name != "producer":
-            same &= rows[name] == keys[f"key_{name}"]
-    return same
-
-
-def _as_keys() -> list[Column]:
-    """The columns of a key under names of their own: a frame is joined with what was made of it."""
-    return [F.col(name).alias(f"key_{name}") for name in KEY]

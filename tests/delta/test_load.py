@@ -143,7 +143,7 @@ def test_of_two_runs_that_claim_the_same_load_one_goes_on(spark: SparkSession, n
     assert kept(spark, second) == [(0, 1)]
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2, 3], ids=["claim", "silver", "rejects", "advance"])
+@pytest.mark.parametrize("steps", [1, 3], ids=["silver", "advance"])  # the others: tests/faults
 def test_a_load_that_stopped_after_any_step_is_finished_with_what_it_had_claimed(
     spark: SparkSession, new_run: Callable[[], Run], steps: int
 ) -> None:

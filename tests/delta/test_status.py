@@ -12,7 +12,7 @@ from jobs.cli import main
 from jobs.status import status
 from lakehouse.contracts.gate import RESULTS
 from lakehouse.contracts.gold import STREAM_HEALTH
-from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS
+from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.table import Lakehouse
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows
@@ -75,6 +75,16 @@ def test_a_stream_shows_its_watermark_and_what_was_accepted_last(root: Path) -> 
     assert (with_sequence["producer"], with_sequence["high_watermark"], with_sequence["load_seq"]) == ("p1", 7, 2)
     assert with_sequence["last_accepted"] == {"epoch": 2, "sequence": 7}
     assert (without["producer"], without["last_accepted"], without["last_offset"]) == (None, None, 9)
+
+
+def test_what_a_contiguous_stream_lacks_is_what_its_loads_stepped_over_and_silver_has_not_got_since(root: Path) -> None:
+    gaps = [{"epoch": 2, "first_sequence": 3, "last_sequence": 4}, {"epoch": 2, "first_sequence": 7, "last_sequence": 9}]
+    write_rows(root, LOADS, [load(3) | {"producer": "p1", "missing_ranges": gaps}])
+    kept = {**STREAM, "producer": "p1", "epoch": 2}
+    write_rows(root, silver_records(), [{**kept, "sequence": 3}, {**kept, "sequence": 8}, {**kept, "epoch": 1, "sequence": 4}])
+
+    lacking = {**STREAM, "producer": "p1", "sequences": 3, "ranges": 3}
+    assert found_in(root)["missing"] == [lacking]
 
 
 def test_totals_are_over_all_loads_and_the_last_load_is_shown_alone(root: Path) -> None:

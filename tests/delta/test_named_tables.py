@@ -1,4 +1,7 @@
-"""What a contiguous stream lacks, and where its producer can go on: views for DuckDB and for a catalog's schema."""
+"""Tables that a catalog names, and the views beside them: what a stream lacks, and where its producer can go on.
+
+The same views in DuckDB: `test_load.py` and `test_status.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.query import connect, rows
-from jobs.status import status
 from lakehouse.table import Lakehouse
 from silver import load
 from silver.rules import Policy, Rules, Source
 from tests.support.bronze import Record, put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -32,6 +33,7 @@ OPEN = [(4, 4, 1), (7, 9, 3)]
 LAST = [("t", 0, None, 0, 10), ("u", 0, None, 0, 3)]
 RANGES = "SELECT first_sequence, last_sequence, sequences FROM {} ORDER BY first_sequence"
 ACCEPTED = "SELECT topic, partition, producer, epoch, sequence FROM {} ORDER BY topic"
+VIEWS = [(RANGES, "silver_missing"), (ACCEPTED, "silver_last_accepted")]
 
 
 @pytest.fixture
@@ -48,22 +50,8 @@ def loaded(spark: SparkSession, run: Run) -> None:
     load.load_once(spark, run, RULES)
 
 
-def test_missing_sequences_are_ranges_that_late_records_close(spark: SparkSession, new_run: Callable[[], Run]) -> None:
-    run = new_run()
-    loaded(spark, run)
-
-    with connect(run.lakehouse) as database:
-        assert [tuple(row.values()) for row in rows(database, RANGES.format("silver_missing"))] == OPEN
-        assert [tuple(row.values()) for row in rows(database, ACCEPTED.format("silver_last_accepted"))] == LAST
-    missing = {"topic": "t", "partition": 0, "producer": None, "sequences": 4, "ranges": 2}
-    assert status("tests", run.lakehouse)["missing"] == [missing]
-
-
 def test_tables_that_a_catalog_names_are_loaded_too_with_the_views_beside_them(spark: SparkSession, named: Run) -> None:
     loaded(spark, named)
 
     found = [spark.sql(query.format(named.table(view).sql)).collect() for query, view in VIEWS]
     assert [[tuple(row) for row in each] for each in found] == [OPEN, LAST]
-
-
-VIEWS = [(RANGES, "silver_missing"), (ACCEPTED, "silver_last_accepted")]
