@@ -1,0 +1,130 @@
+"""The whole: runners over the tables, what may go wrong around them, and what must hold nevertheless."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.model.checker import Model, Step
+from tests.model.decision import Refused, ledger_contradicts, marks_contradict, silver_contradicts
+from tests.model.protocol import Load, found_by
+from tests.model.tables import IDLE, Claim, Kept, Runner, Tables, World, as_of, ended, finished, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from tests.model.decision import Protocol
+
+
+PROMISES = ("duplicate", "loss", "released nowhere", "torn")
+
+
+def system(protocol: Protocol, world: World, *, promises: Collection[str] = PROMISES) -> Model[Tables]:
+    """A protocol in a world.
+
+    Args:
+        protocol: How a load is done.
+        world: How much may happen.
+        promises: What must hold, by what its breach is called.
+    """
+    load = Load(protocol, world)
+
+    def steps(tables: Tables) -> Iterator[Step[Tables]]:
+        for who in range(world.runners):
+            yield from load.steps(tables, who)
+        yield from _happens(tables, world)
+        if world.has_person and _is_at_rest(tables) and tables.ledger and isinstance(alone(load, tables), Refused):
+            before_the_last = as_of(tables, tables.ledger[-1].load - 1)
+            yield Step("a person puts the watermarks back to before the last claim", tables._replace(marks=before_the_last))
+
+    kept = {name: breach for name, breach in _broken(load).items() if name in promises}
+    return Model(start(world), steps, kept, lambda tables: is_finished(tables, world))
+
+
+def _happens(tables: Tables, world: World) -> Iterator[Step[Tables]]:
+    """What no runner does."""
+    if tables.bronze < len(world.bronze):
+        yield Step(f"Bronze grows to version {tables.bronze + 1}", tables._replace(bronze=tables.bronze + 1))
+    if tables.crashes:
+        for who, runner in enumerate(tables.runners):
+            if runner != IDLE:
+                dead = ended(tables, who)._replace(crashes=tables.crashes - 1)
+                yield Step(f"{'ABC'[who]} dies", dead, is_help=False)
+    if tables.restores:
+        for load in range(finished(tables.marks)):
+            restored = tables._replace(marks=as_of(tables, load), restores=tables.restores - 1)
+            yield Step(f"the watermark table is {f'put back to load {load}' if load else 'emptied'}", restored, is_help=False)
+
+
+def alone(load: Load, tables: Tables) -> Claim | Refused | None:
+    """What a run would carry out, or be refused for, that starts now and during whose reading nothing else happens."""
+    runner = Runner("plan", marks=tables.marks, ledger=len(tables.ledger))
+    found = found_by(tables, runner)
+    if load.protocol.has_checks:
+        if ledger_contradicts(found):
+            return Refused("ledger and watermarks")
+        if silver_contradicts(found, tables.silver) or marks_contradict(found):
+            return Refused("Silver or a watermark")
+    return load.planned(tables._replace(runners=(runner,)), 0)[1]
+
+
+def _broken(load: Load) -> Mapping[str, Callable[[Tables], bool]]:
+    return {
+        "duplicate": is_doubled,
+        "loss": lambda tables: is_lost(load, tables),
+        "released nowhere": is_released_nowhere,
+        "torn": is_torn,
+    }
+
+
+def is_doubled(tables: Tables) -> bool:
+    """A record is in Silver twice, or in the rejects."""
+    records = [row.record for row in tables.silver]
+    versions = [row.version for row in tables.rejects]
+    return len(set(records)) < len(records) or len(set(versions)) < len(versions)
+
+
+def is_lost(load: Load, tables: Tables) -> bool:
+    """Nobody is at work, a run would find nothing to do, and a record of Bronze is neither in Silver nor in the rejects."""
+    return _is_at_rest(tables) and not _is_whole(tables, load.world) and alone(load, tables) is None
+
+
+def is_torn(tables: Tables) -> bool:
+    """A load that the watermarks call finished is not whole: whoever reads finished loads would miss some of it."""
+    last = finished(tables.marks)
+    for claim in tables.ledger:
+        if claim.load <= last:
+            in_silver = {row.record for row in tables.silver if row.load == claim.load}
+            settled_by = {row.version: row.settled_by for row in tables.rejects}
+            is_marked = all(settled_by.get(version) == claim.load for version in claim.held)
+            is_there = is_marked if claim.is_release else settled_by.keys() >= set(claim.held)
+            if in_silver != set(claim.kept) or not is_there:
+                return True
+    return False
+
+
+def is_released_nowhere(tables: Tables) -> bool:
+    """A reject says that its record was released, and Silver does not have it."""
+    return any(row.settled_by and Kept(row.settled_by, -row.version) not in tables.silver for row in tables.rejects)
+
+
+def is_finished(tables: Tables, world: World) -> bool:
+    """Bronze has gained all that it will, everything of it is in its table, the last claim is finished, and nobody is at work.
+
+    Where a person wants a record released, it is.
+    """
+    if tables.bronze < len(world.bronze) or not _is_at_rest(tables) or not _is_whole(tables, world):
+        return False
+    is_answered = not world.has_release or any(row.settled_by for row in tables.rejects)
+    return is_answered and finished(tables.marks) == tables.ledger[-1].load
+
+
+def _is_at_rest(tables: Tables) -> bool:
+    return all(runner == IDLE for runner in tables.runners)
+
+
+def _is_whole(tables: Tables, world: World) -> bool:
+    """Whether each record that Bronze has is in Silver or in the rejects."""
+    arrived = list(enumerate(world.bronze[: tables.bronze], start=1))
+    in_silver, in_rejects = {row.record for row in tables.silver}, {row.version for row in tables.rejects}
+    is_kept = all(number in in_silver for number, version in arrived if version.has_kept)
+    return is_kept and all(number in in_rejects for number, version in arrived if version.has_held)

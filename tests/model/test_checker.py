@@ -1,0 +1,59 @@
+"""The checker, on machines so small that one sees what it must find."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.model.checker import Counterexample, Model, Step, TooManyStatesError, explore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def counter(*, bad: int | None = None) -> Model[int]:
+    """Counts to 4 by one or two; 4 is the end."""
+
+    def steps(number: int) -> Iterator[Step[int]]:
+        for by in (1, 2):
+            if number + by <= 4:
+                yield Step(f"add {by}", number + by)
+
+    return Model(0, steps, {"bad": lambda number: number == bad}, lambda number: number == 4)
+
+
+def test_every_state_and_step_is_counted() -> None:
+    outcome = explore(counter())
+
+    assert (outcome.states, outcome.transitions, outcome.finished, outcome.stuck) == (5, 7, 1, 0)
+    assert outcome.counterexample is None
+
+
+def test_a_counterexample_is_the_shortest() -> None:
+    found = explore(counter(bad=3)).counterexample
+
+    assert found == Counterexample("bad", ("add 1", "add 2"))
+    assert str(found) == "bad after 2 steps\n  1. add 1\n  2. add 2"
+
+
+@pytest.mark.parametrize(("is_help", "stuck"), [(True, 0), (False, 2)])
+def test_nothing_may_need_a_harmful_step_to_finish(is_help: bool, stuck: int) -> None:
+    def steps(state: str) -> Iterator[Step[str]]:
+        if state == "waits":
+            yield Step("waits on", "waits for ever")
+        if state == "waits for ever":
+            yield Step("waits on", "waits for ever")
+            yield Step("is killed", "done", is_help)
+
+    outcome = explore(Model("waits", steps, {}, lambda state: state == "done"))
+
+    assert outcome.stuck == stuck
+    assert (outcome.counterexample is None) == is_help
+
+
+def test_a_model_without_a_bound_is_said_to_have_none() -> None:
+    steps: Callable[[int], list[Step[int]]] = lambda number: [Step("add 1", number + 1)]  # noqa: E731 -- one line says it all
+
+    with pytest.raises(TooManyStatesError, match="more than 100 states"):
+        explore(Model(0, steps, {}, lambda _: False), most_states=100)

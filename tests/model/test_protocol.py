@@ -1,0 +1,136 @@
+"""A load in every interleaving: our steps lose nothing, double nothing and never hang; others do."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import pytest
+
+from silver import load, recovery
+from tests.model import alternatives
+from tests.model.alternatives import ALTERNATIVES, LASTING, Alternative
+from tests.model.checker import Outcome, explore
+from tests.model.decision import ORDER, Protocol
+from tests.model.protocol import PARTS, STEPS
+from tests.model.system import system
+from tests.model.tables import Version, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TWO_PARTITIONS = (Version(0), Version(1), Version(1))
+
+EXPECTED = {
+    alternatives.WATERMARK_FIRST: ("loss", 9),
+    alternatives.NO_TRANSACTIONS: ("duplicate", 13),
+    alternatives.NO_CLAIM: ("loss", 17),
+    alternatives.BATCH_IDS: ("duplicate", 13),
+    alternatives.PLANS_ANEW: ("duplicate", 21),
+    alternatives.NOT_READ_BACK: ("loss", 17),
+    alternatives.REJECTS_LAST: ("loss", 10),
+    alternatives.MERGE_WITH_TRANSACTION: ("stuck", 11),
+    alternatives.FORGETFUL_RELEASE: ("stuck", 19),
+}
+"""What each alternative comes to, and after how many steps at the earliest."""
+
+
+def calls(function: Callable[..., object]) -> list[str]:
+    """The names of the functions that a function calls, in the order of its lines."""
+    found = [node for node in ast.walk(ast.parse(inspect.getsource(function))) if isinstance(node, ast.Call)]
+    named = [(node.lineno, ast.unparse(node.func).rpartition(".")[2]) for node in found]
+    return [name for _, name in sorted(named, key=lambda each: each[0])]
+
+
+def checked(protocol: Protocol, world: World, record: Callable[[str, object], None]) -> Outcome:
+    outcome = explore(system(protocol, world))
+    record("states", outcome.states)
+    record("steps", outcome.transitions)
+    return outcome
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param(World(), id="two crashes, Bronze grows twice"),
+        pytest.param(World(bronze=(Version(),) * 3, crashes=1), id="one crash, Bronze grows three times"),
+        pytest.param(World(bronze=(Version(has_kept=False), Version(has_held=False))), id="loads without kept or held records"),
+        pytest.param(World(bronze=TWO_PARTITIONS, crashes=1), id="two partitions"),
+        pytest.param(World(crashes=1, has_release=True), id="a record is released"),
+        pytest.param(World(restores=1, has_person=True), id="the watermark table is emptied or put back"),
+    ],
+)
+def test_nothing_is_lost_nothing_is_twice_and_nothing_hangs(
+    world: World, record_property: Callable[[str, object], None]
+) -> None:
+    outcome = checked(Protocol(), world, record_property)
+
+    assert outcome.counterexample is None, outcome
+    assert outcome.stuck == 0, outcome
+    assert outcome.finished > 0, f"no way of doing all the work was found: {outcome}"
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES, ids=lambda alternative: alternative.name)
+def test_any_other_way_fails(alternative: Alternative) -> None:
+    outcome = explore(system(alternative.protocol, alternative.world, promises=LASTING))
+
+    assert outcome.counterexample is not None, outcome
+    assert (outcome.counterexample.kind, len(outcome.counterexample.steps)) == EXPECTED[alternative], outcome
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES, ids=lambda alternative: alternative.name)
+def test_the_checks_of_recover_come_too_late_for_another_way(alternative: Alternative) -> None:
+    other = alternative.with_checks
+    outcome = explore(system(other.protocol, other.world, promises=LASTING))
+
+    assert outcome.counterexample is not None, outcome
+    assert outcome.counterexample.kind == EXPECTED[alternative][0], outcome
+
+
+def test_without_a_person_a_watermark_table_that_was_emptied_stays_refused(
+    record_property: Callable[[str, object], None],
+) -> None:
+    outcome = checked(Protocol(), World(crashes=1, restores=1), record_property)
+
+    assert outcome.counterexample is not None, outcome
+    assert outcome.counterexample.kind == "stuck", outcome
+    assert outcome.counterexample.steps[-1] == "the watermark table is emptied", "nothing else makes a refusal that lasts"
+
+
+def test_a_watermark_table_emptied_under_a_run_at_work_doubles_another_partition(
+    record_property: Callable[[str, object], None],
+) -> None:
+    """A gap of today's code: the MERGE brings back the rows of its own load only, and the table looks whole (decision 0014)."""
+    world = World(bronze=TWO_PARTITIONS, crashes=0, restores=1, has_person=True)
+
+    today = checked(Protocol(), world, record_property)
+    in_order = checked(Protocol(advances_in_order=True), world, record_property)
+
+    assert today.counterexample is not None, today
+    assert (today.counterexample.kind, len(today.counterexample.steps)) == ("duplicate", 29), today
+    assert in_order.counterexample is None, in_order
+
+
+def test_the_steps_are_functions_of_the_code() -> None:
+    for name, module in STEPS.items():
+        function = getattr(import_module(module), name)
+        assert inspect.isfunction(function), f"{module}.{name}"
+        assert function.__module__ == module, f"{name} is defined in {function.__module__}"
+
+    assert {at.partition(":")[0] for at in PARTS} | {"planned_again", "answer"} == STEPS.keys()
+
+
+def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
+    assert [name for name in calls(load.carry_out) if name in STEPS] == list(ORDER[1:])
+    assert [name for name in calls(load.load_once) if name in {*STEPS, "carry_out"}] == [
+        "recover",
+        "planned_again",
+        "plan",
+        "claim",
+        "carry_out",
+    ]
+    reads = ("read", "_require_pipeline", "_require_silver", "_require_marks")
+    found = [name for name in calls(recovery.recover) if name in reads]
+    assert list(dict.fromkeys(found)) == list(reads), "watermarks, ledger, Silver: one after another"
