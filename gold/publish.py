@@ -128,10 +128,7 @@ def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, gate_run: Ga
     table = run.table(GOLD_LATEST)
     models.latest(models.published(silver, gate_run.gate_run_id)).createOrReplaceTempView(_INCREMENT)
     try:
-        spark.sql(models.merge_latest(table.sql, _INCREMENT))
-    except delta.SPARK_ERRORS as error:
-        delta.raise_if_conflict(error, table)
-        raise
+        delta.merge(spark, models.merge_latest(table.sql, _INCREMENT), table)
     finally:
         spark.catalog.dropTempView(_INCREMENT)
     crash_point("gold.latest")

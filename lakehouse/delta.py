@@ -251,6 +251,19 @@ def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, me
     _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
 
 
+def merge(spark: SparkSession, statement: str, table: Table) -> int:
+    """Run a MERGE into a table; the rows that it changed or brought.
+
+    Raises:
+        AnotherWriterError: Another writer committed to the same place at the same time.
+    """
+    try:
+        return int(spark.sql(statement).collect()[0]["num_affected_rows"])
+    except SPARK_ERRORS as error:
+        _raise_if_conflict(error, table)
+        raise
+
+
 def overwrite(rows: DataFrame, table: Table, *, metadata: str) -> None:
     """Make a table hold these rows and no others, with these columns and no others, in one commit; create it if need be."""
     writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
@@ -269,11 +282,11 @@ def _commit(writer: DataFrameWriter, table: Table) -> None:
     try:
         writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)
     except SPARK_ERRORS as error:
-        raise_if_conflict(error, table)
+        _raise_if_conflict(error, table)
         raise
 
 
-def raise_if_conflict(error: Exception, table: Table) -> None:
+def _raise_if_conflict(error: Exception, table: Table) -> None:
     """Turn Delta's conflicts between writers into ours; return where the error is another.
 
     Raises:

@@ -83,6 +83,16 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
     """
     known = watermarks.read(spark, run)
     known.require(rules.fingerprint, where=str(run.table(SILVER_LOADS)))
+    try:
+        return _recovered(spark, run, known)
+    except TableStateError:
+        again = watermarks.read(spark, run)
+        if again.load_seq == known.load_seq:
+            raise
+        return _recovered(spark, run, again)  # another run finished a load between the reading of two tables
+
+
+def _recovered(spark: SparkSession, run: Run, known: Watermarks) -> Recovered:
     finished = known.load_seq
     ledger = spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("load_seq") >= finished).collect()
     _require_pipeline(run, ledger)

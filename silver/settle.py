@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 
 from lakehouse import delta
 from lakehouse.contracts.silver import DISCARDED, HELD, INVALID, QUARANTINED, RELEASE, RELEASED, STREAM
-from lakehouse.table import SILVER_REJECTS
+from lakehouse.errors import TableStateError
+from lakehouse.table import SILVER_REJECTS, SILVER_WATERMARKS
 from silver import look
 from silver.fold import stream_of
 from silver.ledger import StreamLoad
@@ -99,13 +100,24 @@ def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stre
         choice: The records.
         kind: release or discard.
         watermarks: The watermarks before.
+
+    Raises:
+        TableStateError: A record's stream has no watermark: somebody removed it.
     """
     by_stream: defaultdict[Stream, list[Ordinal]] = defaultdict(list)
     for row in choice.rows.select([*STREAM, "epoch", "first_sequence"]).to_pylist():
         by_stream[stream_of(row)].append((row["epoch"], row["first_sequence"]))
     loads = {}
     for stream, settled in by_stream.items():
-        mark = watermarks.rows[stream]
+        mark = watermarks.rows.get(stream)
+        if mark is None:
+            raise TableStateError(
+                "A record waits in quarantine whose stream has no watermark.",
+                where=f"{SILVER_WATERMARKS}: topic {stream[0]}, partition {stream[1]}, producer {stream[2]}",
+                observed="no row",
+                expected="a row: every record that was decided has moved one",
+                next_step="Put all Silver tables back to the same load.",
+            )
         load = StreamLoad(mark.ordinal, last_offset=mark.last_offset)
         if kind == RELEASE:
             load.released = len(settled)
@@ -128,7 +140,8 @@ def mark(spark: SparkSession, run: Run, plan: Plan) -> None:
     first, last = (bound.as_py() for bound in pc.min_max(rows["load_seq"]).values())
     spark.createDataFrame(rows.select(["topic", "partition", "first_offset"])).createOrReplaceTempView(_SETTLED)
     try:
-        spark.sql(
+        delta.merge(
+            spark,
             f"""
             MERGE INTO {rejects.sql} AS reject USING {_SETTLED} AS settled
             ON reject.topic = settled.topic AND reject.partition = settled.partition
@@ -136,11 +149,9 @@ def mark(spark: SparkSession, run: Run, plan: Plan) -> None:
               AND reject.state = '{HELD}' AND reject.load_seq BETWEEN {first} AND {last}
             WHEN MATCHED THEN UPDATE SET
               state = '{RELEASED if plan.count("released") else DISCARDED}', settled_load_seq = {plan.load_seq}
-            """
+            """,
+            rejects,
         )
-    except delta.SPARK_ERRORS as error:
-        delta.raise_if_conflict(error, rejects)
-        raise
     finally:
         spark.catalog.dropTempView(_SETTLED)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import frames
+from lakehouse import delta, frames
 from lakehouse.contracts.silver import STREAM
-from lakehouse.errors import RulesChangedError
+from lakehouse.errors import RulesChangedError, TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from silver.fold import stream_of
 
@@ -145,16 +145,37 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     """Move the watermarks to where the load's ledger rows say: one MERGE, one commit.
 
-    A row moves only forward: a repeat, or a slower runner, changes nothing. The MERGE carries no transaction id, which
-    would keep it from healing a table that was restored.
+    A row moves only forward: a repeat, or a slower runner, changes nothing. And none moves where the table is not at the load
+    before or beyond: it was emptied or put back since it was read, and this load's rows alone would make it look whole. The
+    MERGE carries no transaction id, which would keep it from healing a table that was restored.
+
+    Raises:
+        TableStateError: The table was emptied or put back while the load was at work.
+        AnotherWriterError: Another run moved the same rows at the same time.
     """
-    spark.sql(
-        f"""
-        MERGE INTO {run.table(SILVER_WATERMARKS).sql} AS watermark
+    table = run.table(SILVER_WATERMARKS)
+    moved = delta.merge(spark, _merge(table.sql, run.table(SILVER_LOADS).sql, load_seq), table)
+    if moved:
+        return
+    finished = read(spark, run).load_seq
+    if finished < load_seq:
+        raise TableStateError(
+            "The watermarks were emptied or put back while a load was at work; they were left as they are.",
+            where=str(table),
+            observed=f"last finished load {finished}",
+            expected=f"last finished load {load_seq - 1} or later",
+            next_step="Put the table back to that load (RESTORE); the load is claimed, and the next run finishes it.",
+        )
+
+
+def _merge(watermarks: str, ledger: str, load_seq: int) -> str:
+    return f"""
+        MERGE INTO {watermarks} AS watermark
         USING (
           SELECT topic, partition, producer, epoch_after, high_watermark_after, last_offset, declared_epoch, load_seq,
             rules_fingerprint
-          FROM {run.table(SILVER_LOADS).sql} WHERE load_seq = {load_seq}
+          FROM {ledger}
+          WHERE load_seq = {load_seq} AND (SELECT coalesce(max(load_seq), 0) FROM {watermarks}) >= {load_seq - 1}
         ) AS load
         ON watermark.topic = load.topic AND watermark.partition = load.partition AND watermark.producer <=> load.producer
         WHEN MATCHED AND load.load_seq > watermark.load_seq THEN UPDATE SET
@@ -167,4 +188,3 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
           VALUES (load.topic, load.partition, load.producer, load.epoch_after, load.high_watermark_after,
             load.last_offset, load.declared_epoch, load.load_seq, load.rules_fingerprint, current_timestamp())
         """  # noqa: S608 -- table names and a whole number, nothing from a record
-    )

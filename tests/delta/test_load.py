@@ -125,6 +125,26 @@ def test_bronze_is_read_by_offset_where_it_was_compacted_and_vacuumed_before_the
     assert (done.load_seq, done.counts["accepted"]) == (3, 2)
 
 
+def test_watermarks_that_are_emptied_under_a_load_at_work_stay_so_and_the_way_out_is_named(
+    spark: SparkSession, run: Run
+) -> None:
+    put(spark, run, [Record.of(0, 1, partition=2)])
+    planned = plan.plan(spark, run, BY_HEADER, recovery.recover(spark, run, BY_HEADER))
+    assert planned is not None
+    load.claim(spark, run, planned)
+    before = delta.version(spark, run.table("silver_watermarks"))
+    spark.sql(f"DELETE FROM {run.table('silver_watermarks').sql}")
+
+    with pytest.raises(TableStateError, match=r"last finished load 0(.|\n)*RESTORE"):
+        load.carry_out(spark, run, planned)
+    spark.sql(f"RESTORE TABLE {run.table('silver_watermarks').sql} TO VERSION AS OF {before}")
+    done = load_all(spark, run)
+
+    assert done is not None
+    assert (done.load_seq, done.is_repeat) == (3, True)
+    assert kept(spark, run) == [(0, 1), (1, 2), (2, 3), (0, 1)]
+
+
 def test_of_two_runs_that_claim_the_same_load_one_goes_on(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     first, second = new_run(), new_run()
     put(spark, first, [Record.of(0, 1)])

@@ -40,7 +40,7 @@ class Protocol:
     merge_has_transaction: bool = False
     repeat_knows_its_own: bool = True
     has_checks: bool = True
-    advances_in_order: bool = False
+    advances_in_order: bool = True
 
 
 class Refused(NamedTuple):
