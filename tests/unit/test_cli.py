@@ -106,6 +106,23 @@ def test_a_wrong_command_line_ends_with_2_and_points_at_the_help(argv: list[str]
     assert captured.out == ""
 
 
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["quarantine", "release", "--reason", "x"], "No records are named."),
+        (["quarantine", "release", "t", "0", "--reason", "x"], "not clear which"),
+        (["quarantine", "discard", "t", "0", "1", "--class", "late", "--reason", "x"], "not clear which"),
+        (["quarantine", "discard", "--all", "--class", "late", "--reason", "x"], "not clear which"),
+        (["quarantine", "release", "--all", "--reason", " "], "The reason is empty."),
+        (["quarantine", "release", "--all"], "--reason"),
+        (["watermark", "reset", "t", "0", "--reason", "x"], "nothing to reset"),
+    ],
+)
+def test_who_decides_names_what_is_meant_and_why(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_no_command_shows_the_help_on_stderr_and_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     for argv in ([], ["config"]):
         assert main(argv) == 2
