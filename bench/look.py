@@ -46,16 +46,17 @@ class LookPipeline:
     Args:
         place: Where it runs.
         history: Records in Silver before the first round.
+        name: Names its folder.
     """
 
-    def __init__(self, place: Place, history: int) -> None:
-        root = place.folder / f"look-{history}"
+    def __init__(self, place: Place, history: int, name: str = "look") -> None:
+        root = place.folder / f"{name}-{history}"
         self._spark, self._pattern = place.spark, f"on {history:,}"
         self._rules = Rules.of(settings_of(place, _TOPIC, root))
-        self._run = Run("bench", Lakehouse(root=str(root)), Silent())
+        self.run = Run("bench", Lakehouse(root=str(root)), Silent())
         self._offset = self._sent = self._filled = 0
-        delta.create(self._spark, self._run.table(BRONZE.name), BRONZE)
-        load.create_tables(self._spark, self._run, self._rules)
+        delta.create(self._spark, self.run.table(BRONZE.name), BRONZE)
+        load.create_tables(self._spark, self.run, self._rules)
         self._history = history // _STREAMS
         for records in _shares(self._history):
             self._commit(_Part(records, _sent(F.col("nth") + self._sent)))
@@ -92,10 +93,10 @@ class LookPipeline:
             rows = made if rows is None else rows.unionByName(made)
             self._offset += part.records
         if rows is not None:
-            delta.append(rows, self._run.table(BRONZE.name), BRONZE)
+            delta.append(rows, self.run.table(BRONZE.name), BRONZE)
 
     def _load(self, counts: dict[str, int]) -> None:
-        done = load.load_once(self._spark, self._run, self._rules)
+        done = load.load_once(self._spark, self.run, self._rules)
         observed = {name: count for name, count in done.counts.items() if count} if done else {}
         require("classes of the load", observed=observed, expected={name: count * _STREAMS for name, count in counts.items()})
 

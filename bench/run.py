@@ -14,6 +14,7 @@ from bench.look import LookPipeline
 from bench.machine import conditions
 from bench.sitting import Sitting, WrongResultError
 from bench.topics import RESENT_SHARE, plan_topic, send_topic
+from bench.verify import VerifyPipeline
 from bench.warm import WarmPipeline, measure_help
 from bronze.local_broker import LocalBroker
 from lakehouse.session import open_session
@@ -21,7 +22,7 @@ from lakehouse.session import open_session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LOADS, LOOKS, WARM, HELP = "loads", "look", "warm", "help"
+LOADS, LOOKS, PROOF, WARM, HELP = "loads", "look", "verify", "warm", "help"
 
 _FEWEST_RECORDS = 1_000
 _MOST_HISTORY = 200_000
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _sit(asked: argparse.Namespace, sitting: Sitting) -> dict[str, object]:
     """Do the rounds; the conditions under which they were done."""
-    wanted = asked.only or [LOADS, LOOKS, WARM, HELP]
+    wanted = asked.only or [LOADS, LOOKS, PROOF, WARM, HELP]
     history = plan_topic("history", min(asked.records, _MOST_HISTORY))
     topics = [plan_topic(name, asked.records, resent_share=share) for name, share in RESENT_SHARE.items()]
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, LocalBroker() as broker:
@@ -62,6 +63,7 @@ def _sit(asked: argparse.Namespace, sitting: Sitting) -> dict[str, object]:
         if LOADS in wanted:
             measure_loads(place, Sitting(), history)
         looked = LookPipeline(place, asked.history) if LOOKS in wanted else None
+        proved = VerifyPipeline(place, asked.history) if PROOF in wanted else None
         pipeline = WarmPipeline(place, history) if WARM in wanted else None
         for _ in range(asked.rounds):
             sitting.start_round()
@@ -69,6 +71,8 @@ def _sit(asked: argparse.Namespace, sitting: Sitting) -> dict[str, object]:
                 measure_loads(place, sitting, topic)
             if looked:
                 looked.measure(sitting)
+            if proved:
+                proved.measure(sitting)
             if pipeline:
                 pipeline.measure(sitting)
         if HELP in wanted:
@@ -80,9 +84,9 @@ def _sit(asked: argparse.Namespace, sitting: Sitting) -> dict[str, object]:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000, help="records of each topic (%(default)s)")
-    parser.add_argument("--history", type=int, default=1_000_000, help="records in Silver before the look (%(default)s)")
+    parser.add_argument("--history", type=int, default=1_000_000, help="records in Silver, for look and verify (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (%(default)s)")
-    parser.add_argument("--only", nargs="+", choices=(LOADS, LOOKS, WARM, HELP), help="measure only these")
+    parser.add_argument("--only", nargs="+", choices=(LOADS, LOOKS, PROOF, WARM, HELP), help="measure only these")
     parser.add_argument("--save", action="store_true", help=f"keep the raw numbers in {_RESULTS.name}")
     asked = parser.parse_args(argv)
     if asked.records < _FEWEST_RECORDS or asked.rounds < 1:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BRONZE, COPY, SILVER = "Kafka to Bronze", "plain copy", "Silver load"
 CLEAN, LOOK = "Silver load, all new", "Silver load, half suspects"
 WARM, NOTHING, HELP = "warm run, all stages", "warm run, nothing new", "tidemark --help"
+VERIFY = "verify, all checks but --deep"
 
 
 class WrongResultError(Exception):

@@ -37,6 +37,7 @@ from jobs.common import (
     plan_once,
     reporting,
     run_once,
+    verify_once,
 )
 from jobs.edge import exit_code_of, invoke
 from lakehouse import __version__
@@ -194,6 +195,23 @@ def order(
     with reporting() as report:
         found = orders_of(open_session(settings, report), settings, report, topic=topic)
     write_order(found, "json" if as_json else form)
+
+
+@app.command()
+def verify(
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every file whole, and decide everything again.")] = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prove the tables against each other, and name what is damaged."""
+    from jobs.verify import write_verified
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        found = verify_once(open_session(settings, report), settings, report, is_deep=deep)
+    write_verified(found, as_json=as_json)
 
 
 @app.command()

@@ -146,6 +146,15 @@ def decide_once(
     return _medallion().decide(spark, settings, report, request, is_dry_run=is_dry_run)
 
 
+def verify_once(spark: SparkSession, settings: Settings, report: OpenReport, *, is_deep: bool) -> dict[str, Any]:
+    """Prove the tables against each other, see `pipelines.medallion.verify`; writes nothing.
+
+    Raises:
+        TidemarkError: There is no table to look at.
+    """
+    return _medallion().verify(spark, settings, report, is_deep=is_deep)
+
+
 class _Medallion(Protocol):
     """The entries of `pipelines.medallion`."""
 
@@ -160,6 +169,8 @@ class _Medallion(Protocol):
     def decide(
         self, spark: SparkSession, settings: Settings, report: OpenReport, request: Request, *, is_dry_run: bool
     ) -> dict[str, Any]: ...
+
+    def verify(self, spark: SparkSession, settings: Settings, report: OpenReport, *, is_deep: bool) -> dict[str, Any]: ...
 
 
 def _medallion() -> _Medallion:

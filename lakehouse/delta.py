@@ -149,6 +149,11 @@ def appended(spark: SparkSession, table: Table, *, after_version: int, to_versio
     return to_version, sum(each for each in added if each is not None)
 
 
+def operations(spark: SparkSession, table: Table, *, limit: int = 1_000) -> list[tuple[int, str]]:
+    """Version and operation of the table's last commits, the latest first."""
+    return [(row["version"], row["operation"]) for row in _history(spark, table, limit, "version", "operation")]
+
+
 def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> list[Row]:
     """The table's last commits, the latest first."""
     try:

@@ -10,6 +10,7 @@ from lakehouse.lock import locked
 from lakehouse.run import Run
 from lakehouse.table import Lakehouse
 from pipelines import arrival, bronze_to_silver, by_hand, kafka_to_bronze, silver_to_gold
+from pipelines import verify as proof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,6 +86,15 @@ def decide(
 def orders(spark: SparkSession, settings: Settings, report: Report, topic: str | None = None) -> dict[str, list[Order]]:
     """How the streams arrived; see `pipelines.arrival.orders`."""
     return arrival.orders(spark, _new_run(settings, report), settings, topic=topic)
+
+
+def verify(spark: SparkSession, settings: Settings, report: Report, *, is_deep: bool = False) -> dict[str, object]:
+    """Prove the tables against each other; see `pipelines.verify.verify`. A run may go on beside it."""
+    run = _new_run(settings, report)
+    report.event("verify.started", pipeline=run.pipeline, is_deep=is_deep)
+    found = proof.verify(spark, run, is_deep=is_deep)
+    report.event("verify.finished" if found["ok"] else "verify.failed", seconds=found["seconds"])
+    return {"pipeline": run.pipeline, **found}
 
 
 def _new_run(settings: Settings, report: Report) -> Run:

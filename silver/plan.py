@@ -16,6 +16,8 @@ from silver.extract import columns_read, extract, narrow
 from silver.segments import How
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
@@ -119,12 +121,9 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     """
     records = bronze_range.read(spark, run, pinned)
     load_seq = int(str(claim["load_seq"]))
-    narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
-    found = segments.collect(spark, narrowed, watermarks, rules, how)
-    if look.is_needed(found):
-        columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules)}
-        suspected = watermarks.in_declared_epochs(spark, extract(records.select(*sorted(columns)), rules))
-        found = look.resolve(spark, found, suspected, _past(spark, run, watermarks, load_seq))
+    found = classified(
+        spark, records, rules, watermarks=watermarks, past=lambda: _past(spark, run, watermarks, load_seq), how=how
+    )
     summed = list(segments.summary(found))
     decided_records = Counter[bronze_range.Partition]()
     for segment in summed:
@@ -133,6 +132,7 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     streams = ledger.stream_loads(summed, arrivals, watermarks)
     holed = {stream for stream, load in streams.items() if load.missing and rules.policy(stream[0]).contiguous}
     if holed:
+        narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
         for stream, ranges in segments.gaps(spark, narrowed, watermarks, rules, holed).items():
             streams[stream].missing_ranges = ranges
     return Plan(
@@ -145,6 +145,37 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
         late=segments.late(found, rules),
         replayed=segments.replayed(found),
     )
+
+
+def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
+    spark: SparkSession,
+    records: DataFrame,
+    rules: Rules,
+    *,
+    watermarks: Watermarks,
+    past: Callable[[], look.Past],
+    how: How = How.STRETCHES,
+) -> pa.Table:
+    """Give each record its class, the suspects too.
+
+    Args:
+        spark: The session.
+        records: The load's Bronze records, whole.
+        rules: The rules.
+        watermarks: The watermarks that the load meets.
+        past: What suspects are compared with; asked for only where there are some.
+        how: How the decision is sought.
+
+    Returns:
+        The load's segments, see `silver.segments.SEGMENT`.
+    """
+    narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
+    found = segments.collect(spark, narrowed, watermarks, rules, how)
+    if look.is_needed(found):
+        columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules)}
+        suspected = watermarks.in_declared_epochs(spark, extract(records.select(*sorted(columns)), rules))
+        found = look.resolve(spark, found, suspected, past())
+    return found
 
 
 def _past(spark: SparkSession, run: Run, watermarks: Watermarks, load_seq: int) -> look.Past:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-COMMANDS = ("demo", "run", "plan", "status", "sql", "doctor", "config", "jars", "broker")
+COMMANDS = ("demo", "run", "plan", "status", "sql", "verify", "doctor", "config", "jars", "broker")
 
 
 class Events:
@@ -131,7 +131,7 @@ def test_no_command_shows_the_help_on_stderr_and_ends_with_2(capsys: pytest.Capt
         assert captured.out == ""
 
 
-@pytest.mark.parametrize("command", ["run", "plan", "status", "sql query", "config show", "config check"])
+@pytest.mark.parametrize("command", ["run", "plan", "status", "sql query", "verify", "config show", "config check"])
 def test_a_config_mistake_stops_every_command_before_it_starts(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

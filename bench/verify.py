@@ -1,0 +1,40 @@
+"""What `tidemark verify` costs on a history that is published: Bronze, Silver and Gold each read once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.look import LookPipeline
+from bench.sitting import VERIFY, require
+from expectations import gate
+from gold.publish import publish
+from lakehouse.settings import Gate, Gold
+from pipelines.verify import verify
+
+if TYPE_CHECKING:
+    from bench.loads import Place
+    from bench.sitting import Sitting
+
+
+class VerifyPipeline:
+    """All tables with a history: generated Bronze, loaded, audited and published.
+
+    Args:
+        place: Where it runs.
+        history: Records in Silver, and in Gold.
+    """
+
+    def __init__(self, place: Place, history: int) -> None:
+        self._spark, self._history = place.spark, history
+        self._run = LookPipeline(place, history, name="verify").run
+        audited = gate.audit(place.spark, self._run, Gate())
+        require("the gate of the history", observed=audited is not None and audited.passed, expected=True)
+        if audited is not None:
+            publish(place.spark, self._run, audited, Gold())
+
+    def measure(self, sitting: Sitting) -> None:
+        """All checks but those of --deep, on the open session."""
+        found = sitting.measure(
+            VERIFY, f"on {self._history:,}", self._history, lambda: verify(self._spark, self._run, is_deep=False)
+        )
+        require("what verify says of sound tables", observed=found["ok"], expected=True)

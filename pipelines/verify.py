@@ -1,0 +1,211 @@
+"""Prove the tables against each other. Reads only, and takes no lock: what a run beside it writes is left out.
+
+The order of the checks is that of causes: files and logs; the ledger by itself; the watermarks, Silver and the rejects against
+the ledger; all of them and Bronze by offset; Gold against Silver. So the first that does not hold names what is damaged.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse import delta, delta_log
+from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse.errors import headline
+from lakehouse.findings import Finding, Violation, finding
+from lakehouse.table import (
+    GOLD_LATEST,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+    SILVER_REJECTS,
+    SILVER_WATERMARKS,
+    TABLE_NAMES,
+)
+from pipelines import verify_deep
+from pipelines.verify_offsets import Offsets
+from pipelines.verify_pins import pin
+from silver import audit, audit_rejects, audit_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from pipelines.verify_pins import Pins
+    from silver.audit import Row
+
+_LOG_OUT = (
+    "Put the file back from a backup. Without one: what is not Bronze's is made anew from Bronze, once all silver_, gate_ and "
+    "gold_ tables are removed and the pipeline runs again. Bronze is read anew from Kafka, as far back as Kafka goes."
+)
+_SILVER_OUT = (
+    "Put all silver_ tables back to the same load, or remove all silver_, gate_ and gold_ tables, keep Bronze, and run again: "
+    "everything is decided anew from Bronze."
+)
+_GOLD_OUT = "Remove the gold_ tables and run again: what Silver holds is audited and published anew."
+
+_UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "ChecksumException", "is not a Parquet file", "page integrity", "CRC")
+_DATA_FILE = re.compile(r"[^\s'\"`]+\.parquet")
+_HEALTH = ("records", *CLASSES, "missing", "jumps_forward", "jumps_backward", "last_offset")
+_FOREIGN = ("DELETE", "UPDATE", "RESTORE", "TRUNCATE", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "CLONE")
+"""What Tidemark does to no table of its own."""
+
+
+def verify(spark: SparkSession, run: Run, *, is_deep: bool) -> dict[str, object]:
+    """Check the tables, one check after another; those after a file that cannot be read are left out.
+
+    Args:
+        spark: The session.
+        run: The run.
+        is_deep: Whether every file is read whole and every load decided again.
+
+    Returns:
+        ok; is_deep; last_load_seq and published_load_seq, up to where was looked; open_claim, the load that the next run
+        finishes, or None; `checks`, a row per check (see `lakehouse.findings.Finding`); seconds.
+
+    Raises:
+        TableMissingError: Silver has not been written yet.
+    """
+    started = time.monotonic()
+    result: dict[str, object] = {"is_deep": is_deep, "last_load_seq": None, "published_load_seq": None, "open_claim": None}
+    found: list[Finding] = []
+    try:
+        for each in _checks(spark, run, result, is_deep=is_deep):
+            found.append(_with_history(spark, run, each))
+            run.report.event("verify.checked", check=each.check, ok=each.ok, where=each.where)
+    except delta.SPARK_ERRORS as error:
+        found.append(_unreadable(run, error))
+    ok = all(each.ok for each in found)
+    return {"ok": ok, **result, "checks": [asdict(each) for each in found], "seconds": round(time.monotonic() - started, 3)}
+
+
+def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep: bool) -> Iterator[Finding]:
+    files = list(_files(run))
+    yield from files
+    if not all(each.ok for each in files):
+        return  # Spark would read something else than what was written, or nothing
+    pins = pin(spark, run)
+    result.update(last_load_seq=pins.finished, published_load_seq=pins.published, open_claim=pins.open_claim)
+    yield from _ledger(run, pins)
+    yield from _silver(spark, run, pins)
+    if pins.finished:
+        yield from Offsets(spark, run, pins, verify_deep.rules(spark, run, pins) if is_deep else None).findings()
+    if pins.published_to is not None:
+        yield from _gold(spark, run, pins)
+    if is_deep:
+        yield from verify_deep.findings(spark, run, pins)
+
+
+def _files(run: Run) -> Iterator[Finding]:
+    """The files of the tables in a local folder; elsewhere the store keeps them, and reading finds what is missing."""
+    root = run.lakehouse.local_root
+    if root is None:
+        return
+    logs = {name: delta_log.read_log(root / name) for name in TABLE_NAMES if (root / name).is_dir()}
+    damaged = (each for log in logs.values() for each in log.violations)
+    read = f"{len(logs)} logs, whole from the last checkpoint on"
+    yield finding("logs_are_whole", damaged, where=str(root), holds=read, next_step=_LOG_OUT)
+    files = (each for name, log in logs.items() for each in delta_log.damaged_files(root / name, log))
+    count = sum(len(log.files or ()) for log in logs.values())
+    there = f"{count:,} data files, as long as the logs say"
+    yield finding("files_are_there", files, where=str(root), holds=there, next_step=_LOG_OUT)
+
+
+def _ledger(run: Run, pins: Pins) -> Iterator[Finding]:
+    ledger, marks = str(run.table(SILVER_LOADS)), str(run.table(SILVER_WATERMARKS))
+    told = f"{pins.finished:,} finished loads" + (f", load {pins.open_claim} claimed" if pins.open_claim else "")
+    yield finding("claims", audit.claims(pins.ledger, pins.finished), where=ledger, holds=told, next_step=_SILVER_OUT)
+    chained = audit.chain(pins.ledger, run.pipeline)
+    yield finding("ledger_is_a_chain", chained, where=ledger, holds="each load begins where one ended", next_step=_SILVER_OUT)
+    added = f"{pins.count('records'):,} records, each in one class"
+    yield finding("classes_add_up", audit.sums(pins.ledger), where=ledger, holds=added, next_step=_SILVER_OUT)
+    standing = audit.marks(pins.loads, pins.watermarks)
+    stand = f"{len(pins.watermarks):,} watermarks, where the ledger left them"
+    yield finding("watermarks_match_ledger", standing, where=marks, holds=stand, next_step=_SILVER_OUT)
+
+
+def _silver(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
+    silver, rejects = str(run.table(SILVER_RECORDS)), str(run.table(SILVER_REJECTS))
+    rows = pins.read(spark, run, SILVER_RECORDS)
+    # An open claim's rows may be there or not. What names no load, or one that nobody claimed, is looked at.
+    claimed = max((row["load_seq"] for row in pins.ledger), default=0)
+    is_known = F.col("load_seq").isNull() | (F.col("load_seq") <= pins.finished) | (F.col("load_seq") > claimed)
+    by_load, repeated = audit_rows.parted(audit_rows.kept(rows.where(is_known)).toArrow().to_pylist())
+    kept = f"{sum(row['rows'] for row in by_load):,} rows, as many as the ledger counts"
+    counted = audit.records(pins.loads, by_load)
+    yield finding("silver_matches_ledger", counted, where=silver, holds=kept, next_step=_SILVER_OUT)
+    once = audit.repeats(repeated)
+    yield finding("keys_are_unique", once, where=silver, holds="each sequence of a stream once", next_step=_SILVER_OUT)
+    reached = audit.reach(pins.loads, by_load)
+    yield finding("sequences_rise", reached, where=silver, holds="up to each watermark, above the last", next_step=_SILVER_OUT)
+    found = audit_rows.rejects(pins.read(spark, run, SILVER_REJECTS), pins.finished).toArrow().to_pylist()
+    out = f"{sum(row['records'] for row in found):,} records, as many as the ledger counts"
+    listed = audit_rejects.compare(pins.loads, found)
+    yield finding("rejects_match_ledger", listed, where=rejects, holds=out, next_step=_SILVER_OUT)
+
+
+def _gold(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
+    health, latest = str(run.table(GOLD_STREAM_HEALTH)), str(run.table(GOLD_LATEST))
+    columns = (*STREAM, "load_seq", *_HEALTH, "epoch", "high_watermark")
+    rows = pins.read(spark, run, GOLD_STREAM_HEALTH).where(F.col("load_seq") <= pins.finished).select(*columns)
+    told = f"{pins.published:,} published loads, as the ledger has them"
+    found = _unhealthy(pins, rows.toArrow().to_pylist())
+    yield finding("health_matches_ledger", found, where=health, holds=told, next_step=_GOLD_OUT)
+    if GOLD_LATEST in pins.versions:
+        keys = pins.read(spark, run, GOLD_LATEST).groupBy("topic", "key").count().where("count > 1").limit(1).collect()
+        twice = [Violation(f"{GOLD_LATEST}, topic {row['topic']}", f"{row['count']} rows of a key", "one") for row in keys]
+        yield finding("one_latest_per_key", twice, where=latest, holds="each key once", next_step=_GOLD_OUT)
+
+
+def _unhealthy(pins: Pins, rows: list[Row]) -> Iterator[Violation]:
+    if pins.published_to is not None and pins.published_to > pins.finished:
+        where = f"{GOLD_STREAM_HEALTH} and {SILVER_WATERMARKS}"
+        yield Violation(where, f"load {pins.published_to} is published", f"none after {pins.finished}, the last finished load")
+    names = {**{name: name for name in _HEALTH}, "epoch": "epoch_after", "high_watermark": "high_watermark_after"}
+    expected = {
+        (row["load_seq"], *(row[name] for name in STREAM)): {name: row[other] for name, other in names.items()}
+        for row in pins.loads
+        if row["load_seq"] <= pins.published
+    }
+    observed = {(row["load_seq"], *(row[name] for name in STREAM)): {name: row[name] for name in names} for row in rows}
+    for key in sorted({**expected, **observed}, key=str):
+        if expected.get(key) != observed.get(key) or len(rows) > len(observed):
+            where = f"{GOLD_STREAM_HEALTH}, load {key[0]}, {audit.named((key[1], key[2], key[3]))}"
+            yield Violation(where, f"{observed.get(key, 'no row')}", f"{expected.get(key, 'no row')}")
+
+
+def _with_history(spark: SparkSession, run: Run, found: Finding) -> Finding:
+    """A failed finding with what was done to its tables that Tidemark does not do."""
+    place = found.where.split(",")[0]
+    named = [name for name in TABLE_NAMES if name in place and "/" not in place]
+    if found.ok or not named:
+        return found
+    foreign = [
+        f"version {version} of {name} is a {operation}"
+        for name in named
+        for version, operation in delta.operations(spark, run.table(name))
+        if operation in _FOREIGN
+    ]
+    return replace(found, observed="; ".join([found.observed, *foreign[:3]]))
+
+
+def _unreadable(run: Run, error: Exception) -> Finding:
+    """The finding of a data file that cannot be read.
+
+    Raises:
+        Exception: The error, where it says something else.
+    """
+    text = str(error)
+    if not any(each in text for each in _UNREADABLE):
+        raise error
+    file = _DATA_FILE.search(text)
+    where = file[0] if file else run.lakehouse.folder("")
+    return Finding(
+        "files_can_be_read", ok=False, where=where, observed=headline(text), expected="whole pages", next_step=_LOG_OUT
+    )

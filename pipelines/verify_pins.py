@@ -1,0 +1,166 @@
+"""What `tidemark verify` looks at: one version of each table, pinned so that a run beside it changes nothing. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse import delta, delta_log
+from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REPLAY, STREAM
+from lakehouse.table import (
+    BRONZE_RECORDS,
+    GOLD_LATEST,
+    GOLD_RECORDS,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+    SILVER_REJECTS,
+    SILVER_WATERMARKS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run import Run
+    from silver.audit import Row
+
+LEDGER = (
+    "load_seq",
+    *STREAM,
+    "kind",
+    "pipeline",
+    "bronze_after_version",
+    "bronze_to_version",
+    "records",
+    *CLASSES,
+    "late_accepted",
+    "released",
+    "discarded",
+    *(f"{name}_{when}" for when in ("before", "after") for name in ("epoch", "high_watermark")),
+    "last_offset_before",
+    "last_offset",
+    "declared_epoch",
+    "jumps_forward",
+    "jumps_backward",
+    "missing",
+    "rules_fingerprint",
+    "run_id",
+)
+"""The ledger's columns that are compared: all but the texts."""
+
+_MARK = (*STREAM, "epoch", "high_watermark", "last_offset", "declared_epoch", "load_seq", "rules_fingerprint")
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Pins:
+    """What is finished and published, and the version of each table that is looked at.
+
+    Attributes:
+        finished: The last finished load; what lies beyond is left out.
+        published_to: The last load that Gold has published; None where there is no Gold.
+        watermarks: All rows of silver_watermarks, read once.
+        ledger: The ledger's rows in the order of their loads, an open claim's too.
+        versions: The Delta version of each table that is there.
+    """
+
+    finished: int
+    published_to: int | None
+    watermarks: Sequence[Row]
+    ledger: Sequence[Row]
+    versions: Mapping[str, int]
+
+    @property
+    def published(self) -> int:
+        """The last of the finished loads that Gold has published; 0 where there is none."""
+        return min(self.finished, self.published_to or 0)
+
+    @property
+    def loads(self) -> list[Row]:
+        """The ledger's rows of the finished loads."""
+        return [row for row in self.ledger if row["load_seq"] <= self.finished]
+
+    @property
+    def open_claim(self) -> int | None:
+        """The load that is claimed and not finished."""
+        is_open = any(row["load_seq"] == self.finished + 1 for row in self.ledger)
+        return self.finished + 1 if is_open else None
+
+    @property
+    def last_offsets(self) -> dict[tuple[str, int], int]:
+        """The last decided offset of each partition, by the ledger."""
+        found: dict[tuple[str, int], int] = {}
+        for row in self.loads:
+            key = (row["topic"], row["partition"])
+            found[key] = max(row["last_offset"], found.get(key, -1))
+        return found
+
+    def count(self, *names: str) -> int:
+        """The sum of some of the ledger's counts over the finished loads."""
+        return sum(row[name] for row in self.loads for name in names)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every record that Bronze holds of the finished loads was kept."""
+        return self.count(DUPLICATE, REPLAY, *QUARANTINED) == 0
+
+    def read(self, spark: SparkSession, run: Run, name: str) -> DataFrame:
+        """A table at its pinned version."""
+        return delta.read(spark, run.table(name), version=self.versions[name])
+
+
+def pin(spark: SparkSession, run: Run) -> Pins:
+    """Pin what is to be looked at.
+
+    The watermarks come first: what they call finished is whole in every version of the other tables that is read after. Then
+    Gold, and the ledger after Silver: a load's rows follow its claim. Where a run beside this one has finished loads
+    meanwhile, everything is pinned anew.
+
+    Raises:
+        TableMissingError: Silver has not been written yet.
+    """
+    pins = _pin(spark, run)
+    for _ in range(_TRIES):
+        claimed = max((row["load_seq"] for row in pins.ledger), default=0)
+        is_ahead = claimed > pins.finished + 1 or (pins.published_to or 0) > pins.finished
+        if not is_ahead or _version(spark, run, SILVER_WATERMARKS) == pins.versions[SILVER_WATERMARKS]:
+            break
+        pins = _pin(spark, run)
+    return pins
+
+
+def _pin(spark: SparkSession, run: Run) -> Pins:
+    versions = {SILVER_WATERMARKS: _version(spark, run, SILVER_WATERMARKS)}
+    marks = _rows(delta.read(spark, run.table(SILVER_WATERMARKS), version=versions[SILVER_WATERMARKS]).select(*_MARK))
+    finished = max((row["load_seq"] for row in marks), default=0)
+    published_to = None
+    for name in (GOLD_STREAM_HEALTH, GOLD_RECORDS, GOLD_LATEST):
+        if delta.exists(spark, run.table(name)):
+            versions[name] = _version(spark, run, name)
+    if GOLD_STREAM_HEALTH in versions:
+        health = delta.read(spark, run.table(GOLD_STREAM_HEALTH), version=versions[GOLD_STREAM_HEALTH])
+        published_to = health.agg(F.max("load_seq")).collect()[0][0]
+    for name in (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, BRONZE_RECORDS):
+        versions[name] = _version(spark, run, name)
+    ledger = delta.read(spark, run.table(SILVER_LOADS), version=versions[SILVER_LOADS]).select(*LEDGER).toArrow()
+    return Pins(finished, published_to, marks, ledger.sort_by([("load_seq", "ascending")]).to_pylist(), versions)
+
+
+def _version(spark: SparkSession, run: Run, name: str) -> int:
+    """The table's latest version; in a local folder by its files, which costs no job.
+
+    Raises:
+        TableMissingError: The table is not there.
+    """
+    root = run.lakehouse.local_root
+    found = -1 if root is None else delta_log.last_version(root / name)
+    return found if found >= 0 else delta.version(spark, run.table(name))
+
+
+def _rows(frame: DataFrame) -> list[Row]:
+    rows: list[Row] = frame.toArrow().to_pylist()
+    return rows

@@ -1,0 +1,124 @@
+"""The files of a Delta log: what is whole is replayed, what is damaged is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from lakehouse.delta_log import damaged_files, last_version, read_log
+
+PROTOCOL: list[dict[str, Any]] = [{"metaData": {"id": "x"}}, {"protocol": {"minReaderVersion": 1}}]
+
+
+def added(name: str, rows: int = 1, size: int = 4) -> dict[str, Any]:
+    return {"add": {"path": name, "size": size, "stats": json.dumps({"numRecords": rows})}}
+
+
+def info(operation: str, **metrics: int) -> dict[str, Any]:
+    return {"commitInfo": {"operation": operation, "operationMetrics": {name: str(value) for name, value in metrics.items()}}}
+
+
+def commit(table: Path, version: int, *actions: dict[str, Any], checksum: dict[str, Any] | None = None) -> Path:
+    """Write a commit, its data files and, where given, its checksum."""
+    folder = table / "_delta_log"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{version:020}.json"
+    file.write_text("".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8")
+    if checksum is not None:
+        file.with_suffix(".crc").write_text(json.dumps(checksum), encoding="utf-8")
+    for action in actions:
+        if "add" in action:
+            (table / action["add"]["path"]).write_bytes(b"PAR1")
+    return file
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Three commits: made, two files added, one of them replaced."""
+    commit(tmp_path, 0, info("CREATE TABLE"), *PROTOCOL, checksum={"numFiles": 0, "tableSizeBytes": 0})
+    transaction = {"txn": {"appId": "a", "version": 1}}
+    known = {"numFiles": 2, "tableSizeBytes": 8, "setTransactions": [{"appId": "a", "version": 1}]}
+    # A file that turned out empty is counted and not listed.
+    commit(tmp_path, 1, info("WRITE", numFiles=3, numOutputRows=3), transaction, added("a", 2), added("b"), checksum=known)
+    merged = info("MERGE", numTargetFilesRemoved=1, numTargetFilesAdded=1, numOutputRows=2)
+    commit(tmp_path, 2, merged, added("c", 2), {"remove": {"path": "a"}}, checksum=known)
+    return tmp_path
+
+
+def told(table: Path) -> list[tuple[str, str]]:
+    return [(Path(each.where.split(",")[0]).name, each.observed) for each in read_log(table).violations]
+
+
+def test_a_whole_log_is_replayed(table: Path) -> None:
+    log = read_log(table)
+
+    assert (log.version, log.files, log.violations) == (2, {"b": 4, "c": 4}, [])
+    assert list(damaged_files(table, log)) == []
+    assert last_version(table) == 2
+
+
+def test_a_line_that_is_gone_is_missed_in_the_commits_own_counts_and_in_its_checksum(table: Path) -> None:
+    file = table / "_delta_log" / f"{2:020}.json"
+    file.write_text("".join(file.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
+
+    assert [observed for _, observed in told(table)] == ["0 files removed", "live files: 3", "bytes in live files: 12"]
+    file.with_suffix(".crc").unlink()
+    assert told(table) == [(f"{2:020}.json", "0 files removed")]
+
+
+@pytest.mark.parametrize(
+    ("left", "observed"),
+    [(b"", "0 bytes"), (b"\n", "1 bytes"), (b'{"commitInfo": {}}\n{"add": {"pa', "12 bytes that are no JSON")],
+)
+def test_an_emptied_or_torn_log_file_is_named(table: Path, left: bytes, observed: str) -> None:
+    (table / "_delta_log" / f"{2:020}.json").write_bytes(left)
+    assert told(table) == [(f"{2:020}.json", observed)]
+
+
+def test_a_commit_that_is_gone_is_named_whether_in_the_middle_or_at_the_end(table: Path) -> None:
+    (table / "_delta_log" / f"{2:020}.json").unlink()
+    assert told(table) == [(f"{2:020}.json", f"no such file, though {2:020}.crc is there")]
+    commit(table, 3, info("WRITE", numOutputRows=1), added("d"))
+    assert told(table) == [(f"{2:020}.json", "no such file")]
+
+
+def test_a_lost_transaction_is_missed(table: Path) -> None:
+    file = table / "_delta_log" / f"{1:020}.json"
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if "txn" not in line), encoding="utf-8")
+
+    assert (f"{1:020}.json", "transactions: {}") in told(table)
+
+
+def test_a_data_file_that_is_gone_or_cut_is_named(table: Path) -> None:
+    (table / "b").unlink()
+    (table / "c").write_bytes(b"PAR")
+    found = [(Path(each.where).name, each.observed) for each in damaged_files(table, read_log(table))]
+    assert found == [("b", "no such file"), ("c", "3 bytes")]
+
+
+def test_a_log_is_read_from_its_last_checkpoint_on(tmp_path: Path) -> None:
+    for number in range(3):
+        write_deltalake(str(tmp_path), pa.table({"n": [number]}), mode="append")
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    write_deltalake(str(tmp_path), pa.table({"n": [3]}), mode="append")
+    for version in (0, 1):
+        (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
+
+    log = read_log(tmp_path)
+
+    assert (log.version, log.violations) == (3, [])
+    assert len(log.files or ()) == 4
+    assert list(damaged_files(tmp_path, log)) == []
+    checkpoint = tmp_path / "_delta_log" / f"{2:020}.checkpoint.parquet"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-20])
+    assert told(tmp_path)[0][0] == checkpoint.name
+
+
+def test_a_folder_without_a_commit_is_no_table(tmp_path: Path) -> None:
+    assert told(tmp_path) == [("_delta_log", "no commit")]
