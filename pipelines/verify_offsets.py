@@ -113,9 +113,11 @@ class Offsets:
         last = self._pins.last_offsets
         if not last:
             return records.where(F.lit(False))
-        if len(last) <= _FEW_PARTITIONS:
+        if self._pins.versions[BRONZE_RECORDS] == max(row["bronze_to_version"] for row in self._pins.loads):
+            pass  # the last load decided all that this version holds
+        elif len(last) <= _FEW_PARTITIONS:
             decided = [
-                (F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("offset") <= offset)
+                (F.col("partition") == partition) & (F.col("offset") <= offset) & (F.col("topic") == topic)
                 for (topic, partition), offset in last.items()
             ]
             records = records.where(any_of(decided))
