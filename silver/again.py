@@ -6,7 +6,6 @@ change. What Bronze holds twice is not counted again, for nobody knows which loa
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -81,13 +80,7 @@ def decide(
     records = tables["bronze"].where(_within(decided))
     found = classified(spark, records, rules, watermarks=before, past=past)
     found = found.filter(pc.not_equal(found["class"], REPLAY))
-    summed = list(segments.summary(found))
-    counted = Counter[tuple[str, int]]()
-    for segment in summed:
-        counted[segment.stream[:2]] += segment.records
-    # Conservation is a matter of whole Bronze here (`bronze_is_complete`), so what was decided is what arrived.
-    arrivals = [ledger.Arrivals(*partition, records, 0, None) for partition, records in counted.items()]
-    loads = ledger.stream_loads(summed, arrivals, before)
+    loads = ledger.stream_loads(segments.summary(found), [], before)
     again = {stream_of(row): row for row in ledger.rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
     yield from _otherwise(load_seq, {stream_of(row): row for row in decided}, again)
     of_load = as_of(rejects, load_seq).where(F.col("load_seq") == load_seq)

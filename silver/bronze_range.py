@@ -98,7 +98,10 @@ def arrivals(spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: 
     if counted is None:
         run.report.event("silver.versions_gone", after_version=bronze_range.after_version, to_version=bronze_range.to_version)
         return all_new
-    return [Arrivals(row["topic"], row["partition"], row["records"], row["replayed"], row["above"]) for row in counted]
+    arrived = [Arrivals(row["topic"], row["partition"], row["records"], row["replayed"], row["above"]) for row in counted]
+    # Decided, and not brought by the range: the partition's watermark was put back, and its records are older.
+    unbrought = decided.keys() - {(each.topic, each.partition) for each in arrived}
+    return arrived + [Arrivals(*partition, 0, 0, above.get(partition)) for partition in sorted(unbrought)]
 
 
 def _counted(records: DataFrame, *, decided: DataFrame) -> DataFrame:

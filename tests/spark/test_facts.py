@@ -104,7 +104,7 @@ def test_nulls_in_required_columns_are_counted_and_a_null_producer_is_none(spark
         [
             ("t", 0, None, 1, 1, 0, 0, 0, 0, (0, 1), (0, 1)),
             ("t", 0, None, None, 1, 0, 0, 1, 0, (0, 2), (0, 2)),
-            (None, 0, None, 1, 1, 0, 0, 2, 1, None, None),
+            (None, 0, None, 1, 1, 0, 0, 2, 1, None, (0, 1)),
         ],
     )
 

@@ -56,7 +56,7 @@ class Reference:
         states: held, released or discarded, of each record that is kept out.
         silver: How each record arrived that Silver holds.
         watermarks: Epoch and sequence of each stream that accepted something.
-        missing: What the watermarks stepped over, and Silver lacks.
+        gaps: What the watermarks stepped over: stream, epoch, first and last sequence.
     """
 
     late: Late = "quarantine"
@@ -66,9 +66,17 @@ class Reference:
     states: dict[Place, str] = field(default_factory=dict)
     silver: dict[Place, str] = field(default_factory=dict)
     watermarks: dict[Stream, tuple[int, int]] = field(default_factory=dict)
-    missing: set[Key] = field(default_factory=set)
+    gaps: list[tuple[Stream, int, int, int]] = field(default_factory=list)
     _kept: dict[Key, str] = field(default_factory=dict)
     _out: list[Seen] = field(default_factory=list)
+
+    @property
+    def missing(self) -> set[Key]:
+        """What the watermarks stepped over and Silver lacks, each sequence on its own."""
+        stepped_over = {
+            (stream, epoch, number) for stream, epoch, first, last in self.gaps for number in range(first, last + 1)
+        }
+        return stepped_over - self._kept.keys()
 
     def take(self, records: Iterable[Seen]) -> Reference:
         """Decide further records of a Kafka log, each once, in offset order."""
@@ -102,14 +110,13 @@ class Reference:
         stream, epoch, sequence = record.key
         known = self.watermarks.get(stream)
         if known is None or (epoch, sequence) > known:
-            if known is not None and known[0] == epoch:
-                self.missing |= {(stream, epoch, number) for number in range(known[1] + 1, sequence)}
+            if known is not None and known[0] == epoch and sequence > known[1] + 1:
+                self.gaps.append((stream, epoch, known[1] + 1, sequence - 1))
             self.watermarks[stream] = (epoch, sequence)
 
     def _keep(self, record: Seen, arrival: str) -> None:
         self.silver[record.place] = arrival
         self._kept[record.key] = record.payload
-        self.missing.discard(record.key)
 
     def _class_of(self, record: Seen) -> str:
         if record.sequence is None:
