@@ -47,7 +47,13 @@ def test_the_latest_record_of_a_key_is_the_highest_of_its_stream_and_between_str
 
 def test_stream_health_has_each_stream_of_the_ledger_also_without_a_kept_record(spark: SparkSession) -> None:
     def claim(producer: str | None, accepted: int) -> tuple[object, ...]:
-        row = dict.fromkeys(LOADS.names, 0) | {"load_seq": 4, "topic": "t", "partition": 0, "producer": producer}
+        row = dict.fromkeys(LOADS.names, 0) | {
+            "missing_ranges": None,
+            "load_seq": 4,
+            "topic": "t",
+            "partition": 0,
+            "producer": producer,
+        }
         texts = {"pipeline": "p", "rules_fingerprint": "f", "rules": "{}", "run_id": "r", "claimed_at": _AT}
         values = row | texts | {"accepted": accepted, "records": 3, "epoch_after": 0, "high_watermark_after": 7}
         return tuple(values[name] for name in LOADS.names)
