@@ -9,12 +9,13 @@ import pytest
 
 from expectations import gate
 from lakehouse.errors import BreakerOpenError, UsageError
-from lakehouse.settings import Gate, Settings
+from lakehouse.settings import Gate
 from pipelines import by_hand
 from silver import load
 from silver.request import Kind, Request, Reset, Wanted
 from silver.rules import Rules
 from tests.support.bronze import Record, put
+from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,15 +23,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
+    from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
 
-BASE = {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["t"]}, "sequence": {"header": "seq"}, "pipeline": "tests"}
 TABLES = ("silver_loads", "silver_records", "silver_rejects", "silver_watermarks")
-
-
-def settings_of(run: Run, **more: Any) -> Settings:
-    return Settings.model_validate({**BASE, "lakehouse": {"root": run.lakehouse.root}, **more})
 
 
 def sent(start: int, sequences: list[object], *, partition: int = 0, epochs: list[int] | None = None) -> list[Record]:

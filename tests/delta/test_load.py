@@ -14,13 +14,14 @@ from expectations import gate
 from jobs.query import connect, rows
 from lakehouse import delta
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
-from lakehouse.settings import Gate, Settings
+from lakehouse.settings import Gate
 from pipelines import by_hand
 from silver import load, plan, recovery
 from silver.request import Request, Wanted
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put
 from tests.support.reference import Reference, Seen
+from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
+    from lakehouse.settings import Settings
     from silver.rules import Late
 
 pytestmark = pytest.mark.spark
@@ -190,7 +192,9 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
     spark: SparkSession, new_run: Callable[[], Run], seed: int, late: Late, max_jump: int | None
 ) -> None:
     chance = random.Random(seed)
-    settings = _settings(new_run(), late=late, max_jump=max_jump, max_quarantined_share=1, contiguous=True)
+    policies = {"late": late, "max_jump": max_jump, "max_quarantined_share": 1, "contiguous": True}
+    by_producer = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}}
+    settings = settings_of(new_run(), topics=("t", "u"), policies=policies, **by_producer)
     log = [
         Seen(topic, partition, offset, sequence, chance.choice("ab"), chance.choice([0, 0, 0, 1]), chance.choice("xxy"))
         for topic in ("t", "u")
@@ -232,21 +236,6 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
     audited = gate.audit(spark, run, Gate())
     assert audited is not None
     gate.raise_if_failed(spark, run, audited)
-
-
-def _settings(run: Run, **policies: object) -> Settings:
-    """`BY_PRODUCER` as a config."""
-    return Settings.model_validate(
-        {
-            "pipeline": run.pipeline,
-            "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["t", "u"]},
-            "lakehouse": {"root": run.lakehouse.root},
-            "policies": policies,
-            **{
-                name: {"header": header} for name, header in (("sequence", "seq"), ("producer", "producer"), ("epoch", "epoch"))
-            },
-        }
-    )
 
 
 def _missing(run: Run) -> set[tuple[tuple[str, int, str | None], int, int]]:

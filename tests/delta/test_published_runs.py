@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import functions as F
 
-from lakehouse.settings import Settings
 from pipelines.arrival import orders
 from silver import breaker, load, plan, recovery
 from silver.rules import Rules
@@ -28,9 +26,11 @@ from tests.support.published import (
     KAFKA_LEADER_KILLED,
     PULSAR,
 )
+from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -42,6 +42,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 REPLAYED = [*KAFKA, *{run.row.duplicates: run for run in PULSAR}.values(), IN_ORDER, EXAMPLE]
 """Of Pulsar's runs one of each size of its block: many have one of 10,000."""
 
+BY_VALUE = {"value": "utf8"}
 SPANS = [published.spans(below=3, again=1_000) for published in REPLAYED]
 CLASSES = {
     KAFKA_CONNECTIONS_KILLED.name: (100_970, 8_232, 8_264),
@@ -52,17 +53,6 @@ CLASSES = {
     EXAMPLE.name: (25, 9, 19),
 }
 """Accepted, duplicate and late records of each run."""
-
-
-def settings_of(run: Run, **policies: str) -> Settings:
-    config = {
-        "pipeline": run.pipeline,
-        "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["t"]},
-        "lakehouse": {"root": run.lakehouse.root},
-        "sequence": {"value": "utf8"},
-        "policies": policies,
-    }
-    return Settings.model_validate(config, context={"folder": Path()})
 
 
 @dataclass(frozen=True)
@@ -76,7 +66,7 @@ class Replay:
 @pytest.fixture(scope="module")
 def replay(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Replay:
     run = run_at(tmp_path_factory.mktemp("published"))
-    settings = settings_of(run, late="accept")
+    settings = settings_of(run, sequence=BY_VALUE, policies={"late": "accept"})
     put_spans(spark, run, dict(enumerate(SPANS)))
     arrived = {order.stream[1]: order for order in orders(spark, run, settings)["bronze"]}
     load.create_tables(spark, run, Rules.of(settings))
@@ -113,7 +103,7 @@ def test_every_record_of_a_published_run_ends_in_its_class(spark: SparkSession, 
 
 def test_by_default_no_published_number_is_dropped(spark: SparkSession, run: Run) -> None:
     late = {each: SPANS[each] for each, published in enumerate(REPLAYED) if CLASSES[published.name][2]}
-    rules = Rules.of(settings_of(run))
+    rules = Rules.of(settings_of(run, sequence=BY_VALUE))
     put_spans(spark, run, late)
     load.create_tables(spark, run, rules)
 

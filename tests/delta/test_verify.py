@@ -13,7 +13,7 @@ from gold.publish import publish
 from jobs.verify import write_verified
 from lakehouse.errors import TableStateError
 from lakehouse.run import Run
-from lakehouse.settings import Gate, Gold, Settings
+from lakehouse.settings import Gate, Gold
 from lakehouse.table import Lakehouse
 from pipelines import by_hand
 from pipelines.verify import verify
@@ -21,6 +21,7 @@ from silver import load
 from silver.request import Request, Wanted
 from tests.support.bronze import put
 from tests.support.silver import copy_of, load_records, message
+from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,11 +48,9 @@ def published(spark: SparkSession, run: Run) -> None:
 
 
 def asked(spark: SparkSession, run: Run, what: Kind, **wanted: Any) -> None:
-    config = {"pipeline": "tests", "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["t"]}}
-    value = {"format": "json", "schema": "id STRING, n BIGINT"}
-    more = {"sequence": {"header": "seq"}, "value": value, "lakehouse": {"root": run.lakehouse.root}}
+    settings = settings_of(run, value={"format": "json", "schema": "id STRING, n BIGINT"})
     request = Request(what, "asked the sender", "ann", wanted=Wanted(**wanted))
-    by_hand.carry_out(spark, run, Settings.model_validate({**config, **more}), request, is_dry_run=False)
+    by_hand.carry_out(spark, run, settings, request, is_dry_run=False)
 
 
 @pytest.fixture(scope="module")

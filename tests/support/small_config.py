@@ -1,22 +1,38 @@
-"""The smallest config that is in order."""
+"""The smallest config that is in order, as a file or as settings."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.settings import Settings
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
+
+    from lakehouse.run import Run
 
 
-def write_config(folder: Path, *, root: str, **more: Any) -> Path:
-    """Write `tidemark.yml` into the folder; further keys as given."""
-    settings = {
+def small_config(root: str, **more: Any) -> dict[str, Any]:
+    """The config as the file would hold it; further keys as given."""
+    return {
         "pipeline": "tests",
         "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["incidents"]},
         "lakehouse": {"root": root},
         "sequence": {"header": "seq"},
-    }
+    } | more
+
+
+def write_config(folder: Path, *, root: str, **more: Any) -> Path:
+    """Write `tidemark.yml` into the folder; further keys as given."""
     file = folder / "tidemark.yml"
-    file.write_text(json.dumps(settings | more), encoding="utf-8")
+    file.write_text(json.dumps(small_config(root, **more)), encoding="utf-8")
     return file
+
+
+def settings_of(run: Run, *, topics: Sequence[str] = ("t",), **more: Any) -> Settings:
+    """The settings of a test's run over some topics; further keys as given."""
+    kafka = {"bootstrap_servers": "localhost:9092", "topics": list(topics)}
+    config = small_config(str(run.lakehouse.root), pipeline=run.pipeline, kafka=kafka, **more)
+    return Settings.model_validate(config, context={"folder": Path()})
