@@ -95,58 +95,37 @@ def quarantine_show(
     write("\n".join(["", *(f"{name:<12} {printable(cell(value))}" for name, value in raw.items())]))
 
 
-@quarantine_app.command("release")
-def quarantine_release(
-    of_topic: RecordTopic = None,
-    of_partition: RecordPartition = None,
-    offset: RecordOffset = None,
-    *,
-    reason: Reason,
-    kind: ClassOption = None,
-    topic: TopicOption = None,
-    partition: PartitionOption = None,
-    producer: ProducerOption = None,
-    days: DaysOption = None,
-    everything: AllOption = False,
-    by: By = None,
-    dry_run: DryRun = False,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-) -> None:
-    """Let records into Silver, marked late. The next run audits and publishes them."""
-    from silver.request import Wanted
+def _add_settling(kind: Kind, description: str) -> None:
+    """Add `quarantine release` or `quarantine discard`: the same choice of records, settled one way or the other."""
 
-    filters = Wanted(kind, topic, partition, None, producer, days)
-    wanted = _wanted((of_topic, of_partition, offset), filters, everything=everything)
-    _decide(config, overrides, _request("release", reason, by, wanted=wanted), is_dry_run=dry_run, as_json=as_json)
+    @quarantine_app.command(kind, help=description)
+    def settle(
+        of_topic: RecordTopic = None,
+        of_partition: RecordPartition = None,
+        offset: RecordOffset = None,
+        *,
+        reason: Reason,
+        kind_of: ClassOption = None,
+        topic: TopicOption = None,
+        partition: PartitionOption = None,
+        producer: ProducerOption = None,
+        days: DaysOption = None,
+        everything: AllOption = False,
+        by: By = None,
+        dry_run: DryRun = False,
+        config: ConfigFile = DEFAULT_CONFIG,
+        overrides: Overrides = None,
+        as_json: AsJson = False,
+    ) -> None:
+        from silver.request import Wanted
+
+        filters = Wanted(kind_of, topic, partition, None, producer, days)
+        wanted = _wanted((of_topic, of_partition, offset), filters, everything=everything)
+        _decide(config, overrides, _request(kind, reason, by, wanted=wanted), is_dry_run=dry_run, as_json=as_json)
 
 
-@quarantine_app.command("discard")
-def quarantine_discard(
-    of_topic: RecordTopic = None,
-    of_partition: RecordPartition = None,
-    offset: RecordOffset = None,
-    *,
-    reason: Reason,
-    kind: ClassOption = None,
-    topic: TopicOption = None,
-    partition: PartitionOption = None,
-    producer: ProducerOption = None,
-    days: DaysOption = None,
-    everything: AllOption = False,
-    by: By = None,
-    dry_run: DryRun = False,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-) -> None:
-    """Give records up: they stay listed, and in Bronze, and wait no more."""
-    from silver.request import Wanted
-
-    filters = Wanted(kind, topic, partition, None, producer, days)
-    wanted = _wanted((of_topic, of_partition, offset), filters, everything=everything)
-    _decide(config, overrides, _request("discard", reason, by, wanted=wanted), is_dry_run=dry_run, as_json=as_json)
+_add_settling("release", "Let records into Silver, marked late. The next run audits and publishes them.")
+_add_settling("discard", "Give records up: they stay listed, and in Bronze, and wait no more.")
 
 
 @watermark_app.command("reset")

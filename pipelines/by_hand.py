@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse import delta
-from lakehouse.errors import TableMissingError, TableStateError
+from lakehouse.errors import TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver
 from silver import by_request, load, plan, recovery
@@ -54,9 +54,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         AnotherWriterError: Another run claimed the same load first.
     """
     rules = Rules.of(settings)
-    if not delta.exists(spark, run.table(SILVER_WATERMARKS)):
-        next_step = "Run the stage that writes it first, or all stages: `tidemark run`."
-        raise TableMissingError("The table is not there.", where=str(run.table(SILVER_WATERMARKS)), next_step=next_step)
+    delta.version(spark, run.table(SILVER_WATERMARKS))  # raises where Silver has not been written yet
     recovered = _recovered(spark, run, rules, is_dry_run=is_dry_run)
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
     told = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}

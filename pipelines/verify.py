@@ -29,6 +29,7 @@ from lakehouse.table import (
 from pipelines import verify_deep
 from pipelines.verify_offsets import Offsets
 from pipelines.verify_pins import pin
+from pipelines.verify_ways_out import GOLD_OUT, LOG_OUT, SILVER_OUT
 from silver import audit, audit_rejects, audit_rows
 
 if TYPE_CHECKING:
@@ -39,16 +40,6 @@ if TYPE_CHECKING:
     from lakehouse.run import Run
     from pipelines.verify_pins import Pins
     from silver.audit import Row
-
-_LOG_OUT = (
-    "Put the file back from a backup. Without one: what is not Bronze's is made anew from Bronze, once all silver_, gate_ and "
-    "gold_ tables are removed and the pipeline runs again. Bronze is read anew from Kafka, as far back as Kafka goes."
-)
-_SILVER_OUT = (
-    "Put all silver_ tables back to the same load, or remove all silver_, gate_ and gold_ tables, keep Bronze, and run again: "
-    "everything is decided anew from Bronze."
-)
-_GOLD_OUT = "Remove the gold_ tables and run again: what Silver holds is audited and published anew."
 
 _UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "ChecksumException", "is not a Parquet file", "page integrity", "CRC")
 _DATA_FILE = re.compile(r"[^\s'\"`]+\.parquet")
@@ -110,24 +101,24 @@ def _files(run: Run) -> Iterator[Finding]:
     logs = {name: delta_log.read_log(root / name) for name in TABLE_NAMES if (root / name).is_dir()}
     damaged = (each for log in logs.values() for each in log.violations)
     read = f"{len(logs)} logs, whole from the last checkpoint on"
-    yield finding("logs_are_whole", damaged, where=str(root), holds=read, next_step=_LOG_OUT)
+    yield finding("logs_are_whole", damaged, where=str(root), holds=read, next_step=LOG_OUT)
     files = (each for name, log in logs.items() for each in delta_log.damaged_files(root / name, log))
     count = sum(len(log.files or ()) for log in logs.values())
     there = f"{count:,} data files, as long as the logs say"
-    yield finding("files_are_there", files, where=str(root), holds=there, next_step=_LOG_OUT)
+    yield finding("files_are_there", files, where=str(root), holds=there, next_step=LOG_OUT)
 
 
 def _ledger(run: Run, pins: Pins) -> Iterator[Finding]:
     ledger, marks = str(run.table(SILVER_LOADS)), str(run.table(SILVER_WATERMARKS))
     told = f"{pins.finished:,} finished loads" + (f", load {pins.open_claim} claimed" if pins.open_claim else "")
-    yield finding("claims", audit.claims(pins.ledger, pins.finished), where=ledger, holds=told, next_step=_SILVER_OUT)
+    yield finding("claims", audit.claims(pins.ledger, pins.finished), where=ledger, holds=told, next_step=SILVER_OUT)
     chained = audit.chain(pins.ledger, run.pipeline)
-    yield finding("ledger_is_a_chain", chained, where=ledger, holds="each load begins where one ended", next_step=_SILVER_OUT)
+    yield finding("ledger_is_a_chain", chained, where=ledger, holds="each load begins where one ended", next_step=SILVER_OUT)
     added = f"{pins.count('records'):,} records, each in one class"
-    yield finding("classes_add_up", audit.sums(pins.ledger), where=ledger, holds=added, next_step=_SILVER_OUT)
+    yield finding("classes_add_up", audit.sums(pins.ledger), where=ledger, holds=added, next_step=SILVER_OUT)
     standing = audit.marks(pins.loads, pins.watermarks)
     stand = f"{len(pins.watermarks):,} watermarks, where the ledger left them"
-    yield finding("watermarks_match_ledger", standing, where=marks, holds=stand, next_step=_SILVER_OUT)
+    yield finding("watermarks_match_ledger", standing, where=marks, holds=stand, next_step=SILVER_OUT)
 
 
 def _silver(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
@@ -139,15 +130,15 @@ def _silver(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
     by_load, repeated = audit_rows.parted(audit_rows.kept(rows.where(is_known)).toArrow().to_pylist())
     kept = f"{sum(row['rows'] for row in by_load):,} rows, as many as the ledger counts"
     counted = audit.records(pins.loads, by_load)
-    yield finding("silver_matches_ledger", counted, where=silver, holds=kept, next_step=_SILVER_OUT)
+    yield finding("silver_matches_ledger", counted, where=silver, holds=kept, next_step=SILVER_OUT)
     once = audit.repeats(repeated)
-    yield finding("keys_are_unique", once, where=silver, holds="each sequence of a stream once", next_step=_SILVER_OUT)
+    yield finding("keys_are_unique", once, where=silver, holds="each sequence of a stream once", next_step=SILVER_OUT)
     reached = audit.reach(pins.loads, by_load)
-    yield finding("sequences_rise", reached, where=silver, holds="up to each watermark, above the last", next_step=_SILVER_OUT)
+    yield finding("sequences_rise", reached, where=silver, holds="up to each watermark, above the last", next_step=SILVER_OUT)
     found = audit_rows.rejects(pins.read(spark, run, SILVER_REJECTS), pins.finished).toArrow().to_pylist()
     out = f"{sum(row['records'] for row in found):,} records, as many as the ledger counts"
     listed = audit_rejects.compare(pins.loads, found)
-    yield finding("rejects_match_ledger", listed, where=rejects, holds=out, next_step=_SILVER_OUT)
+    yield finding("rejects_match_ledger", listed, where=rejects, holds=out, next_step=SILVER_OUT)
 
 
 def _gold(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
@@ -156,11 +147,11 @@ def _gold(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
     rows = pins.read(spark, run, GOLD_STREAM_HEALTH).where(F.col("load_seq") <= pins.finished).select(*columns)
     told = f"{pins.published:,} published loads, as the ledger has them"
     found = _unhealthy(pins, rows.toArrow().to_pylist())
-    yield finding("health_matches_ledger", found, where=health, holds=told, next_step=_GOLD_OUT)
+    yield finding("health_matches_ledger", found, where=health, holds=told, next_step=GOLD_OUT)
     if GOLD_LATEST in pins.versions:
         keys = pins.read(spark, run, GOLD_LATEST).groupBy("topic", "key").count().where("count > 1").limit(1).collect()
         twice = [Violation(f"{GOLD_LATEST}, topic {row['topic']}", f"{row['count']} rows of a key", "one") for row in keys]
-        yield finding("one_latest_per_key", twice, where=latest, holds="each key once", next_step=_GOLD_OUT)
+        yield finding("one_latest_per_key", twice, where=latest, holds="each key once", next_step=GOLD_OUT)
 
 
 def _unhealthy(pins: Pins, rows: list[Row]) -> Iterator[Violation]:
@@ -207,5 +198,5 @@ def _unreadable(run: Run, error: Exception) -> Finding:
     file = _DATA_FILE.search(text)
     where = file[0] if file else run.lakehouse.folder("")
     return Finding(
-        "files_can_be_read", ok=False, where=where, observed=headline(text), expected="whole pages", next_step=_LOG_OUT
+        "files_can_be_read", ok=False, where=where, observed=headline(text), expected="whole pages", next_step=LOG_OUT
     )

@@ -11,10 +11,12 @@ from lakehouse import frames
 from lakehouse.contracts.silver import REPLAY
 from lakehouse.findings import Finding, Violation, finding
 from lakehouse.table import BRONZE_RECORDS, GOLD_LATEST, GOLD_RECORDS, SILVER_RECORDS, SILVER_REJECTS
+from pipelines.verify_ways_out import BRONZE_OUT, GOLD_OUT, SILVER_OUT
 from silver import audit_words as words
-from silver.audit_rows import WORD_BITS, as_of
+from silver.audit_rows import as_of
 from silver.extract import extract
 from silver.spans import any_of
+from silver.words import WORD_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,12 +33,6 @@ _MOST_BROADCAST = 50_000_000
 """Kept records up to which Silver's words are broadcast."""
 
 _GOLD = ("producer", "epoch", "sequence", "load_seq", "arrival")
-_BRONZE_OUT = "Bronze is the source of all else. Put the file or table back, from a backup or by RESTORE to the version before."
-_SILVER_OUT = (
-    "Put all silver_ tables back to the same load, or remove all silver_, gate_ and gold_ tables, keep Bronze, and run again: "
-    "everything is decided anew from Bronze."
-)
-_GOLD_OUT = "Remove the gold_ tables and run again: what Silver holds is audited and published anew."
 
 
 class Offsets:
@@ -66,16 +62,16 @@ class Offsets:
         held = f"{sum(offsets.values()):,} offsets"
         bronze, silver = str(self._run.table(BRONZE_RECORDS)), str(self._run.table(SILVER_RECORDS))
         counted = _counted(pins.loads, offsets)
-        yield finding("bronze_is_complete", counted, where=bronze, holds=held, next_step=_BRONZE_OUT)
+        yield finding("bronze_is_complete", counted, where=bronze, holds=held, next_step=BRONZE_OUT)
         found = _wrong(wrong, _SILVER)
-        yield finding("each_offset_once", found, where=silver, holds=f"{held}: kept, or kept out", next_step=_SILVER_OUT)
+        yield finding("each_offset_once", found, where=silver, holds=f"{held}: kept, or kept out", next_step=SILVER_OUT)
         kept = f"{sum(row['silver'] for row in whole):,} records"
         differs = self._differing(wrong)
-        yield finding("silver_is_bronze", differs, where=silver, holds=f"{kept} as Bronze holds them", next_step=_SILVER_OUT)
+        yield finding("silver_is_bronze", differs, where=silver, holds=f"{kept} as Bronze holds them", next_step=SILVER_OUT)
         if pins.published:
             gold = str(self._run.table(GOLD_RECORDS))
             kept = f"{sum(row['gold'] for row in whole):,} records as Silver holds them"
-            yield finding("gold_is_silver", _wrong(wrong, _PUBLISHED), where=gold, holds=kept, next_step=_GOLD_OUT)
+            yield finding("gold_is_silver", _wrong(wrong, _PUBLISHED), where=gold, holds=kept, next_step=GOLD_OUT)
 
     def _compared(self, *, is_doubled: bool) -> list[Row]:
         pins = self._pins

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import CLASSES, RECORDS, REPLAY, STREAM
+from lakehouse.contracts.silver import CLASSES, RECORDS, REPLAY
 from lakehouse.findings import Violation
 from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
 from silver import ledger, look, segments
@@ -41,19 +41,7 @@ _OUTCOME = (
     "declared_epoch",
     "missing",
 )
-_REJECT = (
-    *STREAM,
-    "epoch",
-    "class",
-    "reason",
-    "first_offset",
-    "last_offset",
-    "first_sequence",
-    "last_sequence",
-    "records",
-    "state",
-    "content_sha256",
-)
+_REJECT = tuple(name for name in segments.REJECT.names if name not in ("load_seq", "settled_load_seq"))
 
 
 def decide(

@@ -21,6 +21,7 @@ from lakehouse.contracts.silver import (
     RELEASE,
     RELEASED,
     RESET,
+    WATERMARK_IN_LOADS,
 )
 from lakehouse.findings import Violation
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
@@ -33,16 +34,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 StreamLoad = tuple["Stream", int | None]
-
-_MARK = {
-    "epoch": "epoch_after",
-    "high_watermark": "high_watermark_after",
-    "last_offset": "last_offset",
-    "declared_epoch": "declared_epoch",
-    "load_seq": "load_seq",
-    "rules_fingerprint": "rules_fingerprint",
-}
-"""A watermark's columns, and what the ledger calls them."""
 
 
 def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
@@ -146,12 +137,13 @@ def marks(ledger: Iterable[Row], watermarks: Iterable[Row]) -> Iterator[Violatio
                 where, *(("a row", "none") if claimed is None else ("no row", f"that of load {claimed['load_seq']}"))
             )
             continue
-        differing = [name for name, other in _MARK.items() if found[name] != claimed[other]]
+        differing = [name for name, other in WATERMARK_IN_LOADS.items() if found[name] != claimed[other]]
         if differing:
             yield Violation(
                 where,
                 ", ".join(f"{name} {found[name]}" for name in differing),
-                ", ".join(f"{name} {claimed[_MARK[name]]}" for name in differing) + f", as load {claimed['load_seq']} left it",
+                ", ".join(f"{name} {claimed[WATERMARK_IN_LOADS[name]]}" for name in differing)
+                + f", as load {claimed['load_seq']} left it",
             )
 
 

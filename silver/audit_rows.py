@@ -12,25 +12,13 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import HELD, IN_ORDER, STREAM
+from silver.words import bit, word
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-WORD_BITS = 6
-_IN_WORD = 2**WORD_BITS - 1
 _OF_LOAD = (*STREAM, "load_seq", "epoch", "arrival")
 _OF_WORD = (*STREAM, "epoch", "word")
-
-
-def word(number: str) -> Column:
-    """The word that a number lies in."""
-    return F.shiftright(number, WORD_BITS)
-
-
-def bit(number: str) -> Column:
-    """A number's bit in its word, as bigint."""
-    nth = F.col(number).bitwiseAND(_IN_WORD).cast("int")
-    return F.call_function("shiftleft", F.lit(1).cast("bigint"), nth)
 
 
 def kept(records: DataFrame) -> DataFrame:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM
 from silver.fold import Stretch, stream_of
+from silver.words import bit, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from silver.fold import Stream
 
-_WORD_BITS = 6
 _KEYS = (*STREAM, "epoch", "problem", "distance")
 
 
@@ -42,13 +42,12 @@ def stretches(records: DataFrame) -> DataFrame:
         records, offsets (different ones), first_offset and last_offset (all bigint).
     """
     distance = F.coalesce(F.col("sequence") - F.col("offset"), F.col("offset"))
-    nth_bit = F.col("offset").bitwiseAND(2**_WORD_BITS - 1).cast("int")
     words = (
-        records.withColumns({"distance": distance, "word": F.shiftright("offset", _WORD_BITS)})
+        records.withColumns({"distance": distance, "word": word("offset")})
         .groupBy(*_KEYS, "word")
         .agg(
             F.count(F.lit(1)).alias("records"),
-            F.bit_or(F.call_function("shiftleft", F.lit(1).cast("bigint"), nth_bit)).alias("bits"),
+            F.bit_or(bit("offset")).alias("bits"),
             F.min("offset").alias("first_offset"),
             F.max("offset").alias("last_offset"),
         )

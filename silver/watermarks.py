@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames
-from lakehouse.contracts.silver import STREAM
+from lakehouse.contracts.silver import STREAM, WATERMARK_IN_LOADS
 from lakehouse.errors import RulesChangedError, TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from silver.fold import stream_of
@@ -67,15 +67,7 @@ class Watermarks:
     def after(self, ledger: Iterable[Mapping[str, Any]]) -> Watermarks:
         """The watermarks as a load's ledger rows leave them."""
         moved = {
-            stream_of(row): Watermark(
-                row["epoch_after"],
-                row["high_watermark_after"],
-                row["last_offset"],
-                row["load_seq"],
-                row["rules_fingerprint"],
-                row["declared_epoch"],
-            )
-            for row in ledger
+            stream_of(row): Watermark(**{name: row[other] for name, other in WATERMARK_IN_LOADS.items()}) for row in ledger
         }
         return Watermarks({**self.rows, **moved})
 
@@ -127,19 +119,7 @@ class Watermarks:
 def read(spark: SparkSession, run: Run) -> Watermarks:
     """Read the watermark table, once: what is read later may have moved."""
     rows = spark.read.table(run.table(SILVER_WATERMARKS).sql).collect()
-    return Watermarks(
-        {
-            stream_of(row): Watermark(
-                row["epoch"],
-                row["high_watermark"],
-                row["last_offset"],
-                row["load_seq"],
-                row["rules_fingerprint"],
-                row["declared_epoch"],
-            )
-            for row in rows
-        }
-    )
+    return Watermarks({stream_of(row): Watermark(**{name: row[name] for name in WATERMARK_IN_LOADS}) for row in rows})
 
 
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:

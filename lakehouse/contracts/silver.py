@@ -93,6 +93,16 @@ WATERMARKS = Contract(
     ),
 )
 
+WATERMARK_IN_LOADS = {
+    "epoch": "epoch_after",
+    "high_watermark": "high_watermark_after",
+    "last_offset": "last_offset",
+    "declared_epoch": "declared_epoch",
+    "load_seq": "load_seq",
+    "rules_fingerprint": "rules_fingerprint",
+}
+"""A watermark's columns, and what the ledger calls them: a load's rows say where each stream stands after it."""
+
 REJECTS = Contract(
     SILVER_REJECTS,
     "A record that was kept out of Silver, or an unbroken block of duplicates: offsets and sequences rise within it.",
