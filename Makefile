@@ -18,8 +18,9 @@ setup: java $(STAMP)  ## Install into .venv: pinned Python packages, this projec
 demo: setup  ## Run the main job on a real local Kafka broker and print the tables
 	@$(BIN)/tidemark demo
 
+# Two processes, with a Spark session each: most of a small test waits for commits. A test that is done early takes over the other's.
 test: setup  ## Run the whole test suite, broker tests included
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: setup  ## Lint, formatting, types, architecture
 	$(BIN)/ruff check .
