@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 LOAD_RECORDS = 100_000
 _TOPIC = "look"
-_STREAMS = 8
+STREAMS = 8
 _HISTORY_LOAD = 1_000_000
 _GAP = 100
 """Every so many sequences one is not sent: a late record comes to fill it."""
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """A part of a commit: so many records of each stream, and the sequence of the nth of them."""
 
     records: int
@@ -57,35 +57,35 @@ class LookPipeline:
         self._offset = self._sent = self._filled = 0
         delta.create(self._spark, self.run.table(BRONZE.name), BRONZE)
         load.create_tables(self._spark, self.run, self._rules)
-        self._history = history // _STREAMS
+        self._history = history // STREAMS
         for records in _shares(self._history):
-            self._commit(_Part(records, _sent(F.col("nth") + self._sent)))
+            self._commit(Part(records, sent(F.col("nth") + self._sent)))
             self._sent += records
             self._load({"accepted": records})
 
     def measure(self, sitting: Sitting) -> None:
         """A load of new records; then one of which half is new, 1 % late, and the rest duplicates of the history."""
-        share = LOAD_RECORDS // _STREAMS
-        self._commit(_Part(share, _sent(F.col("nth") + self._sent)))
+        share = LOAD_RECORDS // STREAMS
+        self._commit(Part(share, sent(F.col("nth") + self._sent)))
         self._sent += share
         sitting.measure(CLEAN, self._pattern, LOAD_RECORDS, lambda: self._load({"accepted": share}))
         new, late = share // 2, share // 100
         again = share - new - late
         self._commit(
-            _Part(new, _sent(F.col("nth") + self._sent)),
-            _Part(again, _sent(F.col("nth") + self._history // 2)),
-            _Part(late, (F.col("nth") + self._filled + 1) * _GAP),
+            Part(new, sent(F.col("nth") + self._sent)),
+            Part(again, sent(F.col("nth") + self._history // 2)),
+            Part(late, (F.col("nth") + self._filled + 1) * _GAP),
         )
         self._sent, self._filled = self._sent + new, self._filled + late
         counts = {"accepted": new, "duplicate": again, "late": late}
         sitting.measure(LOOK, self._pattern, LOAD_RECORDS, lambda: self._load(counts))
 
-    def _commit(self, *parts: _Part) -> None:
+    def _commit(self, *parts: Part) -> None:
         """Append the parts, one after another in offset order, to every stream."""
         rows = None
         for part in parts:
-            numbered = self._spark.range(0, part.records * _STREAMS, 1, _STREAMS).select(
-                (F.col("id") % _STREAMS).cast("int").alias("partition"), F.floor(F.col("id") / _STREAMS).alias("nth")
+            numbered = self._spark.range(0, part.records * STREAMS, 1, STREAMS).select(
+                (F.col("id") % STREAMS).cast("int").alias("partition"), F.floor(F.col("id") / STREAMS).alias("nth")
             )
             made = _records(
                 numbered.select("partition", (F.col("nth") + self._offset).alias("offset"), part.sequence.alias("seq"))
@@ -98,17 +98,17 @@ class LookPipeline:
     def _load(self, counts: dict[str, int]) -> None:
         done = load.load_once(self._spark, self.run, self._rules)
         observed = {name: count for name, count in done.counts.items() if count} if done else {}
-        require("classes of the load", observed=observed, expected={name: count * _STREAMS for name, count in counts.items()})
+        require("classes of the load", observed=observed, expected={name: count * STREAMS for name, count in counts.items()})
 
 
 def _shares(records: int) -> Iterator[int]:
     """The history in loads."""
-    step = _HISTORY_LOAD // _STREAMS
+    step = _HISTORY_LOAD // STREAMS
     for start in range(0, records, step):
         yield min(step, records - start)
 
 
-def _sent(nth: Column) -> Column:
+def sent(nth: Column) -> Column:
     """The sequence of the nth record that is sent in order: 1, 2, 3, without the multiples of the gap."""
     return nth + 1 + F.floor(nth / (_GAP - 1))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import report
+from bench.checks import ChecksPipeline
 from bench.loads import Place, measure_loads
 from bench.look import LookPipeline
 from bench.machine import conditions
@@ -22,7 +23,7 @@ from lakehouse.session import open_session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LOADS, LOOKS, PROOF, WARM, HELP = "loads", "look", "verify", "warm", "help"
+LOADS, LOOKS, CHECKS, PROOF, WARM, HELP = "loads", "look", "checks", "verify", "warm", "help"
 
 _FEWEST_RECORDS = 1_000
 _MOST_HISTORY = 200_000
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _sit(asked: argparse.Namespace, sitting: Sitting) -> dict[str, object]:
     """Do the rounds; the conditions under which they were done."""
-    wanted = asked.only or [LOADS, LOOKS, PROOF, WARM, HELP]
+    wanted = asked.only or [LOADS, LOOKS, CHECKS, PROOF, WARM, HELP]
     history = plan_topic("history", min(asked.records, _MOST_HISTORY))
     topics = [plan_topic(name, asked.records, resent_share=share) for name, share in RESENT_SHARE.items()]
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, LocalBroker() as broker:
@@ -63,6 +64,7 @@ def _sit(asked: argparse.Namespace, sitting: Sitting) -> dict[str, object]:
         if LOADS in wanted:
             measure_loads(place, Sitting(), history)
         looked = LookPipeline(place, asked.history) if LOOKS in wanted else None
+        checked = ChecksPipeline(place, asked.history) if CHECKS in wanted else None
         proved = VerifyPipeline(place, asked.history) if PROOF in wanted else None
         pipeline = WarmPipeline(place, history) if WARM in wanted else None
         for _ in range(asked.rounds):
@@ -71,6 +73,8 @@ def _sit(asked: argparse.Namespace, sitting: Sitting) -> dict[str, object]:
                 measure_loads(place, sitting, topic)
             if looked:
                 looked.measure(sitting)
+            if checked:
+                checked.measure(sitting)
             if proved:
                 proved.measure(sitting)
             if pipeline:
@@ -86,7 +90,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--records", type=int, default=2_000_000, help="records of each topic (%(default)s)")
     parser.add_argument("--history", type=int, default=1_000_000, help="records in Silver, for look and verify (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (%(default)s)")
-    parser.add_argument("--only", nargs="+", choices=(LOADS, LOOKS, PROOF, WARM, HELP), help="measure only these")
+    parser.add_argument("--only", nargs="+", choices=(LOADS, LOOKS, CHECKS, PROOF, WARM, HELP), help="measure only these")
     parser.add_argument("--save", action="store_true", help=f"keep the raw numbers in {_RESULTS.name}")
     asked = parser.parse_args(argv)
     if asked.records < _FEWEST_RECORDS or asked.rounds < 1:

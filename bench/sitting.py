@@ -21,6 +21,8 @@ BRONZE, COPY, SILVER = "Kafka to Bronze", "plain copy", "Silver load"
 CLEAN, LOOK = "Silver load, all new", "Silver load, half suspects"
 WARM, NOTHING, HELP = "warm run, all stages", "warm run, nothing new", "tidemark --help"
 VERIFY = "verify, all checks but --deep"
+CHECKED, UNCHECKED = "Silver load, with its checks", "Silver load, without checks"
+RECOVERY = "next run after a load was cut off"
 
 
 class WrongResultError(Exception):

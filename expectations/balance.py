@@ -19,6 +19,7 @@ from lakehouse.contracts.silver import (
     REPLAY,
     RESET,
     STREAM,
+    lacking,
 )
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class _Facts:
             if claimed is not None:
                 row.unaccounted = abs(claimed["records"] - sum(claimed[name] for name in CLASSES))
         first, last = self.evidence.first_load_seq, self.evidence.last_load_seq
-        for load_seq in set(range(first, last + 1)) - {load_seq for _, load_seq in self.ledger}:
+        kinds = {load_seq: claimed["kind"] for (_, load_seq), claimed in self.ledger.items()}
+        for load_seq in lacking(kinds, last, first=first):
             self.of((None, None, None), load_seq).unaccounted = 1
 
     def compare_steps(self) -> None:

@@ -109,7 +109,7 @@ def last(spark: SparkSession, run: Run) -> GateRun | None:
     """The last gate run, from gate_results, so that Gold may be a task of its own.
 
     Returns:
-        The gate run, failed or not; None where there was none yet or Gold has published its range.
+        The gate run, failed or not; None where there was none yet, or Gold has published its range, or a restore undid it.
     """
     table = run.table(GATE_RESULTS)
     if not delta.exists(spark, table):
@@ -119,6 +119,8 @@ def last(spark: SparkSession, run: Run) -> GateRun | None:
     rows = _recorded(spark, run, gate_run_id)
     if not rows or rows[0]["last_load_seq"] <= pinned.last_published(spark, run):
         return None
+    if not pinned.has_load(spark, run, rows[0]["last_load_seq"]):
+        return None  # what was audited was undone since
     unmet = [row for row in rows if row["outcome"] != PASSED]
     return GateRun(
         gate_run_id=rows[0]["gate_run_id"],

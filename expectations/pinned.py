@@ -97,6 +97,11 @@ def last_published(spark: SparkSession, run: Run) -> int:
     return spark.read.table(health.sql).agg(F.max("load_seq")).collect()[0][0] or 0
 
 
+def has_load(spark: SparkSession, run: Run, load_seq: int) -> bool:
+    """Whether the ledger holds a load: numbers of undone ones never come again."""
+    return not spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("load_seq") == load_seq).isEmpty()
+
+
 def records(spark: SparkSession, run: Run, pins: Pins) -> DataFrame:
     """Silver's rows of the range, at the pinned version; with them any that name no load, so that they are found."""
     load_seq = F.col("load_seq")

@@ -12,7 +12,7 @@ Why not a transaction id, as Silver has: the retry after a crash may cover more 
 and an append would bring the first try's rows twice; and after a RESTORE the id stays while the rows are gone, so that Delta
 would skip what is missing. Here the range says what to replace: a repeat, a larger repeat, a slower publisher and a restore
 all end in the same rows. Loads that gold_records already holds are not written again, so that for those who read it as a
-stream it only grows, unless two publishers race.
+stream it only grows, unless two publishers race, or Silver was rebuilt: then all of Gold is replaced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gold import models
 from gold.refresh import refresh_models
 from lakehouse import delta
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
-from lakehouse.contracts.silver import KEPT
+from lakehouse.contracts.silver import KEPT, REBUILD
 from lakehouse.crash import crash_point
 from lakehouse.errors import GateFailedError
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
@@ -83,12 +83,16 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         )
     silver = _between(delta.read(spark, run.table(SILVER_RECORDS), version=gate_run.silver_version), gate_run)
     ledger = _between(delta.read(spark, run.table(SILVER_LOADS), version=gate_run.loads_version), gate_run)
-    kept = sum(ledger.agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in KEPT)).collect()[0])
+    sums = [F.coalesce(F.sum(name), F.lit(0)) for name in KEPT]
+    *counts, is_rebuilt = ledger.agg(*sums, F.coalesce(F.bool_or(F.col("kind") == REBUILD), F.lit(False))).collect()[0]
+    kept = sum(counts)
+    if is_rebuilt:
+        _replace_all(run, silver, gate_run)
     contracts = _create_tables(spark, run, silver)
-    if kept:
+    if kept and not is_rebuilt:
         _write_records(spark, run, silver, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
         _merge_latest(spark, run, silver, gate_run)
-    _write_health(run, ledger, silver, gate_run)
+    _write_health(run, ledger, silver, first=0 if is_rebuilt else gate_run.first_load_seq, gate_run=gate_run)
     run.report.event(
         "gold.published",
         gate_run_id=gate_run.gate_run_id,
@@ -98,6 +102,14 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     )
     made = refresh_models(spark, run, gold)
     return Published(gate_run.gate_run_id, gate_run.first_load_seq, gate_run.last_load_seq, kept, made)
+
+
+def _replace_all(run: Run, silver: DataFrame, gate_run: GateRun) -> None:
+    """Steps 1 and 2 where the range begins with a rebuild: nothing of what there was stays, its columns neither."""
+    rows = models.published(silver, gate_run.gate_run_id)
+    delta.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
+    delta.overwrite(models.latest(rows), run.table(GOLD_LATEST), metadata=_metadata(gate_run))
+    crash_point("gold.replaced")
 
 
 def _create_tables(spark: SparkSession, run: Run, silver: DataFrame) -> dict[str, Contract]:
@@ -134,10 +146,10 @@ def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, gate_run: Ga
     crash_point("gold.latest")
 
 
-def _write_health(run: Run, ledger: DataFrame, silver: DataFrame, gate_run: GateRun) -> None:
+def _write_health(run: Run, ledger: DataFrame, silver: DataFrame, *, first: int, gate_run: GateRun) -> None:
     """Step 3. The range is published when this commit stands."""
     rows = models.stream_health(ledger, silver, gate_run.gate_run_id)
-    where = f"load_seq >= {gate_run.first_load_seq} AND load_seq <= {gate_run.last_load_seq}"
+    where = f"load_seq >= {first} AND load_seq <= {gate_run.last_load_seq}"
     delta.replace(rows, run.table(GOLD_STREAM_HEALTH), STREAM_HEALTH, where=where, metadata=_metadata(gate_run))
     crash_point("gold.published")
 

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from jobs.cli_decisions import quarantine_app, watermark_app
+from jobs.cli_recovery import rebuild, restore, verify
 from jobs.cli_tools import (
     AsJson,
     OffsetArgument,
@@ -37,7 +38,6 @@ from jobs.common import (
     plan_once,
     reporting,
     run_once,
-    verify_once,
 )
 from jobs.edge import exit_code_of, invoke
 from lakehouse import __version__
@@ -48,6 +48,10 @@ app.add_typer(jars_app, name="jars")
 app.add_typer(quarantine_app, name="quarantine")
 app.add_typer(watermark_app, name="watermark")
 app.add_typer(broker_app, name="broker")
+
+
+for command in (verify, restore, rebuild):
+    app.command()(command)
 
 
 class Stage(StrEnum):
@@ -195,23 +199,6 @@ def order(
     with reporting() as report:
         found = orders_of(open_session(settings, report), settings, report, topic=topic)
     write_order(found, "json" if as_json else form)
-
-
-@app.command()
-def verify(
-    *,
-    deep: Annotated[bool, typer.Option("--deep", help="Read every file whole, and decide everything again.")] = False,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-) -> None:
-    """Prove the tables against each other, and name what is damaged."""
-    from jobs.verify import write_verified
-
-    settings = load_settings(config, overrides)
-    with reporting() as report:
-        found = verify_once(open_session(settings, report), settings, report, is_deep=deep)
-    write_verified(found, as_json=as_json)
 
 
 @app.command()

@@ -155,6 +155,28 @@ def verify_once(spark: SparkSession, settings: Settings, report: OpenReport, *, 
     return _medallion().verify(spark, settings, report, is_deep=is_deep)
 
 
+def restore_once(
+    spark: SparkSession, settings: Settings, report: OpenReport, to: int, *, reason: str, by: str, is_dry_run: bool
+) -> dict[str, Any]:
+    """Take all tables back to an earlier load, see `pipelines.restore.restore`.
+
+    Raises:
+        TidemarkError: It cannot be done; see its class.
+    """
+    return _medallion().restore(spark, settings, report, to=to, reason=reason, by=by, is_dry_run=is_dry_run)
+
+
+def rebuild_once(
+    spark: SparkSession, settings: Settings, report: OpenReport, *, is_applied: bool, reason: str, by: str
+) -> dict[str, Any]:
+    """Make Silver anew from Bronze, see `pipelines.rebuild.rebuild`.
+
+    Raises:
+        TidemarkError: It cannot be done; see its class.
+    """
+    return _medallion().rebuild(spark, settings, report, is_applied=is_applied, reason=reason, by=by)
+
+
 class _Medallion(Protocol):
     """The entries of `pipelines.medallion`."""
 
@@ -171,6 +193,14 @@ class _Medallion(Protocol):
     ) -> dict[str, Any]: ...
 
     def verify(self, spark: SparkSession, settings: Settings, report: OpenReport, *, is_deep: bool) -> dict[str, Any]: ...
+
+    def restore(
+        self, spark: SparkSession, settings: Settings, report: OpenReport, *, to: int, reason: str, by: str, is_dry_run: bool
+    ) -> dict[str, Any]: ...
+
+    def rebuild(
+        self, spark: SparkSession, settings: Settings, report: OpenReport, *, is_applied: bool, reason: str, by: str
+    ) -> dict[str, Any]: ...
 
 
 def _medallion() -> _Medallion:

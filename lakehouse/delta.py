@@ -207,7 +207,7 @@ def collect_appended(
     try:
         rows: list[Row] = summary(feed.table(table.sql).where("_change_type = 'insert'")).collect()
     except SPARK_ERRORS as error:
-        if _mentions(error, _NO_VERSION):
+        if is_gone(error):
             return None
         raise
     return rows
@@ -257,7 +257,7 @@ def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, me
 
 
 def merge(spark: SparkSession, statement: str, table: Table) -> int:
-    """Run a MERGE into a table; the rows that it changed or brought.
+    """Run a MERGE, an UPDATE or a DELETE; the rows that it changed or brought.
 
     Raises:
         AnotherWriterError: Another writer committed to the same place at the same time.
@@ -269,10 +269,36 @@ def merge(spark: SparkSession, statement: str, table: Table) -> int:
         raise
 
 
-def overwrite(rows: DataFrame, table: Table, *, metadata: str) -> None:
-    """Make a table hold these rows and no others, with these columns and no others, in one commit; create it if need be."""
+def drop(spark: SparkSession, table: Table) -> None:
+    """Drop a table that a catalog names, if it is there."""
+    spark.sql(f"DROP TABLE IF EXISTS {table.sql}")
+
+
+def delete(spark: SparkSession, table: Table, where: str) -> int:
+    """Delete the rows that a condition selects, in one commit; how many they were. No commit where it selects none.
+
+    Raises:
+        AnotherWriterError: Another writer committed to the same place at the same time.
+    """
+    return merge(spark, f"DELETE FROM {table.sql} WHERE {where}", table)  # noqa: S608 -- a condition that Tidemark writes
+
+
+def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, transaction: Transaction | None = None) -> None:
+    """Make a table hold these rows and no others, with these columns and no others, in one commit; create it if need be.
+
+    Args:
+        rows: The rows.
+        table: The table.
+        metadata: Text kept with the commit.
+        transaction: The idempotency key, see `append`.
+
+    Raises:
+        AnotherWriterError: Another writer committed at the same time.
+    """
     writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-    _commit(writer.option("userMetadata", metadata), table)
+    if transaction is not None:
+        writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)
+    _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
 
 
 def last_metadata(spark: SparkSession, table: Table) -> str | None:
@@ -303,6 +329,11 @@ def _raise_if_conflict(error: Exception, table: Table) -> None:
             where=str(table),
             next_step="Nothing to do: the next run continues from what the other one wrote.",
         ) from error
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether an error says that a version of a table cannot be read any more: it left the log, or its files were vacuumed."""
+    return _mentions(error, _NO_VERSION)
 
 
 def _mentions(error: Exception, conditions: tuple[str, ...]) -> bool:

@@ -15,6 +15,9 @@ GOLD_RECORDS = "gold_records"
 GOLD_LATEST = "gold_latest"
 GOLD_STREAM_HEALTH = "gold_stream_health"
 
+SHADOWS = "_shadow"
+"""What shadows lie under: a folder under the root, a prefix in a schema."""
+
 TABLE_NAMES = (
     BRONZE_RECORDS,
     SILVER_RECORDS,
@@ -68,18 +71,29 @@ class Lakehouse:
         catalog: The catalog of named tables.
         schema: The schema of named tables.
         volume: Where checkpoints and reports of named tables go.
+        shadow: The name of a shadow, which has Silver tables of its own beside all else; None for the tables themselves.
     """
 
     root: str | None = None
     catalog: str | None = None
     schema: str | None = None
     volume: str | None = None
+    shadow: str | None = None
 
     def table(self, name: str) -> Table:
-        """The table of that name in this lakehouse."""
+        """The table of that name in this lakehouse.
+
+        >>> Lakehouse(root="/data", shadow="s").table("silver_records").location
+        '/data/_shadow/s/silver_records'
+        >>> Lakehouse(root="/data", shadow="s").table("bronze_records").location
+        '/data/bronze_records'
+        """
+        is_shadowed = self.shadow is not None and not name.startswith(("bronze_", "gold_", "gate_"))
         if self.root is not None:
-            return Table(name, f"{self.root.rstrip('/')}/{name}", is_path=True)
-        return Table(name, f"{self.catalog}.{self.schema}.{name}", is_path=False)
+            folder = f"{SHADOWS}/{self.shadow}/" if is_shadowed else ""
+            return Table(name, f"{self.root.rstrip('/')}/{folder}{name}", is_path=True)
+        prefix = f"{SHADOWS}_{self.shadow}_" if is_shadowed else ""
+        return Table(name, f"{self.catalog}.{self.schema}.{prefix}{name}", is_path=False)
 
     def folder(self, name: str) -> str:
         """A folder beside the tables (`_checkpoints`, `_reports`): under the root, or on the volume."""

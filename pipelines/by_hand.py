@@ -1,4 +1,4 @@
-"""What a person decides: release or discard what waits in quarantine, or reset a watermark. Each is a load of Silver."""
+"""What a person decides of some records: release or discard what waits, or reset a watermark. Each is a load of Silver."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool)
             observed=f"load {recovered.watermarks.load_seq + 1} is claimed",
             next_step="Finish it first: `tidemark run --stage silver`.",
         )
-    load.carry_out(spark, run, recovery.planned_again(spark, run, recovered))
+    load.finish(spark, run, recovered)
     return recovery.recover(spark, run, rules)
 
 

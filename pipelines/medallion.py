@@ -10,6 +10,8 @@ from lakehouse.lock import locked
 from lakehouse.run import Run
 from lakehouse.table import Lakehouse
 from pipelines import arrival, bronze_to_silver, by_hand, kafka_to_bronze, silver_to_gold
+from pipelines import rebuild as anew
+from pipelines import restore as going_back
 from pipelines import verify as proof
 
 if TYPE_CHECKING:
@@ -80,6 +82,34 @@ def decide(
     run = _new_run(settings, report)
     with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
         done = by_hand.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+    return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
+
+
+def restore(  # noqa: PLR0913 -- a command's flags
+    spark: SparkSession, settings: Settings, report: Report, *, to: int, reason: str, by: str, is_dry_run: bool
+) -> dict[str, object]:
+    """Take all tables back to an earlier load; see `pipelines.restore.restore`. Beside a run that goes on it waits for its end.
+
+    Raises:
+        AnotherWriterError: The other run has not ended after a minute.
+    """
+    run = _new_run(settings, report)
+    with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
+        done = going_back.restore(spark, run, settings, to, reason=reason, by=by, is_dry_run=is_dry_run)
+    return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
+
+
+def rebuild(  # noqa: PLR0913 -- a command's flags
+    spark: SparkSession, settings: Settings, report: Report, *, is_applied: bool, reason: str, by: str
+) -> dict[str, object]:
+    """Make Silver anew from Bronze; see `pipelines.rebuild.rebuild`. Beside a run that goes on it waits for its end.
+
+    Raises:
+        AnotherWriterError: The other run has not ended after a minute.
+    """
+    run = _new_run(settings, report)
+    with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
+        done = anew.rebuild(spark, run, settings, is_applied=is_applied, reason=reason, by=by)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from expectations import gate
 from gold.publish import publish
 from gold.refresh import refresh_models
+from pipelines.amendments import amend_gold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,7 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
     audited = gate.audit(spark, run, settings.gate)
     if audited is None:
         return {"gate_run_id": None, "passed": True, "seconds": round(time.monotonic() - started, 3)}
+    amend_gold(spark, run, audited)
     gate.raise_if_failed(spark, run, audited)
     return {
         "gate_run_id": audited.gate_run_id,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pipelines.verify_pins import Pins
 
 _OUT = (
-    "Remove all silver_, gate_ and gold_ tables, keep Bronze, and run again: everything is decided anew from Bronze. A custom "
-    "extractor whose code has changed gives another outcome too."
+    "`tidemark rebuild` shows what Bronze gives, and puts it in place. A custom extractor whose code has changed gives another "
+    "outcome too."
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse import delta, delta_log
-from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REPLAY, STREAM
+from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM
 from lakehouse.table import (
     BRONZE_RECORDS,
     GOLD_LATEST,
@@ -77,7 +77,12 @@ class Pins:
     @property
     def published(self) -> int:
         """The last of the finished loads that Gold has published; 0 where there is none."""
-        return min(self.finished, self.published_to or 0)
+        return 0 if self.is_before_rebuild else min(self.finished, self.published_to or 0)
+
+    @property
+    def is_before_rebuild(self) -> bool:
+        """Whether Gold holds what was audited last before a rebuild: none of Silver's loads of today."""
+        return any(row["kind"] == REBUILD and row["load_seq"] > (self.published_to or 0) for row in self.loads)
 
     @property
     def loads(self) -> list[Row]:

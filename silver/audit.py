@@ -21,7 +21,9 @@ from lakehouse.contracts.silver import (
     RELEASE,
     RELEASED,
     RESET,
+    SWAPS,
     WATERMARK_IN_LOADS,
+    lacking,
 )
 from lakehouse.findings import Violation
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
@@ -39,7 +41,9 @@ StreamLoad = tuple["Stream", int | None]
 def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
     """The ledger's last claim is the last finished load or the one after it; what is finished is in the ledger."""
     last = max((row["load_seq"] for row in ledger), default=0)
-    if last not in (finished, finished + 1):
+    if last > finished and any(row["load_seq"] == last and row["kind"] in SWAPS for row in ledger):
+        yield Violation(SILVER_LOADS, f"load {last}, a restore or rebuild, is claimed and not finished", "that it is finished")
+    elif last not in (finished, finished + 1):
         yield Violation(
             f"{SILVER_LOADS} and {SILVER_WATERMARKS}",
             f"last claimed load {last}, last finished load {finished}",
@@ -48,21 +52,25 @@ def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
 
 
 def chain(ledger: Sequence[Row], pipeline: str) -> Iterator[Violation]:
-    """The loads are one pipeline's, numbered from 1 without gaps; each takes up where the one before it ended.
+    """The loads are one pipeline's, and each takes up where the one before it ended.
+
+    They are numbered without gaps, but for what a restore or rebuild undid.
 
     Args:
         ledger: The ledger's rows, in the order of their loads.
         pipeline: The pipeline's name.
     """
-    before, bronze_version = 0, -1
+    kinds = {row["load_seq"]: row["kind"] for row in ledger}
+    last = max(kinds, default=0)
+    for load_seq in reversed(lacking(kinds, last)):
+        yield Violation(f"{SILVER_LOADS}, load {load_seq}", "no row", f"a row: load {last} is there")
+    bronze_version = -1
     marks: dict[Stream, Row] = {}
-    for load_seq, of_load in groupby(ledger, key=lambda row: row["load_seq"]):
+    for _, of_load in groupby(ledger, key=lambda row: row["load_seq"]):
         rows = list(of_load)
-        if load_seq != before + 1:
-            yield Violation(f"{SILVER_LOADS}, load {before + 1}", "no row", f"a row: load {load_seq} is there")
         yield from _of_one_load(rows, bronze_version, pipeline)
         yield from _steps(rows, marks)
-        before, bronze_version = load_seq, rows[0]["bronze_to_version"]
+        bronze_version = rows[0]["bronze_to_version"]
 
 
 def _of_one_load(rows: Sequence[Row], bronze_version: int, pipeline: str) -> Iterator[Violation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -15,9 +15,9 @@ from silver.ledger import Arrivals
 from silver.spans import any_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from lakehouse.run import Run
 
@@ -35,12 +35,14 @@ class BronzeRange:
         to_version: The last version of the range, inclusive.
         above: The last decided offset of each partition before the load.
         appended: Records that the versions added, by their commits; None where a commit does not say.
+        up_to: The last offset of each partition, where the versions themselves can no longer be read; else None.
     """
 
     after_version: int
     to_version: int
     above: Mapping[Partition, int]
     appended: int | None
+    up_to: Mapping[Partition, int] | None = None
 
 
 def pin(
@@ -56,15 +58,39 @@ def pin(
     return BronzeRange(after_version, to_version, above, appended)
 
 
+def by_offset(
+    *, after_version: int, to_version: int, above: Mapping[Partition, int], rows: Iterable[Row | Mapping[str, Any]]
+) -> BronzeRange:
+    """The range of a load that was claimed, by its offsets: what holds where Bronze's versions are gone.
+
+    Args:
+        after_version: The version that the load before ended with.
+        to_version: The last version of the range.
+        above: The last decided offset of each partition before the load.
+        rows: The load's rows of the ledger.
+    """
+    up_to: dict[Partition, int] = {}
+    for row in rows:
+        partition = (row["topic"], row["partition"])
+        up_to[partition] = max(row["last_offset"], up_to.get(partition, -1))
+    return BronzeRange(after_version, to_version, above, None, up_to)
+
+
 def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     """The range's records that are not decided yet, whole.
 
     Bronze is read as of the range's last version, above the offsets that were decided before: Delta's file statistics leave
-    out what lies below, and columns that are not selected are not read.
+    out what lies below, and columns that are not selected are not read. Where that version is gone, Bronze is read as it is
+    now, up to the range's last offsets: an offset's bytes never change.
 
     Grain: a Bronze record above its partition's last decided offset; one that was read twice comes twice.
     """
-    records = delta.read(spark, run.table(BRONZE_RECORDS), version=bronze_range.to_version)
+    bronze = run.table(BRONZE_RECORDS)
+    if bronze_range.up_to is not None:
+        records = delta.read(spark, bronze, version=delta.version(spark, bronze))
+        spans = [(each, bronze_range.above.get(each, -1), last) for each, last in bronze_range.up_to.items()]
+        return records.where(any_of([_is_decided(each, last) & (F.col("offset") > above) for each, above, last in spans]))
+    records = delta.read(spark, bronze, version=bronze_range.to_version)
     decided = [_is_decided(partition, offset) for partition, offset in bronze_range.above.items()]
     return records.where(~any_of(decided)) if decided else records
 
@@ -84,7 +110,7 @@ def arrivals(spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: 
     """
     above = bronze_range.above
     all_new = [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
-    if bronze_range.appended == sum(decided.values()):
+    if bronze_range.appended == sum(decided.values()) or bronze_range.up_to is not None:
         return all_new
     offsets = [(*partition, offset) for partition, offset in above.items()]
     known = frames.of_tuples(spark, offsets, "topic string, partition int, above bigint")

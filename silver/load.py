@@ -11,7 +11,7 @@ everything that the load's result depends on, and whatever follows can be done a
 6. advance: MERGE the watermark rows, last.
 
 What a person decided (`silver.request`) is a load too, and takes the same steps: step 4 appends what is released, step 5 marks
-what is settled, in a MERGE that a repeat finds done.
+what is settled, in a MERGE that a repeat finds done. A restore or rebuild is one that takes all tables along: `silver.swap`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from lakehouse.contracts import views
 from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
-from lakehouse.errors import AnotherWriterError, ConfigError, ContractError, TableStateError
-from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
-from silver import breaker, bronze_range, copy, recovery, settle, watermarks
+from lakehouse.errors import ConfigError, ContractError, TableStateError
+from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
+from silver import breaker, bronze_range, copy, recovery, settle, swap, watermarks
+from silver import claim as claims
 from silver.plan import Plan, plan
 
 if TYPE_CHECKING:
@@ -69,15 +70,27 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
         ContractError: One is there with other columns, or its payload has another type. A claim pins the rules, so this must
             come out before the claim: no later run could finish the load.
     """
-    if rules.payload:
-        _payload_type(spark, rules.payload)
-    for contract in (_records_contract(rules), WATERMARKS, REJECTS, LOADS):
-        delta.create(spark, run.table(contract.name), contract)
+    create_missing(spark, run, rules)
+    for contract in _contracts(rules):
+        delta.check(spark, run.table(contract.name), contract)
     if run.lakehouse.root is None:
         for name, query in views.queries("spark", lambda table: run.table(table).sql).items():
             spark.sql(f"CREATE VIEW IF NOT EXISTS {run.table(name).sql} AS {query}")
     if rules.payload:
         _require_payload(spark, run, rules.payload)
+
+
+def create_missing(spark: SparkSession, run: Run, rules: Rules) -> None:
+    """Create those of Silver's tables that are not there; look at no other.
+
+    Raises:
+        ConfigError: The payload's schema names a type that Spark does not know.
+    """
+    if rules.payload:
+        _payload_type(spark, rules.payload)
+    for contract in _contracts(rules):
+        if not delta.exists(spark, run.table(contract.name)):
+            delta.create(spark, run.table(contract.name), contract)
 
 
 def load_once(
@@ -104,17 +117,31 @@ def load_once(
     """
     recovered = recovery.recover(spark, run, rules)
     if recovered.open_claim is not None:
-        planned: Plan | None = recovery.planned_again(spark, run, recovered)
-    else:
-        planned = plan(spark, run, rules, recovered)
-        if planned is not None:
-            breaker.require_closed(run, planned, max_quarantined_share, topic_shares)
-            claim(spark, run, planned)
+        return finish(spark, run, recovered)
+    planned = plan(spark, run, rules, recovered)
     if planned is None:
         run.report.event("silver.nothing_new", load_seq=recovered.watermarks.load_seq)
         return None
+    breaker.require_closed(run, planned, max_quarantined_share, topic_shares)
+    claim(spark, run, planned)
     carry_out(spark, run, planned)
-    return _done(run, planned, recovered)
+    return _done(run, planned, is_repeat=False)
+
+
+def finish(spark: SparkSession, run: Run, recovered: Recovered) -> Load:
+    """Finish the load that was claimed and not finished.
+
+    Raises:
+        TableStateError: Its outcome is not the claimed one.
+        AnotherWriterError: Another run finishes it.
+    """
+    claimed = (recovered.open_claim or [])[0]
+    if recovered.swap is not None:
+        swap.carry_out(spark, run, claimed["load_seq"], recovered.swap)
+        return Load(claimed["load_seq"], is_repeat=True, records=0, counts=dict.fromkeys(CLASSES, 0))
+    planned = recovery.planned_again(spark, run, recovered)
+    carry_out(spark, run, planned)
+    return _done(run, planned, is_repeat=True)
 
 
 def carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
@@ -125,28 +152,9 @@ def carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
 
 
 def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Step 3. Write the load into the ledger, and make sure that the claim which stands is this run's.
-
-    Two runs that claim the same load conflict, or the later one is skipped by Delta without a word: hence the reading back.
-
-    Raises:
-        AnotherWriterError: The load is another run's.
-    """
-    table = run.table(SILVER_LOADS)
+    """Step 3. Write the load into the ledger; see `silver.claim.claim`."""
     rows = frames.of_contract(spark, planned.ledger, LOADS)
-    delta.append(rows, table, LOADS, transaction=_transaction(run, SILVER_LOADS, planned))
-    claims = spark.read.table(table.sql).where(F.col("load_seq") == planned.load_seq).select("run_id").collect()
-    standing = {row["run_id"] for row in claims}
-    if standing != {run.run_id}:
-        raise AnotherWriterError(
-            f"Another run claimed load {planned.load_seq} first; nothing of this one was written.",
-            where=str(table),
-            observed=", ".join(sorted(standing)) or "no claim",
-            expected=run.run_id,
-            next_step="Nothing to do: the next run continues from what the other one wrote.",
-        )
-    run.report.event("silver.claimed", load_seq=planned.load_seq, records=planned.count("records"))
-    crash_point("silver.claimed")
+    claims.claim(spark, run, rows, planned.load_seq, records=planned.count("records"))
 
 
 def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
@@ -205,6 +213,10 @@ def advance(spark: SparkSession, run: Run, planned: Plan) -> None:
     crash_point("silver.advanced")
 
 
+def _contracts(rules: Rules) -> tuple[Contract, ...]:
+    return _records_contract(rules), WATERMARKS, REJECTS, LOADS
+
+
 def _records_contract(rules: Rules) -> Contract:
     return silver_records(rules.payload.sql_type if rules.payload else None)
 
@@ -216,7 +228,7 @@ def _require_payload(spark: SparkSession, run: Run, payload: Payload) -> None:
     observed = spark.read.table(table.sql).schema["payload"].dataType
     if observed != expected:
         wrong_type = [("payload", observed.simpleString(), expected.simpleString())]
-        next_step = "Put `value` back, or rebuild: remove all silver_, gate_ and gold_ tables, keep Bronze, and run again."
+        next_step = "Put `value` back, or make Silver anew from Bronze: `tidemark rebuild` shows what changes."
         raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
 
 
@@ -236,8 +248,8 @@ def _transaction(run: Run, name: str, planned: Plan) -> Transaction:
     return Transaction(run.app_id(name), planned.load_seq)
 
 
-def _done(run: Run, planned: Plan, recovered: Recovered) -> Load:
+def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
     counts = {name: planned.count(name) for name in CLASSES}
-    load = Load(planned.load_seq, recovered.open_claim is not None, planned.count("records"), counts)
+    load = Load(planned.load_seq, is_repeat, planned.count("records"), counts)
     run.report.event("silver.loaded", load_seq=load.load_seq, records=load.records, **counts)
     return load

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import CLASSES, KEPT, STREAM
+from lakehouse import delta
+from lakehouse.contracts.silver import CLASSES, KEPT, REPLAY, STREAM
 from lakehouse.errors import TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
-from silver import bronze_range, by_request, watermarks
+from silver import bronze_range, by_request, swap, watermarks
 from silver import plan as planning
 from silver.fold import stream_of
+from silver.request import Request
 from silver.rules import Rules
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run import Run
     from silver.plan import Plan
+    from silver.request import Swap
     from silver.watermarks import Watermarks
 
 _SHARED = (
@@ -43,7 +46,10 @@ _OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", *_AFT
 _SHORTEST_STRETCH = 16
 """Records per stretch below which stretches are not worth looking for."""
 
-_WAY_OUT = "One table was restored, emptied or written alone: put all Silver tables back to the same load, or start a new root."
+_WAY_OUT = (
+    "One table was restored, emptied or written alone. `tidemark restore --to LOAD` takes all of them to the same load; "
+    "`tidemark rebuild` makes them anew from Bronze."
+)
 
 
 @dataclass(frozen=True)
@@ -53,12 +59,19 @@ class Recovered:
     Attributes:
         watermarks: The watermark table as it was read, once.
         last: The ledger's rows of the last finished load; none before the first.
-        open_claim: The ledger's rows of a load that was claimed and not finished.
+        open_claim: The ledger's rows of a load that was claimed and not finished. Where it is a swap, the rest is as it was
+            found, and may contradict itself.
     """
 
     watermarks: Watermarks
     last: list[Row]
     open_claim: list[Row] | None
+
+    @property
+    def swap(self) -> Swap | None:
+        """What the open claim puts in place of all that is, see `silver.swap`; None where it is of another kind."""
+        request = self.open_claim[0]["request"] if self.open_claim else None
+        return Request.from_json(request).swap if request else None
 
     @property
     def bronze_version(self) -> int:
@@ -82,20 +95,22 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
         RulesChangedError: The extractors are not those of the watermarks.
     """
     known = watermarks.read(spark, run)
-    known.require(rules.fingerprint, where=str(run.table(SILVER_LOADS)))
     try:
-        return _recovered(spark, run, known)
+        return _recovered(spark, run, rules, known)
     except TableStateError:
         again = watermarks.read(spark, run)
         if again.load_seq == known.load_seq:
             raise
-        return _recovered(spark, run, again)  # another run finished a load between the reading of two tables
+        return _recovered(spark, run, rules, again)  # another run finished a load between the reading of two tables
 
 
-def _recovered(spark: SparkSession, run: Run, known: Watermarks) -> Recovered:
+def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -> Recovered:
     finished = known.load_seq
     ledger = spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("load_seq") >= finished).collect()
     _require_pipeline(run, ledger)
+    if swapping := swap.open_claim(ledger, finished):
+        return Recovered(known, [], swapping)
+    known.require(rules.fingerprint, where=str(run.table(SILVER_LOADS)))
     claimed = max((row["load_seq"] for row in ledger), default=0)
     if claimed not in (finished, finished + 1) or (finished and finished not in {row["load_seq"] for row in ledger}):
         raise TableStateError(
@@ -124,9 +139,10 @@ def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     shared = {name: claim[0][name] for name in _SHARED}
     rules = Rules.from_json(shared["rules"])
     run.report.event("silver.repeating", load_seq=shared["load_seq"], claimed_by=shared["run_id"])
-    planned = _planned(spark, run, rules, recovered.watermarks, shared)
-    observed = _outcomes(planned.ledger if planned else [])
-    expected = _outcomes(row.asDict() for row in claim)
+    planned = _planned(spark, run, rules, recovered.watermarks, claim)
+    counts_replays = planned is None or planned.range.up_to is None
+    observed = _outcomes(planned.ledger if planned else [], counts_replays=counts_replays)
+    expected = _outcomes((row.asDict() for row in claim), counts_replays=counts_replays)
     if planned is None or observed != expected:
         raise TableStateError(
             f"Load {shared['load_seq']} was claimed and not finished, and deciding it again gives another outcome.",
@@ -138,16 +154,20 @@ def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     return planned
 
 
-def _planned(spark: SparkSession, run: Run, rules: Rules, watermarks: Watermarks, claim: dict[str, Any]) -> Plan | None:
+def _planned(spark: SparkSession, run: Run, rules: Rules, watermarks: Watermarks, rows: list[Row]) -> Plan | None:
+    claim: dict[str, Any] = {name: rows[0][name] for name in _SHARED}
     if claim["request"] is not None:
         return by_request.answer(spark, run, watermarks, claim).plan
-    pinned = bronze_range.pin(
-        spark,
-        run,
-        after_version=claim["bronze_after_version"],
-        to_version=claim["bronze_to_version"],
-        above=watermarks.last_offsets(),
-    )
+    after_version, to_version = claim["bronze_after_version"], claim["bronze_to_version"]
+    above = watermarks.last_offsets()
+    try:
+        pinned = bronze_range.pin(spark, run, after_version=after_version, to_version=to_version, above=above)
+        return planning.decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
+    except delta.SPARK_ERRORS as error:
+        if not delta.is_gone(error):
+            raise
+    run.report.event("silver.versions_gone", after_version=after_version, to_version=to_version)
+    pinned = bronze_range.by_offset(after_version=after_version, to_version=to_version, above=above, rows=rows)
     return planning.decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
 
 
@@ -200,6 +220,11 @@ def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
             )
 
 
-def _outcomes(rows: Iterable[Mapping[str, object]]) -> dict[tuple[object, ...], tuple[object, ...]]:
-    """What a load's repeat must give again, by stream."""
-    return {tuple(row[name] for name in STREAM): tuple(row[name] for name in _OUTCOME) for row in rows}
+def _outcomes(rows: Iterable[Mapping[str, Any]], *, counts_replays: bool) -> dict[tuple[object, ...], tuple[object, ...]]:
+    """What a load's repeat must give again, by stream.
+
+    Replays are left out where a version of Bronze is gone: nobody knows any more which of them read a record again.
+    """
+    outcome = _OUTCOME if counts_replays else [name for name in _OUTCOME if name not in ("records", REPLAY)]
+    named = [row for row in rows if counts_replays or row["records"] > row[REPLAY]]
+    return {tuple(row[name] for name in STREAM): tuple(row[name] for name in outcome) for row in named}

@@ -1,4 +1,4 @@
-"""What a person asks of Silver: release or discard what waits in quarantine, or reset a watermark. The claim pins it."""
+"""What a person asks of Silver: release, discard, reset, restore or rebuild. The claim pins it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-Kind = Literal["release", "discard", "reset"]
+Kind = Literal["release", "discard", "reset", "restore", "rebuild"]
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,32 @@ class Reset:
 
 
 @dataclass(frozen=True)
+class Swap:
+    """What takes the place of Silver's state; see `silver.swap`.
+
+    Attributes:
+        keep_to: The last load that stays; 0 where none does.
+        undo_to: The last load that goes.
+        shadow: The shadow whose loads come instead, numbered on from `undo_to`; None where none do.
+    """
+
+    keep_to: int
+    undo_to: int
+    shadow: str | None = None
+
+
+@dataclass(frozen=True)
 class Request:
     """A person's request.
 
     Attributes:
-        kind: release, discard or reset.
+        kind: release, discard, reset, restore or rebuild.
         reason: Why, in their words.
         requested_by: Who they are.
         wanted: The records of a release or discard.
         up_to_load_seq: The last load whose records are meant, pinned when the load is planned; None for any.
         reset: The watermark of a reset.
+        swap: What a restore or rebuild puts in place of what.
     """
 
     kind: Kind
@@ -68,6 +84,7 @@ class Request:
     wanted: Wanted | None = None
     up_to_load_seq: int | None = None
     reset: Reset | None = None
+    swap: Swap | None = None
 
     def to_json(self) -> str:
         """The request as the ledger keeps it."""
@@ -82,5 +99,10 @@ class Request:
         True
         """
         found = json.loads(text)
-        wanted, reset = found.pop("wanted"), found.pop("reset")
-        return cls(**found, wanted=Wanted(**wanted) if wanted else None, reset=Reset(**reset) if reset else None)
+        wanted, reset, swap = (found.pop(name, None) for name in ("wanted", "reset", "swap"))
+        return cls(
+            **found,
+            wanted=Wanted(**wanted) if wanted else None,
+            reset=Reset(**reset) if reset else None,
+            swap=Swap(**swap) if swap else None,
+        )

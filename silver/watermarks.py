@@ -111,8 +111,8 @@ class Watermarks:
                 where=where,
                 observed=f"rules {rules_fingerprint} in the config",
                 expected=f"rules {', '.join(sorted(others))}",
-                next_step="Put the extractors back, or rebuild: remove all silver_, gate_ and gold_ tables, keep Bronze, "
-                "and run again: everything is decided anew from Bronze.",
+                next_step="Put the extractors back; or decide everything anew from Bronze: `tidemark rebuild` shows what "
+                "changes, `tidemark rebuild --apply` puts it in place.",
             )
 
 
@@ -144,7 +144,7 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
             where=str(table),
             observed=f"last finished load {finished}",
             expected=f"last finished load {load_seq - 1} or later",
-            next_step="Put the table back to that load (RESTORE); the load is claimed, and the next run finishes it.",
+            next_step=f"The load is claimed. `tidemark restore --to {load_seq - 1}` takes all tables back to before it.",
         )
 
 

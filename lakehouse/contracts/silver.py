@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from lakehouse.contracts.model import HEADERS, RANGES, Column, Contract
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ACCEPTED = "accepted"
 DUPLICATE = "duplicate"
@@ -32,7 +37,38 @@ RECORDS = "records"
 RELEASE = "release"
 DISCARD = "discard"
 RESET = "reset"
+RESTORE: Final = "restore"
+REBUILD: Final = "rebuild"
 """What a load is: records from Bronze, or something that a person decided."""
+
+SWAPS = (RESTORE, REBUILD)
+"""The loads that put all of Silver's tables into another state at once."""
+
+
+def lacking(kinds: Mapping[int, str], last: int, *, first: int = 1) -> list[int]:
+    """The load numbers that the ledger should hold and does not, from the last to the first.
+
+    A restore or rebuild stands for those right before it, which it undid; a rebuild's first load for all before that.
+
+    Args:
+        kinds: The kind of each load that the ledger holds.
+        last: The last load that is asked for.
+        first: The first.
+
+    >>> lacking({1: "records", 4: "restore", 6: "records"}, 6)
+    [5]
+    >>> lacking({7: "records", 8: "rebuild"}, 8)
+    []
+    """
+    lowest = min(kinds) if REBUILD in kinds.values() else 0
+    found, is_undone = [], False
+    for load_seq in range(last, first - 1, -1):
+        if load_seq in kinds:
+            is_undone = kinds[load_seq] in SWAPS
+        elif not is_undone and load_seq >= lowest:
+            found.append(load_seq)
+    return found
+
 
 KEPT = (ACCEPTED, "late_accepted", RELEASED)
 """The ledger's counts that add up to the rows that Silver gained."""
@@ -129,9 +165,13 @@ LOADS = Contract(
     SILVER_LOADS,
     "A stream in a load. The ledger, and the write-ahead log: a load's rows are written before anything else of it.",
     (
-        Column("load_seq", "bigint", "Number of the load, from 1, without gaps"),
+        Column("load_seq", "bigint", "Number of the load, from 1; those that a restore or rebuild undid are gone"),
         *_STREAM_COLUMNS,
-        Column("kind", "string", "records: from Bronze; release, discard, reset: what a person decided, of no Bronze record"),
+        Column(
+            "kind",
+            "string",
+            "records: from Bronze; release, discard, reset, restore, rebuild: by a person, of no Bronze record",
+        ),
         Column("pipeline", "string", "The pipeline that claimed the load"),
         Column("bronze_after_version", "bigint", "Delta version of Bronze that the load starts after; -1: from the beginning"),
         Column("bronze_to_version", "bigint", "Delta version of Bronze that the load ends with, inclusive"),

@@ -6,18 +6,21 @@ The same views in DuckDB: `test_load.py` and `test_status.py`.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.settings import Settings
 from lakehouse.table import Lakehouse
+from pipelines.rebuild import rebuild
 from silver import load
 from silver.rules import Policy, Rules, Source
 from tests.support.bronze import Record, put
+from tests.support.small_config import small_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -48,6 +51,22 @@ def loaded(spark: SparkSession, run: Run) -> None:
     put(spark, run, [*SENT, *OTHER])
     load.create_tables(spark, run, RULES)
     load.load_once(spark, run, RULES)
+
+
+def test_a_rebuild_leaves_no_shadow_in_the_schema(spark: SparkSession, named: Run) -> None:
+    loaded(spark, named)
+    kafka = {"bootstrap_servers": "localhost:9092", "topics": ["t", "u"]}
+    place = {"catalog": "spark_catalog", "schema": "tidemark_named", "volume": "/v"}
+    config = small_config("", kafka=kafka, lakehouse=place, policies={"late": "accept", "contiguous": True})
+    settings = Settings.model_validate(config, context={"folder": Path()})
+
+    tried, done = (rebuild(spark, named, settings, is_applied=each, reason="", by="ann") for each in (False, True))
+
+    assert (tried["changes"], done["changes"], done["records"], done["load_seq"]) == ([], [], 8, 3)
+    found = spark.sql(ACCEPTED.format(named.table("silver_last_accepted").sql)).collect()
+    assert [tuple(row) for row in found] == LAST
+    tables = {row["tableName"] for row in spark.sql("SHOW TABLES IN tidemark_named").collect()}
+    assert {name for name in tables if name.startswith("_shadow")} == set()
 
 
 def test_tables_that_a_catalog_names_are_loaded_too_with_the_views_beside_them(spark: SparkSession, named: Run) -> None:

@@ -1,0 +1,85 @@
+"""The commands that prove the tables, and put them right: verify, restore, rebuild."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated, Any
+
+import typer
+
+from jobs.cli_tools import AsJson
+from jobs.common import (
+    DEFAULT_CONFIG,
+    ConfigFile,
+    Overrides,
+    load_settings,
+    open_session,
+    rebuild_once,
+    reporting,
+    restore_once,
+    verify_once,
+)
+
+Why = Annotated[str, typer.Option("--reason", help="Why; kept in silver_loads.")]
+By = Annotated[str | None, typer.Option("--by", help="Who decides; kept in silver_loads. The user of this machine by default.")]
+
+
+def verify(
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every file whole, and decide everything again.")] = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prove the tables against each other, and name what is damaged."""
+    from jobs.verify import write_verified
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        found = verify_once(open_session(settings, report), settings, report, is_deep=deep)
+    write_verified(found, as_json=as_json)
+
+
+def restore(
+    *,
+    to: Annotated[int, typer.Option("--to", metavar="LOAD", min=1, help="The last load that stays.")],
+    reason: Why = "",
+    by: By = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what goes; write nothing.")] = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take Silver, watermarks, rejects, the ledger and Gold back to a load, together.
+
+    Bronze stays: the next run decides again what came after that load.
+    """
+    from jobs.recovery import write_restored
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        spark, person = open_session(settings, report), by or getpass.getuser()
+        done: dict[str, Any] = restore_once(spark, settings, report, to, reason=reason, by=person, is_dry_run=dry_run)
+    write_restored(done, as_json=as_json)
+
+
+def rebuild(
+    *,
+    apply: Annotated[bool, typer.Option("--apply", help="Put the result in place; else only show what changes.")] = False,
+    reason: Why = "",
+    by: By = None,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make Silver anew from Bronze under the config of today, and show each decision that changes.
+
+    For a changed extractor, a changed policy, a damaged table. Gold follows with the next run.
+    """
+    from jobs.recovery import write_rebuilt
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        spark, person = open_session(settings, report), by or getpass.getuser()
+        done = rebuild_once(spark, settings, report, is_applied=apply, reason=reason, by=person)
+    write_rebuilt(done, as_json=as_json)

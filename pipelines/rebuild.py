@@ -1,0 +1,199 @@
+"""Silver made anew from Bronze: in a shadow, beside what there is; put in its place only when asked for."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from lakehouse import delta
+from lakehouse.contracts.silver import REBUILD
+from lakehouse.errors import TableMissingError, TableStateError
+from lakehouse.table import BRONZE_RECORDS, SHADOWS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from silver import audit, by_request, changes, load, replay, swap
+from silver.changes import Tables
+from silver.replay import Step
+from silver.request import Request, Swap
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+    from silver.replay import Replayed, Row
+
+CHANGES = "decision_changes"
+"""The shadow's table of what is decided otherwise."""
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class _Rebuild:
+    """A rebuild at work: the run, the same over its shadow, the rules of today."""
+
+    spark: SparkSession
+    run: Run
+    shadow: Run
+    rules: Rules
+
+    def read(self, run: Run, name: str) -> DataFrame:
+        return self.spark.read.table(run.table(name).sql)
+
+
+def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
+    spark: SparkSession, run: Run, settings: Settings, *, is_applied: bool, reason: str, by: str
+) -> dict[str, object]:
+    """Decide all of Bronze again under the config of today, and say which records are decided otherwise than before.
+
+    Serves a changed extractor, a changed policy, a damaged table. What a person had decided is done again in its place, as far
+    as the ledger tells. Everything is written into a shadow; only where it is asked for it takes the place of Silver's tables,
+    all at once as one load (`silver.swap`), and Gold follows with the next gate that passes.
+
+    Args:
+        spark: The session.
+        run: The run.
+        settings: The pipeline's settings.
+        is_applied: Whether the shadow takes the tables' place.
+        reason: Why, kept in the ledger.
+        by: Who decides, kept in the ledger.
+
+    Returns:
+        load_seq, None where nothing was put in place; records of Bronze that were decided; repeated, and not_repeated with why,
+        of a person's decisions; changes, rows of before, after and records; samples, the first of them; shadow, the table that
+        holds them all, None once it was put in place; is_applied.
+
+    Raises:
+        TableMissingError: Bronze has not been written yet.
+        TableStateError: The ledger contradicts itself, so that nobody knows what had been decided; or a restore or rebuild is
+            not finished, and this is to apply none.
+        AnotherWriterError: Another run wrote at the same time.
+    """
+    rules = Rules.of(settings)
+    if not delta.exists(spark, run.table(BRONZE_RECORDS)):
+        raise TableMissingError("There is no Bronze to make Silver from.", where=str(run.table(BRONZE_RECORDS)))
+    found = _steps(spark, run, rules, is_applied=is_applied)
+    _drop_shadows(spark, run)
+    work = _Rebuild(spark, run, swap.in_shadow(run, _shadow_of(run)), rules)
+    load.create_missing(spark, work.shadow, rules)
+    done = replay.replay(spark, work.shadow, rules, found)
+    told = {**_told(work, done), "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
+    if not is_applied:
+        return {**told, "is_applied": False}
+    load.create_missing(spark, run, rules)
+    told["load_seq"] = _put_in_place(work, done, reason=reason, by=by)
+    _drop_shadows(spark, run)
+    return {**told, "shadow": None, "is_applied": True}
+
+
+def _shadow_of(run: Run) -> str:
+    return run.run_id.replace("-", "_")  # catalogs take no hyphen in a name
+
+
+def _steps(spark: SparkSession, run: Run, rules: Rules, *, is_applied: bool) -> list[Step]:
+    """What is to be done again: the ledger's loads, one that is not finished too. Without a ledger all of Bronze, in one."""
+    rows = _without_swap(spark, run, _ledger(spark, run), is_applied=is_applied)
+    if not rows:
+        bronze = run.table(BRONZE_RECORDS)
+        run.report.event("rebuild.no_ledger", rules=rules.fingerprint)
+        last = {"load_seq": 0, "bronze_to_version": delta.version(spark, bronze), "claimed_at": datetime.now(UTC)}
+        return [Step([last])]
+    broken = next(audit.chain(rows, run.pipeline), None)
+    if broken is not None:
+        raise TableStateError(
+            "The ledger contradicts itself, and with it what people had decided.",
+            where=broken.where,
+            observed=broken.observed,
+            expected=broken.expected,
+            next_step=f"Put {run.table(SILVER_LOADS)} back from a backup, or by RESTORE. Without one: move it away, rebuild; "
+            "all of Bronze is decided then, without what people had decided.",
+        )
+    return replay.steps(rows)
+
+
+def _ledger(spark: SparkSession, run: Run) -> list[Row]:
+    table = run.table(SILVER_LOADS)
+    if not delta.exists(spark, table):
+        return []
+    rows: list[Row] = spark.read.table(table.sql).toArrow().sort_by([("load_seq", "ascending")]).to_pylist()
+    return rows
+
+
+def _without_swap(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
+    """The ledger without a swap that was claimed and not finished: this one takes its place, or is refused."""
+    marks = run.table(SILVER_WATERMARKS)
+    finished = spark.read.table(marks.sql).agg(F.max("load_seq")).collect()[0][0] if delta.exists(spark, marks) else None
+    claimed = swap.open_claim(rows, finished or 0)
+    if not claimed:
+        return rows
+    undone = Request.from_json(claimed[0]["request"]).swap
+    if undone is None or not is_applied:
+        raise TableStateError(
+            "Silver's tables are being put into another state, and that is not finished.",
+            where=str(run.table(SILVER_LOADS)),
+            observed=f"load {claimed[0]['load_seq']}, a {claimed[0]['kind']}, is claimed",
+            next_step="Finish it first: `tidemark run --stage silver`.",
+        )
+    before = [row for row in rows if row["load_seq"] <= (undone.keep_to or undone.undo_to)]
+    return before or [row for row in rows if row["load_seq"] < claimed[0]["load_seq"]]
+
+
+def _told(work: _Rebuild, done: Replayed) -> dict[str, Any]:
+    """What the shadow decides otherwise, kept there as a table."""
+    tables = Tables(work.read(work.shadow, SILVER_RECORDS), work.read(work.shadow, SILVER_REJECTS))
+    table = work.shadow.table(CHANGES)
+    delta.overwrite(changes.changed(_live(work, tables), tables), table)
+    found = work.read(work.shadow, CHANGES)
+    counted = found.groupBy("before", "after").agg(F.count(F.lit(1)).alias("records")).orderBy(F.desc("records"), "before")
+    samples = found.orderBy(*changes.PLACE).limit(_SHOWN)
+    records = work.read(work.shadow, SILVER_LOADS).agg(F.coalesce(F.sum("records"), F.lit(0))).collect()[0][0]
+    return {
+        "records": records,
+        "repeated": done.repeated,
+        "not_repeated": done.not_repeated,
+        "changes": [row.asDict() for row in counted.collect()],
+        "samples": [row.asDict() for row in samples.collect()],
+    }
+
+
+def _live(work: _Rebuild, shadow: Tables) -> Tables:
+    """The tables as they are; where one is not there it says nothing."""
+    parts = {}
+    for name, like in ((SILVER_RECORDS, shadow.records), (SILVER_REJECTS, shadow.rejects)):
+        there = delta.exists(work.spark, work.run.table(name))
+        parts[name] = work.read(work.run, name) if there else like.where(F.lit(False))
+    return Tables(parts[SILVER_RECORDS], parts[SILVER_REJECTS])
+
+
+def _put_in_place(work: _Rebuild, done: Replayed, *, reason: str, by: str) -> int:
+    """Claim the shadow's loads and the swap, and carry it out."""
+    spark, run = work.spark, work.run
+    asked = Swap(keep_to=0, undo_to=swap.highest_load(spark, run), shadow=_shadow_of(run))
+    before = swap.renumbered(spark, run, asked, _shadow_of(run), SILVER_LOADS)
+    load_seq = swap.claim(
+        spark,
+        run,
+        Request(REBUILD, reason, by, swap=asked),
+        marks=done.watermarks,
+        rules=work.rules,
+        pinned=by_request.pinned(done.watermarks, done.bronze_version),
+        first_free=asked.undo_to + done.loads + 1,
+        before=before,
+    )
+    swap.carry_out(spark, run, load_seq, asked)
+    return load_seq
+
+
+def _drop_shadows(spark: SparkSession, run: Run) -> None:
+    """Remove the shadows of earlier rebuilds, and of this one once it is in place: local folders, and a catalog's tables."""
+    place = run.lakehouse
+    if place.local_root is not None:
+        shutil.rmtree(place.local_root / SHADOWS, ignore_errors=True)
+    elif place.root is None:
+        found = spark.sql(f"SHOW TABLES IN `{place.catalog}`.`{place.schema}` LIKE '{SHADOWS}*'").collect()
+        for row in found:
+            delta.drop(spark, place.table(row["tableName"]))

@@ -1,0 +1,140 @@
+"""All tables back to an earlier load, together; the pipeline goes on from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from gold.refresh import refresh_models
+from gold.withdraw import withdraw
+from lakehouse import delta
+from lakehouse.contracts.silver import RESTORE
+from lakehouse.errors import TableStateError, UsageError
+from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from pipelines.verify_pins import LEDGER
+from silver import audit, audit_rejects, audit_rows, by_request, load, recovery, swap
+from silver.request import Request, Swap
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.findings import Violation
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+_TABLES = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS)
+
+
+def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
+    spark: SparkSession, run: Run, settings: Settings, to: int, *, reason: str, by: str, is_dry_run: bool
+) -> dict[str, object]:
+    """Take Silver, watermarks, rejects, the ledger and Gold back to where a load had left them.
+
+    What the tables say of later loads does not matter: this is the way out where one of them was restored, emptied or written
+    alone. Bronze stays, so that the next run decides again what the undone loads had decided. What a person had decided in
+    them is undone too. Commits: see `silver.swap` and `gold.withdraw`.
+
+    Args:
+        spark: The session.
+        run: The run.
+        settings: The pipeline's settings.
+        to: The load.
+        reason: Why, kept in the ledger.
+        by: Who decides, kept in the ledger.
+        is_dry_run: Only say what goes; write nothing.
+
+    Returns:
+        load_seq, the restore's own; to; undone, the first and last load that go, or None; records, rejects and loads: rows that
+        go of each table; is_dry_run.
+
+    Raises:
+        TableMissingError: Silver has not been written yet.
+        UsageError: There is no such load in the ledger.
+        TableStateError: The tables do not hold that load whole any more.
+        AnotherWriterError: Another run wrote at the same time.
+    """
+    rules = Rules.of(settings)
+    delta.version(spark, run.table(SILVER_LOADS))  # raises where Silver has not been written yet
+    if not is_dry_run:
+        load.create_missing(spark, run, rules)
+        _finish_sound(spark, run, rules)
+    loads = spark.read.table(run.table(SILVER_LOADS).sql)
+    _require_whole(spark, run, loads, to)
+    highest = swap.highest_load(spark, run)
+    going = {name: _count_after(spark, run, name, to) for name in _TABLES[:3]}
+    told: dict[str, object] = {
+        "load_seq": None,
+        "to": to,
+        "undone": [to + 1, highest] if highest > to else None,
+        **{name.removeprefix("silver_"): rows for name, rows in going.items()},
+        "is_dry_run": is_dry_run,
+    }
+    if is_dry_run:
+        return told
+    last = loads.where(F.col("load_seq") == to).select("rules", "bronze_to_version").limit(1).collect()[0]
+    marks = swap.marks_after(loads, to)
+    asked = Swap(keep_to=to, undo_to=highest)
+    load_seq = swap.claim(
+        spark,
+        run,
+        Request(RESTORE, reason, by, swap=asked),
+        marks=marks,
+        rules=Rules.from_json(last["rules"]),
+        pinned=by_request.pinned(marks, last["bronze_to_version"]),
+        first_free=highest + 1,
+    )
+    swap.carry_out(spark, run, load_seq, asked)
+    withdraw(spark, run, keep_to=to, undo_to=highest)
+    refresh_models(spark, run, settings.gold)
+    return {**told, "load_seq": load_seq}
+
+
+def _finish_sound(spark: SparkSession, run: Run, rules: Rules) -> None:
+    """Finish a load that is at work, where the tables allow it; where they do not it is undone like all that follows."""
+    try:
+        recovered = recovery.recover(spark, run, rules)
+        if recovered.open_claim is not None:
+            load.finish(spark, run, recovered)
+    except TableStateError as error:
+        run.report.event("restore.unsound", observed=str(error.observed))
+
+
+def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> None:
+    """Raise unless ledger, records and rejects still hold the load and all before it."""
+    rows = loads.where(F.col("load_seq") <= to).select(*LEDGER).toArrow().sort_by([("load_seq", "ascending")]).to_pylist()
+    if to not in {row["load_seq"] for row in rows}:
+        known = loads.agg(F.min("load_seq"), F.max("load_seq")).collect()[0]
+        raise UsageError(
+            "The ledger holds no such load.",
+            where=str(run.table(SILVER_LOADS)),
+            observed=f"load {to}",
+            expected=f"a load from {known[0]} to {known[1]} that was not undone" if known[0] else "no load was done yet",
+            next_step='See `tidemark sql "SELECT DISTINCT load_seq, claimed_at, kind FROM silver_loads ORDER BY 1"`.',
+        )
+    violation = next(_violations(spark, run, rows, to), None)
+    if violation is not None:
+        raise TableStateError(
+            f"The tables do not hold the loads up to {to} whole any more; nothing was written.",
+            where=violation.where,
+            observed=violation.observed,
+            expected=violation.expected,
+            next_step="Restore to an earlier load, or make Silver anew from Bronze: `tidemark rebuild`.",
+        )
+
+
+def _violations(spark: SparkSession, run: Run, rows: list[audit.Row], to: int) -> Iterator[Violation]:
+    yield from audit.chain(rows, run.pipeline)
+    silver = spark.read.table(run.table(SILVER_RECORDS).sql).where(F.col("load_seq") <= to)
+    by_load, _ = audit_rows.parted(audit_rows.kept(silver).toArrow().to_pylist())
+    yield from audit.records(rows, by_load)
+    rejects = audit_rows.rejects(spark.read.table(run.table(SILVER_REJECTS).sql), to)
+    yield from audit_rejects.compare(rows, rejects.toArrow().to_pylist())
+
+
+def _count_after(spark: SparkSession, run: Run, name: str, load_seq: int) -> int:
+    table = run.table(name)
+    return spark.read.table(table.sql).where(F.col("load_seq") > load_seq).count() if delta.exists(spark, table) else 0

@@ -1,0 +1,62 @@
+"""Which records are decided otherwise by one set of Silver's tables than by another, offset by offset. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, IN_ORDER, RELEASED
+from silver.spans import bucketed, is_within
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PLACE = ("topic", "partition", "offset")
+_SAID = ("decision", "producer", "epoch", "sequence")
+NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Silver's records and rejects, the live ones or a shadow's."""
+
+    records: DataFrame
+    rejects: DataFrame
+
+
+def changed(before: Tables, after: Tables) -> DataFrame:
+    """The records that are decided otherwise, or under another stream or number.
+
+    Grain: a Kafka record. Columns: topic, partition, offset; before and after (string: accepted, duplicate, or a class and what
+    became of it, as `late, held`; nothing where the tables do not say); producer, epoch and sequence, as `producer_before`,
+    `producer_after` and so on, null for a duplicate.
+    """
+    old = _decided(before).withColumnsRenamed({name: f"{name}_before" for name in _SAID})
+    new = _decided(after).withColumnsRenamed({name: f"{name}_after" for name in _SAID})
+    said = [F.struct(*(f"{name}_{when}" for name in _SAID)) for when in ("before", "after")]
+    rows = old.join(new, on=list(PLACE), how="full").where(~said[0].eqNullSafe(said[1]))
+    rows = _with_blocks(_with_blocks(rows, before.rejects, "decision_before"), after.rejects, "decision_after")
+    numbers = [f"{name}_{when}" for name in _SAID[1:] for when in ("before", "after")]
+    return rows.select(*PLACE, F.col("decision_before").alias("before"), F.col("decision_after").alias("after"), *numbers)
+
+
+def _decided(tables: Tables) -> DataFrame:
+    """What is said of each record on its own: all but duplicates."""
+    arrival = F.when(F.col("arrival") == IN_ORDER, F.lit(ACCEPTED)).otherwise(F.lit("late, kept"))
+    kept = tables.records.select(*PLACE, arrival.alias("decision"), *_SAID[1:])
+    told = F.concat_ws(", ", "class", "state").alias("decision")
+    out = tables.rejects.where((F.col("class") != DUPLICATE) & (F.col("state") != RELEASED))
+    numbers = (F.col("first_offset").alias("offset"), told, "producer", "epoch", F.col("first_sequence").alias("sequence"))
+    return kept.unionByName(out.select("topic", "partition", *numbers))
+
+
+def _with_blocks(rows: DataFrame, rejects: DataFrame, name: str) -> DataFrame:
+    """The decisions that are null, filled in: what is not named on its own is in a block of duplicates, or nowhere."""
+    blocks = rejects.where(F.col("class") == DUPLICATE).select("topic", "partition", "first_offset", "last_offset")
+    spans = bucketed(blocks)
+    unnamed, rest = rows.where(F.col(name).isNull()), rows.where(F.col(name).isNotNull())
+    twice = unnamed.join(spans, on=is_within(unnamed, spans, by_producer=False), how="left_semi")
+    gone = unnamed.join(spans, on=is_within(unnamed, spans, by_producer=False), how="left_anti")
+    return rest.unionByName(twice.withColumn(name, F.lit(DUPLICATE))).unionByName(gone.withColumn(name, F.lit(NOTHING)))

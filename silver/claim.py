@@ -1,0 +1,69 @@
+"""The claim: a load's rows in the ledger, the write-ahead log. It stands before anything else of the load is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse import delta
+from lakehouse.contracts.silver import LOADS
+from lakehouse.crash import crash_point
+from lakehouse.delta import Transaction
+from lakehouse.errors import AnotherWriterError, TableStateError
+from lakehouse.table import SILVER_LOADS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run import Run
+
+MOST_TRIES = 20
+"""Numbers that a swap tries: those that a RESTORE of the ledger took back are used up, and nothing says how many they are."""
+
+
+def claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> None:
+    """Step 3. Write a load into the ledger, and make sure that the claim which stands is this run's.
+
+    Two runs that claim the same load conflict, or the later one is skipped by Delta without a word: hence the reading back.
+
+    Args:
+        spark: The session.
+        run: The run.
+        rows: The load's rows of the ledger.
+        load_seq: The load's number.
+        records: How many Bronze records it is of.
+
+    Raises:
+        AnotherWriterError: The load is another run's.
+        TableStateError: Delta has seen the number, and no claim stands under it.
+    """
+    if not is_claimed(spark, run, rows, load_seq, records=records):
+        raise TableStateError(
+            f"Load {load_seq} was claimed before, and its claim is gone; nothing was written.",
+            where=str(run.table(SILVER_LOADS)),
+            observed=f"Delta skipped the claim: the table knows transaction {load_seq} already",
+            expected="a claim",
+            next_step="The ledger was put back by RESTORE, which keeps the transactions' numbers. `tidemark restore --to "
+            f"{load_seq - 1}` takes up from there under a number that is free.",
+        )
+
+
+def is_claimed(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> bool:
+    """Claim a load, see `claim`; False where its number is used up and no claim stands under it."""
+    table = run.table(SILVER_LOADS)
+    delta.append(rows, table, LOADS, transaction=Transaction(run.app_id(SILVER_LOADS), load_seq))
+    claims = spark.read.table(table.sql).where(F.col("load_seq") == load_seq).select("run_id").collect()
+    standing = {row["run_id"] for row in claims}
+    if standing and standing != {run.run_id}:
+        raise AnotherWriterError(
+            f"Another run claimed load {load_seq} first; nothing of this one was written.",
+            where=str(table),
+            observed=", ".join(sorted(standing)),
+            expected=run.run_id,
+            next_step="Nothing to do: the next run continues from what the other one wrote.",
+        )
+    if standing:
+        run.report.event("silver.claimed", load_seq=load_seq, records=records)
+        crash_point("silver.claimed")
+    return bool(standing)

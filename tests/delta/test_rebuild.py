@@ -1,0 +1,150 @@
+"""Silver made anew from Bronze: what would change is shown, and put in place, all at once, only when asked for."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse import delta
+from lakehouse.errors import RulesChangedError, TableStateError
+from pipelines import bronze_to_silver, rebuild
+from silver import claim, swap
+from tests.delta.test_by_hand import asked, kept, marks, waiting
+from tests.delta.test_restore import published, ran, require_sound
+from tests.support.bronze import Record, put
+from tests.support.silver import copy_of
+from tests.support.small_config import settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+
+def numbered(start: int, pairs: list[tuple[int, int]]) -> list[Record]:
+    """Records at offsets in a row, each with a number in header `seq` and another in header `n`."""
+    named = [(("seq", str(seq).encode()), ("n", str(n).encode())) for seq, n in pairs]
+    return [Record(offset, key=b"k", value=headers[0][1], headers=headers) for offset, headers in enumerate(named, start)]
+
+
+def rebuilt(spark: SparkSession, run: Run, settings: Settings, *, is_applied: bool = False) -> dict[str, Any]:
+    return rebuild.rebuild(spark, run, settings, is_applied=is_applied, reason="another extractor", by="ann")
+
+
+def changes(done: dict[str, Any]) -> set[tuple[str, str, int]]:
+    return {(row["before"], row["after"], row["records"]) for row in done["changes"]}
+
+
+@pytest.fixture(scope="module")
+def decided(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Load 1: 1 2 100 3 4 2, of which 3 and 4 are late. Load 2 releases 3. Load 3: 101 twice. All published."""
+    run = run_at(tmp_path_factory.mktemp("decided") / "lakehouse")
+    settings = settings_of(run)
+    put(spark, run, numbered(0, [(1, 1), (2, 2), (100, 3), (3, 4), (4, 5), (2, 2)]))
+    ran(spark, run, settings)
+    asked(spark, run, settings, "release", offset=3)
+    put(spark, run, numbered(6, [(101, 6), (101, 6)]))
+    ran(spark, run, settings)
+    return run
+
+
+@pytest.fixture
+def run(decided: Run, tmp_path: Path) -> Run:
+    """A run over a copy of those tables."""
+    return copy_of(decided, tmp_path / "copy", decided.report)
+
+
+def test_what_would_change_is_shown_record_by_record_and_nothing_is_touched(spark: SparkSession, run: Run) -> None:
+    versions = [delta.version(spark, run.table(name)) for name in ("silver_records", "silver_rejects", "silver_loads")]
+
+    same = rebuilt(spark, run, settings_of(run))
+    stricter = rebuilt(spark, run, settings_of(run, policies={"max_jump": 10}))
+
+    assert (same["records"], same["repeated"], changes(same), same["load_seq"]) == (8, 1, set(), None)
+    assert changes(stricter) == {
+        ("accepted", "jump, held", 2),
+        ("late, kept", "accepted", 1),
+        ("late, held", "accepted", 1),
+        ("duplicate", "jump, held", 1),
+    }
+    first = stricter["samples"][0]
+    assert (first["offset"], first["before"], first["after"], first["sequence_after"]) == (2, "accepted", "jump, held", 100)
+    assert versions == [delta.version(spark, run.table(name)) for name in ("silver_records", "silver_rejects", "silver_loads")]
+
+
+def test_another_extractor_is_put_in_place_at_once_however_often_it_stops_and_gold_follows_when_it_has_passed(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(run, sequence={"header": "n"})
+    with pytest.raises(RulesChangedError, match="tidemark rebuild"):
+        bronze_to_silver.run(spark, run, settings)
+
+    class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
+        pass
+
+    for point in ("silver.claimed", "swap.records", "swap.rejects", "swap.loads"):
+
+        def stop(name: str, point: str = point) -> None:
+            if name == point:
+                raise Stopped
+
+        with monkeypatch.context() as patched:
+            patched.setattr(claim, "crash_point", stop)
+            patched.setattr(swap, "crash_point", stop)
+            is_first = point == "silver.claimed"
+            with pytest.raises(Stopped):
+                rebuilt(spark, run, settings, is_applied=True) if is_first else bronze_to_silver.run(spark, run, settings)
+    with pytest.raises(TableStateError, match="Finish it first"):
+        rebuilt(spark, run, settings)
+
+    put(spark, run, numbered(8, [(102, 7)]))
+    after = bronze_to_silver.run(spark, run, settings)
+    assert published(spark, run)["gold_records"] == [0, 1, 2, 3, 6]
+    require_sound(spark, run)
+    ran(spark, run, settings)
+
+    assert (after["repeated"], after["accepted"]) == ([6], 1)
+    assert [(row[0], row[2], row[4]) for row in kept(spark, run)] == [
+        (0, 1, 4),
+        (1, 2, 4),
+        (2, 3, 4),
+        (3, 4, 4),
+        (4, 5, 4),
+        (6, 6, 5),
+        (8, 7, 7),
+    ]
+    assert waiting(spark, run) == [(5, "duplicate", "discarded", None), (7, "duplicate", "discarded", None)]
+    assert marks(spark, run) == [(0, 7, 8, None, 7)]
+    assert published(spark, run) == {"gold_records": [0, 1, 2, 3, 4, 6, 8], "gold_latest": [8]}
+    require_sound(spark, run, is_deep=True)
+
+
+def test_damaged_tables_are_made_whole_from_bronze_and_without_a_ledger_peoples_decisions_are_named_as_changes(
+    spark: SparkSession, run: Run
+) -> None:
+    settings = settings_of(run)
+    delta.delete(spark, run.table("silver_records"), "offset = 1")
+    damaged = rebuilt(spark, run, settings, is_applied=True)
+    assert changes(damaged) == {("nothing", "accepted", 1)}
+    ran(spark, run, settings)
+    require_sound(spark, run)
+    assert [row[0] for row in kept(spark, run)] == [0, 1, 2, 3, 6]
+
+    root = run.lakehouse.local_root
+    assert root is not None
+    shutil.rmtree(root / "silver_loads")
+    shutil.rmtree(root / "silver_watermarks")
+    without = rebuilt(spark, run, settings, is_applied=True)
+    ran(spark, run, settings)
+
+    assert changes(without) == {("late, kept", "late, held", 1)}
+    assert waiting(spark, run)[0] == (3, "late", "held", None)
+    require_sound(spark, run)

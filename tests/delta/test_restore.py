@@ -1,0 +1,186 @@
+"""All tables back to one load, whatever state they are in; the pipeline goes on from there and loses and repeats nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse import delta
+from lakehouse.errors import TableStateError, UsageError
+from pipelines import bronze_to_silver, restore, silver_to_gold, verify
+from silver import claim, swap
+from tests.delta.test_by_hand import asked, kept, sent, waiting
+from tests.support.bronze import put
+from tests.support.silver import copy_of
+from tests.support.small_config import settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+
+def ran(spark: SparkSession, run: Run, settings: Settings) -> dict[str, Any]:
+    """Silver, the gate and Gold; what Silver did."""
+    done = bronze_to_silver.run(spark, run, settings)
+    silver_to_gold.run_gate(spark, run, settings)
+    silver_to_gold.run_gold(spark, run, settings)
+    return done
+
+
+def restored(spark: SparkSession, run: Run, to: int, *, is_dry_run: bool = False) -> dict[str, Any]:
+    settings = settings_of(run)
+    return restore.restore(spark, run, settings, to, reason="a wrong release", by="ann", is_dry_run=is_dry_run)
+
+
+def require_sound(spark: SparkSession, run: Run, *, is_deep: bool = False) -> None:
+    found: dict[str, Any] = verify.verify(spark, run, is_deep=is_deep)
+    assert [each for each in found["checks"] if not each["ok"]] == []
+
+
+def published(spark: SparkSession, run: Run) -> dict[str, list[int]]:
+    """The offsets in Gold, by table."""
+    names = ("gold_records", "gold_latest")
+    return {
+        name: [row[0] for row in spark.read.table(run.table(name).sql).select("offset").orderBy("offset").collect()]
+        for name in names
+    }
+
+
+@pytest.fixture(scope="module")
+def three_loads(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Load 1: 1 2 4 3, the last one late. Load 2 releases it. Load 3: 5 and 2 again. All published; all keys the same."""
+    run = run_at(tmp_path_factory.mktemp("three") / "lakehouse")
+    settings = settings_of(run)
+    put(spark, run, sent(0, [1, 2, 4, 3]))
+    ran(spark, run, settings)
+    asked(spark, run, settings, "release")
+    put(spark, run, sent(4, [5, 2]))
+    ran(spark, run, settings)
+    return run
+
+
+@pytest.fixture
+def run(three_loads: Run, tmp_path: Path) -> Run:
+    """A run over a copy of those tables."""
+    return copy_of(three_loads, tmp_path / "copy", three_loads.report)
+
+
+def test_silver_rejects_ledger_and_gold_go_back_together_and_the_next_run_decides_the_rest_again(
+    spark: SparkSession, run: Run
+) -> None:
+    before = kept(spark, run)
+
+    tried = restored(spark, run, 1, is_dry_run=True)
+    assert kept(spark, run) == before
+    done = restored(spark, run, 1)
+
+    assert (tried["undone"], tried["records"], tried["rejects"], tried["load_seq"]) == ([2, 3], 2, 1, None)
+    assert (done["undone"], done["load_seq"]) == ([2, 3], 4)
+    assert [row[0] for row in kept(spark, run)] == [0, 1, 2]
+    assert waiting(spark, run) == [(3, "late", "held", None)]
+    assert published(spark, run) == {"gold_records": [0, 1, 2], "gold_latest": [2]}
+    ledger = spark.read.table(run.table("silver_loads").sql).orderBy("load_seq").collect()
+    assert [(row["load_seq"], row["kind"], row["reason"], row["requested_by"]) for row in ledger[1:]] == [
+        (4, "restore", "a wrong release", "ann")
+    ]
+    require_sound(spark, run)
+
+    after = ran(spark, run, settings_of(run))
+
+    assert (after["loads"], after["records"], after["accepted"], after["duplicate"]) == ([5], 2, 1, 1)
+    assert [(row[0], row[4]) for row in kept(spark, run)] == [(0, 1), (1, 1), (2, 1), (4, 5)]
+    assert published(spark, run) == {"gold_records": [0, 1, 2, 4], "gold_latest": [4]}
+    require_sound(spark, run)
+
+
+def test_a_restore_is_the_way_out_where_one_table_was_put_back_or_emptied(spark: SparkSession, run: Run) -> None:
+    settings = settings_of(run)
+    silver, marks = run.table("silver_records").sql, run.table("silver_watermarks").sql
+    spark.sql(f"RESTORE TABLE {silver} TO VERSION AS OF 1")
+    delta.delete(spark, run.table("silver_watermarks"), "true")
+    with pytest.raises(TableStateError, match="tidemark restore --to LOAD"):
+        bronze_to_silver.run(spark, run, settings)
+    with pytest.raises(TableStateError, match=r"load 2(.|\n)*0 rows(.|\n)*Restore to an earlier load"):
+        restored(spark, run, 2)
+
+    restored(spark, run, 1)
+    after = ran(spark, run, settings)
+
+    assert (after["accepted"], after["duplicate"]) == (1, 1)
+    assert [row[0] for row in kept(spark, run)] == [0, 1, 2, 4]
+    assert spark.read.table(marks).select("high_watermark", "last_offset").collect() == [(5, 5)]
+    require_sound(spark, run)
+
+
+def test_where_all_tables_were_put_back_by_hand_delta_remembers_their_transactions_and_a_restore_finds_a_free_number(
+    spark: SparkSession, run: Run
+) -> None:
+    settings = settings_of(run)
+    for name, version in (("silver_records", 1), ("silver_rejects", 1), ("silver_loads", 1), ("silver_watermarks", 1)):
+        spark.sql(f"RESTORE TABLE {run.table(name).sql} TO VERSION AS OF {version}")
+    with pytest.raises(TableStateError, match=r"claim is gone(.|\n)*tidemark restore --to 1"):
+        bronze_to_silver.run(spark, run, settings)
+
+    done = restored(spark, run, 1)
+    after = ran(spark, run, settings)
+
+    assert (done["load_seq"], after["loads"], after["accepted"]) == (4, [5], 1)
+    require_sound(spark, run)
+
+
+def test_a_restore_that_stops_after_every_step_is_finished_by_the_next_run(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(run)
+
+    class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
+        pass
+
+    def stopping_at(point: str) -> Callable[[str], None]:
+        def stop(name: str) -> None:
+            if name == point:
+                raise Stopped
+
+        return stop
+
+    for point in ("silver.claimed", "swap.records", "swap.loads", "swap.advanced"):
+        with monkeypatch.context() as patched:
+            patched.setattr(claim, "crash_point", stopping_at(point))
+            patched.setattr(swap, "crash_point", stopping_at(point))
+            with pytest.raises(Stopped):
+                restored(spark, run, 1) if point == "silver.claimed" else bronze_to_silver.run(spark, run, settings)
+    with pytest.raises(UsageError, match="load 2"):
+        restored(spark, run, 2, is_dry_run=True)
+
+    after = ran(spark, run, settings)
+
+    assert (after["loads"], after["records"], after["accepted"]) == ([5], 2, 1)
+    assert [row[0] for row in kept(spark, run)] == [0, 1, 2, 4]
+    assert published(spark, run) == {"gold_records": [0, 1, 2, 4], "gold_latest": [4]}
+    require_sound(spark, run)
+
+
+def test_only_a_load_of_the_ledger_can_be_gone_back_to_and_what_was_audited_before_is_not_published(
+    spark: SparkSession, run: Run
+) -> None:
+    settings = settings_of(run)
+    put(spark, run, sent(6, [6]))
+    bronze_to_silver.run(spark, run, settings)
+    silver_to_gold.run_gate(spark, run, settings)
+    with pytest.raises(UsageError, match=r"load 9(.|\n)*a load from 1 to 4"):
+        restored(spark, run, 9)
+
+    restored(spark, run, 3)
+    assert silver_to_gold.run_gold(spark, run, settings)["gate_run_id"] is None
+    with pytest.raises(UsageError, match="load 4"):
+        restored(spark, run, 4)
+
+    assert published(spark, run)["gold_records"] == [0, 1, 2, 3, 4]
