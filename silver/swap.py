@@ -105,6 +105,7 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
         loads = {stream: StreamLoad(mark.ordinal, last_offset=mark.last_offset) for stream, mark in marks.rows.items()}
         rows = frames.of_contract(spark, ledger.rows(loads, marks, shared, rules), LOADS)
         if is_claimed(spark, run, rows if before is None else before.select(*LOADS.names).union(rows), load_seq):
+            crash_point("swap.claimed")
             return load_seq
     raise TableStateError(
         "The ledger takes no claim.",

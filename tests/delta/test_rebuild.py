@@ -10,7 +10,7 @@ import pytest
 from lakehouse import delta
 from lakehouse.errors import RulesChangedError, TableStateError
 from pipelines import bronze_to_silver, rebuild
-from silver import claim, swap
+from silver import swap
 from tests.delta.test_by_hand import asked, kept, marks, waiting
 from tests.delta.test_restore import published, ran, require_sound
 from tests.support.bronze import Record, put
@@ -90,16 +90,15 @@ def test_another_extractor_is_put_in_place_at_once_however_often_it_stops_and_go
     class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
         pass
 
-    for point in ("silver.claimed", "swap.records", "swap.rejects", "swap.loads"):
+    for point in ("swap.claimed", "swap.records", "swap.rejects", "swap.loads"):
 
         def stop(name: str, point: str = point) -> None:
             if name == point:
                 raise Stopped
 
         with monkeypatch.context() as patched:
-            patched.setattr(claim, "crash_point", stop)
             patched.setattr(swap, "crash_point", stop)
-            is_first = point == "silver.claimed"
+            is_first = point == "swap.claimed"
             with pytest.raises(Stopped):
                 rebuilt(spark, run, settings, is_applied=True) if is_first else bronze_to_silver.run(spark, run, settings)
     with pytest.raises(TableStateError, match="Finish it first"):

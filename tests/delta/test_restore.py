@@ -9,7 +9,7 @@ import pytest
 from lakehouse import delta
 from lakehouse.errors import TableStateError, UsageError
 from pipelines import bronze_to_silver, restore, silver_to_gold, verify
-from silver import claim, swap
+from silver import swap
 from tests.delta.test_by_hand import asked, kept, sent, waiting
 from tests.support.bronze import put
 from tests.support.silver import copy_of
@@ -151,12 +151,11 @@ def test_a_restore_that_stops_after_every_step_is_finished_by_the_next_run(
 
         return stop
 
-    for point in ("silver.claimed", "swap.records", "swap.loads", "swap.advanced"):
+    for point in ("swap.claimed", "swap.records", "swap.loads", "swap.advanced"):
         with monkeypatch.context() as patched:
-            patched.setattr(claim, "crash_point", stopping_at(point))
             patched.setattr(swap, "crash_point", stopping_at(point))
             with pytest.raises(Stopped):
-                restored(spark, run, 1) if point == "silver.claimed" else bronze_to_silver.run(spark, run, settings)
+                restored(spark, run, 1) if point == "swap.claimed" else bronze_to_silver.run(spark, run, settings)
     with pytest.raises(UsageError, match="load 2"):
         restored(spark, run, 2, is_dry_run=True)
 
