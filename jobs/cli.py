@@ -26,6 +26,7 @@ from jobs.cli_tools import (
     jars_app,
     need_command,
 )
+from jobs.cli_topics import topic_app
 from jobs.common import (
     DEFAULT_CONFIG,
     ConfigFile,
@@ -47,6 +48,7 @@ app.add_typer(config_app, name="config")
 app.add_typer(jars_app, name="jars")
 app.add_typer(quarantine_app, name="quarantine")
 app.add_typer(watermark_app, name="watermark")
+app.add_typer(topic_app, name="topic")
 app.add_typer(broker_app, name="broker")
 
 

@@ -1,4 +1,4 @@
-"""What a person asks of Silver: release or discard what waits in quarantine, or reset a watermark. The claim pins it."""
+"""What a person asks for: release or discard what waits, reset a watermark, accept a topic's break. The claim pins it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-Kind = Literal["release", "discard", "reset"]
+from lakehouse.contracts.bronze import LostRange
+
+Kind = Literal["release", "discard", "reset", "accept"]
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,42 @@ class Reset:
 
 
 @dataclass(frozen=True)
+class Accepted:
+    """A break of a topic that is gone on from.
+
+    Attributes:
+        topic: Kafka topic.
+        stored_as: Its name in the tables before the break.
+        cause: recreated or expired.
+        incarnation: Its incarnation from now on.
+        goes_on_as: Its name in the tables from now on.
+        old_topic_id: Kafka's id of it before; None where that is not known.
+        new_topic_id: Kafka's id of it from now on.
+        lost: The offsets that are given up.
+    """
+
+    topic: str
+    stored_as: str
+    cause: str
+    incarnation: int
+    goes_on_as: str
+    old_topic_id: str | None
+    new_topic_id: str | None
+    lost: tuple[LostRange, ...] = ()
+
+
+@dataclass(frozen=True)
 class Request:
     """A person's request.
 
     Attributes:
-        kind: release, discard or reset.
+        kind: release, discard, reset or accept.
         reason: Why, in their words.
         requested_by: Who they are.
         wanted: The records of a release or discard.
         up_to_load_seq: The last load whose records are meant, pinned when the load is planned; None for any.
         reset: The watermark of a reset.
+        accepted: The break of an accept.
     """
 
     kind: Kind
@@ -68,6 +96,7 @@ class Request:
     wanted: Wanted | None = None
     up_to_load_seq: int | None = None
     reset: Reset | None = None
+    accepted: Accepted | None = None
 
     def to_json(self) -> str:
         """The request as the ledger keeps it."""
@@ -82,5 +111,12 @@ class Request:
         True
         """
         found = json.loads(text)
-        wanted, reset = found.pop("wanted"), found.pop("reset")
-        return cls(**found, wanted=Wanted(**wanted) if wanted else None, reset=Reset(**reset) if reset else None)
+        wanted, reset, accepted = found.pop("wanted"), found.pop("reset"), found.pop("accepted", None)
+        if accepted:
+            accepted["lost"] = tuple(LostRange(**each) for each in accepted["lost"])
+        return cls(
+            **found,
+            wanted=Wanted(**wanted) if wanted else None,
+            reset=Reset(**reset) if reset else None,
+            accepted=Accepted(**accepted) if accepted else None,
+        )

@@ -32,6 +32,7 @@ RECORDS = "records"
 RELEASE = "release"
 DISCARD = "discard"
 RESET = "reset"
+ACCEPT = "accept"
 """What a load is: records from Bronze, or something that a person decided."""
 
 KEPT = (ACCEPTED, "late_accepted", RELEASED)
@@ -131,7 +132,7 @@ LOADS = Contract(
     (
         Column("load_seq", "bigint", "Number of the load, from 1, without gaps"),
         *_STREAM_COLUMNS,
-        Column("kind", "string", "records: from Bronze; release, discard, reset: what a person decided, of no Bronze record"),
+        Column("kind", "string", "records: from Bronze; release, discard, reset, accept: what a person decided, of no record"),
         Column("pipeline", "string", "The pipeline that claimed the load"),
         Column("bronze_after_version", "bigint", "Delta version of Bronze that the load starts after; -1: from the beginning"),
         Column("bronze_to_version", "bigint", "Delta version of Bronze that the load ends with, inclusive"),
