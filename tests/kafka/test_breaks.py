@@ -121,7 +121,7 @@ def lose(*files: str) -> Callable[[Path], None]:
     def damage(checkpoint: Path) -> None:
         for pattern in files:
             for file in [*checkpoint.glob(pattern), *checkpoint.glob(f"{Path(pattern).parent}/.{Path(pattern).name}.crc")]:
-                file.unlink()
+                file.unlink(missing_ok=True)
 
     return damage
 
