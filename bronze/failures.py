@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakehouse.errors import AnotherWriterError, SourceError
+from lakehouse.errors import AnotherWriterError, OffsetsExpiredError, SourceError, TopicRecreatedError
 from lakehouse.report import scrubber
 from lakehouse.secrets import secret_texts
 
@@ -23,16 +23,18 @@ class _Failure(NamedTuple):
         what: What went wrong.
         expected: What should have been.
         next_step: What to do about it. `{checkpoint}` is the checkpoint's folder.
+        error: The class of the error.
     """
 
     sign: re.Pattern[str]
     what: str
     expected: str
     next_step: str
+    error: type[SourceError] = SourceError
 
 
-def _failure(sign: str, what: str, expected: str, next_step: str) -> _Failure:
-    return _Failure(re.compile(sign, re.DOTALL), what, expected, next_step)
+def _failure(sign: str, what: str, expected: str, next_step: str, error: type[SourceError] = SourceError) -> _Failure:
+    return _Failure(re.compile(sign, re.DOTALL), what, expected, next_step, error)
 
 
 _KINDS = (
@@ -58,9 +60,10 @@ _KINDS = (
         r"Partition \S+ offset was changed from \d+ to \d+",
         "A topic's offsets went back: it was deleted and created anew, or its end was cut off.",
         "the topic that Bronze was read from",
-        "Nothing was read. A new topic under an old name needs new tables (another lakehouse.root or schema): its offsets "
-        "would be taken for records that are known. If only kafka.starting_offsets was too high for a first run, correct it "
+        "Nothing was read: its offsets would be taken for records that are known. To go on with it as a new incarnation: "
+        "`tidemark topic accept TOPIC --reason ...`. If only kafka.starting_offsets was too high for a first run, correct it "
         "and remove the folder {checkpoint}.",
+        TopicRecreatedError,
     ),
     _failure(
         r"Partitions [^\n]* have been deleted|Cannot find initial offsets for partitions[^\n]*"
@@ -76,8 +79,9 @@ _KINDS = (
         r"|Added partition \S+ starts from \d+ instead of 0|OffsetOutOfRangeException[^\n]*",
         "Kafka no longer has records that were not read yet.",
         "every record from the last one in Bronze on (the topic's retention longer than the pause between runs)",
-        "Lengthen retention.ms. To go on without the lost records, remove the folder {checkpoint} and set "
-        "kafka.starting_offsets to the first offsets that are still there.",
+        "Lengthen retention.ms. To go on without the lost records, and have that kept in the ledger: "
+        "`tidemark topic accept TOPIC --reason ...`.",
+        OffsetsExpiredError,
     ),
     _failure(
         r"Record at topic \S+ partition \d+ offset \d+ has timestamp value -?\d+",
@@ -92,6 +96,12 @@ _KINDS = (
         "kafka.starting_offsets does not name every partition, or one too many.",
         "an offset for every partition of every topic",
         "Name them all; -2 is a partition's earliest offset, -1 its latest.",
+    ),
+    _failure(
+        r"Incomplete log file[^\n]*|Malformed log file[^\n]*",
+        "A file of the checkpoint is empty or cut off.",
+        "whole files in {checkpoint}",
+        "Remove the folder {checkpoint}: the next run goes on from what Bronze holds.",
     ),
     _failure(
         r"Failed to (?:create new KafkaAdminClient|construct kafka consumer).*\nCaused by: (?P<shown>[^\n]*)"
@@ -141,11 +151,11 @@ def failure(error: PySparkException, kafka: Kafka, checkpoint: str) -> SourceErr
         )
     kind, observed = _kind(text)
     scrub = scrubber(_secrets(kafka))
-    return SourceError(
+    return kind.error(
         kind.what,
         where=str(scrub(f"topic {', '.join(kafka.topics)} at {kafka.bootstrap_servers}")),
         observed=str(scrub(observed)),
-        expected=kind.expected,
+        expected=kind.expected.format(checkpoint=checkpoint),
         next_step=kind.next_step.format(checkpoint=checkpoint),
     )
 

@@ -2,9 +2,10 @@
 
 The order of things, and why it loses and doubles nothing:
 
-1. the table is there and has its contract's columns;
-2. a checkpoint that is gone is made up for from the table (`bronze.resume`);
-3. for each micro-batch Spark first writes its offset range into the checkpoint, then appends it to the table under the query's
+1. the tables are there and have their contract's columns;
+2. the topics are those that were read before, by Kafka's ids (`bronze.breaks`);
+3. a checkpoint that is gone, or does not fit the table, is made up for from the table (`bronze.checkpoint`, `bronze.resume`);
+4. for each micro-batch Spark first writes its offset range into the checkpoint, then appends it to the table under the query's
    id and the batch's number, which Delta takes once, then notes in the checkpoint that it is done. A crash between any two of
    these repeats the same range under the same number.
 """
@@ -12,24 +13,32 @@ The order of things, and why it loses and doubles nothing:
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql.utils import is_remote
 
+from bronze import breaks
+from bronze.admin import LookError, look
 from bronze.failures import failure
 from bronze.records import bronze_records
 from bronze.resume import starting_point
 from bronze.source import reader_options, require_reachable
+from bronze.standing import read as read_standing
+from bronze.topics import Topic, write_begun
 from lakehouse import delta
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.crash import crash_point
+from lakehouse.errors import OffsetsExpiredError
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from bronze.admin import Seen
+    from bronze.standing import Standing
     from lakehouse.run import Report, Run
     from lakehouse.settings import Kafka
     from lakehouse.table import Table
@@ -59,20 +68,23 @@ class Ingested:
 def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
     """Append every record that is available in Kafka, and not yet in Bronze, to `bronze_records`.
 
-    Commits one Delta version per micro-batch of at most `max_offsets_per_trigger` records, none where there is nothing new.
-    Reports `bronze.started`, `bronze.progress` after micro-batches and `bronze.ingested` at the end.
+    Commits to `bronze_topics` where a topic is new, and one Delta version per micro-batch of at most
+    `max_offsets_per_trigger` records, none where there is nothing new. Reports `bronze.started`, `bronze.progress` after
+    micro-batches and `bronze.ingested` at the end.
 
     Args:
         spark: The session.
-        run: The run; its checkpoint is the folder `_checkpoints/bronze_records` of its lakehouse.
+        run: The run; its checkpoints are the folders `_checkpoints/bronze_records`, `-2`, `-3` ... of its lakehouse.
         kafka: Where the records come from.
 
     Returns:
         The counts, and Bronze's versions before and after.
 
     Raises:
-        SourceError: Kafka refuses, cannot be reached, lacks a topic, or no longer has the offsets. What was committed before
-            stays, and the next run goes on after it.
+        TopicRecreatedError: A topic was deleted and created anew.
+        OffsetsExpiredError: Kafka no longer has what comes next; the error names the lost offsets.
+        SourceError: Kafka refuses, cannot be reached, or lacks a topic. What was committed before stays, and the next run goes
+            on after it.
         AnotherWriterError: Another run reads into the same Bronze at the same time.
         ContractError: The table is there with other columns.
         TableStateError: The checkpoint has read records, and the table is new.
@@ -81,26 +93,79 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
     if not is_remote():  # over Spark Connect it is the server that must reach Kafka, not this machine
         require_reachable(kafka.bootstrap_servers)
     bronze = run.table(BRONZE_RECORDS)
-    checkpoint = run.lakehouse.folder(f"_checkpoints/{BRONZE_RECORDS}")
     delta.create(spark, bronze, BRONZE)
-    from_version = delta.version(spark, bronze)
-    run.report.event("bronze.started", from_version=from_version)
+    crash_point("bronze.created")
+    standing = _with_new_topics(spark, run, kafka, read_standing(spark, run))
+    run.report.event("bronze.started", from_version=standing.version)
+    crash_point("bronze.started")
+    folder = standing.checkpoint.folder
     try:
-        start = starting_point(spark, bronze, kafka, checkpoint=checkpoint, is_new=from_version == 0)
+        start = starting_point(spark, run, kafka, standing)
         consumed = spark.readStream.format("kafka").options(**reader_options(kafka, start)).load()
-        batches = _follow(_write(bronze_records(consumed, run.run_id), bronze, checkpoint), run.report)
+        renamed = {name: topic.stored_as for name, topic in standing.topics.items() if topic.stored_as != name}
+        batches = _follow(_write(bronze_records(consumed, run.run_id, renamed), bronze, folder), run.report)
     except PySparkException as error:
+        told = failure(error, kafka, folder)
+        if isinstance(told, OffsetsExpiredError):
+            told = breaks.exact(spark, run, kafka, read_standing(spark, run), told)
         # Not `from error`: Kafka's errors may repeat its configuration, and a printed traceback would show them.
-        raise failure(error, kafka, checkpoint) from None
+        raise told from None
     ingested = Ingested(
         records=sum(batches.values()),
         batches=sum(1 for records in batches.values() if records),
-        from_version=from_version,
-        to_version=delta.version(spark, bronze) if batches else from_version,
+        from_version=standing.version,
+        to_version=delta.version(spark, bronze) if batches else standing.version,
         seconds=round(time.monotonic() - started, 3),
     )
     run.report.event("bronze.ingested", **vars(ingested))
+    crash_point("bronze.ingested")
     return ingested
+
+
+def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Standing:
+    """Make sure that the topics are those that were read before, and note those that are new, or whose id is known now.
+
+    A topic that joins others is begun by a new checkpoint: in the old one Spark would want it whole, from its offset 0.
+
+    Raises:
+        TopicRecreatedError: One was created anew.
+    """
+    seen = _seen(run, kafka)
+    breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
+    checkpoint = standing.checkpoint
+    noted: dict[str, Topic] = {}
+    for name in kafka.topics:
+        topic_id = seen[name].topic_id if name in seen else None
+        known = standing.topics.get(name)
+        topic = known or Topic(name, 1, topic_id, checkpoint.number, {})
+        if checkpoint.planned is not None and name not in checkpoint.planned:
+            topic = replace(topic, checkpoint=checkpoint.number + 1)
+        if topic.topic_id is None:
+            topic = replace(topic, topic_id=topic_id)
+        if topic != known:
+            noted[name] = topic
+    if not noted:
+        return standing
+    write_begun(spark, run, noted.values())
+    crash_point("bronze.topics_noted")
+    return read_standing(spark, run)
+
+
+def _seen(run: Run, kafka: Kafka) -> dict[str, Seen]:
+    """The topics as the brokers describe them; none where they cannot be asked from here."""
+    if is_remote():
+        return {}
+    try:
+        seen = look(kafka, kafka.topics)
+    except LookError as error:
+        why = str(error)
+    else:
+        if all(each.topic_id for each in seen.values()):
+            return seen
+        why = "the brokers have no topic ids"
+    # Then Spark tells a topic that was created anew only while it holds fewer records than were read of the old one.
+    run.report.event("bronze.topic_ids_unknown", why=why)
+    return {}
 
 
 def _write(records: DataFrame, bronze: Table, checkpoint: str) -> StreamingQuery:

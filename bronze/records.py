@@ -9,10 +9,12 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.bronze import BRONZE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
 
-def bronze_records(consumed: DataFrame, run_id: str) -> DataFrame:
+def bronze_records(consumed: DataFrame, run_id: str, stored_as: Mapping[str, str] | None = None) -> DataFrame:
     """The rows of `bronze_records` for the rows of Spark's Kafka source.
 
     Nothing is decoded, trimmed or dropped: what a producer sent is decided on in Silver, from these bytes.
@@ -21,6 +23,7 @@ def bronze_records(consumed: DataFrame, run_id: str) -> DataFrame:
         consumed: One row per Kafka record, as the source gives it with `includeHeaders`: key, value, topic, partition, offset,
             timestamp, timestampType, headers.
         run_id: The run that reads them.
+        stored_as: The name in the tables of each topic that has another one than in Kafka, see `bronze_topics`.
 
     Returns:
         One row per Kafka record, with the contract's columns: topic, partition, offset, timestamp (UTC), timestamp_type
@@ -30,8 +33,9 @@ def bronze_records(consumed: DataFrame, run_id: str) -> DataFrame:
     Raises:
         ContractError: The source's columns are not those.
     """
+    renamed = F.coalesce(*(F.when(F.col("topic") == name, F.lit(other)) for name, other in (stored_as or {}).items()), "topic")
     return BRONZE.select(
         consumed.withColumnsRenamed({"timestampType": "timestamp_type"}).withColumns(
-            {"ingested_at": F.current_timestamp(), "run_id": F.lit(run_id)}
+            {"topic": renamed, "ingested_at": F.current_timestamp(), "run_id": F.lit(run_id)}
         )
     )

@@ -1,4 +1,4 @@
-"""Where a run starts when its checkpoint is gone: after what Bronze holds, so that nothing is skipped and little is read twice.
+"""Where a run starts when it has no checkpoint: after what Bronze holds, so that nothing is skipped and little is read twice.
 
 The checkpoint and the table can be lost apart. A checkpoint without its table would skip what the table lost: that is refused.
 A table without its checkpoint is enough: the highest offset of each partition says where to go on.
@@ -9,87 +9,88 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from bronze.source import reader_options
 from lakehouse.errors import TableStateError
+from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from bronze.source import Offsets
+    from bronze.standing import Standing
+    from bronze.topics import Topic
+    from lakehouse.run import Run
     from lakehouse.settings import Kafka
     from lakehouse.table import Table
 
 _EARLIEST = -2
 
 
-def starting_point(spark: SparkSession, bronze: Table, kafka: Kafka, *, checkpoint: str, is_new: bool) -> Offsets | None:
+def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Offsets | None:
     """Where to start instead of where the settings say; None where they, or the checkpoint, decide.
 
     Reads Bronze's offsets only where the checkpoint is gone. Commits nothing.
 
-    Args:
-        spark: The session.
-        bronze: The table.
-        kafka: Where the records come from.
-        checkpoint: The checkpoint's folder.
-        is_new: Whether nothing was ever committed to the table. Every micro-batch commits, that of an empty topic too.
-
     Raises:
         TableStateError: The checkpoint has finished a micro-batch, and the table is new.
     """
-    if is_new and _has_files(spark, f"{checkpoint}/commits"):
+    checkpoint = standing.checkpoint
+    if standing.is_new and checkpoint.commits:
         raise TableStateError(
             "The checkpoint says that records were read, but Bronze is new: the table was deleted alone.",
-            where=str(bronze),
-            observed=f"an empty table, and a checkpoint in {checkpoint}",
+            where=str(run.table(BRONZE_RECORDS)),
+            observed=f"an empty table, and a checkpoint in {checkpoint.folder}",
             expected="the records that were read",
-            next_step=f"Put the table back; or remove {checkpoint} to read again what Kafka still has.",
+            next_step=f"Put the table back; or remove {checkpoint.folder} to read again what Kafka still has.",
         )
-    if is_new or _has_files(spark, f"{checkpoint}/offsets"):
+    is_first = standing.is_new and not any(topic.is_resumed for topic in standing.topics.values())
+    if checkpoint.is_begun or is_first:
         return None
-    held = _held(spark, bronze)
-    return after(held, assigned=_assigned(spark, kafka), start=kafka.starting_offsets) if held else None
+    return next_offsets(spark, run, kafka, standing, _assigned(spark, kafka))
 
 
-def after(held: Offsets, *, assigned: Offsets, start: str | Offsets) -> Offsets:
+def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, assigned: Offsets) -> Offsets:
+    """The offset that is read next of each assigned partition, where there is no checkpoint; see `after`."""
+    held = _held(spark, run.table(BRONZE_RECORDS))
+    return after(held, assigned=assigned, start=kafka.starting_offsets, topics=standing.topics)
+
+
+def after(held: Offsets, *, assigned: Offsets, start: str | Offsets, topics: Mapping[str, Topic]) -> Offsets:
     """The offset after the highest that is held, for each assigned partition.
 
-    Where the settings name a higher one, that: the way past records that Kafka has lost. A new partition of a known topic is
-    read from its beginning. A topic that is not held at all starts where the settings say.
+    Where more was given up as lost, or the settings name a higher one, that. A new partition of a known topic is read from its
+    beginning, and a topic that was created anew too. A topic that is not held at all starts where the settings say.
 
     Args:
-        held: The highest offset of each partition that is held.
+        held: The highest offset of each partition that is held, by the topics' names in the tables.
         assigned: Every partition there is; its offsets do not matter, except where a new topic starts at the latest one.
         start: The settings' starting offsets.
+        topics: What is known of the topics.
 
-    >>> after({"t": {"0": 41}}, assigned={"t": {"0": 99, "1": 99}, "new": {"0": 7}}, start="latest")
+    >>> after({"t": {"0": 41}}, assigned={"t": {"0": 99, "1": 99}, "new": {"0": 7}}, start="latest", topics={})
     {'t': {'0': 42, '1': -2}, 'new': {'0': 7}}
-    >>> after({"t": {"0": 41}}, assigned={"t": {"0": 99}}, start={"t": {"0": 50}})
+    >>> after({"t": {"0": 41}}, assigned={"t": {"0": 99}}, start={"t": {"0": 50}}, topics={})
     {'t': {'0': 50}}
     """
     named: Offsets = start if isinstance(start, dict) else {} if start == "earliest" else assigned
 
-    def next_offset(topic: str, partition: str) -> int:
-        wanted = named.get(topic, {}).get(partition, _EARLIEST)
-        if topic not in held:
-            return wanted
-        following = held[topic].get(partition, -1) + 1 or _EARLIEST
-        return max(following, wanted) if isinstance(start, dict) else following
+    def next_offset(name: str, partition: str) -> int:
+        wanted = named.get(name, {}).get(partition, _EARLIEST)
+        topic = topics.get(name)
+        known = held.get(topic.stored_as if topic else name)
+        given_up = topic.go_on_at.get(int(partition), _EARLIEST) if topic else _EARLIEST
+        if topic is not None and topic.incarnation > 1:
+            wanted = _EARLIEST  # the settings mean the first one
+        elif known is None:
+            return max(wanted, given_up)
+        following = (known or {}).get(partition, -1) + 1 or _EARLIEST
+        return max(following, given_up, wanted if isinstance(start, dict) else _EARLIEST)
 
-    return {topic: {each: next_offset(topic, each) for each in partitions} for topic, partitions in assigned.items()}
-
-
-def _has_files(spark: SparkSession, folder: str) -> bool:
-    # Spark's own reader, because the folder may lie where only the cluster can look.
-    try:
-        return not spark.read.format("binaryFile").load(folder).select("path").isEmpty()
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            return False
-        raise
+    return {name: {each: next_offset(name, each) for each in partitions} for name, partitions in assigned.items()}
 
 
 def _held(spark: SparkSession, bronze: Table) -> Offsets:

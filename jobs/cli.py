@@ -27,6 +27,7 @@ from jobs.cli_tools import (
     jars_app,
     need_command,
 )
+from jobs.cli_topics import topic_app
 from jobs.common import (
     DEFAULT_CONFIG,
     ConfigFile,
@@ -43,11 +44,9 @@ from jobs.edge import exit_code_of, invoke
 from lakehouse import __version__
 
 app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.")
-app.add_typer(config_app, name="config")
-app.add_typer(jars_app, name="jars")
-app.add_typer(quarantine_app, name="quarantine")
-app.add_typer(watermark_app, name="watermark")
-app.add_typer(broker_app, name="broker")
+_groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app}
+for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
+    app.add_typer(_group, name=_name)
 
 
 for command in (verify, restore, rebuild):

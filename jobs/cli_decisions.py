@@ -173,15 +173,24 @@ def _wanted(record: tuple[str | None, int | None, int | None], filters: Wanted, 
 
 
 def _request(kind: Kind, reason: str, by: str | None, *, wanted: Wanted | None = None, reset: Reset | None = None) -> Request:
-    import getpass
-
     from silver.request import Request
+
+    return Request(kind, *named_reason(reason, by), wanted=wanted, reset=reset)
+
+
+def named_reason(reason: str, by: str | None) -> tuple[str, str]:
+    """A reason, and who gives it: the user of this machine where nobody is named.
+
+    Raises:
+        UsageError: The reason is empty.
+    """
+    import getpass
 
     if not reason.strip():
         raise UsageError(
             "The reason is empty.", where="--reason", expected="why this is right, in words for those who ask later"
         )
-    return Request(kind, reason, by or getpass.getuser(), wanted=wanted, reset=reset)
+    return reason, by or getpass.getuser()
 
 
 def _decide(config: Path, overrides: list[str] | None, request: Request, *, is_dry_run: bool, as_json: bool) -> None:

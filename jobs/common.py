@@ -138,7 +138,7 @@ def orders_of(
 def decide_once(
     spark: SparkSession, settings: Settings, report: OpenReport, request: Request, *, is_dry_run: bool
 ) -> dict[str, Any]:
-    """Release, discard or reset, see `pipelines.medallion.decide`.
+    """Release, discard, reset or accept, see `pipelines.medallion.decide`.
 
     Raises:
         TidemarkError: It cannot be done; see its class.

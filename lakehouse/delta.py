@@ -69,6 +69,21 @@ class Transaction:
     version: int
 
 
+@dataclass(frozen=True)
+class Streamed:
+    """The last micro-batch that a streaming query appended to a table.
+
+    Attributes:
+        query_id: The query's id, which its checkpoint keeps: Delta takes each batch of it once, in rising order.
+        batch: The batch's number.
+        is_undone: Whether the table was put back to an earlier version since.
+    """
+
+    query_id: str
+    batch: int
+    is_undone: bool
+
+
 def create(spark: SparkSession, table: Table, contract: Contract) -> None:
     """Create a table if it is not there, and check that it has its contract's columns if it is.
 
@@ -101,10 +116,15 @@ def exists(spark: SparkSession, table: Table) -> bool:
     try:
         spark.read.table(table.sql).schema  # noqa: B018 -- the look at the schema is what asks for the table
     except AnalysisException as error:
-        if _mentions(error, _NO_TABLE):
+        if is_no_table(error):
             return False
         raise
     return True
+
+
+def is_no_table(error: AnalysisException) -> bool:
+    """Whether an error says that a table is not there."""
+    return _mentions(error, _NO_TABLE)
 
 
 def version(spark: SparkSession, table: Table) -> int:
@@ -114,6 +134,22 @@ def version(spark: SparkSession, table: Table) -> int:
         TableMissingError: The table is not there.
     """
     return int(_history(spark, table, 1, "version")[0]["version"])
+
+
+def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
+    """The table's latest Delta version, and the last micro-batch among its last commits; None where there is none.
+
+    Raises:
+        TableMissingError: The table is not there.
+    """
+    named = [f"operationParameters.{name}" for name in ("queryId", "epochId")]
+    rows = _history(spark, table, _LIKELY_VERSIONS, "version", "operation", *named)
+    later: set[str] = set()
+    for row in rows:
+        if row["operation"] == "STREAMING UPDATE":
+            return rows[0]["version"], Streamed(row["queryId"], int(row["epochId"]), is_undone="RESTORE" in later)
+        later.add(row["operation"])
+    return rows[0]["version"], None
 
 
 def appended(spark: SparkSession, table: Table, *, after_version: int, to_version: int | None = None) -> tuple[int, int | None]:
@@ -159,7 +195,7 @@ def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> li
     try:
         return spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT {limit}").select(*columns).collect()
     except AnalysisException as error:
-        if _mentions(error, _NO_TABLE):
+        if is_no_table(error):
             next_step = "Run the stage that writes it first, or all stages: `tidemark run`."
             raise TableMissingError("The table is not there.", where=str(table), next_step=next_step) from error
         raise

@@ -82,6 +82,14 @@ class SourceError(TidemarkError):
     """Kafka refused, was unreachable, lacks the topic, or no longer has the offsets."""
 
 
+class TopicRecreatedError(SourceError):
+    """A topic is not the one that Bronze was read from: its id is another, or its offsets went back. Nothing was read."""
+
+
+class OffsetsExpiredError(SourceError):
+    """Kafka no longer has records that were to be read next. What was committed before stays."""
+
+
 class ContractError(TidemarkError):
     """A DataFrame or table does not have its contract's columns.
 

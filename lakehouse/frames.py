@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakehouse.contracts.model import HEADERS, RANGES
+from lakehouse.contracts.model import HEADERS, LOST, RANGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +28,7 @@ ARROW = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     HEADERS: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
     RANGES: pa.list_(pa.struct([(name, pa.int64()) for name in ("epoch", "first_sequence", "last_sequence")])),
+    LOST: pa.list_(pa.struct([("partition", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64())])),
 }
 """The Arrow type of each type that a contract names."""
 

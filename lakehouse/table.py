@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BRONZE_RECORDS = "bronze_records"
+BRONZE_TOPICS = "bronze_topics"
 SILVER_RECORDS = "silver_records"
 SILVER_WATERMARKS = "silver_watermarks"
 SILVER_REJECTS = "silver_rejects"
@@ -20,6 +21,7 @@ SHADOWS = "_shadow"
 
 TABLE_NAMES = (
     BRONZE_RECORDS,
+    BRONZE_TOPICS,
     SILVER_RECORDS,
     SILVER_WATERMARKS,
     SILVER_REJECTS,

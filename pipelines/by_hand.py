@@ -1,4 +1,4 @@
-"""What a person decides of some records: release or discard what waits, or reset a watermark. Each is a load of Silver."""
+"""What a person decides: release or discard what waits, reset a watermark, accept a topic's break. Each is a load of Silver."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver
 from silver import by_request, load, plan, recovery
 from silver.rules import Rules
+from silver.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +55,8 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         AnotherWriterError: Another run claimed the same load first.
     """
     rules = Rules.of(settings)
-    delta.version(spark, run.table(SILVER_WATERMARKS))  # raises where Silver has not been written yet
+    if request.accepted is None:  # a topic can break before Silver's first load
+        delta.version(spark, run.table(SILVER_WATERMARKS))  # raises where Silver has not been written yet
     recovered = _recovered(spark, run, rules, is_dry_run=is_dry_run)
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
     told = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}
@@ -69,6 +71,8 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
 def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool) -> Recovered:
     if not is_dry_run:
         load.create_tables(spark, run, rules)
+    elif not delta.exists(spark, run.table(SILVER_WATERMARKS)):
+        return recovery.Recovered(Watermarks({}), last=[], open_claim=None)
     recovered = recovery.recover(spark, run, rules)
     if recovered.open_claim is None:
         return recovered

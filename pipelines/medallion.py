@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from lakehouse.contracts.silver import ACCEPT
 from lakehouse.errors import UsageError
 from lakehouse.lock import locked
 from lakehouse.run import Run
 from lakehouse.table import Lakehouse
-from pipelines import arrival, bronze_to_silver, by_hand, kafka_to_bronze, silver_to_gold
+from pipelines import accept_topic, arrival, bronze_to_silver, by_hand, kafka_to_bronze, silver_to_gold
 from pipelines import rebuild as anew
 from pipelines import restore as going_back
 from pipelines import verify as proof
@@ -74,14 +75,17 @@ def plan(spark: SparkSession, settings: Settings, report: Report) -> dict[str, o
 def decide(
     spark: SparkSession, settings: Settings, report: Report, request: Request, *, is_dry_run: bool = False
 ) -> dict[str, object]:
-    """Carry out what a person decided; see `pipelines.by_hand.carry_out`. Beside a run that goes on it waits for its end.
+    """Carry out what a person decided; see `pipelines.by_hand` and `pipelines.accept_topic`.
+
+    Beside a run that goes on it waits for its end.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
     """
     run = _new_run(settings, report)
     with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
-        done = by_hand.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+        carry_out = accept_topic.carry_out if request.kind == ACCEPT else by_hand.carry_out
+        done = carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 

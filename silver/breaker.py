@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import ACCEPTED, COLLISION, LATE, QUARANTINED, STREAM
 from lakehouse.errors import BreakerOpenError
 from lakehouse.table import BRONZE_RECORDS
@@ -27,7 +28,8 @@ class _Limit(NamedTuple):
 
     @classmethod
     def of(cls, topic: str, own: Mapping[str, float], max_share: float) -> _Limit:
-        return cls(own[topic], topic) if topic in own else cls(max_share, None)
+        plain = plain_topic(topic)
+        return cls(own[plain], plain) if plain in own else cls(max_share, None)
 
     @property
     def topics(self) -> str:

@@ -1,4 +1,4 @@
-"""The planner of what a person asked for: a release, a discard or a reset as a load, planned like any other; writes nothing."""
+"""The planner of what a person asked for: each request is a load, planned like any other; writes nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.silver import REJECTS, silver_records
-from silver import ledger, reset, segments, settle
+from silver import accept, ledger, reset, segments, settle
 from silver.bronze_range import BronzeRange
 from silver.plan import Plan, before
 from silver.request import Request
@@ -48,7 +48,9 @@ def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping
     load_seq, rules, request = claim["load_seq"], Rules.from_json(claim["rules"]), Request.from_json(claim["request"])
     silver = before(spark, run, silver_records(), load_seq)
     choice = settle.Choice(segments.REJECT.empty_table(), {})
-    if request.reset is not None:
+    if request.accepted is not None:
+        loads = accept.stream_loads(request.accepted, watermarks)
+    elif request.reset is not None:
         loads = reset.stream_loads(request.reset, watermarks, rules, silver)
     else:
         choice = settle.choose(spark, request, before(spark, run, REJECTS, load_seq), silver, load_seq)

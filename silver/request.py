@@ -1,4 +1,4 @@
-"""What a person asks of Silver: release, discard, reset, restore or rebuild. The claim pins it."""
+"""What a person asks for: release, discard, reset, accept a topic's break, restore or rebuild. The claim pins it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-Kind = Literal["release", "discard", "reset", "restore", "rebuild"]
+from lakehouse.contracts.bronze import LostRange
+
+Kind = Literal["release", "discard", "reset", "accept", "restore", "rebuild"]
 
 
 @dataclass(frozen=True)
@@ -65,17 +67,43 @@ class Swap:
 
 
 @dataclass(frozen=True)
+class Accepted:
+    """A break of a topic that is gone on from.
+
+    Attributes:
+        topic: Kafka topic.
+        stored_as: Its name in the tables before the break.
+        cause: recreated or expired.
+        incarnation: Its incarnation from now on.
+        goes_on_as: Its name in the tables from now on.
+        old_topic_id: Kafka's id of it before; None where that is not known.
+        new_topic_id: Kafka's id of it from now on.
+        lost: The offsets that are given up.
+    """
+
+    topic: str
+    stored_as: str
+    cause: str
+    incarnation: int
+    goes_on_as: str
+    old_topic_id: str | None
+    new_topic_id: str | None
+    lost: tuple[LostRange, ...] = ()
+
+
+@dataclass(frozen=True)
 class Request:
     """A person's request.
 
     Attributes:
-        kind: release, discard, reset, restore or rebuild.
+        kind: release, discard, reset, accept, restore or rebuild.
         reason: Why, in their words.
         requested_by: Who they are.
         wanted: The records of a release or discard.
         up_to_load_seq: The last load whose records are meant, pinned when the load is planned; None for any.
         reset: The watermark of a reset.
         swap: What a restore or rebuild puts in place of what.
+        accepted: The break of an accept.
     """
 
     kind: Kind
@@ -85,6 +113,7 @@ class Request:
     up_to_load_seq: int | None = None
     reset: Reset | None = None
     swap: Swap | None = None
+    accepted: Accepted | None = None
 
     def to_json(self) -> str:
         """The request as the ledger keeps it."""
@@ -99,10 +128,13 @@ class Request:
         True
         """
         found = json.loads(text)
-        wanted, reset, swap = (found.pop(name, None) for name in ("wanted", "reset", "swap"))
+        wanted, reset, swap, accepted = (found.pop(name, None) for name in ("wanted", "reset", "swap", "accepted"))
+        if accepted:
+            accepted["lost"] = tuple(LostRange(**each) for each in accepted["lost"])
         return cls(
             **found,
             wanted=Wanted(**wanted) if wanted else None,
             reset=Reset(**reset) if reset else None,
             swap=Swap(**swap) if swap else None,
+            accepted=Accepted(**accepted) if accepted else None,
         )

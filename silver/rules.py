@@ -7,6 +7,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
+from lakehouse.contracts.bronze import plain_topic
+
 if TYPE_CHECKING:
     from lakehouse.settings import Extractor, Settings
 
@@ -112,13 +114,14 @@ class Rules:
         )
 
     def policy(self, topic: str) -> Policy:
-        """The policy of a topic: its own, or that of all others.
+        """The policy of a topic, of any incarnation: its own, or that of all others.
 
         >>> rules = Rules(Source("header", "seq"), late="drop", topics=(("orders", Policy(max_jump=5)),))
-        >>> rules.policy("orders"), rules.policy("payments")
+        >>> rules.policy("orders@2"), rules.policy("payments")
         (Policy(max_jump=5, late='quarantine', contiguous=False), Policy(max_jump=None, late='drop', contiguous=False))
         """
-        return next((own for name, own in self.topics if name == topic), Policy(self.max_jump, self.late, self.contiguous))
+        plain = plain_topic(topic)
+        return next((own for name, own in self.topics if name == plain), Policy(self.max_jump, self.late, self.contiguous))
 
     @property
     def fingerprint(self) -> str:

@@ -1,15 +1,17 @@
-"""The table that Bronze writes and Silver reads."""
+"""The tables that Bronze writes: the records, which Silver reads, and what is known of their topics."""
 
 from __future__ import annotations
 
-from lakehouse.contracts.model import HEADERS, Column, Contract
-from lakehouse.table import BRONZE_RECORDS
+from dataclasses import dataclass
+
+from lakehouse.contracts.model import HEADERS, LOST, Column, Contract
+from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 
 BRONZE = Contract(
     BRONZE_RECORDS,
     "A Kafka record as it was read, bytes untouched. A record that was read twice has two rows. Append-only.",
     (
-        Column("topic", "string", "Kafka topic"),
+        Column("topic", "string", "Kafka topic; `name@2`, `name@3` ... where it was created anew, see bronze_topics"),
         Column("partition", "int", "Kafka partition"),
         Column("offset", "bigint", "Kafka offset within the partition"),
         Column("timestamp", "timestamp", "Kafka timestamp of the record, UTC"),
@@ -23,3 +25,52 @@ BRONZE = Contract(
     # The change feed is how Silver counts what each Bronze version added; for an append-only table it stores nothing.
     {"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"},
 )
+
+BEGUN = "begun"
+RECREATED = "recreated"
+EXPIRED = "expired"
+"""Why there is a row in `bronze_topics`: reading the topic began, or a person accepted a break of it."""
+
+TOPICS = Contract(
+    BRONZE_TOPICS,
+    "A topic from a moment on: when reading it began, and after each break that a person accepted. Its last row holds.",
+    (
+        Column("topic", "string", "Kafka topic"),
+        Column("incarnation", "int", "1, and one more each time that the topic was created anew and accepted"),
+        Column("stored_as", "string", "The topic in all tables: its name, from the second incarnation on name@incarnation"),
+        Column("topic_id", "string", "Kafka's id of the topic; null where the broker or the client could not tell it"),
+        Column("checkpoint", "int", "Number of the first checkpoint that may go on from here"),
+        Column(
+            "cause", "string", "begun: read first, or again; recreated: the topic is another one; expired: Kafka lost records"
+        ),
+        Column("lost", LOST, "Of expired: the offsets that were never read, both ends inclusive; else null"),
+        Column("known_since", "timestamp", "When this was written, UTC"),
+        Column("load_seq", "bigint", "The load of silver_loads that accepted it; null where nobody had to"),
+        Column("reason", "string", "Why it was accepted, in that person's words; else null"),
+        Column("accepted_by", "string", "Who accepted it; else null"),
+    ),
+)
+
+
+@dataclass(frozen=True, order=True)
+class LostRange:
+    """Offsets of a partition that Kafka lost before Bronze read them.
+
+    Attributes:
+        partition: Kafka partition.
+        first_offset: The offset that was to be read next.
+        last_offset: The last one that is gone, inclusive.
+    """
+
+    partition: int
+    first_offset: int
+    last_offset: int
+
+
+def plain_topic(stored_as: str) -> str:
+    """The Kafka topic of a name that the tables know: what policies are written for.
+
+    >>> plain_topic("incidents@2"), plain_topic("incidents")
+    ('incidents', 'incidents')
+    """
+    return stored_as.partition("@")[0]  # no name of a Kafka topic holds one

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 HEADERS = "array<struct<key:string,value:binary>>"
 RANGES = "array<struct<epoch:bigint,first_sequence:bigint,last_sequence:bigint>>"
+LOST = "array<struct<partition:int,first_offset:bigint,last_offset:bigint>>"
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ RECORDS = "records"
 RELEASE = "release"
 DISCARD = "discard"
 RESET = "reset"
+ACCEPT = "accept"
 RESTORE: Final = "restore"
 REBUILD: Final = "rebuild"
 """What a load is: records from Bronze, or something that a person decided."""
@@ -170,7 +171,7 @@ LOADS = Contract(
         Column(
             "kind",
             "string",
-            "records: from Bronze; release, discard, reset, restore, rebuild: by a person, of no Bronze record",
+            "records: from Bronze; release, discard, reset, accept, restore, rebuild: by a person, of no Bronze record",
         ),
         Column("pipeline", "string", "The pipeline that claimed the load"),
         Column("bronze_after_version", "bigint", "Delta version of Bronze that the load starts after; -1: from the beginning"),

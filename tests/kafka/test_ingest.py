@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bronze.ingest import ingest
-from bronze.local_broker import create_topic
 from lakehouse.errors import SourceError, TableStateError
 from lakehouse.settings import Kafka
 from lakehouse.table import BRONZE_RECORDS
-from tests.support.kafka import Sent, delete_records, delete_topic, send, send_transaction
+from tests.support.kafka import Sent, send, send_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,40 +150,6 @@ def test_a_table_that_was_deleted_alone_is_refused(
         ingest(spark, run, kafka_of(broker, name))
     shutil.rmtree(checkpoint(run))
     assert ingest(spark, run, kafka_of(broker, name)).records == 1
-
-
-def test_a_topic_that_was_created_anew_is_refused(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
-    name, servers = topic(), broker.bootstrap_servers
-    send(servers, name, numbers(1, 2, 3))
-    version = ingest(spark, run, kafka_of(broker, name)).to_version
-    delete_topic(servers, name)
-    create_topic(servers, name, 1)
-    send(servers, name, numbers(1))
-    for _ in range(2):
-        with pytest.raises(SourceError, match="went back") as refused:
-            ingest(spark, run, kafka_of(broker, name))
-        assert refused.value.observed == f"Partition {name}-0 offset was changed from 3 to 1"
-        shutil.rmtree(checkpoint(run), ignore_errors=True)
-    assert spark.sql(f"DESCRIBE HISTORY {run.table(BRONZE_RECORDS).sql} LIMIT 1").collect()[0]["version"] == version
-
-
-def test_records_that_kafka_lost_are_named_and_there_is_a_way_on(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
-    name, servers = topic(), broker.bootstrap_servers
-    send(servers, name, numbers(0, 1))
-    ingest(spark, run, kafka_of(broker, name))
-    send(servers, name, numbers(2, 3, 4))
-    delete_records(servers, name, before=4)
-    with pytest.raises(SourceError, match="no longer has records") as refused:
-        ingest(spark, run, kafka_of(broker, name))
-    assert refused.value.observed == f"Could not read records in offset [2, 5) for topic partition {name}-0"
-    assert str(checkpoint(run)) in str(refused.value)
-    shutil.rmtree(checkpoint(run))
-    ingest(spark, run, kafka_of(broker, name, starting_offsets={name: {"0": 4}}))
-    assert values(spark, run) == [b"0", b"1", b"4"]
 
 
 def test_a_missing_topic_is_named_within_seconds(spark: SparkSession, run: Run, broker: LocalBroker) -> None:

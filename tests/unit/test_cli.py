@@ -25,7 +25,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-COMMANDS = ("demo", "run", "plan", "status", "sql", "verify", "restore", "rebuild", "doctor", "config", "jars", "broker")
+COMMANDS = (
+    "demo",
+    "run",
+    "plan",
+    "status",
+    "sql",
+    "verify",
+    "restore",
+    "rebuild",
+    "doctor",
+    "topic",
+    "config",
+    "jars",
+    "broker",
+)
 
 
 class Events:

@@ -1,0 +1,167 @@
+"""A look at the topics themselves, past Spark: their ids, partitions, and the offsets that Kafka holds."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # its stubs do not export it
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lakehouse.settings import Kafka
+
+_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no annotations
+_SECONDS = 10
+_ATTEMPTS = 3
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The id that a broker without ids (before Kafka 2.8) gives to every topic."""
+
+_SAME = {
+    "security.protocol",
+    "client.id",
+    "client.dns.lookup",
+    "sasl.mechanism",
+    "sasl.kerberos.service.name",
+    "ssl.key.password",
+    "ssl.keystore.password",
+    "ssl.cipher.suites",
+    "enable.sasl.oauthbearer.unsecure.jwt",
+}
+"""Properties that mean the same to librdkafka."""
+
+_RENAMED = {
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
+_NEEDLESS = {"ssl.truststore.type", "ssl.keystore.type", "ssl.truststore.password", "ssl.protocol", "ssl.enabled.protocols"}
+_LOGIN = re.compile(r"\s*[\w.]+\.(?:Plain|Scram)LoginModule\s+required\s+(.*?);?\s*", re.DOTALL)
+_OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s;\"']+))")
+
+
+class LookError(Exception):
+    """The topics cannot be looked at; the text says why, without any value of the configuration."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A topic as the brokers describe it.
+
+    Attributes:
+        topic_id: Its id; None where the brokers have none.
+        partitions: Its partitions.
+    """
+
+    topic_id: str | None
+    partitions: tuple[int, ...]
+
+
+def client_config(properties: Mapping[str, str]) -> dict[str, str]:
+    """The configuration of librdkafka that means the same as one of Kafka's own client, as far as a look needs it.
+
+    Args:
+        properties: `kafka.client_properties()`.
+
+    Raises:
+        LookError: A property that decides how we connect has no counterpart.
+
+    >>> client_config({"bootstrap.servers": "b:1", "security.protocol": "SSL", "max.poll.records": "5"})
+    {'bootstrap.servers': 'b:1', 'security.protocol': 'SSL'}
+    """
+    config = {"bootstrap.servers": properties["bootstrap.servers"]}
+    for name, value in properties.items():
+        if not name.startswith(("security.", "sasl.", "ssl.", "client.")) or name in _NEEDLESS:
+            continue
+        if name in _SAME:
+            config[name] = value
+        elif name in _RENAMED:
+            config[_RENAMED[name]] = value
+        elif name == "sasl.jaas.config":
+            config.update(_login(value))
+        elif name == "ssl.endpoint.identification.algorithm":
+            config[name] = value or "none"
+        elif name in ("ssl.truststore.location", "ssl.keystore.location"):
+            config.update(_store(name, value, properties.get(name.replace("location", "type"), "JKS").upper()))
+        elif not name.startswith("client."):
+            raise LookError(f"librdkafka has no {name}")
+    return config
+
+
+def look(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
+    """Describe topics. One that does not exist, or may not be seen, is left out: reading it says so better.
+
+    Raises:
+        LookError: No broker can be asked.
+    """
+    found: dict[str, Seen] = {}
+    admin = _admin(kafka)  # named: collected too early, it would never answer
+    described = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_SECONDS)
+    for topic, asked in described.items():
+        try:
+            description = asked.result(2 * _SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+                continue
+            raise LookError(error.args[0].name()) from None
+        except TimeoutError:
+            raise LookError("no answer") from None
+        topic_id = str(description.topic_id)
+        partitions = tuple(sorted(each.id for each in description.partitions))
+        found[topic] = Seen(None if topic_id in ("", "None", _NO_ID) else topic_id, partitions)
+    return found
+
+
+def bounds(kafka: Kafka, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """The earliest offset that Kafka holds of each partition, and the one that its next record gets.
+
+    Raises:
+        LookError: No broker can be asked, or a partition has no leader.
+    """
+    places = [TopicPartition(topic, each) for each in partitions]
+    earliest, latest = _listed(kafka, places, _EARLIEST), _listed(kafka, places, _LATEST)
+    return {partition: (earliest[partition], latest[partition]) for partition in earliest}
+
+
+def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
+    admin, why = _admin(kafka), "no answer"
+    for _ in range(_ATTEMPTS):  # the leader may just have moved
+        try:
+            listed = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_SECONDS)
+            return {place.partition: asked.result(2 * _SECONDS).offset for place, asked in listed.items()}
+        except KafkaException as error:
+            why = error.args[0].name()
+        except TimeoutError:
+            pass
+    raise LookError(why)
+
+
+def _admin(kafka: Kafka) -> AdminClient:
+    quiet = logging.getLogger("tidemark.kafka.look")
+    quiet.disabled = True  # it would write what it is told to stderr, past the report
+    try:
+        return AdminClient({**client_config(kafka.client_properties()), "socket.timeout.ms": _SECONDS * 1000}, logger=quiet)
+    except KafkaException as error:
+        raise LookError(error.args[0].name()) from None  # its text may repeat a value
+
+
+def _login(jaas: str) -> dict[str, str]:
+    """User and password of a login with PLAIN or SCRAM."""
+    found = _LOGIN.fullmatch(jaas)
+    options = {name: double or single or bare for name, double, single, bare in _OPTION.findall(found[1])} if found else {}
+    if not {"username", "password"} <= options.keys():
+        raise LookError("librdkafka has no such login as sasl.jaas.config names")
+    return {f"sasl.{name}": re.sub(r"\\(.)", r"\1", options[name]) for name in ("username", "password")}
+
+
+def _store(name: str, file: str, kind: str) -> dict[str, str]:
+    if kind == "PEM":
+        named = ("ssl.ca.location",) if name.startswith("ssl.trust") else ("ssl.certificate.location", "ssl.key.location")
+        return dict.fromkeys(named, file)
+    if kind == "PKCS12" and name == "ssl.keystore.location":
+        return {name: file}
+    raise LookError(f"librdkafka cannot read a {kind} file as {name}")

@@ -1,0 +1,162 @@
+"""The query's checkpoint: which folder, whether it is whole, and where it ends.
+
+A checkpoint that was lost in part, or put back from a backup, is worse than none: Spark would give a batch a number that the
+table has taken, and Delta skips such a batch without a word, whatever is in it. So what does not fit the table is set aside,
+by going on in another folder, and the table says where to go on.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from lakehouse.table import BRONZE_RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark.sql import SparkSession
+
+    from bronze.source import Offsets
+    from lakehouse.delta import Streamed
+    from lakehouse.run import Run
+
+_LOGS = ("offsets", "commits")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint's folder holds.
+
+    Attributes:
+        folder: The folder.
+        number: Its number among the pipeline's checkpoints, from 1.
+        query_id: The query's id; None where it is gone.
+        offsets: The batches that were planned.
+        commits: The batches that were noted as done.
+        planned: Where the last planned batch ends, by topic and partition.
+    """
+
+    folder: str
+    number: int
+    query_id: str | None
+    offsets: Collection[int]
+    commits: Collection[int]
+    planned: Offsets | None = None
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a batch was planned."""
+        return bool(self.offsets)
+
+    def damage(self, streamed: Streamed | None) -> str | None:
+        """Why a query must not go on with it; None where it may.
+
+        Args:
+            streamed: The last micro-batch in the table, where it is known.
+
+        >>> from lakehouse.delta import Streamed
+        >>> whole = Checkpoint("/c", 1, "q", offsets={0, 1}, commits={0}, planned={"t": {"0": 5}})
+        >>> whole.damage(Streamed("q", 1, is_undone=False)), whole.damage(Streamed("q", 0, is_undone=False))
+        (None, None)
+        >>> whole.damage(Streamed("q", 2, is_undone=False))
+        'the table holds batch 2, and it knows of none after 1'
+        """
+        if not (self.offsets or self.commits or self.query_id):
+            return None
+        if self.query_id is None:
+            return "its metadata is gone or cut off"
+        planned, done = max(self.offsets, default=-1), max(self.commits, default=-1)
+        if self.is_begun and self.planned is None:
+            return "its last offsets are cut off"
+        if done not in (planned, planned - 1):
+            return f"it planned batches up to {planned} and finished {done}"
+        return self._unlike(streamed, planned, done) if streamed is not None else None
+
+    def _unlike(self, streamed: Streamed, planned: int, done: int) -> str | None:
+        if streamed.query_id != self.query_id:
+            return "another one has written the table since" if done >= 0 else None
+        if streamed.batch > planned:
+            return f"the table holds batch {streamed.batch}, and it knows of none after {planned}"
+        if streamed.batch < done or streamed.is_undone:
+            return f"it finished batch {done}, and the table was put back to an earlier one"
+        return None
+
+
+def choose(spark: SparkSession, run: Run, *, first: int, streamed: Streamed | None) -> Checkpoint:
+    """The checkpoint to go on with: the first from a number on that is whole, or not there yet.
+
+    Reports `bronze.checkpoint_set_aside` where a damaged one is left for a new one. Deletes and moves nothing.
+
+    Args:
+        spark: The session.
+        run: The run.
+        first: The first number that may be used, see `bronze_topics`.
+        streamed: The last micro-batch in the table.
+    """
+    damaged: list[dict[str, object]] = []
+    number = first
+    while True:
+        suffix = f"-{number}" if number > 1 else ""
+        found = _read(spark, run.lakehouse.folder(f"_checkpoints/{BRONZE_RECORDS}{suffix}"), number)
+        damage = found.damage(streamed)
+        if damage is None:
+            break
+        damaged.append({"checkpoint": found.folder, "why": damage})
+        number += 1
+    if damaged and found.query_id is None:
+        run.report.event("bronze.checkpoint_set_aside", **damaged[-1], goes_on_in=found.folder)
+    return found
+
+
+def ends(spark: SparkSession, checkpoint: Checkpoint, streamed: Streamed | None) -> Offsets:
+    """Where the next batch begins, by topic and partition: after the last one that is in the table. Empty before the first."""
+    if streamed is None or streamed.query_id != checkpoint.query_id or streamed.batch not in checkpoint.offsets:
+        return {}
+    file = f"{checkpoint.folder}/offsets/{streamed.batch}"
+    return _ends(_texts(spark, [file]).get(str(streamed.batch))) or {}
+
+
+def _read(spark: SparkSession, folder: str, number: int) -> Checkpoint:
+    files = [path.split("/")[-2:] for path in _files(spark, folder)]
+    offsets, commits = ({int(name) for kind, name in files if kind == wanted and name.isdecimal()} for wanted in _LOGS)
+    last = max(offsets, default=-1)
+    wanted = [f"{folder}/metadata" for _, name in files if name == "metadata"]
+    wanted += [f"{folder}/offsets/{last}"] if offsets else []
+    texts = _texts(spark, wanted) if wanted else {}
+    return Checkpoint(folder, number, _query_id(texts.get("metadata")), offsets, commits, _ends(texts.get(str(last))))
+
+
+def _query_id(metadata: str | None) -> str | None:
+    try:
+        return str(json.loads(metadata or "")["id"])
+    except (ValueError, KeyError, TypeError):  # cut off
+        return None
+
+
+def _ends(offsets: str | None) -> Offsets | None:
+    """The offsets in a batch's file: a line with the format, one for the batch, one for each source."""
+    try:
+        return dict(json.loads((offsets or "").splitlines()[2]))
+    except (ValueError, IndexError):  # cut off
+        return None
+
+
+def _files(spark: SparkSession, folder: str) -> list[str]:
+    """The files below a folder, less the empty ones; by Spark's own reader, for only the cluster may be able to look there."""
+    try:
+        files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(folder)
+        return [row["path"] for row in files.select("path").collect()]
+    except PySparkException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return []
+        raise
+
+
+def _texts(spark: SparkSession, files: list[str]) -> dict[str, str]:
+    """The files' texts, by their names without the folder."""
+    rows = spark.read.format("binaryFile").load(files).select("path", "content").collect()
+    return {row["path"].rpartition("/")[2]: bytes(row["content"]).decode(errors="replace") for row in rows}

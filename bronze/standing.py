@@ -1,0 +1,61 @@
+"""Where Bronze stands before a run: its version, its topics, its checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bronze import checkpoint as checkpoints
+from bronze import topics
+from lakehouse import delta
+from lakehouse.errors import TableMissingError
+from lakehouse.table import BRONZE_RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from bronze.checkpoint import Checkpoint
+    from bronze.topics import Topic
+    from lakehouse.delta import Streamed
+    from lakehouse.run import Run
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where Bronze stands.
+
+    Attributes:
+        version: The Delta version of `bronze_records`.
+        streamed: The last micro-batch in it; None where there is none, or it is too long ago.
+        topics: What is known of the topics, by their names in Kafka.
+        checkpoint: The checkpoint to go on with.
+    """
+
+    version: int
+    streamed: Streamed | None
+    topics: Mapping[str, Topic]
+    checkpoint: Checkpoint
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever committed to the table. Every micro-batch commits, that of an empty topic too."""
+        return self.version == 0
+
+
+def read(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing:
+    """Read where Bronze stands. Creates `bronze_topics` where it is not there yet, unless nothing may be written.
+
+    Raises:
+        TableMissingError: `bronze_records` is not there; or `bronze_topics`, and nothing may be written.
+    """
+    version, streamed = delta.streamed(spark, run.table(BRONZE_RECORDS))
+    try:
+        known = topics.read(spark, run)
+    except TableMissingError:
+        if is_dry_run:
+            raise
+        known = topics.create(spark, run, is_new=version == 0)
+    first = max((topic.checkpoint for topic in known.values()), default=1)
+    return Standing(version, streamed, known, checkpoints.choose(spark, run, first=first, streamed=streamed))

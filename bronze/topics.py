@@ -1,0 +1,165 @@
+"""What Bronze knows of its topics: the table `bronze_topics`. A row when reading one begins, and one per accepted break.
+
+It is kept with the tables and not in the checkpoint, so that a lost checkpoint forgets nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+
+from lakehouse import delta, frames
+from lakehouse.contracts.bronze import BEGUN, EXPIRED, RECREATED, TOPICS, plain_topic
+from lakehouse.errors import TableMissingError
+from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import Row, SparkSession
+
+    from lakehouse.contracts.bronze import LostRange
+    from lakehouse.run import Run
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as it is read now.
+
+    Attributes:
+        name: Its name in Kafka.
+        incarnation: How often there was a topic of this name, this one included.
+        topic_id: Kafka's id of it; None where that is not known.
+        checkpoint: Number of the first checkpoint that may go on with it.
+        go_on_at: The offset after the last that was given up as lost, for each partition that has one.
+    """
+
+    name: str
+    incarnation: int
+    topic_id: str | None
+    checkpoint: int
+    go_on_at: Mapping[int, int]
+
+    @property
+    def stored_as(self) -> str:
+        """Its name in all tables.
+
+        >>> Topic("t", 2, None, 1, {}).stored_as, Topic("t", 1, None, 1, {}).stored_as
+        ('t@2', 't')
+        """
+        return f"{self.name}@{self.incarnation}" if self.incarnation > 1 else self.name
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether a person had it go on after a break: the settings no longer say where it starts."""
+        return self.incarnation > 1 or bool(self.go_on_at)
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """How a break is gone on from, and who said so.
+
+    Attributes:
+        cause: recreated or expired.
+        topic_id: Kafka's id of the topic from here on.
+        checkpoint: Number of the checkpoint that begins here.
+        lost: What is given up.
+        load_seq: The load of the ledger that keeps the decision.
+        reason: Why.
+        accepted_by: Who.
+    """
+
+    cause: str
+    topic_id: str | None
+    checkpoint: int
+    lost: Sequence[LostRange]
+    load_seq: int
+    reason: str
+    accepted_by: str
+
+
+def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
+    """What is known, by the topic's name in Kafka.
+
+    Raises:
+        TableMissingError: The table is not there.
+        ContractError: It has other columns.
+    """
+    table = run.table(BRONZE_TOPICS)
+    try:
+        rows = spark.read.table(table.sql)
+    except AnalysisException as error:
+        if delta.is_no_table(error):
+            raise TableMissingError("The table is not there.", where=str(table)) from error
+        raise
+    TOPICS.check(rows.schema, where=str(table))
+    return known(rows.collect())
+
+
+def known(rows: Iterable[Row]) -> dict[str, Topic]:
+    """Put the table's rows together: the last of a topic holds, and what was given up of its incarnation adds up."""
+    found: dict[str, Topic] = {}
+    for row in sorted(rows, key=lambda row: (row["incarnation"], row["checkpoint"], row["known_since"])):
+        name = row["topic"]
+        before = found.get(name)
+        is_same = before is not None and before.incarnation == row["incarnation"]
+        go_on_at = dict(before.go_on_at) if before and is_same else {}
+        for lost in row["lost"] or ():
+            go_on_at[lost["partition"]] = lost["last_offset"] + 1
+        topic_id = row["topic_id"] or (before.topic_id if before and is_same else None)
+        found[name] = Topic(name, row["incarnation"], topic_id, row["checkpoint"], go_on_at)
+    return found
+
+
+def create(spark: SparkSession, run: Run, *, is_new: bool) -> dict[str, Topic]:
+    """Create the table; what Bronze holds already tells the incarnations.
+
+    Args:
+        spark: The session.
+        run: The run.
+        is_new: Whether Bronze was never read into.
+    """
+    delta.create(spark, run.table(BRONZE_TOPICS), TOPICS)
+    if is_new:
+        return {}
+    held = spark.read.table(run.table(BRONZE_RECORDS).sql).select("topic").distinct().collect()
+    found = [Topic(plain_topic(each), int(each.partition("@")[2] or 1), None, 1, {}) for each in sorted(row[0] for row in held)]
+    return {topic.name: topic for topic in sorted(found, key=lambda topic: topic.incarnation)}
+
+
+def write_begun(spark: SparkSession, run: Run, topics: Iterable[Topic]) -> None:
+    """Append a row for each topic that reading begins with. One commit, none where there is no topic."""
+    _append(spark, run, [{**_row(topic), "cause": BEGUN} for topic in topics])
+
+
+def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acceptance) -> Topic:
+    """Append the row that lets a topic go on after a break; one commit, and with it the next run goes on.
+
+    Returns:
+        The topic from there on.
+    """
+    incarnation = topic.incarnation + (acceptance.cause == RECREATED)
+    after = Topic(topic.name, incarnation, acceptance.topic_id, acceptance.checkpoint, {})
+    lost = [vars(each) for each in acceptance.lost] if acceptance.cause == EXPIRED else None
+    names = ("cause", "load_seq", "reason", "accepted_by")
+    _append(spark, run, [{**_row(after), **{name: getattr(acceptance, name) for name in names}, "lost": lost}])
+    return after
+
+
+def _row(topic: Topic) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "incarnation": topic.incarnation,
+        "stored_as": topic.stored_as,
+        "topic_id": topic.topic_id,
+        "checkpoint": topic.checkpoint,
+        "known_since": datetime.now(UTC),
+    }
+
+
+def _append(spark: SparkSession, run: Run, rows: Sequence[Mapping[str, object]]) -> None:
+    if rows:
+        delta.append(frames.of_contract(spark, rows, TOPICS), run.table(BRONZE_TOPICS), TOPICS)

@@ -1,0 +1,117 @@
+"""A person has a topic go on after a break: a load of the ledger that keeps the decision, then Bronze's own note of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from bronze import breaks, standing
+from bronze.admin import LookError
+from bronze.topics import Acceptance, write_accepted
+from lakehouse import delta
+from lakehouse.contracts.bronze import RECREATED
+from lakehouse.contracts.silver import ACCEPT
+from lakehouse.crash import crash_point
+from lakehouse.errors import SourceError, UsageError
+from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS
+from pipelines import by_hand
+from silver.request import Accepted, Request
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from bronze.breaks import Break
+    from bronze.standing import Standing
+    from lakehouse.run import Run
+    from lakehouse.settings import Kafka, Settings
+
+
+def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Request, *, is_dry_run: bool) -> dict[str, object]:
+    """Find what broke a topic, write the acceptance into the ledger, and have Bronze go on.
+
+    The claim comes first: what Bronze goes on without is never unknown to the ledger. Asked again after a crash in between, it
+    finds its load and does what is left. The next run begins a new checkpoint after what Bronze holds; the old one stays where
+    it is, and is not used again. A topic that was created anew goes on as `name@2`, from its beginning: a stream of its own,
+    for which no offset and no watermark of the old one means anything.
+
+    Args:
+        spark: The session.
+        run: The run.
+        settings: The pipeline's settings.
+        request: What is asked for; of its `wanted` the topic.
+        is_dry_run: Only say what it comes to; write nothing.
+
+    Returns:
+        kind (accept), topic, cause (recreated, expired; None where nothing is broken and nothing was done), stored_as (its name
+        in the tables from now on), old_topic_id, new_topic_id, lost (partition, first_offset, last_offset), load_seq and
+        is_dry_run.
+
+    Raises:
+        UsageError: The topic is not one of kafka.topics, or was never read.
+        SourceError: The topic cannot be looked at.
+        TableMissingError: Bronze has not been written yet.
+    """
+    topic = str(request.wanted.topic) if request.wanted else ""
+    stands = standing.read(spark, run, is_dry_run=True)
+    found = _found(spark, run, settings.kafka, stands, topic)
+    told: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
+    if found is None:
+        return told
+    accepted = _accepted(found)
+    kept = _kept(spark, run, accepted)
+    load_seq, request = kept or (0, replace(request, accepted=accepted))
+    if kept is None:
+        done = by_hand.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+        load_seq = int(str(done["load_seq"]))
+        crash_point("topic.claimed")
+    if not is_dry_run:
+        names = (found.cause, found.topic_id, stands.checkpoint.number + 1, found.lost)
+        write_accepted(spark, run, found.topic, Acceptance(*names, load_seq, request.reason, request.requested_by))
+        run.report.event("topic.accepted", topic=topic, stored_as=accepted.goes_on_as, cause=found.cause, load_seq=load_seq)
+        crash_point("topic.accepted")
+    ids = {"old_topic_id": found.topic.topic_id, "new_topic_id": found.topic_id}
+    lost = [asdict(each) for each in found.lost]
+    return {**told, "cause": found.cause, "stored_as": accepted.goes_on_as, **ids, "lost": lost, "load_seq": load_seq}
+
+
+def _found(spark: SparkSession, run: Run, kafka: Kafka, stands: Standing, topic: str) -> Break | None:
+    if topic not in kafka.topics or topic not in stands.topics:
+        known = topic in kafka.topics
+        raise UsageError(
+            "This topic was never read; there is nothing to go on from." if known else "kafka.topics does not name this topic.",
+            where=str(run.table(BRONZE_TOPICS)) if known else "topic accept",
+            observed=topic,
+            expected=", ".join(sorted(stands.topics if known else kafka.topics)),
+        )
+    try:
+        return breaks.find(spark, run, kafka, stands, topic)
+    except LookError as error:
+        raise SourceError(
+            "The topic cannot be looked at, so what would be accepted is not known. Nothing was written.",
+            where=f"topic {topic} at {kafka.bootstrap_servers}",
+            observed=str(error),
+            expected="a broker that describes the topic to librdkafka's admin client",
+            next_step="Check that the topic exists and the brokers can be reached from here. Of kafka.properties, stores of "
+            "type JKS and logins other than PLAIN and SCRAM cannot be used for this look: run it from where PEM files are.",
+        ) from None
+
+
+def _accepted(found: Break) -> Accepted:
+    topic = found.topic
+    is_other = found.cause == RECREATED
+    incarnation = topic.incarnation + is_other
+    goes_on_as = f"{topic.name}@{incarnation}" if is_other else topic.stored_as
+    ids = (topic.topic_id, found.topic_id)
+    return Accepted(topic.name, topic.stored_as, found.cause, incarnation, goes_on_as, *ids, found.lost)
+
+
+def _kept(spark: SparkSession, run: Run, accepted: Accepted) -> tuple[int, Request] | None:
+    """The load and request of the same acceptance, where the ledger has it already."""
+    ledger = run.table(SILVER_LOADS)
+    if not delta.exists(spark, ledger):
+        return None
+    rows = spark.read.table(ledger.sql).where(F.col("kind") == ACCEPT).select("load_seq", "request").distinct().collect()
+    kept = {row["load_seq"]: Request.from_json(row["request"]) for row in rows}
+    return next(((load_seq, request) for load_seq, request in kept.items() if request.accepted == accepted), None)

@@ -1,0 +1,110 @@
+"""The broker dies in the middle of a read, connections are cut and slow: nothing is lost, nothing is read twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bronze.broker_process import free_port
+from bronze.ingest import ingest
+from bronze.local_broker import LocalBroker, create_topic
+from lakehouse.errors import SourceError
+from lakehouse.run import Run
+from lakehouse.settings import Kafka
+from lakehouse.table import BRONZE_RECORDS
+from tests.support.kafka import Sent, send
+from tests.support.proxy import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pydantic import SecretStr
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.fault]
+
+_TOPIC = "faults"
+_RECORDS = 60_000
+_STEP = 10_000
+
+
+class AtProgress:
+    """A report that does something once, when the first micro-batch is in the table."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act: Callable[[], object] | None = act
+
+    def event(self, name: str, **_fields: object) -> None:
+        """Act, where it is the event."""
+        if name == "bronze.progress" and self.act is not None:
+            act, self.act = self.act, None
+            act()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    """A broker of this module's own, with a topic that has records: it is killed."""
+    with LocalBroker() as started:
+        create_topic(started.bootstrap_servers, _TOPIC, 2)
+        records = [Sent(b"%d" % number + b"." * 100, partition=number % 2) for number in range(_RECORDS)]
+        send(started.bootstrap_servers, _TOPIC, records)
+        yield started
+
+
+def read_all(spark: SparkSession, run: Run, servers: str, *, attempts: int) -> list[str]:
+    """Run Bronze until it succeeds; what failed on the way."""
+    patience: dict[str, SecretStr | str] = {"default.api.timeout.ms": "20000", "request.timeout.ms": "10000"}
+    kafka = Kafka(bootstrap_servers=servers, topics=(_TOPIC,), max_offsets_per_trigger=_STEP, properties=patience)
+    failures = []
+    for _ in range(attempts):
+        try:
+            ingest(spark, run, kafka)
+        except SourceError as error:
+            failures.append(str(error))
+        else:
+            return failures
+    raise AssertionError(failures)
+
+
+def assert_each_once(spark: SparkSession, run: Run) -> None:
+    rows = spark.read.table(run.table(BRONZE_RECORDS).sql).select("partition", "offset", "value").toArrow().to_pylist()
+    assert sorted((row["partition"], row["offset"]) for row in rows) == [
+        (partition, offset) for partition in range(2) for offset in range(_RECORDS // 2)
+    ]
+    assert len({row["value"] for row in rows}) == _RECORDS
+
+
+def test_a_broker_that_is_killed_in_the_middle_of_a_read_and_comes_back_costs_nothing(
+    spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker
+) -> None:
+    def die_and_come_back() -> None:
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGKILL)
+        threading.Timer(3, broker.start).start()
+
+    report = AtProgress(die_and_come_back)
+    run = Run("tests", new_run().lakehouse, report)
+    read_all(spark, run, broker.bootstrap_servers, attempts=4)
+    assert report.act is None
+    assert_each_once(spark, run)
+
+
+def test_connections_that_are_slow_and_cut_again_and_again_cost_nothing(
+    spark: SparkSession, run: Run, broker: LocalBroker
+) -> None:
+    data = broker.data_dir
+    outer, servers = free_port(), broker.bootstrap_servers
+    broker.stop()
+    with LocalBroker(data, advertised_port=outer) as behind, Proxy(outer, int(behind.bootstrap_servers.split(":")[1])) as proxy:
+        proxy.delay_seconds, proxy.cut_after_bytes = 0.02, 1_000_000
+        started = time.monotonic()
+        read_all(spark, run, f"127.0.0.1:{outer}", attempts=4)
+        assert time.monotonic() - started < 120
+        assert proxy.cuts >= 3
+    assert_each_once(spark, run)
+    assert servers == broker.start().bootstrap_servers
