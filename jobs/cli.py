@@ -26,6 +26,7 @@ from jobs.cli_tools import (
     jars_app,
     need_command,
 )
+from jobs.cli_upkeep import maintain
 from jobs.common import (
     DEFAULT_CONFIG,
     ConfigFile,
@@ -48,6 +49,7 @@ app.add_typer(jars_app, name="jars")
 app.add_typer(quarantine_app, name="quarantine")
 app.add_typer(watermark_app, name="watermark")
 app.add_typer(broker_app, name="broker")
+app.command()(maintain)
 
 
 class Stage(StrEnum):

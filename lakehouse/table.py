@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BRONZE_RECORDS = "bronze_records"
 SILVER_RECORDS = "silver_records"
@@ -36,11 +40,13 @@ class Table:
         name: The table's own name, for example `silver_records`.
         location: The folder or URI of a path table, or `catalog.schema.name`.
         is_path: Whether the location is a folder or URI.
+        properties: Delta's properties that every table of the lakehouse has, beside those of its contract.
     """
 
     name: str
     location: str
     is_path: bool
+    properties: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def sql(self) -> str:
@@ -68,18 +74,20 @@ class Lakehouse:
         catalog: The catalog of named tables.
         schema: The schema of named tables.
         volume: Where checkpoints and reports of named tables go.
+        properties: Delta's properties that every table gets.
     """
 
     root: str | None = None
     catalog: str | None = None
     schema: str | None = None
     volume: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def table(self, name: str) -> Table:
         """The table of that name in this lakehouse."""
         if self.root is not None:
-            return Table(name, f"{self.root.rstrip('/')}/{name}", is_path=True)
-        return Table(name, f"{self.catalog}.{self.schema}.{name}", is_path=False)
+            return Table(name, f"{self.root.rstrip('/')}/{name}", is_path=True, properties=self.properties)
+        return Table(name, f"{self.catalog}.{self.schema}.{name}", is_path=False, properties=self.properties)
 
     def folder(self, name: str) -> str:
         """A folder beside the tables (`_checkpoints`, `_reports`): under the root, or on the volume."""

@@ -22,4 +22,5 @@ BRONZE = Contract(
     ),
     # The change feed is how Silver counts what each Bronze version added; for an append-only table it stores nothing.
     {"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"},
+    clustered_by=("topic", "partition", "offset"),
 )

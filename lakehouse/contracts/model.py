@@ -43,12 +43,14 @@ class Contract:
         grain: What one row is; written into the table as its comment.
         columns: The columns, in their order.
         properties: Delta table properties that the table is created with.
+        clustered_by: The columns that maintenance puts rows together by; none keeps them as they were written.
     """
 
     name: str
     grain: str
     columns: tuple[Column, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
+    clustered_by: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:

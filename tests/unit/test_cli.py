@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-COMMANDS = ("demo", "run", "plan", "status", "sql", "verify", "doctor", "config", "jars", "broker")
+COMMANDS = ("demo", "run", "plan", "status", "sql", "verify", "maintain", "doctor", "config", "jars", "broker")
 
 
 class Events:
