@@ -86,8 +86,9 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     kept = sum(ledger.agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in KEPT)).collect()[0])
     contracts = _create_tables(spark, run, silver)
     if kept:
-        _write_records(spark, run, silver, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
-        _merge_latest(spark, run, silver, gate_run)
+        whole = silver.where(F.col("erased").isNull()).drop("erased")
+        _write_records(spark, run, whole, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
+        _merge_latest(spark, run, whole, gate_run)
     _write_health(run, ledger, silver, gate_run)
     run.report.event(
         "gold.published",

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli_decisions import quarantine_app, watermark_app
+from jobs.cli_decisions import erase, quarantine_app, watermark_app
 from jobs.cli_tools import (
     AsJson,
     OffsetArgument,
@@ -50,6 +50,7 @@ app.add_typer(quarantine_app, name="quarantine")
 app.add_typer(watermark_app, name="watermark")
 app.add_typer(broker_app, name="broker")
 app.command()(maintain)
+app.command()(erase)
 
 
 class Stage(StrEnum):

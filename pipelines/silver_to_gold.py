@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from expectations import gate
 from gold.publish import publish
 from gold.refresh import refresh_models
+from pipelines.amendments import amend_gold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         GateFailedError: A critical expectation was not met; all results are recorded.
     """
     started = time.monotonic()
+    amend_gold(spark, run, settings)
     audited = gate.audit(spark, run, settings.gate)
     if audited is None:
         return {"gate_run_id": None, "passed": True, "seconds": round(time.monotonic() - started, 3)}
@@ -51,10 +53,13 @@ def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         ModelError: A model failed; Gold's own tables are published.
     """
     started = time.monotonic()
+    amended_by = amend_gold(spark, run, settings)
     audited = gate.last(spark, run)
     if audited is None:
-        done: dict[str, object] = {"gate_run_id": None, "records": 0, "models": refresh_models(spark, run, settings.gold)}
+        made = refresh_models(spark, run, settings.gold, amended_by=amended_by)
+        done: dict[str, object] = {"gate_run_id": None, "records": 0, "models": made}
     else:
         gate.raise_if_failed(spark, run, audited)
         done = vars(publish(spark, run, audited, settings.gold))
+        amend_gold(spark, run, settings)  # the version that was audited may be older than an erasure
     return {**done, "seconds": round(time.monotonic() - started, 3)}

@@ -1,4 +1,4 @@
-"""What a person asks of Silver: release or discard what waits in quarantine, or reset a watermark. The claim pins it."""
+"""What a person asks of Silver: release or discard what waits, reset a watermark, erase a key. The claim pins it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-Kind = Literal["release", "discard", "reset"]
+Kind = Literal["release", "discard", "reset", "erase"]
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,30 @@ class Reset:
 
 
 @dataclass(frozen=True)
+class Erase:
+    """Whose records are erased.
+
+    Attributes:
+        topic: Kafka topic.
+        key_sha256: SHA-256 of the records' key, hexadecimal: the ledger must not hold what it erases.
+    """
+
+    topic: str
+    key_sha256: str
+
+
+@dataclass(frozen=True)
 class Request:
     """A person's request.
 
     Attributes:
-        kind: release, discard or reset.
+        kind: release, discard, reset or erase.
         reason: Why, in their words.
         requested_by: Who they are.
         wanted: The records of a release or discard.
         up_to_load_seq: The last load whose records are meant, pinned when the load is planned; None for any.
         reset: The watermark of a reset.
+        erase: The key of an erasure.
     """
 
     kind: Kind
@@ -68,6 +82,7 @@ class Request:
     wanted: Wanted | None = None
     up_to_load_seq: int | None = None
     reset: Reset | None = None
+    erase: Erase | None = None
 
     def to_json(self) -> str:
         """The request as the ledger keeps it."""
@@ -82,5 +97,6 @@ class Request:
         True
         """
         found = json.loads(text)
-        wanted, reset = found.pop("wanted"), found.pop("reset")
-        return cls(**found, wanted=Wanted(**wanted) if wanted else None, reset=Reset(**reset) if reset else None)
+        of = {"wanted": Wanted, "reset": Reset, "erase": Erase}
+        asked = {name: kind(**parts) for name, kind in of.items() if (parts := found.pop(name, None))}
+        return cls(**found, **asked)

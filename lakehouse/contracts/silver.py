@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakehouse.contracts.model import HEADERS, RANGES, Column, Contract
+from lakehouse.contracts.model import ERASED, HEADERS, RANGES, Column, Contract
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
 ACCEPTED = "accepted"
@@ -32,6 +32,7 @@ RECORDS = "records"
 RELEASE = "release"
 DISCARD = "discard"
 RESET = "reset"
+ERASE = "erase"
 """What a load is: records from Bronze, or something that a person decided."""
 
 KEPT = (ACCEPTED, "late_accepted", RELEASED)
@@ -75,7 +76,9 @@ def silver_records(payload_type: str | None = None) -> Contract:
     """The contract of `silver_records`; see `record_columns` for the payload."""
     # What the exact look asks for.
     clustered_by = ("topic", "partition", "sequence")
-    return Contract(SILVER_RECORDS, "A record, kept once.", record_columns(payload_type), clustered_by=clustered_by)
+    meaning = "Null, but where key, value and headers were erased: the load that did it, and the last decided offset by then"
+    columns = (*record_columns(payload_type), Column("erased", ERASED, meaning))
+    return Contract(SILVER_RECORDS, "A record, kept once.", columns, clustered_by=clustered_by)
 
 
 WATERMARKS = Contract(
@@ -120,7 +123,11 @@ REJECTS = Contract(
         Column("records", "bigint", "How many records the row stands for"),
         Column("load_seq", "bigint", "The load that kept them out"),
         Column("state", "string", "held: waits for a decision; released; discarded: duplicates, and what was decided away"),
-        Column("content_sha256", "string", "SHA-256 of key and value, hexadecimal; null for all but late, collision, jump"),
+        Column(
+            "content_sha256",
+            "string",
+            "SHA-256 of key and value, hexadecimal; null for all but late, collision, jump; erased:... where erased",
+        ),
         Column("settled_load_seq", "bigint", "The load that released or discarded the record; null where nobody did"),
     ),
 )
@@ -133,7 +140,9 @@ LOADS = Contract(
     (
         Column("load_seq", "bigint", "Number of the load, from 1, without gaps"),
         *_STREAM_COLUMNS,
-        Column("kind", "string", "records: from Bronze; release, discard, reset: what a person decided, of no Bronze record"),
+        Column(
+            "kind", "string", "records: from Bronze; release, discard, reset, erase: what a person decided, of no Bronze record"
+        ),
         Column("pipeline", "string", "The pipeline that claimed the load"),
         Column("bronze_after_version", "bigint", "Delta version of Bronze that the load starts after; -1: from the beginning"),
         Column("bronze_to_version", "bigint", "Delta version of Bronze that the load ends with, inclusive"),
@@ -141,7 +150,8 @@ LOADS = Contract(
         *_COUNTS,
         Column("late_accepted", "bigint", "Those of the late records that Silver took, by policies.late"),
         Column(RELEASED, "bigint", "Records of earlier loads that a release took out of quarantine, into Silver"),
-        Column(DISCARDED, "bigint", "Records of earlier loads that a discard gave up"),
+        Column(DISCARDED, "bigint", "Records of earlier loads that a discard, or an erasure, gave up"),
+        Column("erased", "bigint", "Records of earlier loads whose key, value and headers were erased"),
         Column("epoch_before", "bigint", "Epoch of the watermark before the load"),
         Column("high_watermark_before", "bigint", "High watermark before the load; null where there was none"),
         Column("epoch_after", "bigint", "Epoch of the watermark after the load"),
