@@ -12,6 +12,7 @@ from bench.sitting import BRONZE, COPY, SILVER, require
 from bench.topics import HEADER
 from bronze.ingest import ingest
 from lakehouse import delta
+from lakehouse.contracts.model import ERASED
 from lakehouse.contracts.silver import IN_ORDER, silver_records
 from lakehouse.run import Run
 from lakehouse.settings import Settings
@@ -93,6 +94,7 @@ def _copy(spark: SparkSession, run: Run) -> None:
         "sequence": F.lit(0).cast("bigint"),
         "load_seq": F.lit(1).cast("bigint"),
         "arrival": F.lit(IN_ORDER),
+        "erased": F.lit(None).cast(ERASED),
     }
     rows = delta.read(spark, bronze, version=delta.version(spark, bronze)).withColumns(constants)
     delta.append(rows, run.table(_COPY), silver_records())

@@ -11,6 +11,7 @@ from bench.loads import Silent, settings_of
 from bench.sitting import CLEAN, LOOK, require
 from lakehouse import delta
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.model import ERASED_IN_BRONZE
 from lakehouse.run import Run
 from lakehouse.table import Lakehouse
 from silver import load
@@ -126,5 +127,6 @@ def _records(rows: DataFrame) -> DataFrame:
         "headers": F.array(header),
         "ingested_at": F.current_timestamp(),
         "run_id": F.lit("bench"),
+        "erased": F.lit(None).cast(ERASED_IN_BRONZE),
     }
     return rows.withColumns(columns)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.model import ERASED_IN_BRONZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,7 @@ def bronze_records(consumed: DataFrame, run_id: str, stored_as: Mapping[str, str
     Returns:
         One row per Kafka record, with the contract's columns: topic, partition, offset, timestamp (UTC), timestamp_type
         (0 CreateTime, 1 LogAppendTime), key, value, headers (null where there is none), ingested_at (UTC, one instant per
-        micro-batch), run_id.
+        micro-batch), run_id, erased (null).
 
     Raises:
         ContractError: The source's columns are not those.
@@ -36,6 +37,11 @@ def bronze_records(consumed: DataFrame, run_id: str, stored_as: Mapping[str, str
     renamed = F.coalesce(*(F.when(F.col("topic") == name, F.lit(other)) for name, other in (stored_as or {}).items()), "topic")
     return BRONZE.select(
         consumed.withColumnsRenamed({"timestampType": "timestamp_type"}).withColumns(
-            {"topic": renamed, "ingested_at": F.current_timestamp(), "run_id": F.lit(run_id)}
+            {
+                "topic": renamed,
+                "ingested_at": F.current_timestamp(),
+                "run_id": F.lit(run_id),
+                "erased": F.lit(None).cast(ERASED_IN_BRONZE),
+            }
         )
     )

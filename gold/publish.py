@@ -86,12 +86,13 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     sums = [F.coalesce(F.sum(name), F.lit(0)) for name in KEPT]
     *counts, is_rebuilt = ledger.agg(*sums, F.coalesce(F.bool_or(F.col("kind") == REBUILD), F.lit(False))).collect()[0]
     kept = sum(counts)
+    whole = silver.where(F.col("erased").isNull()).drop("erased")
     if is_rebuilt:
-        _replace_all(run, silver, gate_run)
-    contracts = _create_tables(spark, run, silver)
+        _replace_all(run, whole, gate_run)
+    contracts = _create_tables(spark, run, whole)
     if kept and not is_rebuilt:
-        _write_records(spark, run, silver, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
-        _merge_latest(spark, run, silver, gate_run)
+        _write_records(spark, run, whole, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
+        _merge_latest(spark, run, whole, gate_run)
     _write_health(run, ledger, silver, first=0 if is_rebuilt else gate_run.first_load_seq, gate_run=gate_run)
     run.report.event(
         "gold.published",

@@ -25,11 +25,17 @@ if TYPE_CHECKING:
 _SOURCES = (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)
 
 
-def refresh_models(spark: SparkSession, run: Run, gold: Gold) -> tuple[str, ...]:
+def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int | None = None) -> tuple[str, ...]:
     """Make every model that is not current, and replace its table whole, in one commit each.
 
     A model is current when its table's last commit names the query's hash and the last published load. So a model that
     failed, is new, or was changed is made by the next run, also when there is nothing to publish.
+
+    Args:
+        spark: The session.
+        run: The run.
+        gold: The models.
+        amended_by: A load that changed what Gold had published, see `pipelines.amendments`: a model names it then, too.
 
     Returns:
         The names of the models that were made.
@@ -39,12 +45,14 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold) -> tuple[str, ...]
     """
     if not gold.models or not delta.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return ()
-    last_load_seq = spark.read.table(run.table(GOLD_STREAM_HEALTH).sql).agg(F.max("load_seq")).collect()[0][0]
+    made_of = {"last_load_seq": spark.read.table(run.table(GOLD_STREAM_HEALTH).sql).agg(F.max("load_seq")).collect()[0][0]}
+    if amended_by is not None:
+        made_of["amended_by"] = amended_by
     made, broken = [], []
     with _views(spark, run):
         for model in gold.models:
             try:
-                if _refresh(spark, run, model, last_load_seq=last_load_seq):
+                if _refresh(spark, run, model, made_of):
                     made.append(model.name)
             except (OSError, *delta.SPARK_ERRORS) as error:
                 broken.append(f"{model.name} ({model.sql}): {headline(str(error))}")
@@ -59,16 +67,15 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold) -> tuple[str, ...]
     return tuple(made)
 
 
-def _refresh(spark: SparkSession, run: Run, model: GoldModel, *, last_load_seq: int) -> bool:
+def _refresh(spark: SparkSession, run: Run, model: GoldModel, made_of: dict[str, int]) -> bool:
     """Make one model if it is not current; whether it was made."""
     table = run.table(model.name)
     text = model.sql.read_text(encoding="utf-8")
-    made_of = {"model_sha256": hashlib.sha256(text.encode()).hexdigest(), "last_load_seq": last_load_seq}
-    metadata = json.dumps(made_of, sort_keys=True)
+    metadata = json.dumps({"model_sha256": hashlib.sha256(text.encode()).hexdigest(), **made_of}, sort_keys=True)
     if delta.last_metadata(spark, table) == metadata:
         return False
     delta.overwrite(spark.sql(model_query(text)), table, metadata=metadata)
-    run.report.event("gold.model_made", model=model.name, last_load_seq=last_load_seq)
+    run.report.event("gold.model_made", model=model.name, **made_of)
     return True
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli_decisions import quarantine_app, watermark_app
+from jobs.cli_decisions import erase, quarantine_app, watermark_app
 from jobs.cli_recovery import rebuild, restore, verify
 from jobs.cli_tools import (
     AsJson,
@@ -28,6 +28,7 @@ from jobs.cli_tools import (
     need_command,
 )
 from jobs.cli_topics import topic_app
+from jobs.cli_upkeep import maintain
 from jobs.common import (
     DEFAULT_CONFIG,
     ConfigFile,
@@ -47,10 +48,8 @@ app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly 
 _groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app}
 for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
     app.add_typer(_group, name=_name)
-
-
-for command in (verify, restore, rebuild):
-    app.command()(command)
+for _command in (verify, restore, rebuild, maintain, erase):
+    app.command()(_command)
 
 
 class Stage(StrEnum):

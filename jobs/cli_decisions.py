@@ -1,4 +1,4 @@
-"""The commands for what waits in quarantine and for the watermarks: look, and decide."""
+"""The commands for what a person decides: of what waits in quarantine, of the watermarks, of a key's records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakehouse.report import printable
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from silver.request import Kind, Request, Reset, Wanted
+    from silver.request import Erase, Kind, Request, Reset, Wanted
 
 QuarantineClass = Literal["late", "collision", "invalid", "jump", "fenced"]
 ClassOption = Annotated[
@@ -156,6 +156,38 @@ def watermark_reset(
     _decide(config, overrides, _request("reset", reason, by, reset=reset), is_dry_run=dry_run, as_json=as_json)
 
 
+def erase(
+    *,
+    topic: Annotated[str, typer.Option("--topic", help="The Kafka topic.")],
+    reason: Reason,
+    key: Annotated[str | None, typer.Option("--key", help="The records' key, as text in UTF-8.")] = None,
+    key_hex: Annotated[str | None, typer.Option("--key-hex", help="The records' key, its bytes in hexadecimal.")] = None,
+    by: By = None,
+    dry_run: DryRun = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase the records of a key in all tables: their places stay, what they held goes."""
+    import hashlib
+
+    from silver.request import Erase
+
+    asked = Erase(topic, hashlib.sha256(_key(key, key_hex)).hexdigest())
+    _decide(config, overrides, _request("erase", reason, by, erase=asked), is_dry_run=dry_run, as_json=as_json)
+
+
+def _key(text: str | None, hexadecimal: str | None) -> bytes:
+    """The key that either of the options names. Errors do not repeat it."""
+    if (text is None) == (hexadecimal is None):
+        raise UsageError("It is not clear which key is meant.", where="erase", expected="either --key or --key-hex")
+    try:
+        return text.encode() if text is not None else bytes.fromhex(hexadecimal or "")
+    except ValueError:
+        expected = "hexadecimal digits, two to a byte"
+        raise UsageError("The key is not in hexadecimal.", where="--key-hex", expected=expected) from None
+
+
 def _wanted(record: tuple[str | None, int | None, int | None], filters: Wanted, *, everything: bool) -> Wanted:
     """What is meant: one record, what the filters leave, or all; never all by leaving everything out."""
     from silver.request import Wanted
@@ -172,10 +204,18 @@ def _wanted(record: tuple[str | None, int | None, int | None], filters: Wanted, 
     return Wanted(topic=topic, partition=partition, offset=offset) if named[0] else filters
 
 
-def _request(kind: Kind, reason: str, by: str | None, *, wanted: Wanted | None = None, reset: Reset | None = None) -> Request:
+def _request(
+    kind: Kind,
+    reason: str,
+    by: str | None,
+    *,
+    wanted: Wanted | None = None,
+    reset: Reset | None = None,
+    erase: Erase | None = None,
+) -> Request:
     from silver.request import Request
 
-    return Request(kind, *named_reason(reason, by), wanted=wanted, reset=reset)
+    return Request(kind, *named_reason(reason, by), wanted=wanted, reset=reset, erase=erase)
 
 
 def named_reason(reason: str, by: str | None) -> tuple[str, str]:

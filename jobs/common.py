@@ -6,7 +6,8 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -177,6 +178,15 @@ def rebuild_once(
     return _medallion().rebuild(spark, settings, report, is_applied=is_applied, reason=reason, by=by)
 
 
+def maintain_once(spark: SparkSession, settings: Settings, report: OpenReport, *, is_dry_run: bool) -> dict[str, Any]:
+    """Put every table in order, see `pipelines.medallion.maintain`.
+
+    Raises:
+        TidemarkError: A table cannot be read or written.
+    """
+    return _medallion().maintain(spark, settings, report, is_dry_run=is_dry_run)
+
+
 class _Medallion(Protocol):
     """The entries of `pipelines.medallion`."""
 
@@ -202,6 +212,8 @@ class _Medallion(Protocol):
         self, spark: SparkSession, settings: Settings, report: OpenReport, *, is_applied: bool, reason: str, by: str
     ) -> dict[str, Any]: ...
 
+    def maintain(self, spark: SparkSession, settings: Settings, report: OpenReport, *, is_dry_run: bool) -> dict[str, Any]: ...
+
 
 def _medallion() -> _Medallion:
     # Late, and after the session: the pipelines import pyspark, and column expressions in them may ask for a session.
@@ -211,21 +223,31 @@ def _medallion() -> _Medallion:
 
 
 def run_job(stage: str | None, argv: list[str] | None) -> None:
-    """What a thin job does: `--config` and `--set`, then one stage of the pipeline, or all.
+    """What a thin job does: `--config` and `--set`, then one stage of the pipeline, or all; see `thin_job`.
+
+    Raises:
+        TidemarkError: The run failed; see its class.
+    """
+    what = f"Run {f'the {stage} stage' if stage else 'all stages'} of a pipeline once."
+    thin_job(partial(run_once, stage=stage), what, argv)
+
+
+def thin_job(do: Callable[[SparkSession, Settings, OpenReport], object], what: str, argv: list[str] | None) -> None:
+    """Do something with the session of a config, by `--config` and `--set`.
 
     Returns on success, for a wheel task takes any SystemExit for a failure.
 
     Raises:
-        TidemarkError: The run failed; see its class.
+        TidemarkError: It failed; see its class.
     """
 
     def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
         settings = load_settings(config, overrides)
         with reporting() as report:
-            run_once(open_session(settings, report), settings, report, stage=stage)
+            do(open_session(settings, report), settings, report)
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(help=f"Run {f'the {stage} stage' if stage else 'all stages'} of a pipeline once.")(job)
+    app.command(help=what)(job)
     edge.invoke(app, argv, program=Path(sys.argv[0]).name)
 
 

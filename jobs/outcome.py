@@ -43,16 +43,22 @@ def write_plan(planned: dict[str, Any], *, as_json: bool) -> None:
         show.write(f"The breaker would stop this load. {trip['what']} ({trip['where']}: {trip['observed']})")
 
 
-_DONE = {"release": "Released", "discard": "Discarded", "reset": "Reset"}
-_WOULD = {"release": "Would release", "discard": "Would discard", "reset": "Would reset"}
+_DONE = {"release": "Released", "discard": "Discarded", "reset": "Reset", "erase": "Erased"}
+_WOULD = {"release": "Would release", "discard": "Would discard", "reset": "Would reset", "erase": "Would erase"}
 _LEFT = {
     "no_sequence": "without a sequence that could be read, which Silver needs",
     "already_kept": "with a sequence that Silver holds already",
 }
 
 
+_KEPT = (
+    "Old versions of the tables hold the bytes until `tidemark maintain` has removed them, after maintenance.retain_hours. "
+    "Kafka and backups hold them on terms of their own. A copy that is sent again lands in bronze_records: erase again."
+)
+
+
 def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
-    """Print on stdout what a release, discard or reset did, or would do; or JSON."""
+    """Print on stdout what a release, discard, reset or erasure did, or would do; or JSON."""
     if as_json:
         show.write_json(done)
         return
@@ -61,6 +67,10 @@ def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
         show.write("There is nothing to do.")
     elif done["kind"] == "reset":
         show.write(f"{verb} a watermark, as load {done['load_seq']}.")
+    elif done["kind"] == "erase":
+        show.write(
+            f"{verb} what {_records(done['erased'])} held, as load {done['load_seq']}; gave up {done['records']:,} that waited."
+        )
     else:
         show.write(f"{verb} {_records(done['records'])} ({summary(done['classes'])}), as load {done['load_seq']}.")
     for why, records in done["left"].items():
@@ -72,6 +82,8 @@ def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
         write_plan(done["next_load"], as_json=False)
     if done["kind"] == "release" and done["load_seq"] and not done["is_dry_run"]:
         show.write("The next `tidemark run` audits and publishes them.")
+    if done["kind"] == "erase" and done["load_seq"] and not done["is_dry_run"]:
+        show.write(_KEPT)
 
 
 def _records(count: int) -> str:

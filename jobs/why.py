@@ -51,7 +51,7 @@ _RULES = {
 
 _AT = "topic = $topic AND partition = $partition"
 _RECORD = f"""
-    SELECT topic, partition, "offset", timestamp, key, value, headers, ingested_at, run_id, count(*) OVER () AS copies
+    SELECT topic, partition, "offset", timestamp, key, value, headers, ingested_at, run_id, erased, count(*) OVER () AS copies
     FROM {BRONZE_RECORDS}
     WHERE {_AT} AND "offset" = $offset LIMIT 1
 """  # noqa: S608 -- the table's name is ours; as in every query below
@@ -102,9 +102,10 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
 
     Returns:
         topic, partition, offset, timestamp, producer, epoch, sequence; `class`, `rule` in words, `reason`, `state` of a reject;
-        `copies`, how often Bronze holds the offset: all but one are replays; `load` with run, Bronze versions and the watermark
-        before and after; `settled`, who released or discarded it in which load, and why; `winner`, the record that a duplicate
-        or collision met; `gate`, the last audit of the load, or of the release; and `published`. What does not apply is None.
+        `copies`, how often Bronze holds the offset: all but one are replays; `erased_load_seq`; `load` with run, Bronze
+        versions and the watermark before and after; `settled`, who released or discarded it in which load, and why; `winner`,
+        the record that a duplicate or collision met; `gate`, the last audit of the load, or of the release; and `published`.
+        What does not apply is None.
         And the columns of `bronze_records`.
 
     Raises:
@@ -151,6 +152,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         "rule": _RULES[name],
         **{column: found[column] if found else None for column in ("reason", "state", "arrival")},
         "copies": copies,
+        "erased_load_seq": record["erased"] and record["erased"]["load_seq"],
         "load": load and {column: value for column, value in load.items() if column not in {"rules", "producer"}},
         "settled": settled,
         "winner": winner,
@@ -178,8 +180,10 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
     if winner:
         place = f"offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
         told.append(f"The record that was there first: {place}.")
+    if found["erased_load_seq"] is not None:
+        told.append(f"Its key, value and headers were erased by load {found['erased_load_seq']}.")
     if found["state"] and found["state"] != RELEASED:
-        told.append(f"It is kept out of Silver; its state is {found['state']}. Its bytes are in bronze_records.")
+        told.append(f"It is kept out of Silver; its state is {found['state']}. What is left of it is in bronze_records.")
     if settled:
         told.append(f"It was {found['state']} {_by_whom(settled)}.")
     if found["arrival"] == LATE:

@@ -32,6 +32,8 @@ _CONFLICTS = (
     "ConcurrentAppendException",
     "DELTA_CONCURRENT_DELETE",
     "ConcurrentDelete",
+    "DELTA_METADATA_CHANGED",
+    "MetadataChangedException",
 )
 _NO_TABLE = (
     "PATH_NOT_FOUND",
@@ -52,6 +54,7 @@ _NO_VERSION = (
 
 _ADDING = (("STREAMING UPDATE", None), ("WRITE", "Append"))
 _NOT_CHANGING = ("CREATE TABLE", "SET TBLPROPERTIES", "OPTIMIZE", "VACUUM START", "VACUUM END")
+_TRIES = 3
 _LIKELY_VERSIONS = 10
 """Versions of Bronze since the last load, most of the time: how much of the log is looked at first."""
 
@@ -93,10 +96,12 @@ def create(spark: SparkSession, table: Table, contract: Contract) -> None:
         ContractError: The table exists with other columns.
     """
     if not exists(spark, table):
-        properties = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in contract.properties.items())
+        wanted = {**table.properties, **contract.properties}
+        properties = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in wanted.items())
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS {table.sql} ({contract.ddl()}) USING delta COMMENT {sql_text(contract.grain)}"
             + (f" TBLPROPERTIES ({properties})" if properties else "")
+            + (f" CLUSTER BY ({', '.join(contract.clustered_by)})" if contract.clustered_by else "")
         )
     check(spark, table, contract)
 
@@ -295,11 +300,29 @@ def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, me
 def merge(spark: SparkSession, statement: str, table: Table) -> int:
     """Run a MERGE, an UPDATE or a DELETE; the rows that it changed or brought.
 
+    Where another writer is first it is tried again: maintenance puts the files together that a MERGE has read. So a statement
+    must come to the same rows however often it is run.
+
+    Raises:
+        AnotherWriterError: Another writer committed to the same place at the same time, again and again.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            return int(execute(spark, statement, table)[0]["num_affected_rows"])
+        except AnotherWriterError:
+            if not left:
+                raise
+    raise AssertionError
+
+
+def execute(spark: SparkSession, statement: str, table: Table) -> list[Row]:
+    """Run a statement that commits to a table; the rows that it answers with.
+
     Raises:
         AnotherWriterError: Another writer committed to the same place at the same time.
     """
     try:
-        return int(spark.sql(statement).collect()[0]["num_affected_rows"])
+        return spark.sql(statement).collect()
     except SPARK_ERRORS as error:
         _raise_if_conflict(error, table)
         raise
@@ -338,11 +361,14 @@ def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, tra
 
 
 def last_metadata(spark: SparkSession, table: Table) -> str | None:
-    """The text kept with the table's last commit; None where it has none, or the table is not there."""
+    """The text kept with the last commit that changed the table's rows; None where it has none, or the table is not there."""
     if not exists(spark, table):
         return None
-    text: str | None = _history(spark, table, 1, "userMetadata")[0]["userMetadata"]
-    return text
+    for row in _history(spark, table, _LIKELY_VERSIONS, "operation", "userMetadata"):
+        if row["operation"] not in _NOT_CHANGING:
+            text: str | None = row["userMetadata"]
+            return text
+    return None
 
 
 def _commit(writer: DataFrameWriter, table: Table) -> None:

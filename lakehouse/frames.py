@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakehouse.contracts.model import HEADERS, LOST, RANGES
+from lakehouse.contracts.model import ERASED, ERASED_IN_BRONZE, HEADERS, LOST, RANGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +27,18 @@ ARROW = {
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     HEADERS: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    ERASED: pa.struct([("load_seq", pa.int64()), ("up_to_offset", pa.int64())]),
+    ERASED_IN_BRONZE: pa.struct(
+        [
+            ("load_seq", pa.int64()),
+            ("up_to_offset", pa.int64()),
+            ("producer", pa.string()),
+            ("epoch", pa.int64()),
+            ("sequence", pa.int64()),
+            ("problem", pa.string()),
+            ("is_collision", pa.bool_()),
+        ]
+    ),
     RANGES: pa.list_(pa.struct([(name, pa.int64()) for name in ("epoch", "first_sequence", "last_sequence")])),
     LOST: pa.list_(pa.struct([("partition", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64())])),
 }

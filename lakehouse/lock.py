@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
@@ -11,15 +12,27 @@ from lakehouse.errors import AnotherWriterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from lakehouse.table import Lakehouse
 
+_MAINTENANCE_SECONDS = 300
+"""How long a run waits for maintenance, which holds the lock for one table at a time."""
+_BETWEEN_SECONDS = 0.2
+"""Maintenance takes the lock and then its own: a run that comes in between must not take it for another run."""
+
 
 @contextlib.contextmanager
-def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0) -> Iterator[None]:
+def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0, is_maintenance: bool = False) -> Iterator[None]:
     """Hold the lock of a local root; do nothing elsewhere, where the log store or the catalog decides who commits.
 
-    The operating system releases the lock when its holder dies.
+    The operating system releases the lock when its holder dies. Maintenance is waited for, whatever the seconds are: a second
+    lock file says that it is maintenance which holds the first.
+
+    Args:
+        lakehouse: The lakehouse.
+        wait_seconds: How long another run is waited for.
+        is_maintenance: Whether the holder lets go soon, so that a run waits for it.
 
     Raises:
         AnotherWriterError: Another process holds it, and did so for the seconds that were waited.
@@ -30,16 +43,36 @@ def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0) -> Iterator[None]:
         return
     root.mkdir(parents=True, exist_ok=True)
     path = root / ".tidemark.lock"
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=wait_seconds)
-    except Timeout:
-        raise AnotherWriterError(
-            "Another run is writing to this lakehouse; this one has done nothing.",
-            where=str(path),
-            next_step="Wait until it has ended. Two pipelines that must run at once need a root each.",
-        ) from None
-    try:
+    of_maintenance = FileLock(root / ".tidemark.maintenance.lock")
+    with contextlib.ExitStack() as held:
+        _acquire(path, of_maintenance, wait_seconds, held)
+        if is_maintenance:
+            held.enter_context(of_maintenance)
         yield
-    finally:
-        lock.release()
+
+
+def _acquire(path: Path, of_maintenance: FileLock, wait_seconds: float, held: contextlib.ExitStack) -> None:
+    started = time.monotonic()
+    lock, wait = FileLock(path), wait_seconds
+    while True:
+        try:
+            held.enter_context(lock.acquire(timeout=wait))
+        except Timeout:
+            waited = time.monotonic() - started
+            if waited < wait_seconds + _BETWEEN_SECONDS or (waited < _MAINTENANCE_SECONDS and _is_held(of_maintenance)):
+                wait = _BETWEEN_SECONDS
+                continue
+            raise AnotherWriterError(
+                "Another run is writing to this lakehouse; this one has done nothing.",
+                where=str(path),
+                next_step="Wait until it has ended. Two pipelines that must run at once need a root each.",
+            ) from None
+        return
+
+
+def _is_held(lock: FileLock) -> bool:
+    try:
+        with lock.acquire(timeout=0):
+            return False
+    except Timeout:
+        return True

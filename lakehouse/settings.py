@@ -14,6 +14,7 @@ from lakehouse.settings_base import Model, Text, from_config_folder, is_uri, nea
 from lakehouse.settings_gate import Budget, Gate, Measure, Severity, UserExpectation
 from lakehouse.settings_gold import OWN_TABLES, Gold, GoldModel
 from lakehouse.settings_kafka import Kafka
+from lakehouse.settings_maintenance import Maintenance
 from lakehouse.settings_policies import Policies, TopicPolicies
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "GoldModel",
     "Kafka",
     "LakehouseSettings",
+    "Maintenance",
     "Measure",
     "Policies",
     "Settings",
@@ -197,6 +199,11 @@ class Settings(Model):
     gate: Gate = Field(default_factory=Gate, description="what a load must hold to reach Gold", examples=["{data_docs: true}"])
     gold: Gold = Field(
         default_factory=Gold, description="what is published beside the built-in tables", examples=["{models: []}"]
+    )
+    maintenance: Maintenance = Field(
+        default_factory=Maintenance,
+        description="how long old versions stay, and how large files get",
+        examples=["{retain_hours: 336}"],
     )
 
     @field_validator("policies")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BRONZE_RECORDS = "bronze_records"
 BRONZE_TOPICS = "bronze_topics"
@@ -41,11 +45,13 @@ class Table:
         name: The table's own name, for example `silver_records`.
         location: The folder or URI of a path table, or `catalog.schema.name`.
         is_path: Whether the location is a folder or URI.
+        properties: Delta's properties that every table of the lakehouse has, beside those of its contract.
     """
 
     name: str
     location: str
     is_path: bool
+    properties: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def sql(self) -> str:
@@ -73,6 +79,7 @@ class Lakehouse:
         catalog: The catalog of named tables.
         schema: The schema of named tables.
         volume: Where checkpoints and reports of named tables go.
+        properties: Delta's properties that every table gets.
         shadow: The name of a shadow, which has Silver tables of its own beside all else; None for the tables themselves.
     """
 
@@ -80,6 +87,7 @@ class Lakehouse:
     catalog: str | None = None
     schema: str | None = None
     volume: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, compare=False)
     shadow: str | None = None
 
     def table(self, name: str) -> Table:
@@ -93,9 +101,11 @@ class Lakehouse:
         is_shadowed = self.shadow is not None and not name.startswith(("bronze_", "gold_", "gate_"))
         if self.root is not None:
             folder = f"{SHADOWS}/{self.shadow}/" if is_shadowed else ""
-            return Table(name, f"{self.root.rstrip('/')}/{folder}{name}", is_path=True)
-        prefix = f"{SHADOWS}_{self.shadow}_" if is_shadowed else ""
-        return Table(name, f"{self.catalog}.{self.schema}.{prefix}{name}", is_path=False)
+            location, is_path = f"{self.root.rstrip('/')}/{folder}{name}", True
+        else:
+            prefix = f"{SHADOWS}_{self.shadow}_" if is_shadowed else ""
+            location, is_path = f"{self.catalog}.{self.schema}.{prefix}{name}", False
+        return Table(name, location, is_path=is_path, properties=self.properties)
 
     def folder(self, name: str) -> str:
         """A folder beside the tables (`_checkpoints`, `_reports`): under the root, or on the volume."""

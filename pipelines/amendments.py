@@ -1,4 +1,8 @@
-"""What a person decided of published records, brought to Gold: by the command, or by the next run if that was cut off."""
+"""What a person's load changes in Gold beside adding to it, by rule: whoever comes next finishes it.
+
+The ledger says what was asked for, so a load that is finished and not published is what Gold may still have to follow. Each of
+the changes finds nothing to do where it was done.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +10,55 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from expectations.pinned import last_published
+from gold import amend
+from gold.refresh import refresh_models
 from gold.withdraw import withdraw
-from lakehouse.contracts.silver import RESTORE
-from lakehouse.table import SILVER_LOADS
+from lakehouse import delta
+from lakehouse.contracts.silver import ERASE, RESTORE
+from lakehouse.table import GOLD_STREAM_HEALTH, SILVER_LOADS
+from silver import watermarks
 from silver.request import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.contracts.gate import GateRun
     from lakehouse.run import Run
+    from lakehouse.settings import Settings
 
 
-def amend_gold(spark: SparkSession, run: Run, audited: GateRun) -> None:
-    """Take out of Gold what a load of an audited range took back from Silver. Done again it changes nothing.
+def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:
+    """Remove from Gold what finished loads have erased or taken back since it published last, and make the models anew.
 
-    Whether the range passed does not matter. Commits to Gold's tables, see `gold.withdraw.withdraw`; nothing where there is no
-    such load.
+    Commits to Gold's tables, see `gold.amend` and `gold.withdraw`, and to the models.
+
+    Args:
+        spark: The session.
+        run: The run.
+        settings: The pipeline's settings.
+        after_load_seq: The last load that Gold has published, where that is known.
+
+    Returns:
+        The last such load, None where there is none. A model that is made while there is one names it.
+
+    Raises:
+        ModelError: A model failed; the next run tries again.
     """
-    is_asked = F.col("load_seq").between(audited.first_load_seq, audited.last_load_seq) & (F.col("kind") == RESTORE)
-    loads = spark.read.table(run.table(SILVER_LOADS).sql).where(is_asked)
-    for row in loads.groupBy("load_seq").agg(F.first("request").alias("request")).orderBy("load_seq").collect():
-        swap = Request.from_json(row["request"]).swap
-        if swap is not None:
-            withdraw(spark, run, keep_to=swap.keep_to, undo_to=swap.undo_to)
+    after = last_published(spark, run) if after_load_seq is None else after_load_seq
+    loads = spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("kind").isin(ERASE, RESTORE))
+    asked = sorted(loads.where(F.col("load_seq") > after).select("load_seq", "request").distinct().collect())
+    if not asked or not delta.exists(spark, run.table(GOLD_STREAM_HEALTH)):
+        return None
+    finished = watermarks.read(spark, run).load_seq
+    done = [(load_seq, Request.from_json(text)) for load_seq, text in asked if load_seq <= finished]
+    for load_seq, request in done:
+        if request.erase is not None:
+            erased = request.erase
+            amend.remove_key(spark, run, topic=erased.topic, key_sha256=erased.key_sha256, before_load_seq=load_seq)
+        if request.swap is not None:
+            withdraw(spark, run, keep_to=request.swap.keep_to, undo_to=request.swap.undo_to)
+    if not done:
+        return None
+    last: int = done[-1][0]
+    refresh_models(spark, run, settings.gold, amended_by=last)
+    return last

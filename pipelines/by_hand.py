@@ -1,4 +1,4 @@
-"""What a person decides: release or discard what waits, reset a watermark, accept a topic's break. Each is a load of Silver."""
+"""What a person decides: release or discard, reset, accept a topic's break, erase a key. Each is a load of Silver."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 
 from lakehouse import delta
 from lakehouse.errors import TableStateError
-from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver
-from silver import by_request, load, plan, recovery
+from pipelines.amendments import amend_gold
+from silver import by_request, erase, load, plan, recovery, watermarks
 from silver.rules import Rules
 from silver.watermarks import Watermarks
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from silver.by_request import Answer
     from silver.recovery import Recovered
-    from silver.request import Request
+    from silver.request import Erase, Request
 
 _MOVED = ("topic", "partition", "producer", "epoch_before", "high_watermark_before", "epoch_after", "high_watermark_after")
 
@@ -44,9 +45,9 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         is_dry_run: Only say what it comes to; write nothing.
 
     Returns:
-        kind; load_seq, None where there was nothing to do; records settled, and `classes`, how many of each class; `left`, how
-        many were meant and had to stay, by why; `streams`, the watermark of each before and after, and its declared epoch;
-        is_dry_run. Of the dry run of a reset also `next_load`, what the next load would do then.
+        kind; load_seq, None where there was nothing to do; records settled, and `classes`, how many of each class; erased, how
+        many lost their content; `left`, how many were meant and had to stay, by why; `streams`, the watermark of each before
+        and after, and its declared epoch; is_dry_run. Of the dry run of a reset also `next_load`, what the next load would do.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -57,6 +58,8 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     rules = Rules.of(settings)
     if request.accepted is None:  # a topic can break before Silver's first load
         delta.version(spark, run.table(SILVER_WATERMARKS))  # raises where Silver has not been written yet
+    if request.erase is not None and not is_dry_run and _undecided(spark, run, request.erase):
+        bronze_to_silver.run(spark, run, settings)
     recovered = _recovered(spark, run, rules, is_dry_run=is_dry_run)
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
     told = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}
@@ -65,7 +68,16 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     if answer.plan is not None:
         load.claim(spark, run, answer.plan)
         load.carry_out(spark, run, answer.plan)
+    if request.erase is not None:
+        amend_gold(spark, run, settings)
     return told
+
+
+def _undecided(spark: SparkSession, run: Run, asked: Erase) -> bool:
+    """Whether Bronze holds records of the key that no load has decided: an erasure takes only what was."""
+    whole = spark.read.table(run.table(BRONZE_RECORDS).sql).where(erase.has_key(asked))
+    decided = erase.records(whole, asked, watermarks.read(spark, run), 0)
+    return whole.count() > decided.count()
 
 
 def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool) -> Recovered:
@@ -97,10 +109,10 @@ def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:
 
 
 def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, request: Request) -> Answer:
-    watermarks = recovered.watermarks
-    pinned = by_request.pinned(watermarks, recovered.bronze_version)
-    claim = plan.claimed(run, rules, pinned, load_seq=watermarks.load_seq + 1, request=request)
-    return by_request.answer(spark, run, watermarks, claim)
+    known = recovered.watermarks
+    pinned = by_request.pinned(known, recovered.bronze_version)
+    claim = plan.claimed(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
+    return by_request.answer(spark, run, known, claim)
 
 
 def _told(answer: Answer) -> dict[str, object]:
@@ -110,6 +122,7 @@ def _told(answer: Answer) -> dict[str, object]:
         "load_seq": planned.load_seq if planned else None,
         "records": sum(classes.values()),
         "classes": dict(classes),
+        "erased": planned.count("erased") if planned else 0,
         "left": dict(answer.left),
         "streams": [{name: row[name] for name in (*_MOVED, "declared_epoch")} for row in planned.ledger] if planned else [],
     }
@@ -117,7 +130,7 @@ def _told(answer: Answer) -> dict[str, object]:
 
 def _next_load(spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, answer: Answer) -> dict[str, object]:
     """The next load's plan under the watermarks that the answer leaves."""
-    watermarks = recovered.watermarks
+    known = recovered.watermarks
     if answer.plan is not None:
-        watermarks = watermarks.after(answer.plan.ledger)
-    return bronze_to_silver.previewed(spark, run, settings, replace(recovered, watermarks=watermarks))
+        known = known.after(answer.plan.ledger)
+    return bronze_to_silver.previewed(spark, run, settings, replace(recovered, watermarks=known))

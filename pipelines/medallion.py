@@ -10,7 +10,7 @@ from lakehouse.errors import UsageError
 from lakehouse.lock import locked
 from lakehouse.run import Run
 from lakehouse.table import Lakehouse
-from pipelines import accept_topic, arrival, bronze_to_silver, by_hand, kafka_to_bronze, silver_to_gold
+from pipelines import accept_topic, arrival, bronze_to_silver, by_hand, kafka_to_bronze, maintenance, silver_to_gold
 from pipelines import rebuild as anew
 from pipelines import restore as going_back
 from pipelines import verify as proof
@@ -131,7 +131,17 @@ def verify(spark: SparkSession, settings: Settings, report: Report, *, is_deep: 
     return {"pipeline": run.pipeline, **found}
 
 
+def maintain(spark: SparkSession, settings: Settings, report: Report, *, is_dry_run: bool) -> dict[str, object]:
+    """Put every table in order; see `pipelines.maintenance.maintain`. A run may go on beside it."""
+    run, started = _new_run(settings, report), time.monotonic()
+    report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
+    tables = maintenance.maintain(spark, run, settings, is_dry_run=is_dry_run)
+    seconds = round(time.monotonic() - started, 3)
+    report.event("maintenance.finished", seconds=seconds)
+    return {"pipeline": run.pipeline, "run_id": run.run_id, "is_dry_run": is_dry_run, "tables": tables, "seconds": seconds}
+
+
 def _new_run(settings: Settings, report: Report) -> Run:
-    place = settings.lakehouse
-    lakehouse = Lakehouse(root=place.root, catalog=place.catalog, schema=place.schema_, volume=place.volume)
+    place, properties = settings.lakehouse, settings.maintenance.table_properties
+    lakehouse = Lakehouse(place.root, place.catalog, place.schema_, place.volume, properties)
     return Run(settings.pipeline, lakehouse, report)

@@ -30,7 +30,7 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
     audited = gate.audit(spark, run, settings.gate)
     if audited is None:
         return {"gate_run_id": None, "passed": True, "seconds": round(time.monotonic() - started, 3)}
-    amend_gold(spark, run, audited)
+    amend_gold(spark, run, settings, after_load_seq=audited.first_load_seq - 1)
     gate.raise_if_failed(spark, run, audited)
     return {
         "gate_run_id": audited.gate_run_id,
@@ -59,4 +59,6 @@ def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
     else:
         gate.raise_if_failed(spark, run, audited)
         done = vars(publish(spark, run, audited, settings.gold))
+        # The version that was audited may be older than an erasure.
+        amend_gold(spark, run, settings, after_load_seq=audited.last_load_seq)
     return {**done, "seconds": round(time.monotonic() - started, 3)}

@@ -76,7 +76,9 @@ class Offsets:
     def _compared(self, *, is_doubled: bool) -> list[Row]:
         pins = self._pins
         whole, hashed = words.whole(_GOLD), words.content(self._columns).alias("hash")
-        kept = self._silver().where(F.col("load_seq") <= pins.finished).select("topic", "partition", "offset", *_GOLD, hashed)
+        is_erased = F.col("erased").isNotNull().alias("is_erased")
+        kept = self._silver().where(F.col("load_seq") <= pins.finished)
+        kept = kept.select("topic", "partition", "offset", *_GOLD, is_erased, hashed)
         silver = words.silver_by_word(kept, pins.published, whole)
         sources = [self._bronze_words(silver, is_doubled=is_doubled), silver]
         if not pins.is_plain:

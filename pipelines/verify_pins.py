@@ -40,6 +40,7 @@ LEDGER = (
     "late_accepted",
     "released",
     "discarded",
+    "erased",
     *(f"{name}_{when}" for when in ("before", "after") for name in ("epoch", "high_watermark")),
     "last_offset_before",
     "last_offset",

@@ -14,6 +14,7 @@ from lakehouse.contracts.silver import (
     CLASSES,
     DISCARD,
     DISCARDED,
+    ERASE,
     IN_ORDER,
     KEPT,
     LATE,
@@ -126,10 +127,10 @@ def sums(ledger: Iterable[Row]) -> Iterator[Violation]:
             yield Violation(where, f"{classes} records in all classes", f"{row['records']}, the row's records")
         if row["kind"] != RECORDS and row["records"]:
             yield Violation(where, f"{row['records']} records of Bronze", f"none: the load is a {row['kind']}")
-        asked = {RELEASED: RELEASE, DISCARDED: DISCARD}
-        if wrong := [name for name, kind in asked.items() if row[name] and row["kind"] != kind]:
+        asked = {RELEASED: (RELEASE,), DISCARDED: (DISCARD, ERASE), "erased": (ERASE,)}
+        if wrong := [name for name, kinds in asked.items() if row[name] and row["kind"] not in kinds]:
             yield Violation(where, f"{row[wrong[0]]} {wrong[0]}", f"none: the load is of kind {row['kind']}")
-        if row["late_accepted"] not in (0, row[LATE]) or min(row[name] for name in (*CLASSES, RELEASED, DISCARDED)) < 0:
+        if row["late_accepted"] not in (0, row[LATE]) or min(row[name] for name in (*CLASSES, *asked)) < 0:
             yield Violation(where, "counts below 0, or late_accepted that is neither 0 nor late", "counts of records")
 
 

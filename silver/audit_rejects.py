@@ -11,6 +11,7 @@ from lakehouse.contracts.silver import (
     DISCARD,
     DISCARDED,
     DUPLICATE,
+    ERASE,
     HELD,
     LATE,
     RELEASE,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from silver.audit import Row, StreamLoad
     from silver.fold import Stream
 
-_SETTLED_AS = {RELEASE: RELEASED, DISCARD: DISCARDED}
+_SETTLED_AS = {RELEASE: RELEASED, DISCARD: DISCARDED, ERASE: DISCARDED}
 
 
 def compare(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Violation]:

@@ -84,11 +84,12 @@ def silver_by_word(silver: DataFrame, published: int, whole: Column) -> DataFram
     """Silver's rows by word, all of them and those of published loads, in one pass; see `by_word`.
 
     Args:
-        silver: Rows with topic, partition, offset, load_seq, `hash` (see `content`), and what `whole` reads.
+        silver: Rows with topic, partition, offset, load_seq, is_erased, `hash` (see `content`), and what `whole` reads. What
+            was erased is not in Gold.
         published: The last published load.
         whole: What Gold is compared by.
     """
-    is_published = F.col("load_seq") <= published
+    is_published = (F.col("load_seq") <= published) & ~F.col("is_erased")
     narrow = silver.select(
         "topic",
         "partition",

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import delta
 from lakehouse.contracts.silver import REJECTS, silver_records
-from silver import accept, ledger, reset, segments, settle
+from lakehouse.table import BRONZE_RECORDS
+from silver import accept, erase, ledger, reset, segments, settle
 from silver.bronze_range import BronzeRange
 from silver.plan import Plan, before
 from silver.request import Request
@@ -52,6 +54,12 @@ def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping
         loads = accept.stream_loads(request.accepted, watermarks)
     elif request.reset is not None:
         loads = reset.stream_loads(request.reset, watermarks, rules, silver)
+    elif request.erase is not None:
+        bronze = run.table(BRONZE_RECORDS)
+        whole = delta.read(spark, bronze, version=delta.version(spark, bronze))
+        meant = erase.records(whole, request.erase, watermarks, load_seq)
+        choice = erase.choose(meant, before(spark, run, REJECTS, load_seq), load_seq)
+        loads = erase.stream_loads(meant, choice, rules, watermarks)
     else:
         choice = settle.choose(spark, request, before(spark, run, REJECTS, load_seq), silver, load_seq)
         loads = settle.stream_loads(choice, request.kind, watermarks)

@@ -47,7 +47,7 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
         rows = joined.select(*(rows[name] for name in rows.columns), arrival.alias("arrival"))
     else:
         rows = rows.withColumn("arrival", F.lit(IN_ORDER))
-    return rows.withColumns({"load_seq": F.lit(plan.load_seq).cast("bigint"), **_payload(plan.rules)})
+    return rows.withColumns({"load_seq": F.lit(plan.load_seq).cast("bigint"), **_payload(plan.rules), **_erased()})
 
 
 def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
@@ -70,7 +70,7 @@ def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
     named = places.withColumnsRenamed(_NUMBERS)
     rows = bronze.where(within).join(F.broadcast(named), on=["topic", "partition", "offset"], how="inner")
     columns = {"arrival": F.lit(LATE), "load_seq": F.lit(plan.load_seq).cast("bigint")}
-    return rows.withColumns({**columns, **_payload(plan.rules)})
+    return rows.withColumns({**columns, **_payload(plan.rules), **_erased()})
 
 
 def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
@@ -82,6 +82,12 @@ def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
 
 def _payload(rules: Rules) -> dict[str, Column]:
     return {"payload": decode(rules.payload)} if rules.payload else {}
+
+
+def _erased() -> dict[str, Column]:
+    """As Silver keeps it: what was read of the record is in its other columns."""
+    erased = F.col("erased")
+    return {"erased": F.when(erased.isNotNull(), F.struct(erased["load_seq"], erased["up_to_offset"]))}
 
 
 def _once(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:

@@ -69,7 +69,7 @@ def extract(records: DataFrame, rules: Rules) -> DataFrame:
         *(F.concat(F.lit(f"{role}_"), F.col(f"_problem_{role}")) for role in roles), F.lit(None).cast("string")
     )
     is_read = F.col("problem").isNull()
-    return (
+    extracted = (
         read.withColumn("problem", problem)
         .withColumns(
             {
@@ -80,11 +80,19 @@ def extract(records: DataFrame, rules: Rules) -> DataFrame:
         )
         .drop(*(f"_{step}_{role}" for step in ("found", "whole", "value", "problem") for role in roles))
     )
+    return _with_erased(extracted) if if_erased(records) else extracted
+
+
+def _with_erased(extracted: DataFrame) -> DataFrame:
+    """What was read of a record before it was erased, for those that were."""
+    erased = F.col("erased")
+    names = ("producer", "epoch", "sequence", "problem")
+    return extracted.withColumns({name: F.when(erased.isNotNull(), erased[name]).otherwise(F.col(name)) for name in names})
 
 
 def narrow(records: DataFrame, rules: Rules) -> DataFrame:
     """What a decision needs of each record, with no other column read: stream, offset, epoch, sequence and problem."""
-    read = extract(records.select("topic", "partition", "offset", *columns_read(rules)), rules)
+    read = extract(records.select("topic", "partition", "offset", *columns_read(rules), *if_erased(records)), rules)
     return read.select(*NARROW)
 
 
@@ -97,6 +105,11 @@ def columns_read(rules: Rules) -> list[str]:
     """
     read = {name for source in (rules.sequence, rules.producer, rules.epoch) if source for name in _reads(source)}
     return sorted(read - {"topic", "partition", "offset"})
+
+
+def if_erased(records: DataFrame) -> list[str]:
+    """The column that says what was erased, where the rows are Bronze's or Silver's own."""
+    return ["erased"] if "erased" in records.columns else []
 
 
 def decode(payload: Payload) -> Column:

@@ -15,6 +15,22 @@ KEY = (*STREAM, "epoch", "sequence")
 """What names a record of a stream: Silver holds each once."""
 
 
+ERASED = "erased:"
+"""What a content's hash starts with where the record was erased; then the last offset that was decided by then."""
+
+
+def is_same(first: str, content: str, offset: int) -> bool:
+    """Whether a suspect is another copy of what was there first.
+
+    Of a record that was erased nobody knows the content. What came after that is taken for a resent copy; what came before
+    was known, and is erased too where it was the same.
+
+    >>> is_same("a", "a", 7), is_same("a", "b", 7), is_same("erased:6", "b", 7), is_same("erased:9", "b", 7)
+    (True, False, True, False)
+    """
+    return first == content or (first.startswith(ERASED) and offset > int(first.split(":")[1]))
+
+
 def key_of(row: Row) -> tuple[Any, ...]:
     """The key of a row."""
     return tuple(row[name] for name in KEY)
@@ -58,7 +74,9 @@ def judged(suspects: Iterable[Row], known: Mapping[tuple[Any, ...], str]) -> Ite
     block: dict[str, Any] | None = None
     for row in suspects:
         key = key_of(row)
-        kind = LATE if key not in first else DUPLICATE if first[key] == row["content_sha256"] else COLLISION
+        kind = LATE
+        if key in first:
+            kind = DUPLICATE if is_same(first[key], row["content_sha256"], row["offset"]) else COLLISION
         first.setdefault(key, row["content_sha256"])
         if block and kind == DUPLICATE == block["class"] and _place(block) == _place(row):
             block["records"] += 1

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, LATE, STREAM
 from silver import spans
-from silver.judge import KEY
+from silver.judge import ERASED, KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -39,9 +39,20 @@ def _with_class(suspects: DataFrame, known: DataFrame) -> DataFrame:
     return ordered.withColumn(
         "class",
         F.when(F.col("known").isNull() & (F.col("nth") == 1), LATE)
-        .when(F.col("content_sha256") == F.col("first"), DUPLICATE)
+        .when((F.col("content_sha256") == F.col("first")) | _is_after_erasure(), DUPLICATE)
         .otherwise(COLLISION),
     )
+
+
+def erased(up_to_offset: Column, is_collision: Column) -> Column:
+    """What an erased record has for its content's hash: equal to no other's, but to its copies' that were erased with it."""
+    return F.concat(F.lit(ERASED), up_to_offset, F.when(is_collision, ":collision").otherwise(""))
+
+
+def _is_after_erasure() -> Column:
+    """See `silver.judge.is_same`."""
+    up_to = F.get(F.split("first", ":"), 1).try_cast("bigint")  # `get`: a hash has no second part
+    return F.coalesce(F.col("first").startswith(ERASED) & (F.col("offset") > up_to), F.lit(False))
 
 
 def _blocks(judged: DataFrame) -> DataFrame:

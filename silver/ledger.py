@@ -52,6 +52,7 @@ class StreamLoad:
         missing_ranges: These as ranges, of a contiguous stream.
         released: Records of earlier loads that go into Silver now.
         discarded: Records of earlier loads that are given up.
+        erased: Records of earlier loads that lose key, value and headers now.
         declared_epoch: A new epoch for the stream; None leaves it as it is.
     """
 
@@ -64,6 +65,7 @@ class StreamLoad:
     missing_ranges: Sequence[Range] = ()
     released: int = 0
     discarded: int = 0
+    erased: int = 0
     declared_epoch: int | None = None
 
     def add(self, segment: Segment) -> None:
@@ -126,6 +128,7 @@ def rows(
             "late_accepted": load.counts[LATE] if rules.policy(stream[0]).late == "accept" else 0,
             "released": load.released,
             "discarded": load.discarded,
+            "erased": load.erased,
             **_ordinal("before", watermarks.ordinals.get(stream)),
             **_ordinal("after", load.ordinal),
             "last_offset_before": last_offsets.get(stream[:2]),

@@ -11,7 +11,8 @@ everything that the load's result depends on, and whatever follows can be done a
 6. advance: MERGE the watermark rows, last.
 
 What a person decided (`silver.request`) is a load too, and takes the same steps: step 4 appends what is released, step 5 marks
-what is settled, in a MERGE that a repeat finds done. A restore or rebuild is one that takes all tables along: `silver.swap`.
+what is settled, in a MERGE that a repeat finds done. An erasure (`silver.erase`) comes after step 5. A restore or rebuild takes
+all tables along: `silver.swap`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
 from lakehouse.errors import ConfigError, ContractError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
-from silver import breaker, bronze_range, copy, recovery, settle, swap, watermarks
+from silver import breaker, bronze_range, copy, erase, recovery, settle, swap, watermarks
 from silver import claim as claims
 from silver.plan import Plan, plan
 
@@ -148,6 +149,8 @@ def carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
     """Steps 4 to 6: what a claim pinned, done or done again."""
     append_silver(spark, run, planned)
     append_rejects(spark, run, planned)
+    if planned.request is not None and planned.request.erase is not None:
+        erase.carry_out(spark, run, planned, planned.request.erase)
     advance(spark, run, planned)
 
 

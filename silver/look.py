@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from lakehouse.contracts.silver import (
     ACCEPTED,
@@ -26,6 +27,7 @@ from lakehouse.contracts.silver import (
     SUSPECT,
 )
 from silver import judge, judge_many, spans
+from silver.extract import if_erased
 from silver.fold import stream_of
 from silver.judge import KEY
 from silver.judge_many import as_keys, same_key
@@ -216,9 +218,19 @@ def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Tabl
 
 
 def content_sha256(records: DataFrame) -> Column:
-    """A hash of key and value, which tells null from empty: 64 hexadecimal digits."""
+    """A hash of key and value, which tells null from empty: 64 hexadecimal digits. Of what was erased, see `judge.ERASED`."""
     parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
-    return F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256).alias("content_sha256")
+    content = F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)
+    if if_erased(records):
+        erased = records["erased"]
+        is_collision = erased["is_collision"] if "problem" in _fields(records) else F.lit(False)
+        content = F.when(erased.isNotNull(), judge_many.erased(erased["up_to_offset"], is_collision)).otherwise(content)
+    return content.alias("content_sha256")
+
+
+def _fields(records: DataFrame) -> list[str]:
+    kind = records.schema["erased"].dataType
+    return kind.fieldNames() if isinstance(kind, StructType) else []
 
 
 def _of_keys(rows: DataFrame, keys: DataFrame, count: int) -> DataFrame:

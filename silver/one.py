@@ -19,13 +19,15 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
 
     Args:
         rules: The rules of the load that decided it.
-        record: Offset, value and headers of the Bronze record.
+        record: Offset, value and headers of the Bronze record, and what was kept of them where they were erased.
 
     >>> from silver.rules import Rules, Source
     >>> key(Rules(Source("json", "$.m.seq"), epoch=Source("header", "e")), {
     ...     "value": b'{"m": {"seq": 7}}', "headers": [{"key": "e", "value": b"2"}]})
     (None, 2, 7)
     """
+    if erased := record.get("erased"):
+        return erased["producer"], erased["epoch"], erased["sequence"]
     producer = _text(rules.producer, record) if rules.producer else None
     epoch = _number(rules.epoch, record) if rules.epoch else 0
     return producer, epoch, _number(rules.sequence, record)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from lakehouse import delta, frames
 from lakehouse.contracts.silver import RECORDS, REJECTS, silver_records
 from silver import bronze_range, ledger, look, segments
-from silver.extract import columns_read, extract, narrow
+from silver.extract import columns_read, extract, if_erased, narrow
 from silver.segments import How
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
     narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
     found = segments.collect(spark, narrowed, watermarks, rules, how)
     if look.is_needed(found):
-        columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules)}
+        columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules), *if_erased(records)}
         suspected = watermarks.in_declared_epochs(spark, extract(records.select(*sorted(columns)), rules))
         found = look.resolve(spark, found, suspected, past())
     return found

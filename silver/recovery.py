@@ -42,7 +42,7 @@ _SHARED = (
     "claimed_at",
 )
 _AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
-_OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", *_AFTER)
+_OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *_AFTER)
 _SHORTEST_STRETCH = 16
 """Records per stretch below which stretches are not worth looking for."""
 

@@ -79,8 +79,10 @@ class Replayed:
         """Note how far the shadow has come when a load of the ledger is done again, or has nothing to do."""
         self._reached[last_load] = self.loads
 
-    def translated(self, request: Request) -> Request:
-        """A request with the loads that it names as the shadow numbers them."""
+    def translated(self, request: Request, load_seq: int) -> Request:
+        """A request with the loads that it names as the shadow numbers them; of an erasure the load that Bronze knows."""
+        if request.erase is not None:
+            return replace(request, erase=replace(request.erase, load_seq=request.erase.load_seq or load_seq))
         if request.up_to_load_seq is None:
             return request
         reached = [own for other, own in self._reached.items() if other <= request.up_to_load_seq]
@@ -161,6 +163,6 @@ def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, st
 
 
 def _claim(shadow: Run, rules: Rules, done: Replayed, step: Step, pinned: BronzeRange) -> dict[str, Any]:
-    request = done.translated(step.request) if step.request else None
+    request = done.translated(step.request, step.last_load) if step.request else None
     claim = planning.claimed(shadow, rules, pinned, load_seq=done.loads + 1, request=request)
     return {**claim, "kind": request.kind if request else RECORDS, "claimed_at": step.rows[-1]["claimed_at"]}

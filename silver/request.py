@@ -1,4 +1,4 @@
-"""What a person asks for: release, discard, reset, accept a topic's break, restore or rebuild. The claim pins it."""
+"""What a person asks for, of records, of a topic or of all tables. The claim pins it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from lakehouse.contracts.bronze import LostRange
 
-Kind = Literal["release", "discard", "reset", "accept", "restore", "rebuild"]
+Kind = Literal["release", "discard", "reset", "accept", "erase", "restore", "rebuild"]
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,26 @@ class Accepted:
 
 
 @dataclass(frozen=True)
+class Erase:
+    """Whose records are erased.
+
+    Attributes:
+        topic: Kafka topic.
+        key_sha256: SHA-256 of the records' key, hexadecimal: the ledger must not hold what it erases.
+        load_seq: The load that erased them in Bronze, where this is its replay by a rebuild.
+    """
+
+    topic: str
+    key_sha256: str
+    load_seq: int | None = None
+
+
+@dataclass(frozen=True)
 class Request:
     """A person's request.
 
     Attributes:
-        kind: release, discard, reset, accept, restore or rebuild.
+        kind: release, discard, reset, accept, erase, restore or rebuild.
         reason: Why, in their words.
         requested_by: Who they are.
         wanted: The records of a release or discard.
@@ -104,6 +119,7 @@ class Request:
         reset: The watermark of a reset.
         swap: What a restore or rebuild puts in place of what.
         accepted: The break of an accept.
+        erase: The key of an erasure.
     """
 
     kind: Kind
@@ -114,6 +130,7 @@ class Request:
     reset: Reset | None = None
     swap: Swap | None = None
     accepted: Accepted | None = None
+    erase: Erase | None = None
 
     def to_json(self) -> str:
         """The request as the ledger keeps it."""
@@ -128,13 +145,8 @@ class Request:
         True
         """
         found = json.loads(text)
-        wanted, reset, swap, accepted = (found.pop(name, None) for name in ("wanted", "reset", "swap", "accepted"))
-        if accepted:
-            accepted["lost"] = tuple(LostRange(**each) for each in accepted["lost"])
-        return cls(
-            **found,
-            wanted=Wanted(**wanted) if wanted else None,
-            reset=Reset(**reset) if reset else None,
-            swap=Swap(**swap) if swap else None,
-            accepted=Accepted(**accepted) if accepted else None,
-        )
+        if found.get("accepted"):
+            found["accepted"]["lost"] = tuple(LostRange(**each) for each in found["accepted"]["lost"])
+        of = {"wanted": Wanted, "reset": Reset, "swap": Swap, "accepted": Accepted, "erase": Erase}
+        asked = {name: kind(**parts) for name, kind in of.items() if (parts := found.pop(name, None))}
+        return cls(**found, **asked)

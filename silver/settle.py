@@ -102,23 +102,14 @@ def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stre
         watermarks: The watermarks before.
 
     Raises:
-        TableStateError: A record's stream has no watermark: somebody removed it.
+        TableStateError: See `load_of`.
     """
     by_stream: defaultdict[Stream, list[Ordinal]] = defaultdict(list)
     for row in choice.rows.select([*STREAM, "epoch", "first_sequence"]).to_pylist():
         by_stream[stream_of(row)].append((row["epoch"], row["first_sequence"]))
     loads = {}
     for stream, settled in by_stream.items():
-        mark = watermarks.rows.get(stream)
-        if mark is None:
-            raise TableStateError(
-                "A record waits in quarantine whose stream has no watermark.",
-                where=f"{SILVER_WATERMARKS}: topic {stream[0]}, partition {stream[1]}, producer {stream[2]}",
-                observed="no row",
-                expected="a row: every record that was decided has moved one",
-                next_step="Put all Silver tables back to the same load.",
-            )
-        load = StreamLoad(mark.ordinal, last_offset=mark.last_offset)
+        load = load_of(stream, watermarks)
         if kind == RELEASE:
             load.released = len(settled)
             _raise(load, settled)
@@ -126,6 +117,24 @@ def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stre
             load.discarded = len(settled)
         loads[stream] = load
     return loads
+
+
+def load_of(stream: Stream, watermarks: Watermarks) -> StreamLoad:
+    """A stream in a load that takes nothing from Bronze: it stands where it stood.
+
+    Raises:
+        TableStateError: A record's stream has no watermark: somebody removed it.
+    """
+    mark = watermarks.rows.get(stream)
+    if mark is None:
+        raise TableStateError(
+            "There is a record whose stream has no watermark.",
+            where=f"{SILVER_WATERMARKS}: topic {stream[0]}, partition {stream[1]}, producer {stream[2]}",
+            observed="no row",
+            expected="a row: every record that was decided has moved one",
+            next_step="Put all Silver tables back to the same load.",
+        )
+    return StreamLoad(mark.ordinal, last_offset=mark.last_offset)
 
 
 def mark(spark: SparkSession, run: Run, plan: Plan) -> None:

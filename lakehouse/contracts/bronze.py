@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakehouse.contracts.model import HEADERS, LOST, Column, Contract
+from lakehouse.contracts.model import ERASED_IN_BRONZE, HEADERS, LOST, Column, Contract
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 
 BRONZE = Contract(
     BRONZE_RECORDS,
-    "A Kafka record as it was read, bytes untouched. A record that was read twice has two rows. Append-only.",
+    "A Kafka record as it was read, bytes untouched. A record that was read twice has two rows. Append-only, but for erasures.",
     (
         Column("topic", "string", "Kafka topic; `name@2`, `name@3` ... where it was created anew, see bronze_topics"),
         Column("partition", "int", "Kafka partition"),
@@ -21,9 +21,16 @@ BRONZE = Contract(
         Column("headers", HEADERS, "Record headers in their order, bytes untouched; null where the record has none"),
         Column("ingested_at", "timestamp", "When Bronze read the record, UTC"),
         Column("run_id", "string", "The run that read the record"),
+        Column(
+            "erased",
+            ERASED_IN_BRONZE,
+            "Null, but where key, value and headers were erased by request: the load that did it, the partition's last decided "
+            "offset by then, and what the extractors had read and the exact look had found",
+        ),
     ),
     # The change feed is how Silver counts what each Bronze version added; for an append-only table it stores nothing.
     {"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"},
+    clustered_by=("topic", "partition", "offset"),
 )
 
 BEGUN = "begun"

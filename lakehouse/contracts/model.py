@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HEADERS = "array<struct<key:string,value:binary>>"
+ERASED = "struct<load_seq:bigint,up_to_offset:bigint>"
+ERASED_IN_BRONZE = (
+    "struct<load_seq:bigint,up_to_offset:bigint,"
+    "producer:string,epoch:bigint,sequence:bigint,problem:string,is_collision:boolean>"
+)
 RANGES = "array<struct<epoch:bigint,first_sequence:bigint,last_sequence:bigint>>"
 LOST = "array<struct<partition:int,first_offset:bigint,last_offset:bigint>>"
 
@@ -44,12 +49,14 @@ class Contract:
         grain: What one row is; written into the table as its comment.
         columns: The columns, in their order.
         properties: Delta table properties that the table is created with.
+        clustered_by: The columns that maintenance puts rows together by; none keeps them as they were written.
     """
 
     name: str
     grain: str
     columns: tuple[Column, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
+    clustered_by: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lakehouse.contracts.model import HEADERS, RANGES, Column, Contract
+from lakehouse.contracts.model import ERASED, HEADERS, RANGES, Column, Contract
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ RECORDS = "records"
 RELEASE = "release"
 DISCARD = "discard"
 RESET = "reset"
+ERASE = "erase"
 ACCEPT = "accept"
 RESTORE: Final = "restore"
 REBUILD: Final = "rebuild"
@@ -110,7 +111,11 @@ def record_columns(payload_type: str | None) -> tuple[Column, ...]:
 
 def silver_records(payload_type: str | None = None) -> Contract:
     """The contract of `silver_records`; see `record_columns` for the payload."""
-    return Contract(SILVER_RECORDS, "A record, kept once.", record_columns(payload_type))
+    # What the exact look asks for.
+    clustered_by = ("topic", "partition", "sequence")
+    meaning = "Null, but where key, value and headers were erased: the load that did it, and the last decided offset by then"
+    columns = (*record_columns(payload_type), Column("erased", ERASED, meaning))
+    return Contract(SILVER_RECORDS, "A record, kept once.", columns, clustered_by=clustered_by)
 
 
 WATERMARKS = Contract(
@@ -155,7 +160,11 @@ REJECTS = Contract(
         Column("records", "bigint", "How many records the row stands for"),
         Column("load_seq", "bigint", "The load that kept them out"),
         Column("state", "string", "held: waits for a decision; released; discarded: duplicates, and what was decided away"),
-        Column("content_sha256", "string", "SHA-256 of key and value, hexadecimal; null for all but late, collision, jump"),
+        Column(
+            "content_sha256",
+            "string",
+            "SHA-256 of key and value, hexadecimal; null for all but late, collision, jump; erased:... where erased",
+        ),
         Column("settled_load_seq", "bigint", "The load that released or discarded the record; null where nobody did"),
     ),
 )
@@ -171,7 +180,7 @@ LOADS = Contract(
         Column(
             "kind",
             "string",
-            "records: from Bronze; release, discard, reset, accept, restore, rebuild: by a person, of no Bronze record",
+            "records: from Bronze; release, discard, reset, accept, erase, restore, rebuild: by a person, of no Bronze record",
         ),
         Column("pipeline", "string", "The pipeline that claimed the load"),
         Column("bronze_after_version", "bigint", "Delta version of Bronze that the load starts after; -1: from the beginning"),
@@ -180,7 +189,8 @@ LOADS = Contract(
         *_COUNTS,
         Column("late_accepted", "bigint", "Those of the late records that Silver took, by policies.late"),
         Column(RELEASED, "bigint", "Records of earlier loads that a release took out of quarantine, into Silver"),
-        Column(DISCARDED, "bigint", "Records of earlier loads that a discard gave up"),
+        Column(DISCARDED, "bigint", "Records of earlier loads that a discard, or an erasure, gave up"),
+        Column("erased", "bigint", "Records of earlier loads whose key, value and headers were erased"),
         Column("epoch_before", "bigint", "Epoch of the watermark before the load"),
         Column("high_watermark_before", "bigint", "High watermark before the load; null where there was none"),
         Column("epoch_after", "bigint", "Epoch of the watermark after the load"),

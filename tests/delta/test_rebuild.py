@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,9 @@ import pytest
 
 from lakehouse import delta
 from lakehouse.errors import RulesChangedError, TableStateError
-from pipelines import bronze_to_silver, rebuild
+from pipelines import bronze_to_silver, by_hand, rebuild
 from silver import swap
+from silver.request import Erase, Request
 from tests.delta.test_by_hand import asked, kept, marks, waiting
 from tests.delta.test_restore import published, ran, require_sound
 from tests.support.bronze import Record, put
@@ -147,3 +149,19 @@ def test_damaged_tables_are_made_whole_from_bronze_and_without_a_ledger_peoples_
     assert changes(without) == {("late, kept", "late, held", 1)}
     assert waiting(spark, run)[0] == (3, "late", "held", None)
     require_sound(spark, run)
+
+
+def test_an_erasure_holds_through_a_rebuild(spark: SparkSession, run: Run) -> None:
+    settings = settings_of(run)
+    asked_for = Request("erase", "a person asked", "ann", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
+    erased = by_hand.carry_out(spark, run, settings, asked_for, is_dry_run=False)
+
+    done = rebuilt(spark, run, settings, is_applied=True)
+    ran(spark, run, settings)
+
+    assert (erased["erased"], done["repeated"], changes(done)) == (8, 2, set())
+    assert [row[0] for row in kept(spark, run)] == [0, 1, 2, 3, 6]
+    assert {state for _, _, state, _ in waiting(spark, run)} == {"released", "discarded"}
+    assert spark.read.table(run.table("silver_records").sql).where("key IS NOT NULL OR value IS NOT NULL").isEmpty()
+    assert published(spark, run) == {"gold_records": [], "gold_latest": []}
+    require_sound(spark, run, is_deep=True)

@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 KEY = "topic string, partition int, producer string, epoch bigint, sequence bigint"
+CONTENTS = ("a", "b", "erased:20", "erased:20:collision")
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_driver_and_spark_tell_suspects_apart_alike(spark: SparkSession, seed: int) -> None:
     chance = random.Random(seed)
     keys = [("t", partition, producer, 0, number) for partition in (0, 1) for producer in (None, "p") for number in range(6)]
-    known = [(*key, chance.choice("ab"), place) for key in keys for place in chance.sample(range(-1, 4), k=2) if place % 2]
+    known = [(*key, chance.choice(CONTENTS), place) for key in keys for place in chance.sample(range(-1, 4), k=2) if place % 2]
     suspects = []
     for stream in {key[:3] for key in keys}:
         for offset in range(0, 60, 2):
             key = chance.choice([key for key in keys if key[:3] == stream])
-            suspects.append((*key, offset, offset // 16 * 16, chance.choice("ab")))
+            suspects.append((*key, offset, offset // 16 * 16, chance.choice(CONTENTS)))
     suspects.sort(key=lambda row: (row[:2], row[2] or "", row[5]))
     many = frames.of_tuples(spark, suspects, f"{KEY}, offset bigint, block bigint, content_sha256 string")
     few = frames.of_tuples(spark, known, f"{KEY}, content_sha256 string, place bigint")

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from lakehouse import delta, frames
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.model import HEADERS
+from lakehouse.contracts.model import ERASED_IN_BRONZE, HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,5 +82,6 @@ def put_spans(spark: SparkSession, run: Run, spans: Mapping[int, Iterable[tuple[
         "headers": F.lit(None).cast(HEADERS),
         "ingested_at": F.lit(_AT),
         "run_id": F.lit(run.run_id),
+        "erased": F.lit(None).cast(ERASED_IN_BRONZE),
     }
     delta.append(numbered.select(*(column.alias(name) for name, column in columns.items())), table, BRONZE)

@@ -35,6 +35,7 @@ def claim(load_seq: int, **named: Any) -> Row:
         "late_accepted": 0,
         "released": 0,
         "discarded": 0,
+        "erased": 0,
         "epoch_before": None if first else 0,
         "high_watermark_before": None if first else 7 * (load_seq - 1),
         "epoch_after": 0,

@@ -26,19 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMANDS = (
-    "demo",
-    "run",
-    "plan",
-    "status",
-    "sql",
-    "verify",
-    "restore",
-    "rebuild",
-    "doctor",
-    "topic",
-    "config",
-    "jars",
-    "broker",
+    *("demo", "run", "plan", "status", "sql", "verify", "restore", "rebuild", "maintain", "erase", "doctor"),
+    *("topic", "config", "jars", "broker"),
 )
 
 
@@ -130,6 +119,8 @@ def test_a_wrong_command_line_ends_with_2_and_points_at_the_help(argv: list[str]
         (["quarantine", "release", "--all", "--reason", " "], "The reason is empty."),
         (["quarantine", "release", "--all"], "--reason"),
         (["watermark", "reset", "t", "0", "--reason", "x"], "nothing to reset"),
+        (["erase", "--topic", "t", "--reason", "x"], "not clear which key"),
+        (["erase", "--topic", "t", "--key-hex", "0g", "--reason", "x"], "not in hexadecimal"),
     ],
 )
 def test_who_decides_names_what_is_meant_and_why(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

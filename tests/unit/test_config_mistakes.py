@@ -130,6 +130,8 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("value: {format: json, schema: 'a INT,, b INT'}", "value.schema", "id STRING"),
     # Policies
     ("policies: {late: ignore}", "policies.late", "For example late: quarantine"),
+    ("maintenance: {retain_hours: 24}", "maintenance.retain_hours", "allow_short_retention: true"),
+    ("maintenance: {log_retain_days: 3}", "maintenance.log_retain_days", "Raise log_retain_days"),
     ("policies: {max_jump: 0}", "policies.max_jump", "For example max_jump"),
     ("policies: {max_jump: 1.5}", "policies.max_jump", "For example max_jump"),
     ("policies: {max_jump: true}", "policies.max_jump", "For example max_jump"),

@@ -20,7 +20,7 @@ HOLDER = """
 import sys, time
 from lakehouse.lock import locked
 from lakehouse.table import Lakehouse
-with locked(Lakehouse(root=sys.argv[1])):
+with locked(Lakehouse(root=sys.argv[1]), is_maintenance=sys.argv[3:] == ["maintenance"]):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
 """
@@ -31,9 +31,9 @@ def root(tmp_path: Path) -> Lakehouse:
     return Lakehouse(root=str(tmp_path))
 
 
-def held(root: Lakehouse, seconds: float) -> subprocess.Popen[str]:
+def held(root: Lakehouse, seconds: float, *more: str) -> subprocess.Popen[str]:
     """Another process that holds the lock for so long."""
-    command = [sys.executable, "-c", HOLDER, str(root.root), str(seconds)]
+    command = [sys.executable, "-c", HOLDER, str(root.root), str(seconds), *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
@@ -55,3 +55,8 @@ def test_a_person_waits_for_a_run_to_end(root: Lakehouse) -> None:
         started = time.monotonic()
         with locked(root, wait_seconds=30):
             assert time.monotonic() - started > 0.1
+
+
+def test_a_run_waits_for_maintenance_though_it_waits_for_no_other_run(root: Lakehouse) -> None:
+    with held(root, 2, "maintenance"), locked(root):
+        pass

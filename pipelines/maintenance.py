@@ -1,0 +1,140 @@
+"""Maintenance of every table, beside the pipeline: retention, small files, the files of old versions.
+
+Nothing here may touch what DESIGN section 4 stands on. A load's transaction ids are part of every checkpoint and outlive the
+log. The old versions that somebody still has to read are left: Bronze's of a claim that is not finished, Silver's and the
+ledger's of a gate run that is not published. On a local root each step holds the root's lock, and a run waits for it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations import gate
+from lakehouse import delta, upkeep
+from lakehouse.errors import AnotherWriterError
+from lakehouse.lock import locked
+from lakehouse.table import (
+    BRONZE_RECORDS,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+    SILVER_WATERMARKS,
+    TABLE_NAMES,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Maintenance, Settings
+    from lakehouse.table import Table
+
+_PATIENCE_SECONDS = 60
+
+
+def maintain(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool) -> list[dict[str, object]]:
+    """Maintain every table that is there, the operator's models too.
+
+    Commits to each table on its own: properties, OPTIMIZE, VACUUM, each only where there is something to do.
+
+    Args:
+        spark: The session.
+        run: The run.
+        settings: The pipeline's settings.
+        is_dry_run: Only say what would be done; write nothing.
+
+    Returns:
+        A row per table: table, files and bytes before and after, small_files, removed_files, properties that were set,
+        seconds, and `skipped`: what was left for the next time, and why. Of a dry run files and bytes after are None.
+    """
+    names = (*TABLE_NAMES, *(model.name for model in settings.gold.models))
+    tables = [table for table in map(run.table, names) if delta.exists(spark, table)]
+    work = _look if is_dry_run else _maintain
+    done = []
+    for table in tables:
+        done.append(work(spark, run, table, settings.maintenance))
+        run.report.event("maintenance.table", **done[-1])
+    return done
+
+
+def _look(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) -> dict[str, object]:
+    started = time.monotonic()
+    found = upkeep.state(spark, table)
+    is_pinned = _still_read(spark, run, table)
+    return {
+        "table": table.name,
+        "files_before": found.files,
+        "files_after": None,
+        "bytes_before": found.bytes,
+        "bytes_after": None,
+        "small_files": upkeep.small_files(spark, table, file_mib=wanted.file_mib),
+        "removed_files": 0 if is_pinned else upkeep.unneeded_files(spark, table),
+        "properties": upkeep.lacking(table, found),
+        "skipped": [is_pinned] if is_pinned else [],
+        "seconds": round(time.monotonic() - started, 3),
+    }
+
+
+def _maintain(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) -> dict[str, object]:
+    started = time.monotonic()
+    before = upkeep.state(spark, table)
+    lacking = upkeep.lacking(table, before)
+    told: dict[str, object] = {"removed_files": 0}
+    skipped: list[str] = []
+
+    def compact() -> None:
+        upkeep.compact(spark, table, file_mib=wanted.file_mib)
+
+    def vacuum() -> None:
+        if pinned := _still_read(spark, run, table):
+            skipped.append(pinned)
+        elif found := upkeep.unneeded_files(spark, table):
+            upkeep.vacuum(spark, table)
+            told["removed_files"] = found
+
+    if lacking:
+        _step(run, "properties", lambda: upkeep.set_properties(spark, table, lacking), skipped)
+    _step(run, "compaction", compact, skipped)
+    _step(run, "vacuum", vacuum, skipped)
+    after = upkeep.state(spark, table)
+    return {
+        "table": table.name,
+        "files_before": before.files,
+        "files_after": after.files,
+        "bytes_before": before.bytes,
+        "bytes_after": after.bytes,
+        **told,
+        "properties": lacking,
+        "skipped": skipped,
+        "seconds": round(time.monotonic() - started, 3),
+    }
+
+
+def _step(run: Run, name: str, do: Callable[[], None], skipped: list[str]) -> None:
+    """Do one step under the root's lock; where another writer is first, leave it for the next time."""
+    try:
+        with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS, is_maintenance=True):
+            do()
+    except AnotherWriterError:
+        skipped.append(f"{name}: another writer was first")
+
+
+def _still_read(spark: SparkSession, run: Run, table: Table) -> str | None:
+    """Who still has to read old versions of the table; None where nobody does."""
+    if table.name == BRONZE_RECORDS and _last(spark, run, SILVER_LOADS) > _last(spark, run, SILVER_WATERMARKS):
+        return "vacuum: a load is claimed and not finished, and reads the version that its claim pinned"
+    waiting = gate.last(spark, run) if table.name in (SILVER_RECORDS, SILVER_LOADS) else None
+    if waiting is not None and waiting.passed:
+        return "vacuum: a gate run passed and is not published, and Gold copies from the version that it audited"
+    return None
+
+
+def _last(spark: SparkSession, run: Run, name: str) -> int:
+    table = run.table(name)
+    if not delta.exists(spark, table):
+        return 0
+    return spark.read.table(table.sql).agg(F.max("load_seq")).collect()[0][0] or 0

@@ -1,0 +1,200 @@
+"""Erasure: the records of a key lose key, value and headers, in every table of Bronze and Silver, as a load of its own.
+
+The rows stay, with their places, sequences and classes, so that every count, offset and watermark holds. What the extractors
+had read of them is kept in Bronze, so that deciding it again comes to the same. Old versions of the tables hold the bytes until
+VACUUM removes them.
+
+What is meant is found by the key's hash, or by this load's number where an earlier try was here: the same rows, however often.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse import delta
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.model import sql_text
+from lakehouse.contracts.silver import COLLISION, HELD, QUARANTINED, STREAM
+from lakehouse.crash import crash_point
+from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
+from silver.extract import extract
+from silver.fold import stream_of
+from silver.judge import ERASED
+from silver.segments import REJECT
+from silver.settle import Choice, load_of
+from silver.spans import any_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.table import Table
+    from silver.fold import Stream
+    from silver.ledger import StreamLoad
+    from silver.plan import Plan
+    from silver.request import Erase
+    from silver.rules import Rules
+    from silver.watermarks import Watermarks
+
+_PLACES = "tidemark_erased"
+_PLACE = ("topic", "partition", "offset")
+
+
+def has_key(erase: Erase) -> Column:
+    """Whether a record has the key."""
+    return (F.col("topic") == erase.topic) & (F.sha2("key", 256) == erase.key_sha256)
+
+
+def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: int) -> DataFrame:
+    """Bronze's records of the key that were decided, also those that this load, or the one it replays, has erased."""
+    is_meant = has_key(erase) | (F.col("erased.load_seq") == (load_seq if erase.load_seq is None else erase.load_seq))
+    decided = {place: last for place, last in watermarks.last_offsets().items() if place[0] == erase.topic}
+    if not decided:
+        return bronze.where(F.lit(False))
+    is_decided = any_of(
+        [(F.col("partition") == partition) & (F.col("offset") <= last) for (_, partition), last in decided.items()]
+    )
+    return bronze.where(is_meant & is_decided)
+
+
+def choose(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
+    """What waits in quarantine of the key: it is given up.
+
+    Args:
+        meant: The rows of `records`.
+        rejects: The rows of `silver_rejects` of earlier loads.
+        load_seq: The load that erases.
+    """
+    waiting = rejects.where((F.col("state") == HELD) | (F.col("settled_load_seq") == load_seq))
+    waiting = waiting.where(F.col("class").isin(*QUARANTINED))
+    found = _at(waiting, meant.select(*_PLACE).distinct()).select(*REJECT.names)
+    return Choice(found.toArrow().cast(REJECT), {})
+
+
+def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
+    """What the erasure comes to, per stream: a row of the ledger whose watermark stays.
+
+    Raises:
+        TableStateError: A record's stream has no watermark: somebody removed it.
+    """
+    read = extract(meant, rules).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records"))
+    loads: dict[Stream, StreamLoad] = {}
+    for row in read.toArrow().to_pylist():
+        loads.setdefault(stream_of(row), load_of(stream_of(row), watermarks)).erased = row["records"]
+    for row in choice.rows.select(list(STREAM)).to_pylist():
+        loads.setdefault(stream_of(row), load_of(stream_of(row), watermarks)).discarded += 1
+    return loads
+
+
+def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
+    """Erase, in Bronze last: what is meant is found there.
+
+    Commits to silver_rejects, silver_records and bronze_records, each in a MERGE that a repeat finds done.
+
+    Raises:
+        AnotherWriterError: Another run wrote to the same place at the same time.
+    """
+    bronze = run.table(BRONZE_RECORDS)
+    version = delta.version(spark, bronze)
+    meant = records(delta.read(spark, bronze, version=version), erase, plan.watermarks, plan.load_seq)
+    last = {partition: offset for (topic, partition), offset in plan.watermarks.last_offsets().items() if topic == erase.topic}
+    up_to = F.coalesce(
+        *(F.when(F.col("partition") == partition, F.lit(offset).cast("bigint")) for partition, offset in last.items())
+    )
+    places = meant.select(*_PLACE, up_to.alias("up_to_offset")).distinct()
+    _in_rejects(spark, run.table(SILVER_REJECTS), places)
+    crash_point("erase.rejects")
+    _in_silver(spark, run.table(SILVER_RECORDS), places, plan.load_seq)
+    crash_point("erase.silver")
+    rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
+    collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
+    left = extract(meant.where(F.col("erased").isNull()), plan.rules).withColumn("up_to_offset", up_to)
+    kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
+    _in_bronze(spark, bronze, kept.dropDuplicates(list(_PLACE)), plan.load_seq)
+    run.report.event("silver.erased", load_seq=plan.load_seq, records=plan.count("erased"))
+    crash_point("erase.bronze")
+
+
+def _in_rejects(spark: SparkSession, table: Table, places: DataFrame) -> None:
+    """A hash of key and value tells somebody who guesses them that they were right. What was settled before has one too."""
+    erased = f"concat('{ERASED}', place.up_to_offset, CASE WHEN reject.class = '{COLLISION}' THEN ':collision' ELSE '' END)"
+    _merge(
+        spark,
+        table,
+        places,
+        f"""
+        MERGE INTO {table.sql} AS reject USING {_PLACES} AS place
+        ON reject.topic = place.topic AND reject.partition = place.partition AND reject.first_offset = place.offset
+          AND reject.content_sha256 IS NOT NULL AND NOT startswith(reject.content_sha256, '{ERASED}')
+        WHEN MATCHED THEN UPDATE SET content_sha256 = {erased}
+        """,
+    )
+
+
+def _in_silver(spark: SparkSession, table: Table, places: DataFrame, load_seq: int) -> None:
+    names = [name for name in ("key", "value", "headers", "payload") if name in spark.read.table(table.sql).columns]
+    emptied = ", ".join(f"{name} = NULL" for name in names)
+    _merge(
+        spark,
+        table,
+        places,
+        f"""
+        MERGE INTO {table.sql} AS record USING {_PLACES} AS place
+        ON record.topic = place.topic AND record.partition = place.partition AND record.offset = place.offset
+          AND record.erased IS NULL AND record.load_seq < {load_seq}
+        WHEN MATCHED THEN UPDATE SET {emptied},
+          erased = named_struct('load_seq', {load_seq}L, 'up_to_offset', place.up_to_offset)
+        """,
+    )
+
+
+def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int) -> None:
+    """Bronze is append-only for everybody else: the property is lifted for this one MERGE. A repeat sets it again."""
+    found = left.select(
+        *_PLACE,
+        "up_to_offset",
+        "producer",
+        "epoch",
+        "sequence",
+        "problem",
+        F.coalesce("is_collision", F.lit(False)).alias("is_collision"),
+    )
+    _append_only(spark, table, is_on=False)
+    _merge(
+        spark,
+        table,
+        found,
+        f"""
+        MERGE INTO {table.sql} AS record USING {_PLACES} AS place
+        ON record.topic = place.topic AND record.partition = place.partition AND record.offset = place.offset
+          AND record.erased IS NULL
+        WHEN MATCHED THEN UPDATE SET key = NULL, value = NULL, headers = NULL, erased = named_struct(
+          'load_seq', {load_seq}L, 'up_to_offset', place.up_to_offset, 'producer', place.producer, 'epoch', place.epoch,
+          'sequence', place.sequence, 'problem', place.problem, 'is_collision', place.is_collision)
+        """,
+    )
+    _append_only(spark, table, is_on=True)
+
+
+def _append_only(spark: SparkSession, table: Table, *, is_on: bool) -> None:
+    name = "delta.appendOnly"
+    value = BRONZE.properties[name] if is_on else "false"
+    delta.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})", table)
+
+
+def _merge(spark: SparkSession, table: Table, rows: DataFrame, statement: str) -> None:
+    """A MERGE from some rows, where there are any: one without would commit too."""
+    if rows.limit(1).count() == 0:
+        return
+    rows.createOrReplaceTempView(_PLACES)
+    try:
+        delta.merge(spark, statement, table)
+    finally:
+        spark.catalog.dropTempView(_PLACES)
+
+
+def _at(rejects: DataFrame, places: DataFrame) -> DataFrame:
+    same = (rejects["topic"] == places["topic"]) & (rejects["partition"] == places["partition"])
+    return rejects.join(F.broadcast(places), on=same & (rejects["first_offset"] == places["offset"]), how="left_semi")

@@ -1,0 +1,176 @@
+"""Maintenance over real tables: what it puts together and removes, and that the pipeline goes on as before, beside it too."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from jobs import query
+from lakehouse import delta, upkeep
+from lakehouse.contracts.silver import LOADS
+from lakehouse.table import TABLE_NAMES
+from pipelines import medallion, silver_to_gold, verify
+from silver import load
+from silver.rules import Rules
+from tests.support.bronze import Record, put
+from tests.support.small_config import settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+
+def loaded(spark: SparkSession, run: Run, settings: Settings, records: list[Record]) -> load.Load:
+    put(spark, run, records)
+    rules = Rules.of(settings)
+    load.create_tables(spark, run, rules)
+    done = load.load_once(spark, run, rules)
+    assert done is not None
+    return done
+
+
+def published(spark: SparkSession, run: Run, settings: Settings) -> None:
+    silver_to_gold.run_gate(spark, run, settings)
+    silver_to_gold.run_gold(spark, run, settings)
+
+
+def require_sound(spark: SparkSession, run: Run) -> None:
+    found = verify.verify(spark, run, is_deep=True)
+    assert [each for each in found["checks"] if not each["ok"]] == []  # type: ignore[attr-defined] # a list of dicts
+
+
+def parquet_files(run: Run, table: str) -> int:
+    assert run.lakehouse.local_root is not None
+    return len(list((run.lakehouse.local_root / table).glob("*.parquet")))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> dict[str, object]:
+    file = tmp_path / "by_partition.sql"
+    file.write_text("SELECT partition, count(*) AS records FROM gold_records GROUP BY partition", encoding="utf-8")
+    return {"models": [{"name": "by_partition", "sql": str(file)}]}
+
+
+def test_small_files_become_few_old_ones_go_and_everything_goes_on_as_before(
+    spark: SparkSession, new_run: Callable[[], Run], model: dict[str, object]
+) -> None:
+    run = new_run()
+    settings = settings_of(run, gold=model, maintenance={"retain_hours": 0, "allow_short_retention": True})
+    for at in (0, 1):
+        loaded(spark, new_run(), settings, [Record.of(at, at)])
+        published(spark, new_run(), settings)
+    files = parquet_files(run, "silver_records")
+
+    done = maintained(spark, run, settings)
+    looked = maintained(spark, run, settings, is_dry_run=True)
+
+    assert (done["silver_records"]["files_before"], files > 1) == (files, True)
+    assert {row["files_after"] for row in done.values()} == {1}
+    assert {parquet_files(run, name) for name in (*TABLE_NAMES, "by_partition")} == {1}
+    assert {(row["small_files"], row["removed_files"], str(row["properties"])) for row in looked.values()} == {(1, 0, "{}")}
+    require_sound(spark, run)
+    assert silver_to_gold.run_gold(spark, new_run(), settings)["models"] == ()  # an OPTIMIZE makes no model anew
+    more = loaded(spark, new_run(), settings, [Record.of(2, 9), Record.of(3, 1), Record.of(4, 2.5)])
+    assert [more.counts[name] for name in ("accepted", "duplicate", "invalid")] == [1, 1, 1]
+    published(spark, new_run(), settings)
+    require_sound(spark, run)
+    with query.connect(run.lakehouse) as database:
+        for name in TABLE_NAMES:
+            expected = spark.read.table(run.table(name).sql).count()
+            assert database.execute(f"SELECT count(*) FROM {name}").fetchall() == [(expected,)]
+            table = DeltaTable(f"{run.lakehouse.root}/{name}")
+            counted = QueryBuilder().register("t", table).execute("SELECT count(*) AS n FROM t").read_all()
+            assert counted["n"].to_pylist() == [expected]
+
+
+def maintained(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False) -> dict[str, dict[str, Any]]:
+    done: Any = medallion.maintain(spark, settings, run.report, is_dry_run=is_dry_run)
+    return {row["table"]: row for row in done["tables"]}
+
+
+def test_the_version_that_an_open_claim_pinned_is_left_and_the_claim_is_finished(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = new_run()
+    settings = settings_of(run, maintenance={"retain_hours": 168})
+    loaded(spark, run, settings, [Record.of(0, 1)])
+
+    class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(load, "append_silver", stop)
+        with pytest.raises(Stopped):
+            loaded(spark, new_run(), settings, [Record.of(1, 2), Record.of(2, 1)])
+    put(spark, run, [Record.of(3, 3)])
+
+    done = maintained(spark, run, settings)
+    finished = load.load_once(spark, new_run(), Rules.of(settings))
+    following = load.load_once(spark, new_run(), Rules.of(settings))
+
+    assert "claimed and not finished" in str(done["bronze_records"]["skipped"])
+    assert done["silver_records"]["skipped"] == []
+    assert finished is not None
+    assert following is not None
+    assert (finished.load_seq, finished.is_repeat, finished.counts["accepted"], finished.counts["duplicate"]) == (2, True, 1, 1)
+    assert (following.load_seq, following.counts["accepted"]) == (3, 1)
+    require_sound(spark, run)
+
+
+def test_an_append_is_skipped_also_when_the_log_that_held_its_transaction_is_gone(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run)
+    loaded(spark, run, settings, [Record.of(0, 1)])
+    table = run.table("silver_loads")
+    for hours in range(10):  # a checkpoint is written with every tenth commit
+        upkeep.set_properties(spark, table, {"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
+    log = Path(table.location) / "_delta_log"
+    last = max(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet"))
+    for old in log.glob("*.json"):
+        if int(old.name[:20]) < last:
+            old.unlink()
+    rows = spark.read.table(table.sql)
+
+    delta.append(rows, table, LOADS, transaction=delta.Transaction(run.app_id(table.name), 1))
+
+    assert spark.read.table(table.sql).count() == 1
+
+
+def test_maintenance_runs_beside_loads(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    run = new_run()
+    settings = settings_of(run)
+    loaded(spark, run, settings, [Record.of(0, 0)])
+    failed: list[BaseException] = []
+
+    def loads() -> None:
+        try:
+            for at in (1, 2):
+                put(spark, new_run(), [Record.of(at, at)])
+                medallion.run(spark, settings, run.report, stage="silver")
+        except BaseException as error:  # noqa: BLE001 -- told by the test's own thread
+            failed.append(error)
+
+    beside = threading.Thread(target=loads)
+    beside.start()
+    maintained(spark, run, settings)
+    beside.join()
+
+    assert failed == []
+    kept = spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()
+    assert [row["load_seq"] for row in kept] == [1, 2, 3]
+    require_sound(spark, run)
