@@ -35,7 +35,7 @@ node.id=1
 controller.quorum.voters=1@{host}:{controller_port}
 controller.listener.names=CONTROLLER
 listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners=PLAINTEXT://{host}:{advertised_port}
+advertised.listeners=PLAINTEXT://{host}:{port}
 log.dirs={data}
 # A misspelt topic must be an error here too, as it is in production.
 auto.create.topics.enable=false
@@ -92,21 +92,17 @@ def log_file(folder: Path) -> Path:
     return folder / "broker.log"
 
 
-def launch(folder: Path, port: int, advertised_port: int | None = None) -> subprocess.Popen[bytes]:
+def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
     """Formats the folder where it is new, and starts a broker on it; without waiting until it answers.
-
-    Args:
-        folder: Where it keeps its records, settings and log.
-        port: Where it listens.
-        advertised_port: Where clients are told to connect; the same by default.
 
     Raises:
         ToolError: Java or the jars are missing, or the folder cannot be formatted.
     """
     folder.mkdir(parents=True, exist_ok=True)
     settings, logging_settings = folder / "server.properties", folder / "log4j2.properties"
-    ports = {"port": port, "advertised_port": advertised_port or port, "controller_port": free_port()}
-    settings.write_text(_SERVER.format(host=HOST, **ports, data=folder / "data"), encoding="utf-8")
+    settings.write_text(
+        _SERVER.format(host=HOST, port=port, controller_port=free_port(), data=folder / "data"), encoding="utf-8"
+    )
     logging_settings.write_text(_LOGGING, encoding="utf-8")
     java = [
         *(str(java_executable()), *_HEAP, f"-Dlog4j2.configurationFile={logging_settings}"),

@@ -39,7 +39,6 @@ class LocalBroker:
 
     Args:
         data_dir: Where it keeps its records, settings and log; a new temporary folder by default.
-        advertised_port: Where clients are told to connect, for a proxy in between; by default where the broker listens.
 
     Attributes:
         data_dir: The folder.
@@ -51,8 +50,7 @@ class LocalBroker:
             create_topic(broker.bootstrap_servers, "incidents", 8)
     """
 
-    def __init__(self, data_dir: Path | None = None, *, advertised_port: int | None = None) -> None:
-        self._advertised_port = advertised_port
+    def __init__(self, data_dir: Path | None = None) -> None:
         self._is_temporary = data_dir is None
         self.data_dir = Path(tempfile.mkdtemp(prefix="tidemark-broker-")) if data_dir is None else data_dir.absolute()
         self._port: int | None = None
@@ -79,7 +77,7 @@ class LocalBroker:
         """
         if self.pid is None:
             atexit.register(self.close)
-            self._process, self._port = _start(self.data_dir, self._port, advertised_port=self._advertised_port)
+            self._process, self._port = _start(self.data_dir, self._port)
         return self
 
     def stop(self) -> None:
@@ -209,18 +207,16 @@ def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
     return len(found) == partitions and all(partition.leader >= 0 for partition in found.values())
 
 
-def _start(
-    folder: Path, port: int | None, attempts: int = 3, *, advertised_port: int | None = None
-) -> tuple[subprocess.Popen[bytes], int]:
+def _start(folder: Path, port: int | None, attempts: int = 3) -> tuple[subprocess.Popen[bytes], int]:
     """Starts a broker; on that port, or else on a free one."""
     chosen = port or kafka.free_port()
-    process = kafka.launch(folder, chosen, advertised_port)
+    process = kafka.launch(folder, chosen)
     try:
         kafka.await_answer(process, folder, chosen)
     except ToolError as error:
         # Between finding a free port and listening on it lie seconds, in which any connection may take it.
         if "already in use" in str(error) and attempts > 1:
-            return _start(folder, port, attempts - 1, advertised_port=advertised_port)
+            return _start(folder, port, attempts - 1)
         raise
     except BaseException:  # Ctrl-C while it starts
         kafka.end(process)
