@@ -179,9 +179,8 @@ def appended(spark: SparkSession, table: Table, *, after_version: int, to_versio
     limit = _LIKELY_VERSIONS
     while not rows or (len(rows) == limit and rows[-1]["version"] > after_version + 1):
         limit = last - after_version if rows else limit
-        rows = _history(
-            spark, table, limit, "version", "operation", "operationParameters.mode", "operationMetrics.numOutputRows"
-        )
+        metrics = ("operationMetrics.numOutputRows", "operationMetrics.numTargetRowsInserted")
+        rows = _history(spark, table, limit, "version", "operation", "operationParameters.mode", *metrics)
         last = rows[0]["version"]
     to_version = last if to_version is None else to_version
     found = {row["version"]: row for row in rows if after_version < row["version"] <= to_version}
@@ -210,6 +209,8 @@ def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> li
 def _added(row: Row) -> int | None:
     if (row["operation"], row["mode"]) in _ADDING:
         return None if row["numOutputRows"] is None else int(row["numOutputRows"])
+    if row["operation"] == "MERGE":  # an erasure: it changes rows, and brings none
+        return None if row["numTargetRowsInserted"] is None else int(row["numTargetRowsInserted"])
     return 0 if row["operation"] in _NOT_CHANGING else None
 
 

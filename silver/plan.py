@@ -84,7 +84,8 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered) -> P
     how = How.STRETCHES if recovered.was_in_stretches else How.RECORDS
     if pinned.appended is not None and pinned.appended <= _FEW:
         how = How.FEW
-    return decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how)
+    planned = decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how)
+    return planned if planned.ledger else None
 
 
 def claimed(run: Run, rules: Rules, pinned: BronzeRange, *, load_seq: int, request: Request | None = None) -> dict[str, object]:
