@@ -80,7 +80,7 @@ def compare(spark: SparkSession, run: Run, log: Sequence[Logged]) -> dict[str, d
     """What each table lacks, holds twice, or holds otherwise than the reference.
 
     Returns:
-        For each table: expected rows or records, lost, twice, wrong.
+        For each table: expected and held rows or records; of these lost, twice, wrong.
     """
     reference = Reference().take(each.seen for each in log)
     kept = {each.seen.place[1:]: each for each in log if each.seen.place in reference.silver}
@@ -117,6 +117,7 @@ def _unlike(expected: Counter[Any], observed: Iterable[Any]) -> dict[str, int]:
     found = Counter(observed)
     return {
         "expected": expected.total(),
+        "held": found.total(),
         "lost": (expected - found).total(),
         "twice": sum(count - 1 for row, count in found.items() if count > 1),
         "wrong": sum(1 for row in found if row not in expected),

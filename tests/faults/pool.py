@@ -12,13 +12,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _REPOSITORY = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 240
 
-# A killed JVM pays for its start and for compiling, and never gets it back.
-_QUICK_START = "-XX:TieredStopAtLevel=1 -Xshare:auto"
+# A killed JVM pays for its start and for compiling, and never gets it back. Several of them share the memory of one machine.
+_QUICK_START = "-XX:TieredStopAtLevel=1 -Xshare:auto -XX:MaxNewSize=256m"
 
 
 class StuckError(Exception):
@@ -33,6 +36,8 @@ class Runner:
         log: Where its stderr goes.
         arguments: Further arguments.
         java_options: Options of its JVM.
+        prefix: A command that starts it.
+        environment: Further variables.
 
     Attributes:
         stage: The stage that its last event named; None before the first.
@@ -41,20 +46,29 @@ class Runner:
         jvm: The process id of its JVM, once it is ready.
     """
 
-    def __init__(self, config: Path, log: Path, arguments: tuple[str, ...] = (), java_options: str = "") -> None:
+    def __init__(
+        self,
+        config: Path,
+        log: Path,
+        *,
+        arguments: tuple[str, ...] = (),
+        java_options: str = "",
+        prefix: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.stage: str | None = None
         self.is_used = False
         self.is_gone = False
         self.jvm = 0
         self._log = log
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
-        command = [sys.executable, "-m", "tests.faults.runner", str(config), *arguments]
-        environment = {**os.environ, "JDK_JAVA_OPTIONS": f"{_QUICK_START} {java_options}", "PYTHONPATH": str(_REPOSITORY)}
+        command = [*prefix, sys.executable, "-m", "tests.faults.runner", str(config), *arguments]
+        own = {"JDK_JAVA_OPTIONS": f"{_QUICK_START} {java_options}", "PYTHONPATH": str(_REPOSITORY)}
         with log.open("wb") as errors:
             self.process = subprocess.Popen(
                 command,
                 cwd=log.parent,
-                env=environment,
+                env={**os.environ, **own, **(environment or {})},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -64,9 +78,10 @@ class Runner:
         threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True).start()
 
     def _listen(self, lines: IO[bytes]) -> None:
-        for line in lines:
-            with contextlib.suppress(ValueError):  # the line that it died in
-                self._events.put(json.loads(line))
+        with lines:
+            for line in lines:
+                with contextlib.suppress(ValueError):  # the line that it died in
+                    self._events.put(json.loads(line))
         self._events.put({"event": "gone"})
 
     def next_event(self, until: float) -> dict[str, Any] | None:
@@ -101,13 +116,13 @@ class Runner:
         """Wait until its session is open."""
         self.jvm = self.wait_for("ready")["jvm"]
 
-    def go(self, **order: str | bool | None) -> None:
+    def go(self, **order: str | bool | list[str] | None) -> None:
         """Start a run.
 
         Args:
             order: crash_at, stop_at: the crash point that it dies or stands still at. waits: whether it starts as soon as
-                another run has ended, instead of giving up. stage: one stage alone. root: another root than the config's.
-                is_locked: whether it takes the root's lock, as it does by default.
+                another run has ended, instead of giving up. stage: one stage alone. settings: `key=value`, over those of the
+                config. is_locked: whether it takes the root's lock, as it does by default.
         """
         self.stage, self.is_used = None, True
         assert self.process.stdin is not None
@@ -121,6 +136,9 @@ class Runner:
         self.process.wait()
         while not self.is_gone and self.next_event(time.monotonic() + _PATIENCE_SECONDS):
             pass  # what it said last tells the stage
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
 
     def kill_python(self) -> None:
         """SIGKILL to the process alone; its JVM finds out by itself."""
@@ -169,7 +187,7 @@ class Pool:
         """Start what is missing."""
         while len(self._waiting) < self._size + more:
             options = f"-XX:SharedArchiveFile={self._archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
-            runner = Runner(self._config, self._next_log(), self._arguments, options)
+            runner = Runner(self._config, self._next_log(), arguments=self._arguments, java_options=options)
             self._started.append(runner)
             self._waiting.append(runner)
 
@@ -198,7 +216,7 @@ class Pool:
     def _make_archive(self) -> None:
         """One process runs once and ends: its JVM leaves its classes behind, which saves each later one seconds."""
         options = f"-XX:ArchiveClassesAtExit={self._archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
-        runner = Runner(self._config, self._next_log(), self._arguments, options)
+        runner = Runner(self._config, self._next_log(), arguments=self._arguments, java_options=options)
         runner.get_ready()
         runner.go()
         done = runner.wait_for("done")

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
+_QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""A process that is about to die does not live to see its compiled queries pay."""
+
+
 class Lines:
     """A report that hands every event on as a line of JSON."""
 
@@ -52,6 +56,8 @@ def main() -> None:
 
     config, report = Path(sys.argv[1]), Lines(write)
     spark = open_session(load_settings(config, None), report)
+    for name, value in _QUICK.items():
+        spark.conf.set(name, value)
     from tests.faults import without_fences  # after the session, as what it imports asks for
 
     if "without_fences" in sys.argv[2:]:
@@ -66,8 +72,7 @@ def main() -> None:
 def _run(spark: SparkSession, config: Path, report: Lines, order: Mapping[str, Any]) -> dict[str, object]:
     from tests.faults import without_fences
 
-    root = order.get("root")
-    settings = load_settings(config, [f"lakehouse.root={root}"] if root else None)
+    settings = load_settings(config, order.get("settings"))
     os.environ.update({"TIDEMARK_CRASH_AT": order.get("crash_at") or "", "TIDEMARK_STOP_AT": order.get("stop_at") or ""})
     without_fences.set_lock(is_on=order.get("is_locked", True))
     while True:
