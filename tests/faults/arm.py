@@ -131,7 +131,7 @@ def finish(runner: Runner, pool: Pool) -> dict[str, Any]:
     Raises:
         StuckError: It failed.
     """
-    runner.go()
+    runner.go(waits=True)
     done = runner.wait_for("done", "gone")
     if done["event"] == "gone" or done["exit_code"]:
         raise StuckError(f"A run that nobody disturbed ended with {done}. {runner.last_words()}")
@@ -158,7 +158,7 @@ def _first_to_work(runners: Sequence[Runner]) -> int:
     while time.monotonic() < until:
         for place, runner in enumerate(runners):
             event = runner.next_event(time.monotonic() + 0.02)
-            if event is not None and event["event"] != "run.started":
+            if event is not None and event["event"].partition(".")[0] in (*STAGES, "done", "gone"):
                 runner.put_back(event)
                 return place
     raise StuckError("Neither of two runs began.")

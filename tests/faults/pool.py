@@ -63,7 +63,8 @@ class Runner:
         self._log = log
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         command = [*prefix, sys.executable, "-m", "tests.faults.runner", str(config), *arguments]
-        own = {"JDK_JAVA_OPTIONS": f"{_QUICK_START} {java_options}", "PYTHONPATH": str(_REPOSITORY)}
+        options = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_QUICK_START} {java_options}"
+        own = {"JDK_JAVA_OPTIONS": options, "PYTHONPATH": str(_REPOSITORY)}
         with log.open("wb") as errors:
             self.process = subprocess.Popen(
                 command,
@@ -164,6 +165,7 @@ class Pool:
         self._config, self._folder, self._size, self._arguments = config, folder, size, arguments
         self._waiting: list[Runner] = []
         self._started: list[Runner] = []
+        self._dead: list[Runner] = []
         self._archive = folder.parent / "classes.jsa"
 
     def __enter__(self) -> Self:
@@ -173,15 +175,15 @@ class Pool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bury()
         for runner in self._started:
             runner.kill()
 
     def bury(self) -> None:
-        """Forget those that died; a JVM that was left behind had its time."""
-        for runner in [each for each in self._started if each.process.poll() is not None]:
+        """End the JVMs of those that were dead the last time: one that was left behind had a round to find out."""
+        for runner in self._dead:
             runner.kill()
             self._started.remove(runner)
+        self._dead = [each for each in self._started if each.process.poll() is not None]
 
     def fill(self, more: int = 0) -> None:
         """Start what is missing."""

@@ -20,7 +20,7 @@ from jobs.demo_input import produce
 from tests.faults import told
 from tests.faults.arm import Arm, finish, judge
 from tests.faults.kills import Moment
-from tests.faults.pool import Pool
+from tests.faults.pool import Pool, StuckError
 from tests.faults.stream import PARTITIONS, Stream
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _DOUBLE_SHARE = 0.25
 _STRUCK_TWICE_SHARE = 0.5
 _PAIRS = 6
 _CONTROL_KILLS, _CONTROL_RECORDS = 12, 20_000
+_FRUITLESS_ROUNDS = 25
 _KILLS_PER_ROUND = 0.75
 """How many of the rounds end with a kill, about: so that the stream lasts until the last one."""
 
@@ -72,12 +73,18 @@ def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
 
 
 def _until(arm: Arm, kills: int) -> Iterator[None]:
-    started = time.monotonic()
-    while arm.kills < kills and len(arm.refused) < kills:
+    """Rounds, until so many have died; the last ones may not all go by without a death."""
+    started, rounds, last_kill = time.monotonic(), 0, 0
+    while arm.kills < kills:
+        before = arm.kills
         yield
+        rounds += 1
+        last_kill = rounds if arm.kills > before else last_kill
         minutes = (time.monotonic() - started) / 60
         told.say(f"{arm.topic}: {arm.kills} of {kills} kills, {len(arm.refused)} refused, {minutes:.1f} min; {arm.last}")
         arm.last = "nobody died"
+        if rounds - last_kill > _FRUITLESS_ROUNDS:
+            raise StuckError(f"Nobody died in {_FRUITLESS_ROUNDS} rounds: {arm.refused[-3:]}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
