@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.faults.pool import Pool, Runner
 
-_PATIENCE_SECONDS = 300
+_PATIENCE_SECONDS = 900
 
 
 @dataclass

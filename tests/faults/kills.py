@@ -41,7 +41,7 @@ TABLES = (
 _PACKAGES = ("bronze", "silver", "expectations", "gold")
 _POINT = re.compile(r'crash_point\("([a-z_.]+)"\)')
 _RENAMES = "rename,renameat,renameat2,link,linkat"
-_PATIENCE_SECONDS = 300
+_PATIENCE_SECONDS = 900
 _GUESSED_SECONDS = 4.0
 
 

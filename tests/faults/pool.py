@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _REPOSITORY = Path(__file__).parents[2]
-_PATIENCE_SECONDS = 240
+_PATIENCE_SECONDS = 900
 
 # A killed JVM pays for its start and for compiling, and never gets it back. Several of them share the memory of one machine.
 _QUICK_START = "-XX:TieredStopAtLevel=1 -Xshare:auto -XX:MaxNewSize=256m"
