@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test check format bench lock clean
+.PHONY: help setup java demo test check format bench faults lock clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,9 @@ format: setup  ## Fix what ruff can fix, and format
 
 bench: setup  ## Measure throughput as ratios within one run
 	@$(BIN)/python -m bench.run
+
+faults: setup  ## Kill 300 processes over a million records, and compare with the reference (an hour)
+	@$(BIN)/python -m tests.faults.run
 
 # Universal: one lock for every platform and for Python 3.11 and later. No index is named in it; pip's configuration decides.
 lock: $(STAMP)  ## Resolve requirements.lock anew from pyproject.toml (UPGRADE=1: take newer versions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -15,6 +15,7 @@ from expectations.gx import Result
 from expectations.suites import Subject
 from lakehouse import delta, frames
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
+from lakehouse.crash import crash_point
 from lakehouse.errors import GateFailedError
 from lakehouse.run import new_id
 from lakehouse.table import GATE_RESULTS
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from expectations.suites import Check
     from lakehouse.run import Run
     from lakehouse.settings import Gate
+    from lakehouse.table import Table
 
 _PLACES = 3
 _DOCS = "_data_docs"
@@ -74,7 +76,9 @@ def audit(spark: SparkSession, run: Run, gate: Gate) -> GateRun | None:
         return None
     gate_run_id = new_id()
     done = _Audit(gate_run_id, pins, _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id))
+    crash_point("gate.audited")
     _record(spark, run, done)
+    crash_point("gate.recorded")
     if gate.data_docs:
         _build_docs(run, done)
     return _gate_run(run, done)
@@ -165,7 +169,9 @@ def _placed(result: Result, streams: Sequence[StreamFacts], bronze: BronzeCounts
 
 def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
     """Append all results, in one commit."""
-    now = datetime.now(UTC)
+    table = run.table(GATE_RESULTS)
+    delta.create(spark, table, RESULTS)
+    now = _after_the_last(spark, table)
     pins = done.pins
     rows = [
         {
@@ -186,9 +192,14 @@ def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
         }
         for result in done.results
     ]
-    table = run.table(GATE_RESULTS)
-    delta.create(spark, table, RESULTS)
     delta.append(frames.of_contract(spark, rows, RESULTS), table, RESULTS)
+
+
+def _after_the_last(spark: SparkSession, table: Table) -> datetime:
+    """Now, or right after the last gate run where the clock was set back since: `last` takes the latest one's verdict."""
+    last = spark.read.table(table.sql).agg(F.max("evaluated_at").cast("timestamp_ntz")).collect()[0][0]
+    now = datetime.now(UTC)
+    return now if last is None else max(now, last.replace(tzinfo=UTC) + timedelta(microseconds=1))
 
 
 def _gate_run(run: Run, done: _Audit) -> GateRun:

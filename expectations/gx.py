@@ -14,7 +14,7 @@ import pyarrow as pa
 from expectations import refusals
 from expectations.suites import Check, Subject
 from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED, PASSED
-from lakehouse.errors import headline
+from lakehouse.errors import TidemarkError, headline
 from lakehouse.secrets import mask
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def require(checks: Sequence[Check]) -> None:
 
 
 def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[str, object]] | DataFrame]) -> list[Result]:
-    """Evaluate checks, those of one subject in one go. An expectation that raises becomes `errored` and stops no other.
+    """Evaluate checks, those of one subject in one go. What raises becomes `errored`: an expectation alone, if it was that.
 
     Args:
         checks: The checks; `require` has passed them.
@@ -76,7 +76,7 @@ def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[st
     for subject, content in data.items():
         numbered = [(number, check) for number, check in enumerate(checks) if check.subject is subject]
         if numbered:
-            found |= _validated(_batch(context, subject.value, content), numbered)
+            found |= _validated_or_errored(context, subject, content, numbered)
     return [found[number] for number in sorted(found)]
 
 
@@ -164,6 +164,22 @@ def _batch(context: EphemeralDataContext, name: str, content: Sequence[Mapping[s
         return facts.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": rows})
     records = context.data_sources.add_spark(name, persist=False).add_dataframe_asset(name)
     return records.add_batch_definition_whole_dataframe(name).get_batch({"dataframe": content})
+
+
+def _validated_or_errored(
+    context: EphemeralDataContext,
+    subject: Subject,
+    content: Sequence[Mapping[str, object]] | DataFrame,
+    numbered: Sequence[tuple[int, Check]],
+) -> dict[int, Result]:
+    """The results; all errored where Great Expectations raises as a whole, so that the gate's verdict is recorded."""
+    try:
+        return _validated(_batch(context, subject.value, content), numbered)
+    except TidemarkError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- another's code: whatever it raises is the result
+        observed = f"{type(error).__name__}: {headline(str(error))}"[:_OBSERVED_CHARACTERS]
+        return {number: Result(check, ERRORED, observed) for number, check in numbered}
 
 
 def _validated(batch: Batch, numbered: Sequence[tuple[int, Check]]) -> dict[int, Result]:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from gold.models import model_query
 from lakehouse import delta
+from lakehouse.crash import crash_point
 from lakehouse.errors import ModelError, headline
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
@@ -76,6 +77,7 @@ def _refresh(spark: SparkSession, run: Run, model: GoldModel, made_of: dict[str,
         return False
     delta.overwrite(spark.sql(model_query(text)), table, metadata=metadata)
     run.report.event("gold.model_made", model=model.name, **made_of)
+    crash_point("gold.model_made")
     return True
 
 

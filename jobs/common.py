@@ -110,7 +110,8 @@ def run_once(spark: SparkSession, settings: Settings, report: OpenReport, *, sta
     except TidemarkError as error:
         told = {"error": type(error).__name__, "exit_code": error.exit_code, "message": edge.scrub_text(str(error))}
         report.event("run.failed", **told)
-        _keep(settings, {**report.bound, **told})
+        with contextlib.suppress(OSError):  # a full disk, as the error may be
+            _keep(settings, {**report.bound, **told})
         raise
     _keep(settings, result)
     return result

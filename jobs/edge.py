@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TERMINATED = 143
 OUTPUT_CLOSED = 141
+
+_INTERRUPT_SECONDS = 10
 
 # The base of every error of the command line's parser, whether typer brings its own click or imports one.
 _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
@@ -93,6 +96,11 @@ def scrub_text(text: str) -> str:
     return str(scrubber(known_secrets)(text))
 
 
+def _interrupt(spark: SparkSession) -> None:
+    with contextlib.suppress(Exception):  # it may be gone, as the process will be
+        spark.interruptAll()
+
+
 def _complain(text: str, code: int) -> int:
     with contextlib.suppress(OSError):
         sys.stderr.write(scrub_text(text).rstrip("\n") + "\n")
@@ -103,12 +111,16 @@ def _complain(text: str, code: int) -> int:
 @contextlib.contextmanager
 def _ending_on_sigterm() -> Iterator[None]:
     """SIGTERM raises `Terminated` here, so that locks are released and a demo's broker ends; by default it ends the process."""
+    ending = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
+        ending.set()
         for spark in open_sessions:
             # The JVM would go on with its job until it sees that its Python is gone: past the release of the root's lock.
-            with contextlib.suppress(Exception):
-                spark.interruptAll()
+            # From a thread, which has a connection to the JVM of its own: this one's is in the middle of a call.
+            interrupting = threading.Thread(target=_interrupt, args=(spark,), daemon=True)
+            interrupting.start()
+            interrupting.join(_INTERRUPT_SECONDS)
         raise Terminated
 
     try:
@@ -118,5 +130,9 @@ def _ending_on_sigterm() -> Iterator[None]:
         return
     try:
         yield
+    except Exception as error:
+        if ending.is_set():  # a `finally` on the way out asked the JVM, and read the answer to the call that was cut short
+            raise Terminated from error
+        raise
     finally:
         signal.signal(signal.SIGTERM, former)

@@ -1,15 +1,19 @@
-"""Named crash points: where a test kills the whole process, to prove that the next run finishes what was begun."""
+"""Named crash points: where a test kills or stops the whole process, to prove that the next run finishes what was begun."""
 
 from __future__ import annotations
 
 import os
 import signal
 
+_SIGNALS = {"TIDEMARK_CRASH_AT": signal.SIGKILL, "TIDEMARK_STOP_AT": signal.SIGSTOP}
+
 
 def crash_point(name: str) -> None:
-    """Die here if the environment says so (`TIDEMARK_CRASH_AT`); otherwise do nothing.
+    """Die or stop here if the environment says so (`TIDEMARK_CRASH_AT`, `TIDEMARK_STOP_AT`); otherwise do nothing.
 
-    The process gets SIGKILL: no handler runs, nothing is flushed, as when a machine goes away.
+    SIGKILL: no handler runs, nothing is flushed, as when a machine goes away. SIGSTOP: the process stands still until somebody
+    wakes it, as when a machine is paused; what it knows of the tables is old by then.
     """
-    if os.environ.get("TIDEMARK_CRASH_AT") == name:
-        os.kill(os.getpid(), signal.SIGKILL)
+    for variable, number in _SIGNALS.items():
+        if os.environ.get(variable) == name:
+            os.kill(os.getpid(), number)

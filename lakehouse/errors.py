@@ -140,6 +140,10 @@ class ModelError(TidemarkError):
     """A SQL model of the operator failed. Gold's own tables are published; the next run tries the model again."""
 
 
+class StorageError(TidemarkError):
+    """A disk is full, or refuses: tables, checkpoint or Spark's own files. The next run finishes what was begun."""
+
+
 class ToolError(TidemarkError):
     """The machine lacks something: Java, the jars, a free port, a broker that starts."""
 

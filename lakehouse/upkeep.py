@@ -1,7 +1,7 @@
 """Upkeep of one table: its retention, its small files, the files of its old versions. Every step is a commit of Delta's own.
 
 None of them changes what the table holds. Files are put together by the columns that their contract names, up to a size from
-which on they are left alone, so that the work grows with what is new: docs/decisions/0018-maintenance.md.
+which on they are left alone, so that the work grows with what is new: docs/decisions/0017-maintenance.md.
 """
 
 from __future__ import annotations

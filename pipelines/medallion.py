@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
+from lakehouse import delta, storage
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.errors import UsageError
 from lakehouse.lock import locked
@@ -16,6 +18,8 @@ from pipelines import restore as going_back
 from pipelines import verify as proof
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Report
@@ -54,7 +58,7 @@ def run(spark: SparkSession, settings: Settings, report: Report, stage: str | No
     run = _new_run(settings, report)
     report.event("run.started", pipeline=run.pipeline, run_id=run.run_id, stage=stage or "all")
     result: dict[str, object] = {"pipeline": run.pipeline, "run_id": run.run_id, **dict.fromkeys(_STAGES)}
-    with locked(run.lakehouse):
+    with _storage_errors_named(run.lakehouse), locked(run.lakehouse):
         for name in [stage] if stage else _STAGES:
             report.event(f"{name}.started")
             done = _STAGES[name](spark, run, settings)
@@ -63,6 +67,22 @@ def run(spark: SparkSession, settings: Settings, report: Report, stage: str | No
     result["seconds"] = round(time.monotonic() - started, 3)
     report.event("run.finished", seconds=result["seconds"])
     return result
+
+
+@contextlib.contextmanager
+def _storage_errors_named(lakehouse: Lakehouse) -> Iterator[None]:
+    """Raise a full disk, or one that refuses, as what it is.
+
+    Raises:
+        StorageError: The error is such a one.
+    """
+    try:
+        yield
+    except (OSError, *delta.SPARK_ERRORS) as error:
+        failure = storage.failure(error, lakehouse)
+        if failure is None:
+            raise
+        raise failure from error
 
 
 def plan(spark: SparkSession, settings: Settings, report: Report) -> dict[str, object]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -15,6 +16,7 @@ from lakehouse.table import Lakehouse
 from tests.support.silver import copy_of, two_loads
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
     from pathlib import Path
 
     from pyspark.sql import Row, SparkSession
@@ -201,6 +203,46 @@ def test_an_expectation_that_cannot_be_taken_stops_before_anything_is_audited(
 
     assert gate.last(spark, audited) is None
     assert audited.report.seen == {}  # type: ignore[attr-defined] # the fixture's report
+
+
+class AnHourAgo(datetime):
+    """A clock that was set back."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) - timedelta(hours=1)
+
+
+def test_the_verdict_is_that_of_the_last_gate_run_also_when_the_clock_was_set_back(
+    spark: SparkSession, audited: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = gate.audit(spark, audited, settings(budgets={"missing": {"critical": 0}}))
+    monkeypatch.setattr(gate, "datetime", AnHourAgo)
+
+    after = gate.audit(spark, audited, Gate())
+
+    assert before is not None
+    assert (before.passed, gate.last(spark, audited)) == (False, after)
+
+
+def test_where_great_expectations_raises_all_is_errored_and_the_next_gate_run_lets_out_what_waited(
+    spark: SparkSession, audited: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no metric today")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("great_expectations.datasource.fluent.interfaces.Batch.validate", broken)
+        failed = gate.audit(spark, audited, Gate())
+    assert failed is not None
+    assert {row["outcome"] for row in results(spark, audited).values()} == {"errored"}
+    with pytest.raises(GateFailedError, match="errored"):
+        gate.raise_if_failed(spark, audited, failed)
+
+    passed = gate.audit(spark, audited, Gate())
+
+    assert passed is not None
+    assert (passed.passed, gate.last(spark, audited)) == (True, passed)
 
 
 def test_nothing_finished_means_nothing_to_audit(spark: SparkSession, audited: Run) -> None:

@@ -9,6 +9,7 @@ import yaml
 
 from lakehouse.config import ConfigMistakesError, load, redacted, show_yaml
 from lakehouse.config_keys import all_keys, dotted
+from lakehouse.config_source import RESERVED
 from lakehouse.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -157,7 +158,7 @@ def test_a_whole_section_can_be_replaced_and_then_refined(tmp_path: Path) -> Non
     assert load(write(tmp_path, MINIMAL), environ=environ).sequence.describe() == "bytes 0:4 (int32)"
 
 
-@pytest.mark.parametrize("name", ["TIDEMARK_JARS", "TIDEMARK_CONFIG", "TIDEMARK_IVY_SETTINGS", "TIDEMARK_CRASH_AT"])
+@pytest.mark.parametrize("name", sorted(RESERVED))
 def test_variables_that_are_no_settings_are_left_alone(tmp_path: Path, name: str) -> None:
     assert load(write(tmp_path, MINIMAL), environ={name: "x"}).pipeline == "incidents"
 

@@ -1,0 +1,212 @@
+"""How a run of the long test dies: at a random moment of a stage, at a named crash point, or at a Delta commit's rename."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.delta_log import last_version
+from lakehouse.errors import AnotherWriterError
+from lakehouse.table import (
+    BRONZE_RECORDS,
+    GATE_RESULTS,
+    GOLD_LATEST,
+    GOLD_RECORDS,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+    SILVER_REJECTS,
+    SILVER_WATERMARKS,
+)
+from tests.faults.pool import StuckError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+    from tests.faults.pool import Runner
+
+STAGES = ("bronze", "silver", "gate", "gold")
+TABLES = (
+    *(BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS),
+    *(GATE_RESULTS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH),
+)
+
+_PACKAGES = ("bronze", "silver", "expectations", "gold")
+_POINT = re.compile(r'crash_point\("([a-z_.]+)"\)')
+_RENAMES = "rename,renameat,renameat2,link,linkat"
+_PATIENCE_SECONDS = 900
+_GUESSED_SECONDS = 4.0
+
+
+def crash_points() -> list[str]:
+    """Every crash point that the code names, but for that of models: the long run has none."""
+    repository = Path(__file__).parents[2]
+    files = [path for package in _PACKAGES for path in (repository / package).glob("*.py")]
+    named = {name for path in files for name in _POINT.findall(path.read_text(encoding="utf-8"))}
+    return sorted(named - {"gold.model_made"})
+
+
+@dataclass
+class Durations:
+    """How long each stage takes, as learned from runs that got through it, in seconds."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, _GUESSED_SECONDS))
+    _started: dict[str, float] = field(default_factory=dict)
+
+    def learn(self, event: dict[str, Any]) -> None:
+        """Take the beginning or the end of a stage."""
+        stage, _, what = event["event"].partition(".")
+        if stage in self.seconds and what == "started":
+            self._started[stage] = event["at"]
+        elif stage in self.seconds and what == "finished" and stage in self._started:
+            took = event["at"] - self._started.pop(stage)
+            self.seconds[stage] = 0.7 * self.seconds[stage] + 0.3 * took
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Some time after a stage has started, as a share of what it takes.
+
+    Attributes:
+        stage: The stage.
+        share: 0 to 1.
+        is_python_alone: Whether the JVM is left to find out by itself.
+    """
+
+    stage: str
+    share: float
+    is_python_alone: bool = False
+
+    crash_at = None
+
+    def prepare(self, runner: Runner, root: Path) -> None:
+        """Nothing to prepare."""
+
+    def strike(self, runner: Runner, durations: Durations) -> str | None:
+        """Wait for the moment and kill; what was struck, or None where the run ended first."""
+        until = time.monotonic() + _PATIENCE_SECONDS
+        is_waiting = True
+        while (event := runner.next_event(until)) is not None and event["event"] not in ("done", "gone"):
+            durations.learn(event)
+            if is_waiting and event["event"] == f"{self.stage}.started":
+                until, is_waiting = time.monotonic() + self.share * durations.seconds[self.stage], False
+        if event is not None:
+            _require_end(runner, event)
+            return None
+        if is_waiting:
+            raise StuckError(f"{self.stage} never started. {runner.last_words()}")
+        if self.is_python_alone:
+            runner.kill_python()
+        else:
+            runner.kill()
+        return f"in {runner.stage}" + (", Python alone" if self.is_python_alone else "")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A crash point of the code, where the process kills itself.
+
+    Attributes:
+        crash_at: Its name.
+    """
+
+    crash_at: str
+
+    def prepare(self, runner: Runner, root: Path) -> None:
+        """Nothing to prepare."""
+
+    def strike(self, runner: Runner, durations: Durations) -> str | None:
+        """Wait until it has died; None where the run never came to the point."""
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while (event := runner.next_event(until)) is not None:
+            durations.learn(event)
+            if event["event"] == "gone":
+                runner.kill()
+                return f"at {self.crash_at}"
+            if event["event"] == "done":
+                _require_end(runner, event)
+                return None
+        raise StuckError(f"Neither died at {self.crash_at} nor ended. {runner.last_words()}")
+
+
+@dataclass
+class Commit:
+    """The rename that makes a Delta commit: the JVM dies before the call, or when it has returned and nothing else.
+
+    Attributes:
+        table: The table that is committed to.
+        is_after: Whether the rename is done.
+    """
+
+    table: str
+    is_after: bool
+    _file: Path = Path()
+    _tracer: subprocess.Popen[bytes] | None = None
+
+    crash_at = None
+
+    def prepare(self, runner: Runner, root: Path) -> None:
+        """Watch the JVM's renames, and only that of the table's next version."""
+        folder = root / self.table
+        self._file = folder / "_delta_log" / f"{last_version(folder) + 1:020}.json"
+        fault = "delay_exit=60s" if self.is_after else "signal=SIGKILL"
+        command = ["strace", "-f", "-q", "-o", os.devnull, "-P", str(self._file), "-e", f"trace={_RENAMES}"]
+        command += ["-e", f"inject={_RENAMES}:{fault}:when=1", "-p", str(runner.jvm)]
+        self._tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + _PATIENCE_SECONDS
+        status = Path(f"/proc/{runner.jvm}/status")
+        while f"TracerPid:\t{self._tracer.pid}" not in status.read_text() and time.monotonic() < until:
+            if self._tracer.poll() is not None:
+                raise StuckError("strace may not look at another process here.")
+            time.sleep(0.01)
+
+    def strike(self, runner: Runner, _durations: Durations) -> str | None:
+        """Wait for the rename; None where the run ended without it."""
+        assert self._tracer is not None
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < until:
+            is_struck = self._file.exists() if self.is_after else self._tracer.poll() is not None
+            if is_struck:
+                runner.kill()
+                self._tracer.wait()
+                is_right = self._file.exists() == self.is_after
+                if not is_right:
+                    raise StuckError(f"{self._file} is {'not ' * self.is_after}there")
+                return f"{'after' if self.is_after else 'before'} the commit to {self.table}"
+            event = runner.next_event(time.monotonic() + 0.01)
+            if event and event["event"] == "done" and self._tracer.poll() is None:
+                self._tracer.terminate()
+                self._tracer.wait()
+                _require_end(runner, event)
+                return None
+        raise StuckError(f"Neither died at the commit to {self.table} nor ended. {runner.last_words()}")
+
+
+Kill = Moment | Point | Commit
+
+
+def draw(source: random.Random, *, is_double: bool = False, stages: Sequence[str] = STAGES) -> Kill:
+    """A way to die in one of some stages, at random: so that stages, points and tables all get their share."""
+    sort = source.choices(["moment", "point", "commit"], [6, 3, 0 if is_double or not shutil.which("strace") else 1])[0]
+    if sort == "point":
+        return Point(source.choice([each for each in crash_points() if each.startswith(tuple(stages))]))
+    if sort == "commit":
+        return Commit(source.choice([each for each in TABLES if each.startswith(tuple(stages))]), source.random() < 0.5)
+    return Moment(source.choice(stages), source.random(), source.random() < 0.15)
+
+
+def _require_end(runner: Runner, event: dict[str, Any]) -> None:
+    """Raise unless a run got through, or left because another writes: a JVM that outlived its Python for a moment.
+
+    Raises:
+        StuckError: It failed.
+    """
+    if event["event"] == "gone" or event["exit_code"] not in (0, AnotherWriterError.exit_code):
+        raise StuckError(f"A run ended with {event}. {runner.last_words()}")

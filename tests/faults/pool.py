@@ -1,0 +1,242 @@
+"""Processes that are started ahead of their run, so that the next one is warm when one dies."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_REPOSITORY = Path(__file__).parents[2]
+_PATIENCE_SECONDS = 900
+
+# A killed JVM pays for its start and for compiling, and never gets it back. Several of them share the memory of one machine.
+_QUICK_START = "-XX:TieredStopAtLevel=1 -Xshare:auto -XX:MaxNewSize=256m"
+
+
+class StuckError(Exception):
+    """A process ended, or did not go on, where neither was asked for."""
+
+
+class Runner:
+    """A process of the long run and its JVM, see `tests.faults.runner`.
+
+    Args:
+        config: The pipeline's YAML file.
+        log: Where its stderr goes.
+        arguments: Further arguments.
+        java_options: Options of its JVM.
+        prefix: A command that starts it.
+        environment: Further variables.
+
+    Attributes:
+        stage: The stage that its last event named; None before the first.
+        is_used: Whether it ran before.
+        is_gone: Whether it has said its last word.
+        jvm: The process id of its JVM, once it is ready.
+    """
+
+    def __init__(
+        self,
+        config: Path,
+        log: Path,
+        *,
+        arguments: tuple[str, ...] = (),
+        java_options: str = "",
+        prefix: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.stage: str | None = None
+        self.is_used = False
+        self.is_gone = False
+        self.jvm = 0
+        self._log = log
+        self._events: queue.Queue[dict[str, Any]] = queue.Queue()
+        command = [*prefix, sys.executable, "-m", "tests.faults.runner", str(config), *arguments]
+        options = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_QUICK_START} {java_options}"
+        own = {"JDK_JAVA_OPTIONS": options, "PYTHONPATH": str(_REPOSITORY)}
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                command,
+                cwd=log.parent,
+                env={**os.environ, **own, **(environment or {})},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # a group of its own: it and its JVM die together
+            )
+        assert self.process.stdout is not None
+        threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True).start()
+
+    def _listen(self, lines: IO[bytes]) -> None:
+        with lines:
+            for line in lines:
+                with contextlib.suppress(ValueError):  # the line that it died in
+                    self._events.put(json.loads(line))
+        self._events.put({"event": "gone"})
+
+    def next_event(self, until: float) -> dict[str, Any] | None:
+        """The next thing it said; None where it says nothing until then, by the monotonic clock."""
+        try:
+            event = self._events.get(timeout=max(0.0, until - time.monotonic()))
+        except queue.Empty:
+            return None
+        self.stage = _stage(event) or self.stage
+        self.is_gone = event["event"] == "gone"
+        return event
+
+    def put_back(self, event: dict[str, Any]) -> None:
+        """Let the next one who asks have the event."""
+        self._events.queue.appendleft(event)
+
+    def wait_for(self, *names: str) -> dict[str, Any]:
+        """The next event of one of these names.
+
+        Raises:
+            StuckError: None came.
+        """
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while (event := self.next_event(until)) is not None:
+            if event["event"] in names:
+                return event
+            if event["event"] == "gone":
+                break
+        raise StuckError(f"Waited for {' or '.join(names)}, in vain. {self.last_words()}")
+
+    def get_ready(self) -> None:
+        """Wait until its session is open."""
+        self.jvm = self.wait_for("ready")["jvm"]
+
+    def go(self, **order: str | bool | list[str] | None) -> None:
+        """Start a run.
+
+        Args:
+            order: crash_at, stop_at: the crash point that it dies or stands still at. waits: whether it starts as soon as
+                another run has ended, instead of giving up. stage: one stage alone. settings: `key=value`, over those of the
+                config. is_locked: whether it takes the root's lock, as it does by default.
+        """
+        self.stage, self.is_used = None, True
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(order).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        """SIGKILL to the process and its JVM at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        while not self.is_gone and self.next_event(time.monotonic() + _PATIENCE_SECONDS):
+            pass  # what it said last tells the stage
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+
+    def kill_python(self) -> None:
+        """SIGKILL to the process alone; its JVM finds out by itself."""
+        self.process.kill()
+        self.process.wait()
+
+    def last_words(self) -> str:
+        """The end of its stderr."""
+        return self._log.read_text(errors="replace")[-3000:]
+
+
+class Pool:
+    """So many processes, started ahead.
+
+    Args:
+        config: The pipeline's YAML file.
+        folder: Where logs and the archive of classes go.
+        size: How many are kept ready.
+        arguments: Further arguments of each.
+    """
+
+    def __init__(self, config: Path, folder: Path, size: int, arguments: tuple[str, ...] = ()) -> None:
+        self._config, self._folder, self._size, self._arguments = config, folder, size, arguments
+        self._waiting: list[Runner] = []
+        self._started: list[Runner] = []
+        self._dead: list[Runner] = []
+        self._archive = folder.parent / "classes.jsa"
+
+    def __enter__(self) -> Self:
+        if not self._archive.exists():
+            self._make_archive()
+        self.fill()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for runner in self._started:
+            runner.kill()
+
+    def bury(self) -> None:
+        """End the JVMs of those that were dead the last time: one that was left behind had a round to find out."""
+        for runner in self._dead:
+            runner.kill()
+            self._started.remove(runner)
+        self._dead = [each for each in self._started if each.process.poll() is not None]
+
+    def fill(self, more: int = 0) -> None:
+        """Start what is missing."""
+        while len(self._waiting) < self._size + more:
+            options = f"-XX:SharedArchiveFile={self._archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+            runner = Runner(self._config, self._next_log(), arguments=self._arguments, java_options=options)
+            self._started.append(runner)
+            self._waiting.append(runner)
+
+    def take(self, *, is_fresh: bool = False) -> Runner:
+        """The one that is ready first; a fresh one never ran."""
+        fitting = [each for each in self._waiting if not (is_fresh and each.is_used)]
+        if not fitting:
+            self.fill(len(self._waiting))
+            fitting = [each for each in self._waiting if not each.is_used]
+        runner = fitting[0]
+        self._waiting.remove(runner)
+        if not runner.jvm:
+            runner.get_ready()
+        return runner
+
+    def give_back(self, runner: Runner) -> None:
+        """Take back one that ended its run."""
+        self._waiting.insert(0, runner)
+
+    def rest(self) -> None:
+        """Wait until all are ready, so that nothing but a run works."""
+        for runner in self._waiting:
+            if not runner.jvm:
+                runner.get_ready()
+
+    def _make_archive(self) -> None:
+        """One process runs once and ends: its JVM leaves its classes behind, which saves each later one seconds."""
+        options = f"-XX:ArchiveClassesAtExit={self._archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+        runner = Runner(self._config, self._next_log(), arguments=self._arguments, java_options=options)
+        runner.get_ready()
+        runner.go()
+        done = runner.wait_for("done")
+        if done["exit_code"]:
+            raise StuckError(f"The first run failed: {done}")
+        assert runner.process.stdin is not None
+        runner.process.stdin.close()
+        runner.process.wait(timeout=_PATIENCE_SECONDS)
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while Path(f"/proc/{runner.jvm}").exists() and time.monotonic() < until:
+            time.sleep(0.1)  # the JVM writes its archive after Python has gone
+
+    def _next_log(self) -> Path:
+        logs = self._folder / "logs"
+        logs.mkdir(exist_ok=True, parents=True)
+        return logs / f"runner-{len(list(logs.iterdir())):04}.log"
+
+
+def _stage(event: dict[str, Any]) -> str | None:
+    stage = str(event["event"]).partition(".")[0]
+    return stage if stage in ("bronze", "silver", "gate", "gold") else None

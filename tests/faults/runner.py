@@ -1,0 +1,99 @@
+"""A process of the long run: opens its session, says that it is ready, and runs the pipeline whenever it is told to.
+
+Orders come as lines of JSON on stdin, everything that happens goes as lines of JSON to what was stdout. Runs as
+`python -m tests.faults.runner CONFIG [without_fences]`; the harness (`tests.faults.pool`) kills it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
+
+from jobs.common import load_settings, open_session, run_once
+from lakehouse.errors import AnotherWriterError, TidemarkError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings import Settings
+
+
+_QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""A process that is about to die does not live to see its compiled queries pay."""
+
+
+class Lines:
+    """A report that hands every event on as a line of JSON."""
+
+    def __init__(self, write: Callable[[Mapping[str, object]], None]) -> None:
+        self.bound: dict[str, object] = {}
+        self._write = write
+
+    def event(self, name: str, **fields: object) -> None:
+        """Hand one event on, with the clock that all processes share."""
+        self._write({"event": name, "at": time.monotonic(), **fields})
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def main() -> None:
+    """Be ready, and run when told."""
+    out = os.fdopen(os.dup(1), "w")  # not handed on to the JVM: its end is this process's end
+    os.dup2(2, 1)
+
+    def write(fields: Mapping[str, object]) -> None:
+        out.write(json.dumps(fields, default=str) + "\n")
+        out.flush()
+
+    config, report = Path(sys.argv[1]), Lines(write)
+    spark = open_session(load_settings(config, None), report)
+    for name, value in _QUICK.items():
+        spark.conf.set(name, value)
+    from tests.faults import without_fences  # after the session, as what it imports asks for
+
+    if "without_fences" in sys.argv[2:]:
+        without_fences.take_off()
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    write({"event": "ready", "jvm": gateway.proc.pid})
+    for line in sys.stdin:
+        write({"event": "done", **_run(spark, config, report, json.loads(line))})
+
+
+def _run(spark: SparkSession, config: Path, report: Lines, order: Mapping[str, Any]) -> dict[str, object]:
+    from tests.faults import without_fences
+
+    settings = load_settings(config, order.get("settings"))
+    os.environ.update({"TIDEMARK_CRASH_AT": order.get("crash_at") or "", "TIDEMARK_STOP_AT": order.get("stop_at") or ""})
+    without_fences.set_lock(is_on=order.get("is_locked", True))
+    while True:
+        try:
+            return {"exit_code": 0, **run_once(spark, settings, report, stage=order.get("stage"))}
+        except AnotherWriterError as error:
+            if not order.get("waits"):
+                return {"exit_code": error.exit_code, "error": str(error)}
+            _wait(settings)
+        except TidemarkError as error:
+            return {"exit_code": error.exit_code, "error": str(error)}
+        except Exception as error:  # noqa: BLE001 -- what a job's edge would end with: the harness judges it
+            return {"exit_code": 1, "error": f"{type(error).__name__}: {error}"}
+
+
+def _wait(settings: Settings) -> None:
+    """Until the holder of the lock has ended, or died: what a scheduler's next try meets, within milliseconds."""
+    lock = FileLock(Path(str(settings.lakehouse.root)) / ".tidemark.lock")
+    lock.acquire(poll_interval=0.01)
+    lock.release()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""A machine that refuses: a full disk under the tables or under Spark's own files, and files that may not be written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.errors import StorageError
+from pipelines import medallion
+from silver import load
+from silver.rules import Rules, Source
+from tests.support.bronze import Record, put
+from tests.support.small_config import settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from tests.faults.pool import Runner
+
+pytestmark = [pytest.mark.spark, pytest.mark.fault]
+
+_RULES = Rules(Source("header", "seq"))
+_WITHOUT_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+"""Root without the right to pass over a file's mode: root is who runs the tests where a disk can be mounted."""
+
+
+class Disk:
+    """A small disk of its own.
+
+    Args:
+        folder: Where it is mounted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._filler = folder / "filler"
+        folder.mkdir(parents=True)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", folder], check=False, capture_output=True)
+        if done.returncode:
+            pytest.skip(f"no disk may be mounted here: {done.stderr.decode().strip()}")
+
+    def fill(self) -> None:
+        """Leave no byte free."""
+        with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as filler:
+            while filler.write(b"\0" * 65536):
+                pass
+
+    def clear(self) -> None:
+        """Make room again."""
+        self._filler.unlink()
+
+
+@pytest.fixture
+def disk() -> Iterator[Callable[[Path], Disk]]:
+    """Mounts disks."""
+    folders: list[Path] = []
+
+    def mounted(folder: Path) -> Disk:
+        folders.append(folder)
+        return Disk(folder)
+
+    yield mounted
+    for folder in folders:
+        subprocess.run(["umount", "--lazy", folder], check=False, capture_output=True)
+
+
+def loaded_once(spark: SparkSession, run: Run) -> None:
+    """Silver is as it should be after one load of what `some` put."""
+    assert [row["offset"] for row in spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()] == [0, 1, 3]
+    assert [row["records"] for row in spark.read.table(run.table("silver_rejects").sql).collect()] == [1]
+    assert [row["load_seq"] for row in spark.read.table(run.table("silver_loads").sql).collect()] == [1]
+    assert [row["high_watermark"] for row in spark.read.table(run.table("silver_watermarks").sql).collect()] == [3]
+
+
+def some(spark: SparkSession, run: Run) -> None:
+    put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
+    load.create_tables(spark, run, _RULES)
+
+
+@pytest.mark.parametrize("table", ["silver_loads", "silver_records", "silver_watermarks"])
+def test_a_disk_that_is_full_under_a_table_ends_the_run_and_the_next_one_with_room_finishes(
+    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path, disk: Callable[[Path], Disk], table: str
+) -> None:
+    run = new_run()
+    settings = settings_of(run)
+    full = disk(tmp_path / "lakehouse" / table)
+    some(spark, run)
+    full.fill()
+
+    with pytest.raises(StorageError, match=r"A disk is full(.|\n)*No space left on device(.|\n)*make room"):
+        medallion.run(spark, settings, run.report, "silver")
+    full.clear()
+    medallion.run(spark, settings, run.report, "silver")
+
+    loaded_once(spark, run)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root, and setpriv to give its rights up")
+def test_sparks_own_disk_is_full_or_a_table_may_not_be_written_and_the_next_run_finishes(
+    spark: SparkSession,
+    new_run: Callable[[], Run],
+    tmp_path: Path,
+    root: list[str],
+    disk: Callable[[Path], Disk],
+    *,
+    start_runner: Callable[..., Runner],
+) -> None:
+    run = new_run()
+    own = disk(tmp_path / "spark")
+    runner = start_runner(prefix=_WITHOUT_OVERRIDE, environment={"SPARK_LOCAL_DIRS": str(tmp_path / "spark")})
+    some(spark, run)
+    log = tmp_path / "lakehouse" / "silver_records" / "_delta_log"
+    runner.get_ready()
+
+    own.fill()
+    runner.go(stage="silver", settings=root)
+    full = runner.wait_for("done")
+    own.clear()
+    log.chmod(0o555)
+    runner.go(stage="silver", settings=root)
+    refused = runner.wait_for("done")
+    log.chmod(0o755)
+    runner.go(stage="silver", settings=root)
+    done = runner.wait_for("done")
+
+    assert (full["exit_code"], refused["exit_code"], done["exit_code"]) == (1, 1, 0)
+    assert "A disk is full" in full["error"]
+    assert "A file may not be written" in refused["error"]
+    loaded_once(spark, run)

@@ -1,0 +1,55 @@
+"""The control arm: the same pipeline without what makes it exact. Never imported by the pipeline itself."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from lakehouse import delta, frames
+from lakehouse.contracts.silver import LOADS
+from lakehouse.crash import crash_point
+from lakehouse.lock import locked
+from lakehouse.table import SILVER_LOADS
+from pipelines import medallion
+from silver import load, recovery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from silver.plan import Plan
+
+
+def take_off() -> None:
+    """No lock, no transaction ids, no reading back of the claim, and no check that would refuse to build on what that does."""
+    set_lock(is_on=False)
+    load._transaction = _no_transaction  # type: ignore[assignment] # None is what an append without one takes
+    load.claim = _claim
+    recovery._require_silver = _unchecked  # type: ignore[assignment] # takes anything
+    recovery._require_marks = _unchecked  # type: ignore[assignment] # takes anything
+
+
+def set_lock(*, is_on: bool) -> None:
+    """Take the lock of the root off, or put it back."""
+    vars(medallion)["locked"] = locked if is_on else _unlocked
+
+
+@contextlib.contextmanager
+def _unlocked(*_: object, **__: object) -> Iterator[None]:
+    yield
+
+
+def _no_transaction(*_: object) -> None:
+    return None
+
+
+def _unchecked(*_: object) -> None:
+    return None
+
+
+def _claim(spark: SparkSession, run: Run, planned: Plan) -> None:
+    delta.append(frames.of_contract(spark, planned.ledger, LOADS), run.table(SILVER_LOADS), LOADS)
+    run.report.event("silver.claimed", load_seq=planned.load_seq)
+    crash_point("silver.claimed")
