@@ -45,7 +45,7 @@ _UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "ChecksumException", "is no
 _DATA_FILE = re.compile(r"[^\s'\"`]+\.parquet")
 _HEALTH = ("records", *CLASSES, "missing", "jumps_forward", "jumps_backward", "last_offset")
 _FOREIGN = ("DELETE", "UPDATE", "RESTORE", "TRUNCATE", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "CLONE")
-"""What Tidemark does to no table of its own."""
+"""What no load of records does. A restore of Tidemark's own deletes and updates too: a hint, no proof."""
 
 
 def verify(spark: SparkSession, run: Run, *, is_deep: bool) -> dict[str, object]:

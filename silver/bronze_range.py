@@ -10,6 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames
+from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS
 from silver.ledger import Arrivals
 from silver.spans import any_of
@@ -53,8 +54,22 @@ def pin(
     above: Mapping[Partition, int],
     to_version: int | None = None,
 ) -> BronzeRange:
-    """Pin the Bronze versions after one, up to the latest or a given one."""
-    to_version, appended = delta.appended(spark, run.table(BRONZE_RECORDS), after_version=after_version, to_version=to_version)
+    """Pin the Bronze versions after one, up to the latest or a given one.
+
+    Raises:
+        TableStateError: Bronze has lost versions that loads have decided: what comes next would pass for known.
+    """
+    bronze = run.table(BRONZE_RECORDS)
+    to_version, appended = delta.appended(spark, bronze, after_version=after_version, to_version=to_version)
+    if to_version < after_version:
+        raise TableStateError(
+            "Bronze is at an earlier version than the last load has read: its last log files are gone.",
+            where=str(bronze),
+            observed=f"version {to_version}",
+            expected=f"version {after_version} or later",
+            next_step="Put the files of _delta_log back from a backup. If Bronze was made anew from Kafka: move silver_loads "
+            "away, and `tidemark rebuild --apply`.",
+        )
     return BronzeRange(after_version, to_version, above, appended)
 
 

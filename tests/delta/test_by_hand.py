@@ -16,6 +16,7 @@ from silver.request import Kind, Request, Reset, Wanted
 from silver.rules import Rules
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, loaded, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,15 +36,6 @@ def sent(start: int, sequences: list[object], *, partition: int = 0, epochs: lis
     epoch_of = epochs if epochs is not None else [None for _ in sequences]
     numbered = enumerate(zip(sequences, epoch_of, strict=True), start)
     return [Record.of(offset, sequence, partition=partition, epoch=epoch) for offset, (sequence, epoch) in numbered]
-
-
-def loaded(spark: SparkSession, run: Run, records: list[Record], settings: Settings) -> load.Load:
-    put(spark, run, records)
-    rules = Rules.of(settings)
-    load.create_tables(spark, run, rules)
-    done = load.load_once(spark, run, rules, max_quarantined_share=settings.policies.max_quarantined_share)
-    assert done is not None
-    return done
 
 
 def asked(
@@ -86,7 +78,7 @@ def test_a_released_record_is_in_silver_marked_late_with_the_reason_kept_and_onc
 ) -> None:
     run = new_run()
     settings = settings_of(run)
-    loaded(spark, run, sent(0, [1, 4, 2, 3, "x", 5]), settings)
+    loaded(spark, run, settings, sent(0, [1, 4, 2, 3, "x", 5]))
     before = [spark.read.table(run.table(name).sql).count() for name in TABLES]
 
     tried = asked(spark, new_run(), settings, "release", is_dry_run=True)
@@ -108,7 +100,7 @@ def test_a_released_record_is_in_silver_marked_late_with_the_reason_kept_and_onc
     assert (claim["kind"], claim["reason"], claim["requested_by"]) == ("release", "checked with the sender", "ann")
     assert (claim["records"], claim["released"], json.loads(claim["request"])["wanted"]["offset"]) == (0, 1, 2)
 
-    resent = loaded(spark, new_run(), sent(6, [2, 3, 6]), settings)  # one was released, one waits
+    resent = loaded(spark, new_run(), settings, sent(6, [2, 3, 6]))  # one was released, one waits
 
     assert (resent.counts["duplicate"], resent.counts["accepted"]) == (2, 1)
     require_gate_passes(spark, run)
@@ -121,7 +113,7 @@ def test_a_release_keeps_no_sequence_twice_a_discard_needs_none_and_producers_na
     settings = settings_of(run, epoch={"header": "epoch"})
     # Offset 3 is a record of the epoch before, as Silver has it; 4 is one that it never had; 5 is that again.
     records = sent(0, [1, 2, 1, 2, 3, 3, "x"], epochs=[0, 0, 1, 0, 0, 0, 1])
-    loaded(spark, run, records, settings)
+    loaded(spark, run, settings, records)
 
     done = asked(spark, new_run(), settings, "release", kind="fenced")
     discarded = asked(spark, new_run(), settings, "discard")
@@ -147,10 +139,10 @@ def test_a_released_jump_is_believed_the_watermark_follows_and_what_lies_between
 ) -> None:
     run = new_run()
     settings = settings_of(run, policies={"max_jump": 10, "max_quarantined_share": 1})
-    loaded(spark, run, sent(0, [1, 2, 100, 101]), settings)
+    loaded(spark, run, settings, sent(0, [1, 2, 100, 101]))
 
     done = asked(spark, new_run(), settings, "release", kind="jump", topic="t", partition=0)
-    later = loaded(spark, new_run(), sent(4, [102, 50, 100]), settings)
+    later = loaded(spark, new_run(), settings, sent(4, [102, 50, 100]))
 
     assert [(row["high_watermark_before"], row["high_watermark_after"]) for row in done["streams"]] == [(2, 101)]
     assert [later.counts[name] for name in ("accepted", "late", "duplicate")] == [1, 1, 1]
@@ -163,13 +155,7 @@ def test_a_release_that_stopped_after_any_step_is_finished_by_the_next_run(
 ) -> None:
     run = new_run()
     settings = settings_of(run)
-    loaded(spark, run, sent(0, [1, 3, 2]), settings)
-
-    class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
-        pass
-
-    def stop(*_: object) -> None:
-        raise Stopped
+    loaded(spark, run, settings, sent(0, [1, 3, 2]))
 
     with monkeypatch.context() as patched:
         patched.setattr(load, ("append_silver", "append_rejects", "advance")[steps], stop)
@@ -194,15 +180,15 @@ def test_a_new_epoch_lets_a_stream_start_anew_that_the_breaker_had_stopped(
 ) -> None:
     run = new_run()
     settings = settings_of(run)
-    loaded(spark, run, sent(0, list(range(50, 60))), settings)
+    loaded(spark, run, settings, sent(0, list(range(50, 60))))
     with pytest.raises(BreakerOpenError, match="new-epoch"):
-        loaded(spark, run, sent(10, list(range(1, 21))), settings)
+        loaded(spark, run, settings, sent(10, list(range(1, 21))))
 
     shown = reset(spark, new_run(), settings, is_new_epoch=True, is_dry_run=True)
     done = reset(spark, new_run(), settings, is_new_epoch=True)
     again = reset(spark, new_run(), settings, is_new_epoch=True)
     after = load.load_once(spark, new_run(), Rules.of(settings))
-    more = loaded(spark, new_run(), sent(30, [15, 21, 55]), settings)
+    more = loaded(spark, new_run(), settings, sent(30, [15, 21, 55]))
 
     assert [(row["accepted"], row["epoch_after"]) for row in shown["next_load"]["streams"]] == [(20, 1)]
     assert (done["load_seq"], done["streams"][0]["declared_epoch"], again["load_seq"]) == (2, 1, None)
@@ -218,15 +204,15 @@ def test_a_watermark_is_raised_but_falls_only_where_silver_holds_nothing_above(
 ) -> None:
     run = new_run()
     settings = settings_of(run)
-    loaded(spark, run, sent(0, [1, 2, 900]), settings)
+    loaded(spark, run, settings, sent(0, [1, 2, 900]))
 
     with pytest.raises(UsageError, match=r"1 records of epoch 0 .* above 2(.|\n)*--new-epoch --to 2"):
         reset(spark, run, settings, to=2)
     reset(spark, new_run(), settings, to=1000)
     reset(spark, new_run(), settings, to=950)
-    after_both = loaded(spark, new_run(), sent(3, [940, 951]), settings)
+    after_both = loaded(spark, new_run(), settings, sent(3, [940, 951]))
     reset(spark, new_run(), settings, to=2, is_new_epoch=True)
-    after_new = loaded(spark, new_run(), sent(5, [2, 3, 951]), settings)
+    after_new = loaded(spark, new_run(), settings, sent(5, [2, 3, 951]))
 
     assert [after_both.counts[name] for name in ("accepted", "late")] == [1, 1]
     assert [after_new.counts[name] for name in ("accepted", "late")] == [2, 1]

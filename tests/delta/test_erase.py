@@ -12,12 +12,13 @@ from gold import amend
 from gold.publish import publish
 from lakehouse import delta
 from lakehouse.contracts.gate import GateRun
-from pipelines import amendments, by_hand, silver_to_gold, verify
+from pipelines import amendments, by_hand, silver_to_gold
 from silver import erase, load
 from silver.request import Erase, Request
 from silver.rules import Rules
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, loaded, require_sound, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,28 +34,11 @@ ANN, BOB = b"ann@example.org", b"bob@example.org"
 TABLES = ("bronze_records", "silver_records", "gold_records", "gold_latest", "silver_loads", "silver_rejects", "by_key")
 
 
-class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
-    """The process died here."""
-
-
-def stop(*_: object, **__: object) -> None:
-    raise Stopped
-
-
 def of(key: bytes, offset: int, sequence: object, value: str | None = None) -> Record:
     """A record of a person; the value names the person."""
     text = f"{key.decode()} {sequence}" if value is None else value
     headers = (("seq", str(sequence).encode()), ("who", key))
     return Record(offset, value=text.encode(), key=key, headers=headers)
-
-
-def loaded(spark: SparkSession, run: Run, settings: Settings, records: list[Record]) -> load.Load:
-    put(spark, run, records)
-    rules = Rules.of(settings)
-    load.create_tables(spark, run, rules)
-    done = load.load_once(spark, run, rules)
-    assert done is not None
-    return done
 
 
 def passed(spark: SparkSession, run: Run, load_seq: int) -> GateRun:
@@ -68,11 +52,6 @@ def erased(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: boo
     return by_hand.carry_out(
         spark, run, settings, Request("erase", "she asked for it", "bob", erase=asked), is_dry_run=is_dry_run
     )
-
-
-def require_sound(spark: SparkSession, run: Run) -> None:
-    found: Any = verify.verify(spark, run, is_deep=True)
-    assert [each for each in found["checks"] if not each["ok"]] == []
 
 
 def tables_with(spark: SparkSession, run: Run, text: bytes) -> list[str]:
@@ -137,7 +116,7 @@ def test_a_key_is_gone_from_every_table_and_what_is_sent_again_does_not_come_bac
         (7, None, 3),
     ]
     assert {row["key"]: row["records"] for row in spark.read.table(run.table("by_key").sql).collect()} == {BOB: 2}
-    require_sound(spark, run)
+    require_sound(spark, run, is_deep=True)
     assert erased(spark, new_run(), settings)["load_seq"] is None
 
     again = loaded(spark, new_run(), settings, [of(ANN, 13, 1), of(ANN, 14, 3), of(ANN, 15, 5), of(BOB, 16, 2), of(BOB, 17, 8)])
@@ -147,7 +126,7 @@ def test_a_key_is_gone_from_every_table_and_what_is_sent_again_does_not_come_bac
     silver_to_gold.run_gate(spark, new_run(), settings)
     silver_to_gold.run_gold(spark, new_run(), settings)
     assert tables_with(spark, run, ANN) == []
-    require_sound(spark, run)
+    require_sound(spark, run, is_deep=True)
 
 
 @pytest.mark.parametrize("place", ["silver", "advance"])
@@ -168,7 +147,7 @@ def test_an_erasure_that_stopped_anywhere_is_finished_by_the_next_run(
     assert (done.load_seq, done.is_repeat) == (2, True)
     assert tables_with(spark, run, ANN) == []
     assert spark.read.table(run.table("silver_loads").sql).where("load_seq = 2").collect()[0]["erased"] == 8
-    require_sound(spark, run)
+    require_sound(spark, run, is_deep=True)
 
 
 def test_gold_follows_although_the_erasure_died_before_it_and_a_gate_run_had_passed_before(
@@ -192,4 +171,4 @@ def test_gold_follows_although_the_erasure_died_before_it_and_a_gate_run_had_pas
     assert tables_with(spark, run, ANN) == []
     publish(spark, new_run(), passed(spark, run, 3), settings.gold)
     assert amendments.amend_gold(spark, new_run(), settings) is None
-    require_sound(spark, run)
+    require_sound(spark, run, is_deep=True)

@@ -21,6 +21,7 @@ from silver.request import Request, Wanted
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put
 from tests.support.reference import Reference, Seen
+from tests.support.silver import copy_of
 from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
@@ -121,6 +122,16 @@ def test_a_table_that_was_changed_alone_is_refused(spark: SparkSession, run: Run
 
     with pytest.raises(TableStateError, match=rf"where: .*{table}"):
         load_all(spark, run)
+
+
+def test_bronze_that_has_lost_its_last_commit_is_refused(spark: SparkSession, run: Run, tmp_path: Path) -> None:
+    copy = copy_of(run, tmp_path / "cut", run.report)
+    for file in sorted((tmp_path / "cut" / "bronze_records" / "_delta_log").glob("*.json"))[-1:]:
+        file.unlink()
+        file.with_suffix(".crc").unlink(missing_ok=True)
+
+    with pytest.raises(TableStateError, match="at an earlier version than the last load has read"):
+        load_all(spark, copy)
 
 
 def test_bronze_is_read_by_offset_where_it_was_compacted_and_vacuumed_before_the_load(spark: SparkSession, run: Run) -> None:

@@ -13,11 +13,12 @@ from jobs import query
 from lakehouse import delta, upkeep
 from lakehouse.contracts.silver import LOADS
 from lakehouse.table import BRONZE_TOPICS, TABLE_NAMES
-from pipelines import medallion, silver_to_gold, verify
+from pipelines import medallion, silver_to_gold
 from silver import load
 from silver.rules import Rules
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
+from tests.support.stages import loaded, published, require_sound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,25 +32,6 @@ pytestmark = pytest.mark.spark
 
 WRITTEN = [name for name in TABLE_NAMES if name != BRONZE_TOPICS]
 """All but what only a broker fills."""
-
-
-def loaded(spark: SparkSession, run: Run, settings: Settings, records: list[Record]) -> load.Load:
-    put(spark, run, records)
-    rules = Rules.of(settings)
-    load.create_tables(spark, run, rules)
-    done = load.load_once(spark, run, rules)
-    assert done is not None
-    return done
-
-
-def published(spark: SparkSession, run: Run, settings: Settings) -> None:
-    silver_to_gold.run_gate(spark, run, settings)
-    silver_to_gold.run_gold(spark, run, settings)
-
-
-def require_sound(spark: SparkSession, run: Run) -> None:
-    found = verify.verify(spark, run, is_deep=True)
-    assert [each for each in found["checks"] if not each["ok"]] == []  # type: ignore[attr-defined] # a list of dicts
 
 
 def parquet_files(run: Run, table: str) -> int:
@@ -81,12 +63,12 @@ def test_small_files_become_few_old_ones_go_and_everything_goes_on_as_before(
     assert {row["files_after"] for row in done.values()} == {1}
     assert {parquet_files(run, name) for name in (*WRITTEN, "by_partition")} == {1}
     assert {(row["small_files"], row["removed_files"], str(row["properties"])) for row in looked.values()} == {(1, 0, "{}")}
-    require_sound(spark, run)
+    require_sound(spark, run, is_deep=True)
     assert silver_to_gold.run_gold(spark, new_run(), settings)["models"] == ()  # an OPTIMIZE makes no model anew
     more = loaded(spark, new_run(), settings, [Record.of(3, 9), Record.of(4, 1), Record.of(5, 2.5)])
     assert [more.counts[name] for name in ("accepted", "duplicate", "invalid")] == [1, 1, 1]
     published(spark, new_run(), settings)
-    require_sound(spark, run)
+    require_sound(spark, run, is_deep=True)
     with query.connect(run.lakehouse) as database:
         for name in WRITTEN:
             expected = spark.read.table(run.table(name).sql).count()
@@ -130,7 +112,7 @@ def test_the_version_that_an_open_claim_pinned_is_left_and_the_claim_is_finished
     assert following is not None
     assert (finished.load_seq, finished.is_repeat, finished.counts["accepted"], finished.counts["duplicate"]) == (2, True, 1, 1)
     assert (following.load_seq, following.counts["accepted"]) == (3, 1)
-    require_sound(spark, run)
+    require_sound(spark, run, is_deep=True)
 
 
 def test_an_append_is_skipped_also_when_the_log_that_held_its_transaction_is_gone(
@@ -176,4 +158,4 @@ def test_maintenance_runs_beside_loads(spark: SparkSession, new_run: Callable[[]
     assert failed == []
     kept = spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()
     assert [row["load_seq"] for row in kept] == [1, 2, 3]
-    require_sound(spark, run)
+    require_sound(spark, run, is_deep=True)

@@ -14,10 +14,11 @@ from pipelines import bronze_to_silver, by_hand, rebuild
 from silver import swap
 from silver.request import Erase, Request
 from tests.delta.test_by_hand import asked, kept, marks, waiting
-from tests.delta.test_restore import published, ran, require_sound
+from tests.delta.test_restore import offsets_in_gold
 from tests.support.bronze import Record, put
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, ran, require_sound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,9 +90,6 @@ def test_another_extractor_is_put_in_place_at_once_however_often_it_stops_and_go
     with pytest.raises(RulesChangedError, match="tidemark rebuild"):
         bronze_to_silver.run(spark, run, settings)
 
-    class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
-        pass
-
     for point in ("swap.claimed", "swap.records", "swap.rejects", "swap.loads"):
 
         def stop(name: str, point: str = point) -> None:
@@ -108,7 +106,7 @@ def test_another_extractor_is_put_in_place_at_once_however_often_it_stops_and_go
 
     put(spark, run, numbered(8, [(102, 7)]))
     after = bronze_to_silver.run(spark, run, settings)
-    assert published(spark, run)["gold_records"] == [0, 1, 2, 3, 6]
+    assert offsets_in_gold(spark, run)["gold_records"] == [0, 1, 2, 3, 6]
     require_sound(spark, run)
     ran(spark, run, settings)
 
@@ -124,7 +122,7 @@ def test_another_extractor_is_put_in_place_at_once_however_often_it_stops_and_go
     ]
     assert waiting(spark, run) == [(5, "duplicate", "discarded", None), (7, "duplicate", "discarded", None)]
     assert marks(spark, run) == [(0, 7, 8, None, 7)]
-    assert published(spark, run) == {"gold_records": [0, 1, 2, 3, 4, 6, 8], "gold_latest": [8]}
+    assert offsets_in_gold(spark, run) == {"gold_records": [0, 1, 2, 3, 4, 6, 8], "gold_latest": [8]}
     require_sound(spark, run, is_deep=True)
 
 
@@ -163,5 +161,5 @@ def test_an_erasure_holds_through_a_rebuild(spark: SparkSession, run: Run) -> No
     assert [row[0] for row in kept(spark, run)] == [0, 1, 2, 3, 6]
     assert {state for _, _, state, _ in waiting(spark, run)} == {"released", "discarded"}
     assert spark.read.table(run.table("silver_records").sql).where("key IS NOT NULL OR value IS NOT NULL").isEmpty()
-    assert published(spark, run) == {"gold_records": [], "gold_latest": []}
+    assert offsets_in_gold(spark, run) == {"gold_records": [], "gold_latest": []}
     require_sound(spark, run, is_deep=True)

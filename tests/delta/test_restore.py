@@ -8,12 +8,13 @@ import pytest
 
 from lakehouse import delta
 from lakehouse.errors import TableStateError, UsageError
-from pipelines import bronze_to_silver, restore, silver_to_gold, verify
+from pipelines import bronze_to_silver, restore, silver_to_gold
 from silver import swap
 from tests.delta.test_by_hand import asked, kept, sent, waiting
 from tests.support.bronze import put
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, ran, require_sound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,17 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
-    from lakehouse.settings import Settings
 
 pytestmark = pytest.mark.spark
-
-
-def ran(spark: SparkSession, run: Run, settings: Settings) -> dict[str, Any]:
-    """Silver, the gate and Gold; what Silver did."""
-    done = bronze_to_silver.run(spark, run, settings)
-    silver_to_gold.run_gate(spark, run, settings)
-    silver_to_gold.run_gold(spark, run, settings)
-    return done
 
 
 def restored(spark: SparkSession, run: Run, to: int, *, is_dry_run: bool = False) -> dict[str, Any]:
@@ -40,12 +32,7 @@ def restored(spark: SparkSession, run: Run, to: int, *, is_dry_run: bool = False
     return restore.restore(spark, run, settings, to, reason="a wrong release", by="ann", is_dry_run=is_dry_run)
 
 
-def require_sound(spark: SparkSession, run: Run, *, is_deep: bool = False) -> None:
-    found: dict[str, Any] = verify.verify(spark, run, is_deep=is_deep)
-    assert [each for each in found["checks"] if not each["ok"]] == []
-
-
-def published(spark: SparkSession, run: Run) -> dict[str, list[int]]:
+def offsets_in_gold(spark: SparkSession, run: Run) -> dict[str, list[int]]:
     """The offsets in Gold, by table."""
     names = ("gold_records", "gold_latest")
     return {
@@ -86,7 +73,7 @@ def test_silver_rejects_ledger_and_gold_go_back_together_and_the_next_run_decide
     assert (done["undone"], done["load_seq"]) == ([2, 3], 4)
     assert [row[0] for row in kept(spark, run)] == [0, 1, 2]
     assert waiting(spark, run) == [(3, "late", "held", None)]
-    assert published(spark, run) == {"gold_records": [0, 1, 2], "gold_latest": [2]}
+    assert offsets_in_gold(spark, run) == {"gold_records": [0, 1, 2], "gold_latest": [2]}
     ledger = spark.read.table(run.table("silver_loads").sql).orderBy("load_seq").collect()
     assert [(row["load_seq"], row["kind"], row["reason"], row["requested_by"]) for row in ledger[1:]] == [
         (4, "restore", "a wrong release", "ann")
@@ -97,7 +84,7 @@ def test_silver_rejects_ledger_and_gold_go_back_together_and_the_next_run_decide
 
     assert (after["loads"], after["records"], after["accepted"], after["duplicate"]) == ([5], 2, 1, 1)
     assert [(row[0], row[4]) for row in kept(spark, run)] == [(0, 1), (1, 1), (2, 1), (4, 5)]
-    assert published(spark, run) == {"gold_records": [0, 1, 2, 4], "gold_latest": [4]}
+    assert offsets_in_gold(spark, run) == {"gold_records": [0, 1, 2, 4], "gold_latest": [4]}
     require_sound(spark, run)
 
 
@@ -141,9 +128,6 @@ def test_a_restore_that_stops_after_every_step_is_finished_by_the_next_run(
 ) -> None:
     settings = settings_of(run)
 
-    class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
-        pass
-
     def stopping_at(point: str) -> Callable[[str], None]:
         def stop(name: str) -> None:
             if name == point:
@@ -163,7 +147,7 @@ def test_a_restore_that_stops_after_every_step_is_finished_by_the_next_run(
 
     assert (after["loads"], after["records"], after["accepted"]) == ([5], 2, 1)
     assert [row[0] for row in kept(spark, run)] == [0, 1, 2, 4]
-    assert published(spark, run) == {"gold_records": [0, 1, 2, 4], "gold_latest": [4]}
+    assert offsets_in_gold(spark, run) == {"gold_records": [0, 1, 2, 4], "gold_latest": [4]}
     require_sound(spark, run)
 
 
@@ -182,4 +166,4 @@ def test_only_a_load_of_the_ledger_can_be_gone_back_to_and_what_was_audited_befo
     with pytest.raises(UsageError, match="load 4"):
         restored(spark, run, 4)
 
-    assert published(spark, run)["gold_records"] == [0, 1, 2, 3, 4]
+    assert offsets_in_gold(spark, run)["gold_records"] == [0, 1, 2, 3, 4]

@@ -1,0 +1,56 @@
+"""The pipeline's stages over Bronze tables that a test wrote: what a run does, without a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipelines import bronze_to_silver, silver_to_gold, verify
+from silver import load
+from silver.rules import Rules
+from tests.support.bronze import Record, put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+
+class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
+    """The process died here."""
+
+
+def stop(*_: object, **__: object) -> None:
+    """Die, in the place of what a test replaces by this."""
+    raise Stopped
+
+
+def loaded(spark: SparkSession, run: Run, settings: Settings, records: Iterable[Record]) -> load.Load:
+    """Put records into Bronze and load them into Silver, as one load."""
+    put(spark, run, records)
+    rules = Rules.of(settings)
+    load.create_tables(spark, run, rules)
+    done = load.load_once(spark, run, rules, max_quarantined_share=settings.policies.max_quarantined_share)
+    assert done is not None
+    return done
+
+
+def published(spark: SparkSession, run: Run, settings: Settings) -> dict[str, Any]:
+    """The gate, and Gold; what Gold did."""
+    silver_to_gold.run_gate(spark, run, settings)
+    return silver_to_gold.run_gold(spark, run, settings)
+
+
+def ran(spark: SparkSession, run: Run, settings: Settings) -> dict[str, Any]:
+    """Silver, the gate and Gold; what Silver did."""
+    done = bronze_to_silver.run(spark, run, settings)
+    published(spark, run, settings)
+    return done
+
+
+def require_sound(spark: SparkSession, run: Run, *, is_deep: bool = False) -> None:
+    """Fail unless `tidemark verify` finds that everything holds."""
+    found: dict[str, Any] = verify.verify(spark, run, is_deep=is_deep)
+    assert [each for each in found["checks"] if not each["ok"]] == []
