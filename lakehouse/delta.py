@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
+    from pyspark.sql.types import StructType
 
     from lakehouse.contracts.model import Contract
     from lakehouse.table import Table
@@ -88,15 +89,22 @@ class Streamed:
     is_undone: bool
 
 
-def create(spark: SparkSession, table: Table, contract: Contract) -> None:
+def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked: bool = True) -> None:
     """Create a table if it is not there, and check that it has its contract's columns if it is.
 
     Commits one empty version to a new table, none to an existing one.
 
+    Args:
+        spark: The session.
+        table: The table.
+        contract: Its contract.
+        is_checked: Whether a table that is there is looked at.
+
     Raises:
         ContractError: The table exists with other columns.
     """
-    if not exists(spark, table):
+    found = _schema(spark, table)
+    if found is None:
         wanted = {**table.properties, **contract.properties}
         properties = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in wanted.items())
         spark.sql(
@@ -104,28 +112,24 @@ def create(spark: SparkSession, table: Table, contract: Contract) -> None:
             + (f" TBLPROPERTIES ({properties})" if properties else "")
             + (f" CLUSTER BY ({', '.join(contract.clustered_by)})" if contract.clustered_by else "")
         )
-    check(spark, table, contract)
-
-
-def check(spark: SparkSession, table: Table, contract: Contract) -> None:
-    """Raise unless a table has its contract's columns.
-
-    Raises:
-        ContractError: It has others.
-    """
-    next_step = "The table was made by another version or with another value format: rebuild it, or point the config elsewhere."
-    contract.check(spark.read.table(table.sql).schema, where=str(table), next_step=next_step)
+    elif is_checked:
+        next_step = "The table was made by another version or with another value format: `tidemark rebuild` makes Silver anew."
+        contract.check(found, where=str(table), next_step=next_step)
 
 
 def exists(spark: SparkSession, table: Table) -> bool:
     """Whether the table is there, as a Delta table."""
+    return _schema(spark, table) is not None
+
+
+def _schema(spark: SparkSession, table: Table) -> StructType | None:
+    """The table's columns; None where it is not there."""
     try:
-        spark.read.table(table.sql).schema  # noqa: B018 -- the look at the schema is what asks for the table
+        return spark.read.table(table.sql).schema
     except AnalysisException as error:
         if is_no_table(error):
-            return False
+            return None
         raise
-    return True
 
 
 def is_no_table(error: AnalysisException) -> bool:

@@ -71,9 +71,10 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
         ContractError: One is there with other columns, or its payload has another type. A claim pins the rules, so this must
             come out before the claim: no later run could finish the load.
     """
-    create_missing(spark, run, rules)
+    if rules.payload:
+        _payload_type(spark, rules.payload)
     for contract in _contracts(rules):
-        delta.check(spark, run.table(contract.name), contract)
+        delta.create(spark, run.table(contract.name), contract)
     if run.lakehouse.root is None:
         for name, query in views.queries("spark", lambda table: run.table(table).sql).items():
             spark.sql(f"CREATE VIEW IF NOT EXISTS {run.table(name).sql} AS {query}")
@@ -90,8 +91,7 @@ def create_missing(spark: SparkSession, run: Run, rules: Rules) -> None:
     if rules.payload:
         _payload_type(spark, rules.payload)
     for contract in _contracts(rules):
-        if not delta.exists(spark, run.table(contract.name)):
-            delta.create(spark, run.table(contract.name), contract)
+        delta.create(spark, run.table(contract.name), contract, is_checked=False)
 
 
 def load_once(

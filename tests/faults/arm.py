@@ -148,7 +148,7 @@ def judge(spark: SparkSession, arm: Arm) -> dict[str, Any]:
         return {
             "tables": compare(spark, run, read_log(arm.servers, arm.topic)),
             "classes": classes(spark, run),
-            "verify_deep": verified and {"ok": verified["ok"], "checks": len(verified["checks"])},  # type: ignore[arg-type] # a list
+            "verify_deep": verified and {"ok": verified["ok"], "checks": len(verified["checks"])},  # type: ignore[arg-type] # its checks are a list
         }
 
 
