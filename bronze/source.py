@@ -23,6 +23,9 @@ _DEFAULTS = {
     _API_TIMEOUT: "30000",
     # Kafka's default of 500 means a call into the consumer for every 500 records.
     "max.poll.records": "5000",
+    # Spark asks for a partition's bounds after each poll, and the answer waits behind the fetch that is under way: at a
+    # partition's end for as long as this. Half a second for each of them by default, and never of use: what is read is there.
+    "fetch.max.wait.ms": "20",
 }
 """Client properties that the settings may override."""
 

@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException
 
 from lakehouse import delta, frames
 from lakehouse.contracts.bronze import BEGUN, EXPIRED, RECREATED, TOPICS, plain_topic
+from lakehouse.delta_errors import is_no_table
 from lakehouse.errors import TableMissingError
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 
@@ -92,7 +93,7 @@ def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
     try:
         rows = spark.read.table(table.sql)
     except AnalysisException as error:
-        if delta.is_no_table(error):
+        if is_no_table(error):
             raise TableMissingError("The table is not there.", where=str(table)) from error
         raise
     TOPICS.check(rows.schema, where=str(table))

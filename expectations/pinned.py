@@ -91,10 +91,7 @@ def pin(spark: SparkSession, run: Run) -> Pins | None:
 
 def last_published(spark: SparkSession, run: Run) -> int:
     """The last load that Gold has published: 0 before the first. Gold writes gold_stream_health last."""
-    health = run.table(GOLD_STREAM_HEALTH)
-    if not delta.exists(spark, health):
-        return 0
-    return spark.read.table(health.sql).agg(F.max("load_seq")).collect()[0][0] or 0
+    return delta.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
 
 
 def has_load(spark: SparkSession, run: Run, load_seq: int) -> bool:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from gold.models import model_query
 from lakehouse import delta
 from lakehouse.crash import crash_point
+from lakehouse.delta_errors import SPARK_ERRORS
 from lakehouse.errors import ModelError, headline
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
@@ -55,7 +56,7 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
             try:
                 if _refresh(spark, run, model, made_of):
                     made.append(model.name)
-            except (OSError, *delta.SPARK_ERRORS) as error:
+            except (OSError, *SPARK_ERRORS) as error:
                 broken.append(f"{model.name} ({model.sql}): {headline(str(error))}")
     if broken:
         raise ModelError(

@@ -224,13 +224,18 @@ def named_reason(reason: str, by: str | None) -> tuple[str, str]:
     Raises:
         UsageError: The reason is empty.
     """
-    import getpass
-
     if not reason.strip():
         raise UsageError(
             "The reason is empty.", where="--reason", expected="why this is right, in words for those who ask later"
         )
-    return reason, by or getpass.getuser()
+    return reason, person(by)
+
+
+def person(by: str | None) -> str:
+    """Who decides: the user of this machine where nobody is named."""
+    import getpass
+
+    return by or getpass.getuser()
 
 
 def _decide(config: Path, overrides: list[str] | None, request: Request, *, is_dry_run: bool, as_json: bool) -> None:

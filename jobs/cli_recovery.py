@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from jobs.cli_decisions import By, DryRun, Reason, person
 from jobs.cli_tools import AsJson
 from jobs.common import (
     DEFAULT_CONFIG,
@@ -19,9 +19,6 @@ from jobs.common import (
     restore_once,
     verify_once,
 )
-
-Why = Annotated[str, typer.Option("--reason", help="Why; kept in silver_loads.")]
-By = Annotated[str | None, typer.Option("--by", help="Who decides; kept in silver_loads. The user of this machine by default.")]
 
 
 def verify(
@@ -43,9 +40,9 @@ def verify(
 def restore(
     *,
     to: Annotated[int, typer.Option("--to", metavar="LOAD", min=1, help="The last load that stays.")],
-    reason: Why = "",
+    reason: Reason = "",
     by: By = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what goes; write nothing.")] = False,
+    dry_run: DryRun = False,
     config: ConfigFile = DEFAULT_CONFIG,
     overrides: Overrides = None,
     as_json: AsJson = False,
@@ -58,15 +55,15 @@ def restore(
 
     settings = load_settings(config, overrides)
     with reporting() as report:
-        spark, person = open_session(settings, report), by or getpass.getuser()
-        done: dict[str, Any] = restore_once(spark, settings, report, to, reason=reason, by=person, is_dry_run=dry_run)
+        spark = open_session(settings, report)
+        done = restore_once(spark, settings, report, to, reason=reason, by=person(by), is_dry_run=dry_run)
     write_restored(done, as_json=as_json)
 
 
 def rebuild(
     *,
     apply: Annotated[bool, typer.Option("--apply", help="Put the result in place; else only show what changes.")] = False,
-    reason: Why = "",
+    reason: Reason = "",
     by: By = None,
     config: ConfigFile = DEFAULT_CONFIG,
     overrides: Overrides = None,
@@ -80,6 +77,5 @@ def rebuild(
 
     settings = load_settings(config, overrides)
     with reporting() as report:
-        spark, person = open_session(settings, report), by or getpass.getuser()
-        done = rebuild_once(spark, settings, report, is_applied=apply, reason=reason, by=person)
+        done = rebuild_once(open_session(settings, report), settings, report, is_applied=apply, reason=reason, by=person(by))
     write_rebuilt(done, as_json=as_json)

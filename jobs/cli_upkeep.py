@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from jobs.cli_decisions import DryRun
 from jobs.cli_tools import AsJson
 from jobs.common import DEFAULT_CONFIG, ConfigFile, Overrides, load_settings, maintain_once, open_session, reporting
 
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done; write nothing.")]
 _MIB = 2**20
 
 
 def maintain(
-    *, dry_run: _DryRun = False, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
+    *, dry_run: DryRun = False, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
 ) -> None:
     """Put small files together, remove those of old versions; beside a running pipeline too."""
     from jobs.show import write_json

@@ -5,54 +5,26 @@ Nothing here needs more than the DataFrame API and SQL, so that it runs over Spa
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 
+from lakehouse import delta_log
 from lakehouse.contracts.model import sql_text
+from lakehouse.delta_errors import SPARK_ERRORS, is_gone, is_no_table, raise_if_conflict
 from lakehouse.errors import AnotherWriterError, TableMissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
     from pyspark.sql.types import StructType
 
     from lakehouse.contracts.model import Contract
     from lakehouse.table import Table
-
-SPARK_ERRORS = (PySparkException, Py4JJavaError)
-"""What Spark raises. Classic pyspark hands on what it has no class for (Delta's conflicts, a missing file) as py4j's."""
-
-_CONFLICTS = (
-    "DELTA_CONCURRENT_TRANSACTION",
-    "ConcurrentTransactionException",
-    "DELTA_CONCURRENT_APPEND",
-    "ConcurrentAppendException",
-    "DELTA_CONCURRENT_DELETE",
-    "ConcurrentDelete",
-    "DELTA_METADATA_CHANGED",
-    "MetadataChangedException",
-)
-_NO_TABLE = (
-    "PATH_NOT_FOUND",
-    "DELTA_TABLE_NOT_FOUND",
-    "DELTA_PATH_DOES_NOT_EXIST",
-    "DELTA_MISSING_DELTA_TABLE",
-    "DELTA_TABLE_ONLY_OPERATION",  # what DESCRIBE HISTORY says of a folder that is not there
-    "TABLE_OR_VIEW_NOT_FOUND",
-)
-_NO_VERSION = (
-    "DELTA_VERSION_NOT_FOUND",
-    "DELTA_VERSIONS_NOT_CONTIGUOUS",
-    "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
-    "DELTA_MISSING_CHANGE_DATA",
-    "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION",
-    "FAILED_READ_FILE.FILE_NOT_EXIST",
-)
-
 
 _ADDING = (("STREAMING UPDATE", None), ("WRITE", "Append"))
 _NOT_CHANGING = ("CREATE TABLE", "SET TBLPROPERTIES", "OPTIMIZE", "VACUUM START", "VACUUM END")
@@ -132,17 +104,14 @@ def _schema(spark: SparkSession, table: Table) -> StructType | None:
         raise
 
 
-def is_no_table(error: AnalysisException) -> bool:
-    """Whether an error says that a table is not there."""
-    return _mentions(error, _NO_TABLE)
-
-
 def version(spark: SparkSession, table: Table) -> int:
     """The table's latest Delta version.
 
     Raises:
         TableMissingError: The table is not there.
     """
+    if (folder := table.local_folder) is not None and (last := delta_log.last_version(folder)) >= 0:
+        return last
     return int(_history(spark, table, 1, "version")[0]["version"])
 
 
@@ -179,7 +148,7 @@ def appended(spark: SparkSession, table: Table, *, after_version: int, to_versio
         TableMissingError: The table is not there.
     """
     last = -1
-    rows: list[Row] = []
+    rows: Sequence[Mapping[str, Any] | Row] = []
     limit = _LIKELY_VERSIONS
     while not rows or (len(rows) == limit and rows[-1]["version"] > after_version + 1):
         limit = last - after_version if rows else limit
@@ -199,8 +168,10 @@ def operations(spark: SparkSession, table: Table, *, limit: int = 1_000) -> list
     return [(row["version"], row["operation"]) for row in _history(spark, table, limit, "version", "operation")]
 
 
-def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> list[Row]:
-    """The table's last commits, the latest first."""
+def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> Sequence[Mapping[str, Any] | Row]:
+    """The table's last commits, the latest first. In a local folder by its files, which costs no query."""
+    if (folder := table.local_folder) is not None and (commits := delta_log.last_commits(folder, limit)) is not None:
+        return [{name.rpartition(".")[2]: _named(version, said, name) for name in columns} for version, said in commits]
     try:
         return spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT {limit}").select(*columns).collect()
     except AnalysisException as error:
@@ -210,12 +181,26 @@ def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> li
         raise
 
 
-def _added(row: Row) -> int | None:
+def _named(version: int, said: Mapping[str, Any], name: str) -> object:
+    if name == "version":
+        return version
+    group, _, key = name.rpartition(".")
+    return (said.get(group) or {} if group else said).get(key)
+
+
+def _added(row: Mapping[str, Any] | Row) -> int | None:
     if (row["operation"], row["mode"]) in _ADDING:
         return None if row["numOutputRows"] is None else int(row["numOutputRows"])
     if row["operation"] == "MERGE":  # an erasure: it changes rows, and brings none
         return None if row["numTargetRowsInserted"] is None else int(row["numTargetRowsInserted"])
     return 0 if row["operation"] in _NOT_CHANGING else None
+
+
+def highest(spark: SparkSession, table: Table, column: str) -> int:
+    """The highest number in a column, by the files' statistics where they say it; 0 where there is none, or no table."""
+    if not exists(spark, table):
+        return 0
+    return int(spark.read.table(table.sql).agg(F.coalesce(F.max(column), F.lit(0))).collect()[0][0])
 
 
 def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:
@@ -312,13 +297,10 @@ def merge(spark: SparkSession, statement: str, table: Table) -> int:
     Raises:
         AnotherWriterError: Another writer committed to the same place at the same time, again and again.
     """
-    for left in reversed(range(_TRIES)):
-        try:
+    for _ in range(_TRIES - 1):
+        with suppress(AnotherWriterError):
             return int(execute(spark, statement, table)[0]["num_affected_rows"])
-        except AnotherWriterError:
-            if not left:
-                raise
-    raise AssertionError
+    return int(execute(spark, statement, table)[0]["num_affected_rows"])
 
 
 def execute(spark: SparkSession, statement: str, table: Table) -> list[Row]:
@@ -330,7 +312,7 @@ def execute(spark: SparkSession, statement: str, table: Table) -> list[Row]:
     try:
         return spark.sql(statement).collect()
     except SPARK_ERRORS as error:
-        _raise_if_conflict(error, table)
+        raise_if_conflict(error, table)
         raise
 
 
@@ -381,30 +363,5 @@ def _commit(writer: DataFrameWriter, table: Table) -> None:
     try:
         writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)
     except SPARK_ERRORS as error:
-        _raise_if_conflict(error, table)
+        raise_if_conflict(error, table)
         raise
-
-
-def _raise_if_conflict(error: Exception, table: Table) -> None:
-    """Turn Delta's conflicts between writers into ours; return where the error is another.
-
-    Raises:
-        AnotherWriterError: The error is such a conflict.
-    """
-    if _mentions(error, _CONFLICTS):
-        raise AnotherWriterError(
-            "Another run committed the same load first; nothing of this one was written.",
-            where=str(table),
-            next_step="Nothing to do: the next run continues from what the other one wrote.",
-        ) from error
-
-
-def is_gone(error: Exception) -> bool:
-    """Whether an error says that a version of a table cannot be read any more: it left the log, or its files were vacuumed."""
-    return _mentions(error, _NO_VERSION)
-
-
-def _mentions(error: Exception, conditions: tuple[str, ...]) -> bool:
-    condition = error.getCondition() if isinstance(error, PySparkException) else None
-    text = f"{condition or ''} {error}"
-    return any(each in text for each in conditions)

@@ -87,6 +87,24 @@ def last_version(table: Path) -> int:
     return max((int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))), default=-1)
 
 
+def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
+    """What the last commits of a table say of themselves (`commitInfo`), the latest first, by version.
+
+    Returns:
+        At most so many; fewer where older ones are gone from the log. None where there is none, or one does not say it.
+    """
+    folder, found = table / "_delta_log", []
+    for version in range(last_version(table), -1, -1)[:limit]:
+        try:
+            actions = map(json.loads, (folder / f"{version:020}.json").read_bytes().splitlines())
+            found.append((version, next(action["commitInfo"] for action in actions if "commitInfo" in action)))
+        except FileNotFoundError:
+            break
+        except (ValueError, StopIteration):
+            return None
+    return found or None
+
+
 def damaged_files(table: Path, log: Log) -> Iterator[Violation]:
     """The live data files that are not there, or not as long as the log says."""
     for name, size in (log.files or {}).items():

@@ -66,6 +66,17 @@ class Table:
             return f"delta.`{_escape(self.location)}`"
         return ".".join(f"`{_escape(part)}`" for part in self.location.split("."))
 
+    @property
+    def local_folder(self) -> Path | None:
+        """Its folder where that is a local one, else None.
+
+        >>> Table("silver_records", "file:/data/silver_records", is_path=True).local_folder.as_posix()
+        '/data/silver_records'
+        >>> Table("silver_records", "s3://bucket/silver_records", is_path=True).local_folder is None
+        True
+        """
+        return _local(self.location) if self.is_path else None
+
     def __str__(self) -> str:
         return self.location
 
@@ -122,11 +133,13 @@ class Lakehouse:
         >>> Lakehouse(root="s3://bucket/lake").local_root is None
         True
         """
-        if self.root is None:
-            return None
-        if self.root.startswith("file:"):
-            return Path("/" + self.root.removeprefix("file:").lstrip("/"))
-        return None if "://" in self.root else Path(self.root)
+        return None if self.root is None else _local(self.root)
+
+
+def _local(location: str) -> Path | None:
+    if location.startswith("file:"):
+        return Path("/" + location.removeprefix("file:").lstrip("/"))
+    return None if "://" in location else Path(location)
 
 
 def _escape(identifier: str) -> str:

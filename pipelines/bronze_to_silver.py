@@ -9,9 +9,8 @@ import pyarrow.compute as pc
 
 from lakehouse import delta
 from lakehouse.contracts.silver import CLASSES
-from lakehouse.errors import TableStateError
-from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
-from silver import breaker, load, plan, recovery
+from lakehouse.table import SILVER_WATERMARKS
+from silver import breaker, load, plan, recovery, swap
 from silver.rules import Rules
 from silver.watermarks import Watermarks
 
@@ -87,13 +86,8 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
 def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recovery.Recovered) -> dict[str, object]:
     """What the next load would do from where the pipeline stands; see `preview`."""
     rules = Rules.of(settings)
-    if recovered.swap is not None:
-        raise TableStateError(
-            "Silver's tables are being put into another state, and that is not finished.",
-            where=str(run.table(SILVER_LOADS)),
-            observed="a restore or rebuild is claimed",
-            next_step="Finish it first: `tidemark run --stage silver`.",
-        )
+    if recovered.open_claim is not None and recovered.swap is not None:
+        raise swap.unfinished(run, recovered.open_claim[0])
     if recovered.open_claim is not None:
         planned: plan.Plan | None = recovery.planned_again(spark, run, recovered)
     else:

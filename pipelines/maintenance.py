@@ -10,8 +10,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from expectations import gate
 from lakehouse import delta, upkeep
 from lakehouse.errors import AnotherWriterError
@@ -125,16 +123,11 @@ def _step(run: Run, name: str, do: Callable[[], None], skipped: list[str]) -> No
 
 def _still_read(spark: SparkSession, run: Run, table: Table) -> str | None:
     """Who still has to read old versions of the table; None where nobody does."""
-    if table.name == BRONZE_RECORDS and _last(spark, run, SILVER_LOADS) > _last(spark, run, SILVER_WATERMARKS):
-        return "vacuum: a load is claimed and not finished, and reads the version that its claim pinned"
+    if table.name == BRONZE_RECORDS:
+        claimed, finished = (delta.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS))
+        if claimed > finished:
+            return "vacuum: a load is claimed and not finished, and reads the version that its claim pinned"
     waiting = gate.last(spark, run) if table.name in (SILVER_RECORDS, SILVER_LOADS) else None
     if waiting is not None and waiting.passed:
         return "vacuum: a gate run passed and is not published, and Gold copies from the version that it audited"
     return None
-
-
-def _last(spark: SparkSession, run: Run, name: str) -> int:
-    table = run.table(name)
-    if not delta.exists(spark, table):
-        return 0
-    return spark.read.table(table.sql).agg(F.max("load_seq")).collect()[0][0] or 0

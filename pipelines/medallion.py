@@ -6,8 +6,9 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from lakehouse import delta, storage
+from lakehouse import storage
 from lakehouse.contracts.silver import ACCEPT
+from lakehouse.delta_errors import SPARK_ERRORS
 from lakehouse.errors import UsageError
 from lakehouse.lock import locked
 from lakehouse.run import Run
@@ -78,7 +79,7 @@ def _storage_errors_named(lakehouse: Lakehouse) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, *delta.SPARK_ERRORS) as error:
+    except (OSError, *SPARK_ERRORS) as error:
         failure = storage.failure(error, lakehouse)
         if failure is None:
             raise

@@ -125,19 +125,12 @@ def _ledger(spark: SparkSession, run: Run) -> list[Row]:
 
 def _without_swap(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
     """The ledger without a swap that was claimed and not finished: this one takes its place, or is refused."""
-    marks = run.table(SILVER_WATERMARKS)
-    finished = spark.read.table(marks.sql).agg(F.max("load_seq")).collect()[0][0] if delta.exists(spark, marks) else None
-    claimed = swap.open_claim(rows, finished or 0)
+    claimed = swap.open_claim(rows, delta.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
     if not claimed:
         return rows
     undone = Request.from_json(claimed[0]["request"]).swap
     if undone is None or not is_applied:
-        raise TableStateError(
-            "Silver's tables are being put into another state, and that is not finished.",
-            where=str(run.table(SILVER_LOADS)),
-            observed=f"load {claimed[0]['load_seq']}, a {claimed[0]['kind']}, is claimed",
-            next_step="Finish it first: `tidemark run --stage silver`.",
-        )
+        raise swap.unfinished(run, claimed[0])
     before = [row for row in rows if row["load_seq"] <= (undone.keep_to or undone.undo_to)]
     return before or [row for row in rows if row["load_seq"] < claimed[0]["load_seq"]]
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from gold.refresh import refresh_models
-from gold.withdraw import withdraw
 from lakehouse import delta
 from lakehouse.contracts.silver import RESTORE
 from lakehouse.errors import TableStateError, UsageError
-from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
+from pipelines.amendments import amend_gold
 from pipelines.verify_pins import LEDGER
 from silver import audit, audit_rejects, audit_rows, by_request, load, recovery, swap
 from silver.request import Request, Swap
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.run import Run
     from lakehouse.settings import Settings
 
-_TABLES = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS)
+_TABLES = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS)
 
 
 def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
@@ -36,7 +35,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
 
     What the tables say of later loads does not matter: this is the way out where one of them was restored, emptied or written
     alone. Bronze stays, so that the next run decides again what the undone loads had decided. What a person had decided in
-    them is undone too. Commits: see `silver.swap` and `gold.withdraw`.
+    them is undone too. Commits: see `silver.swap` and `pipelines.amendments`.
 
     Args:
         spark: The session.
@@ -65,7 +64,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     loads = spark.read.table(run.table(SILVER_LOADS).sql)
     _require_whole(spark, run, loads, to)
     highest = swap.highest_load(spark, run)
-    going = {name: _count_after(spark, run, name, to) for name in _TABLES[:3]}
+    going = {name: _count_after(spark, run, name, to) for name in _TABLES}
     told: dict[str, object] = {
         "load_seq": None,
         "to": to,
@@ -88,8 +87,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
         first_free=highest + 1,
     )
     swap.carry_out(spark, run, load_seq, asked)
-    withdraw(spark, run, keep_to=to, undo_to=highest)
-    refresh_models(spark, run, settings.gold)
+    amend_gold(spark, run, settings)
     return {**told, "load_seq": load_seq}
 
 

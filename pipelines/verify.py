@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse import delta, delta_log
 from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse.delta_errors import SPARK_ERRORS
 from lakehouse.errors import headline
 from lakehouse.findings import Finding, Violation, finding
 from lakehouse.table import (
@@ -70,7 +71,7 @@ def verify(spark: SparkSession, run: Run, *, is_deep: bool) -> dict[str, object]
         for each in _checks(spark, run, result, is_deep=is_deep):
             found.append(_with_history(spark, run, each))
             run.report.event("verify.checked", check=each.check, ok=each.ok, where=each.where)
-    except delta.SPARK_ERRORS as error:
+    except SPARK_ERRORS as error:
         found.append(_unreadable(run, error))
     ok = all(each.ok for each in found)
     return {"ok": ok, **result, "checks": [asdict(each) for each in found], "seconds": round(time.monotonic() - started, 3)}

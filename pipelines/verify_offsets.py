@@ -15,7 +15,7 @@ from pipelines.verify_ways_out import BRONZE_OUT, GOLD_OUT, SILVER_OUT
 from silver import audit_words as words
 from silver.audit_rows import as_of
 from silver.extract import extract
-from silver.spans import any_of
+from silver.spans import any_of, at
 from silver.words import WORD_BITS
 
 if TYPE_CHECKING:
@@ -114,11 +114,7 @@ class Offsets:
         if self._pins.versions[BRONZE_RECORDS] == max(row["bronze_to_version"] for row in self._pins.loads):
             pass  # the last load decided all that this version holds
         elif len(last) <= _FEW_PARTITIONS:
-            decided = [
-                (F.col("partition") == partition) & (F.col("offset") <= offset) & (F.col("topic") == topic)
-                for (topic, partition), offset in last.items()
-            ]
-            records = records.where(any_of(decided))
+            records = records.where(any_of(at(*partition, f"offset <= {offset}") for partition, offset in last.items()))
         else:
             rows = [(*partition, offset) for partition, offset in last.items()]
             known = frames.of_tuples(self._spark, rows, "topic string, partition int, up_to bigint")

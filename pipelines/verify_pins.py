@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, delta_log
+from lakehouse import delta
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM
 from lakehouse.table import (
     BRONZE_RECORDS,
@@ -133,38 +133,27 @@ def pin(spark: SparkSession, run: Run) -> Pins:
     for _ in range(_TRIES):
         claimed = max((row["load_seq"] for row in pins.ledger), default=0)
         is_ahead = claimed > pins.finished + 1 or (pins.published_to or 0) > pins.finished
-        if not is_ahead or _version(spark, run, SILVER_WATERMARKS) == pins.versions[SILVER_WATERMARKS]:
+        if not is_ahead or delta.version(spark, run.table(SILVER_WATERMARKS)) == pins.versions[SILVER_WATERMARKS]:
             break
         pins = _pin(spark, run)
     return pins
 
 
 def _pin(spark: SparkSession, run: Run) -> Pins:
-    versions = {SILVER_WATERMARKS: _version(spark, run, SILVER_WATERMARKS)}
+    versions = {SILVER_WATERMARKS: delta.version(spark, run.table(SILVER_WATERMARKS))}
     marks = _rows(delta.read(spark, run.table(SILVER_WATERMARKS), version=versions[SILVER_WATERMARKS]).select(*_MARK))
     finished = max((row["load_seq"] for row in marks), default=0)
     published_to = None
     for name in (GOLD_STREAM_HEALTH, GOLD_RECORDS, GOLD_LATEST):
         if delta.exists(spark, run.table(name)):
-            versions[name] = _version(spark, run, name)
+            versions[name] = delta.version(spark, run.table(name))
     if GOLD_STREAM_HEALTH in versions:
         health = delta.read(spark, run.table(GOLD_STREAM_HEALTH), version=versions[GOLD_STREAM_HEALTH])
         published_to = health.agg(F.max("load_seq")).collect()[0][0]
     for name in (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, BRONZE_RECORDS):
-        versions[name] = _version(spark, run, name)
+        versions[name] = delta.version(spark, run.table(name))
     ledger = delta.read(spark, run.table(SILVER_LOADS), version=versions[SILVER_LOADS]).select(*LEDGER).toArrow()
     return Pins(finished, published_to, marks, ledger.sort_by([("load_seq", "ascending")]).to_pylist(), versions)
-
-
-def _version(spark: SparkSession, run: Run, name: str) -> int:
-    """The table's latest version; in a local folder by its files, which costs no job.
-
-    Raises:
-        TableMissingError: The table is not there.
-    """
-    root = run.lakehouse.local_root
-    found = -1 if root is None else delta_log.last_version(root / name)
-    return found if found >= 0 else delta.version(spark, run.table(name))
 
 
 def _rows(frame: DataFrame) -> list[Row]:

@@ -20,7 +20,7 @@ from silver.audit_rows import as_of
 from silver.fold import stream_of
 from silver.plan import classified
 from silver.rules import Rules
-from silver.spans import any_of
+from silver.spans import any_of, at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -82,12 +82,7 @@ def _within(rows: Sequence[Row]) -> Column:
         above = -1 if row["last_offset_before"] is None else row["last_offset_before"]
         known = spans.get((row["topic"], row["partition"]), (above, -1))
         spans[row["topic"], row["partition"]] = (above, max(known[1], row["last_offset"]))
-    return any_of(
-        [
-            (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").between(above + 1, last)
-            for (topic, partition), (above, last) in spans.items()
-        ]
-    )
+    return any_of(at(*place, f"offset BETWEEN {above + 1} AND {last}") for place, (above, last) in spans.items())
 
 
 def _otherwise(load_seq: int, claimed: Mapping[Stream, Row], again: Mapping[Stream, Mapping[str, Any]]) -> Iterator[Violation]:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames
 from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS
 from silver.ledger import Arrivals
-from silver.spans import any_of
+from silver.spans import any_of, at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -104,9 +103,9 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     if bronze_range.up_to is not None:
         records = delta.read(spark, bronze, version=delta.version(spark, bronze))
         spans = [(each, bronze_range.above.get(each, -1), last) for each, last in bronze_range.up_to.items()]
-        return records.where(any_of([_is_decided(each, last) & (F.col("offset") > above) for each, above, last in spans]))
+        return records.where(any_of(at(*each, f"offset BETWEEN {above + 1} AND {last}") for each, above, last in spans))
     records = delta.read(spark, bronze, version=bronze_range.to_version)
-    decided = [_is_decided(partition, offset) for partition, offset in bronze_range.above.items()]
+    decided = [at(*partition, f"offset <= {last}") for partition, last in bronze_range.above.items()]
     return records.where(~any_of(decided)) if decided else records
 
 
@@ -152,7 +151,3 @@ def _counted(records: DataFrame, *, decided: DataFrame) -> DataFrame:
     return compared.groupBy("topic", "partition", "above").agg(
         F.count(F.lit(1)).alias("records"), F.count_if(is_replay).alias("replayed")
     )
-
-
-def _is_decided(partition: Partition, offset: int) -> Column:
-    return (F.col("topic") == partition[0]) & (F.col("partition") == partition[1]) & (F.col("offset") <= offset)

@@ -62,10 +62,8 @@ def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
     """
     places = spark.createDataFrame(plan.settled.select(["topic", "partition", "producer", "epoch", *_NUMBERS]))
     within = spans.any_of(
-        [
-            (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").between(first, last)
-            for topic, partition, first, last in _reach(plan.settled)
-        ]
+        spans.at(topic, partition, f"offset BETWEEN {first} AND {last}")
+        for topic, partition, first, last in _reach(plan.settled)
     )
     named = places.withColumnsRenamed(_NUMBERS)
     rows = bronze.where(within).join(F.broadcast(named), on=["topic", "partition", "offset"], how="inner")

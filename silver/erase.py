@@ -24,7 +24,7 @@ from silver.fold import stream_of
 from silver.judge import ERASED
 from silver.segments import REJECT
 from silver.settle import Choice, load_of
-from silver.spans import any_of
+from silver.spans import any_of, at
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -53,9 +53,7 @@ def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: i
     decided = {place: last for place, last in watermarks.last_offsets().items() if place[0] == erase.topic}
     if not decided:
         return bronze.where(F.lit(False))
-    is_decided = any_of(
-        [(F.col("partition") == partition) & (F.col("offset") <= last) for (_, partition), last in decided.items()]
-    )
+    is_decided = any_of(at(*partition, f"offset <= {last}") for partition, last in decided.items())
     return bronze.where(is_meant & is_decided)
 
 
@@ -119,62 +117,27 @@ def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
 
 def _in_rejects(spark: SparkSession, table: Table, places: DataFrame) -> None:
     """A hash of key and value tells somebody who guesses them that they were right. What was settled before has one too."""
-    erased = f"concat('{ERASED}', place.up_to_offset, CASE WHEN reject.class = '{COLLISION}' THEN ':collision' ELSE '' END)"
-    _merge(
-        spark,
-        table,
-        places,
-        f"""
-        MERGE INTO {table.sql} AS reject USING {_PLACES} AS place
-        ON reject.topic = place.topic AND reject.partition = place.partition AND reject.first_offset = place.offset
-          AND reject.content_sha256 IS NOT NULL AND NOT startswith(reject.content_sha256, '{ERASED}')
-        WHEN MATCHED THEN UPDATE SET content_sha256 = {erased}
-        """,
-    )
+    left = f"found.content_sha256 IS NOT NULL AND NOT startswith(found.content_sha256, '{ERASED}')"
+    is_collision = f"CASE WHEN found.class = '{COLLISION}' THEN ':collision' ELSE '' END"
+    emptied = f"content_sha256 = concat('{ERASED}', place.up_to_offset, {is_collision})"
+    _update(spark, table, places, left, emptied, offset="first_offset")
 
 
 def _in_silver(spark: SparkSession, table: Table, places: DataFrame, load_seq: int) -> None:
     names = [name for name in ("key", "value", "headers", "payload") if name in spark.read.table(table.sql).columns]
-    emptied = ", ".join(f"{name} = NULL" for name in names)
-    _merge(
-        spark,
-        table,
-        places,
-        f"""
-        MERGE INTO {table.sql} AS record USING {_PLACES} AS place
-        ON record.topic = place.topic AND record.partition = place.partition AND record.offset = place.offset
-          AND record.erased IS NULL AND record.load_seq < {load_seq}
-        WHEN MATCHED THEN UPDATE SET {emptied},
-          erased = named_struct('load_seq', {load_seq}L, 'up_to_offset', place.up_to_offset)
-        """,
-    )
+    erased = f"erased = named_struct('load_seq', {load_seq}L, 'up_to_offset', place.up_to_offset)"
+    emptied = ", ".join([*(f"{name} = NULL" for name in names), erased])
+    _update(spark, table, places, f"found.erased IS NULL AND found.load_seq < {load_seq}", emptied)
 
 
 def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int) -> None:
     """Bronze is append-only for everybody else: the property is lifted for this one MERGE. A repeat sets it again."""
-    found = left.select(
-        *_PLACE,
-        "up_to_offset",
-        "producer",
-        "epoch",
-        "sequence",
-        "problem",
-        F.coalesce("is_collision", F.lit(False)).alias("is_collision"),
-    )
+    kept = ("up_to_offset", "producer", "epoch", "sequence", "problem")
+    is_collision = F.coalesce("is_collision", F.lit(False)).alias("is_collision")
+    named = ", ".join(f"'{name}', place.{name}" for name in (*kept, "is_collision"))
+    emptied = f"key = NULL, value = NULL, headers = NULL, erased = named_struct('load_seq', {load_seq}L, {named})"
     _append_only(spark, table, is_on=False)
-    _merge(
-        spark,
-        table,
-        found,
-        f"""
-        MERGE INTO {table.sql} AS record USING {_PLACES} AS place
-        ON record.topic = place.topic AND record.partition = place.partition AND record.offset = place.offset
-          AND record.erased IS NULL
-        WHEN MATCHED THEN UPDATE SET key = NULL, value = NULL, headers = NULL, erased = named_struct(
-          'load_seq', {load_seq}L, 'up_to_offset', place.up_to_offset, 'producer', place.producer, 'epoch', place.epoch,
-          'sequence', place.sequence, 'problem', place.problem, 'is_collision', place.is_collision)
-        """,
-    )
+    _update(spark, table, left.select(*_PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
     _append_only(spark, table, is_on=True)
 
 
@@ -184,13 +147,23 @@ def _append_only(spark: SparkSession, table: Table, *, is_on: bool) -> None:
     delta.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})", table)
 
 
-def _merge(spark: SparkSession, table: Table, rows: DataFrame, statement: str) -> None:
-    """A MERGE from some rows, where there are any: one without would commit too."""
-    if rows.limit(1).count() == 0:
+def _update(  # noqa: PLR0913 -- the parts of the statement
+    spark: SparkSession, table: Table, places: DataFrame, left: str, emptied: str, *, offset: str = "offset"
+) -> None:
+    """A MERGE that empties the rows at some places that are left to be emptied; none where there is no place."""
+    if places.limit(1).count() == 0:
         return
-    rows.createOrReplaceTempView(_PLACES)
+    places.createOrReplaceTempView(_PLACES)
     try:
-        delta.merge(spark, statement, table)
+        delta.merge(
+            spark,
+            f"""
+            MERGE INTO {table.sql} AS found USING {_PLACES} AS place
+            ON found.topic = place.topic AND found.partition = place.partition AND found.{offset} = place.offset AND {left}
+            WHEN MATCHED THEN UPDATE SET {emptied}
+            """,
+            table,
+        )
     finally:
         spark.catalog.dropTempView(_PLACES)
 

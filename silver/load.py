@@ -71,10 +71,7 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
         ContractError: One is there with other columns, or its payload has another type. A claim pins the rules, so this must
             come out before the claim: no later run could finish the load.
     """
-    if rules.payload:
-        _payload_type(spark, rules.payload)
-    for contract in _contracts(rules):
-        delta.create(spark, run.table(contract.name), contract)
+    create_missing(spark, run, rules, is_checked=True)
     if run.lakehouse.root is None:
         for name, query in views.queries("spark", lambda table: run.table(table).sql).items():
             spark.sql(f"CREATE VIEW IF NOT EXISTS {run.table(name).sql} AS {query}")
@@ -82,16 +79,17 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
         _require_payload(spark, run, rules.payload)
 
 
-def create_missing(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Create those of Silver's tables that are not there; look at no other.
+def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: bool = False) -> None:
+    """Create those of Silver's tables that are not there; look at no other, unless they are to be checked.
 
     Raises:
         ConfigError: The payload's schema names a type that Spark does not know.
+        ContractError: One that is checked has other columns.
     """
     if rules.payload:
         _payload_type(spark, rules.payload)
-    for contract in _contracts(rules):
-        delta.create(spark, run.table(contract.name), contract, is_checked=False)
+    for contract in (_records_contract(rules), WATERMARKS, REJECTS, LOADS):
+        delta.create(spark, run.table(contract.name), contract, is_checked=is_checked)
 
 
 def load_once(
@@ -214,10 +212,6 @@ def advance(spark: SparkSession, run: Run, planned: Plan) -> None:
     watermarks.advance(spark, run, planned.load_seq)
     run.report.event("silver.advanced", load_seq=planned.load_seq, streams=len(planned.ledger))
     crash_point("silver.advanced")
-
-
-def _contracts(rules: Rules) -> tuple[Contract, ...]:
-    return _records_contract(rules), WATERMARKS, REJECTS, LOADS
 
 
 def _records_contract(rules: Rules) -> Contract:

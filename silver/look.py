@@ -189,13 +189,8 @@ def _parted(blocks: pa.Table, watermarks: Watermarks) -> tuple[bool, list[Range]
 
 def _in(wanted: list[Range]) -> Column:
     return spans.any_of(
-        [
-            (F.col("topic") == topic)
-            & (F.col("partition") == partition)
-            & (F.col("epoch") == epoch)
-            & F.col("sequence").between(first, last)
-            for topic, partition, epoch, first, last in wanted
-        ]
+        spans.at(topic, partition, f"epoch = {epoch} AND sequence BETWEEN {first} AND {last}")
+        for topic, partition, epoch, first, last in wanted
     )
 
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames
 from lakehouse.contracts.silver import RECORDS, REJECTS, silver_records
+from lakehouse.delta_errors import SPARK_ERRORS, is_gone
 from silver import bronze_range, ledger, look, segments
 from silver.extract import columns_read, extract, if_erased, narrow
 from silver.segments import How
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from lakehouse.contracts.model import Contract
     from lakehouse.run import Run
@@ -146,6 +147,38 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
         late=segments.late(found, rules),
         replayed=segments.replayed(found),
     )
+
+
+def decided_again(  # noqa: PLR0913 -- as `decided`
+    spark: SparkSession,
+    run: Run,
+    rules: Rules,
+    *,
+    watermarks: Watermarks,
+    claim: dict[str, object],
+    rows: Sequence[Row | Mapping[str, Any]],
+) -> Plan:
+    """Decide a range that was claimed before: by the Bronze versions that the claim names, or by offset where those are gone.
+
+    Args:
+        spark: The session.
+        run: The run.
+        rules: The rules.
+        watermarks: The watermarks that the load meets.
+        claim: What all ledger rows of the load share.
+        rows: The ledger's rows that the range was claimed with: where it ends in each partition.
+    """
+    after_version, to_version = (int(str(claim[name])) for name in ("bronze_after_version", "bronze_to_version"))
+    above = watermarks.last_offsets()
+    try:
+        pinned = bronze_range.pin(spark, run, after_version=after_version, to_version=to_version, above=above)
+        return decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
+    except SPARK_ERRORS as error:
+        if not is_gone(error):
+            raise
+    run.report.event("silver.versions_gone", after_version=after_version, to_version=to_version)
+    pinned = bronze_range.by_offset(after_version=after_version, to_version=to_version, above=above, rows=rows)
+    return decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
 
 
 def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is

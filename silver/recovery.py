@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta
 from lakehouse.contracts.silver import CLASSES, KEPT, REPLAY, STREAM
 from lakehouse.errors import TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
-from silver import bronze_range, by_request, swap, watermarks
+from silver import by_request, swap, watermarks
 from silver import plan as planning
 from silver.fold import stream_of
 from silver.request import Request
@@ -158,17 +157,7 @@ def _planned(spark: SparkSession, run: Run, rules: Rules, watermarks: Watermarks
     claim: dict[str, Any] = {name: rows[0][name] for name in _SHARED}
     if claim["request"] is not None:
         return by_request.answer(spark, run, watermarks, claim).plan
-    after_version, to_version = claim["bronze_after_version"], claim["bronze_to_version"]
-    above = watermarks.last_offsets()
-    try:
-        pinned = bronze_range.pin(spark, run, after_version=after_version, to_version=to_version, above=above)
-        return planning.decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
-    except delta.SPARK_ERRORS as error:
-        if not delta.is_gone(error):
-            raise
-    run.report.event("silver.versions_gone", after_version=after_version, to_version=to_version)
-    pinned = bronze_range.by_offset(after_version=after_version, to_version=to_version, above=above, rows=rows)
-    return planning.decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
+    return planning.decided_again(spark, run, rules, watermarks=watermarks, claim=claim, rows=rows)
 
 
 def _require_pipeline(run: Run, ledger: Iterable[Row]) -> None:

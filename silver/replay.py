@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import delta
 from lakehouse.contracts.silver import RECORDS, SWAPS
 from lakehouse.errors import UsageError
-from silver import bronze_range, by_request, load
+from silver import by_request, load
 from silver import plan as planning
+from silver.bronze_range import BronzeRange
 from silver.request import Request
 from silver.watermarks import Watermarks
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
-    from silver.bronze_range import BronzeRange
     from silver.plan import Plan
     from silver.rules import Rules
 
@@ -132,21 +131,11 @@ def replay(spark: SparkSession, shadow: Run, rules: Rules, found: Iterable[Step]
 
 
 def _records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
-    """The records of the loads that follow each other, by Bronze's versions, or by offset where those are gone."""
-
-    def decided(pinned: BronzeRange) -> Plan | None:
-        claim = _claim(shadow, rules, done, step, pinned)
-        planned = planning.decided(spark, shadow, rules, watermarks=done.watermarks, pinned=pinned, claim=claim)
-        return planned if planned.ledger else None
-
-    after_version, to_version = done.bronze_version, step.rows[-1]["bronze_to_version"]
-    above = done.watermarks.last_offsets()
-    try:
-        return decided(bronze_range.pin(spark, shadow, after_version=after_version, to_version=to_version, above=above))
-    except delta.SPARK_ERRORS as error:
-        if not delta.is_gone(error):
-            raise
-    return decided(bronze_range.by_offset(after_version=after_version, to_version=to_version, above=above, rows=step.rows))
+    """The records of the loads that follow each other."""
+    to_version = step.rows[-1]["bronze_to_version"]
+    claim = _claim(shadow, rules, done, step, BronzeRange(done.bronze_version, to_version, {}, None))
+    planned = planning.decided_again(spark, shadow, rules, watermarks=done.watermarks, claim=claim, rows=step.rows)
+    return planned if planned.ledger else None
 
 
 def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:

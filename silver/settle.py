@@ -132,7 +132,7 @@ def load_of(stream: Stream, watermarks: Watermarks) -> StreamLoad:
             where=f"{SILVER_WATERMARKS}: topic {stream[0]}, partition {stream[1]}, producer {stream[2]}",
             observed="no row",
             expected="a row: every record that was decided has moved one",
-            next_step="Put all Silver tables back to the same load.",
+            next_step="`tidemark restore --to LOAD` takes all of Silver's tables back to the same load.",
         )
     return StreamLoad(mark.ordinal, last_offset=mark.last_offset)
 

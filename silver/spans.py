@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from lakehouse.contracts.model import sql_text
 from lakehouse.contracts.silver import STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -58,9 +59,15 @@ def is_within(records: DataFrame, spans: DataFrame, *, by_producer: bool) -> Col
     return in_span & records["producer"].eqNullSafe(spans["producer"]) if by_producer else in_span
 
 
-def any_of(conditions: Sequence[Column]) -> Column:
-    """A balanced OR: a chain of a thousand would overflow the planner's stack."""
-    if len(conditions) == 1:
-        return conditions[0]
-    middle = len(conditions) // 2
-    return any_of(conditions[:middle]) | any_of(conditions[middle:])
+def at(topic: str, partition: int, condition: str) -> str:
+    r"""A condition within a partition, as SQL.
+
+    >>> print(at("it's", 0, "offset <= 5"))
+    topic = 'it\'s' AND partition = 0 AND offset <= 5
+    """
+    return f"topic = {sql_text(topic)} AND partition = {partition} AND {condition}"
+
+
+def any_of(conditions: Iterable[str]) -> Column:
+    """Whether one of some conditions holds; at least one. As SQL: a thousand are one call, and Spark's parser balances them."""
+    return F.expr(" OR ".join(f"({each})" for each in conditions))

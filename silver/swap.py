@@ -30,13 +30,12 @@ from lakehouse.errors import TableStateError
 from lakehouse.table import GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 from silver import ledger
 from silver.claim import MOST_TRIES, is_claimed
-from silver.fold import stream_of
-from silver.ledger import StreamLoad
 from silver.plan import claimed
-from silver.watermarks import Watermark, Watermarks
+from silver.settle import load_of
+from silver.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -52,9 +51,7 @@ _NUMBERED = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS, GO
 
 def highest_load(spark: SparkSession, run: Run) -> int:
     """The highest number of a load that any of the tables has seen; 0 where none is there."""
-    tables = [run.table(name) for name in _NUMBERED]
-    frames_there = [spark.read.table(table.sql) for table in tables if delta.exists(spark, table)]
-    return max((rows.agg(F.coalesce(F.max("load_seq"), F.lit(0))).collect()[0][0] for rows in frames_there), default=0)
+    return max(delta.highest(spark, run.table(name), "load_seq") for name in _NUMBERED)
 
 
 def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:
@@ -67,7 +64,7 @@ def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:
     names = [*STREAM, *dict.fromkeys(WATERMARK_IN_LOADS.values())]
     last = F.max_by(F.struct(*names), "load_seq").alias("last")
     rows = loads.where(F.col("load_seq") <= load_seq).groupBy(*STREAM).agg(last).select("last.*").toArrow().to_pylist()
-    return Watermarks({stream_of(row): Watermark(**{n: row[other] for n, other in WATERMARK_IN_LOADS.items()}) for row in rows})
+    return Watermarks({}).after(rows)
 
 
 def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
@@ -100,9 +97,9 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
         AnotherWriterError: Another run claimed the same load first.
         TableStateError: The ledger takes none of the next numbers.
     """
+    loads = {stream: load_of(stream, marks) for stream in marks.rows}
     for load_seq in range(first_free, first_free + MOST_TRIES):
         shared = claimed(run, rules, pinned, load_seq=load_seq, request=request)
-        loads = {stream: StreamLoad(mark.ordinal, last_offset=mark.last_offset) for stream, mark in marks.rows.items()}
         rows = frames.of_contract(spark, ledger.rows(loads, marks, shared, rules), LOADS)
         if is_claimed(spark, run, rows if before is None else before.select(*LOADS.names).union(rows), load_seq):
             crash_point("swap.claimed")
@@ -126,6 +123,16 @@ def open_claim(ledger_rows: Iterable[_Row], finished: int) -> list[_Row]:
     rows = list(ledger_rows)
     last = max((row["load_seq"] for row in rows), default=0)
     return [row for row in rows if row["load_seq"] == last and last > finished and row["kind"] in SWAPS]
+
+
+def unfinished(run: Run, claimed: Row | Mapping[str, Any]) -> TableStateError:
+    """The error of what cannot be done before a swap is finished. Takes a row of its claim."""
+    return TableStateError(
+        "Silver's tables are being put into another state, and that is not finished.",
+        where=str(run.table(SILVER_LOADS)),
+        observed=f"load {claimed['load_seq']}, a {claimed['kind']}, is claimed",
+        next_step="Finish it first: `tidemark run --stage silver`.",
+    )
 
 
 def carry_out(spark: SparkSession, run: Run, load_seq: int, swap: Swap) -> None:

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_FOR_SMALL_TABLES = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""What a query over ten rows waits for most is that it is compiled and planned again. Tests that start a command of their own
+have the session that users have."""
+
+
 class Events:
     """A report that keeps what it was told."""
 
@@ -37,6 +47,8 @@ def spark() -> Iterator[SparkSession]:
     from lakehouse.session import open_session
 
     session = open_session("tidemark-tests")
+    for name, value in _FOR_SMALL_TABLES.items():
+        session.conf.set(name, value)
     yield session
     session.stop()
 

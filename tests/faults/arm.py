@@ -13,7 +13,7 @@ from lakehouse.run import Run
 from lakehouse.table import Lakehouse
 from pipelines import verify as proof
 from tests.faults.compare import classes, compare, read_log
-from tests.faults.kills import STAGES, Durations, Kill, draw
+from tests.faults.kills import STAGES, Durations, Kill, draw, require_end
 from tests.faults.pool import StuckError
 from tests.support.small_config import write_config
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tests.faults.pool import Pool, Runner
 
 _PATIENCE_SECONDS = 900
+_WHOLE_SHARE = 0.25
 
 
 @dataclass
@@ -59,6 +60,7 @@ class Arm:
     durations: Durations = field(default_factory=Durations)
     last: str = ""
     judged: dict[str, Any] = field(default_factory=dict)
+    _steady: Runner | None = None
 
     @property
     def root(self) -> Path:
@@ -81,11 +83,27 @@ class Arm:
         return draw(self.source, is_double=is_double, stages=STAGES if self.fences else STAGES[:2])
 
     def strike(self, pool: Pool, kill: Kill) -> None:
-        """One process, one try to kill it."""
+        """One process, one try to kill it: in a run of all stages, or in one stage as a job of its own."""
+        stage = None if self.source.random() < _WHOLE_SHARE else kill.stage
+        if stage is not None and not self._is_led_up(pool, stage):
+            return
         runner = pool.take()
         kill.prepare(runner, self.root)
-        runner.go(crash_at=kill.crash_at, is_locked=self.fences)
+        runner.go(stage=stage, crash_at=kill.crash_at, is_locked=self.fences)
         self._note(pool, runner, kill)
+
+    def _is_led_up(self, pool: Pool, stage: str) -> bool:
+        """Whether a process that nobody kills got through the stages before it, and finished what the last death left."""
+        if self._steady is None:
+            self._steady = pool.take(is_fresh=True)
+        for before in STAGES[: STAGES.index(stage)]:
+            self._steady.go(stage=before, is_locked=self.fences, waits=self.fences)
+            try:
+                require_end(self._steady, self._steady.wait_for("done", "gone"))
+            except StuckError as error:
+                self._refuse(error)
+                return False
+        return True
 
     def strike_double(self, pool: Pool, kills: Sequence[Kill]) -> None:
         """Two processes at once: when the one that holds the lock dies, the other takes over at once, and may die too."""
@@ -102,10 +120,7 @@ class Arm:
         try:
             where = kill.strike(runner, self.durations)
         except StuckError as error:
-            if self.fences:
-                raise
-            self.refused.append(str(error).partition("\n")[0][:300])
-            self.last = self.refused[-1]
+            self._refuse(error)
             runner.kill()
             return
         if where is None:
@@ -113,6 +128,13 @@ class Arm:
         else:
             self.struck[where] += 1
             self.last = where
+
+    def _refuse(self, error: StuckError) -> None:
+        """Keep that a run failed, which only the control arm's may."""
+        if self.fences:
+            raise error
+        self.refused.append(str(error).partition("\n")[0][:300])
+        self.last = self.refused[-1]
 
     def measure_pair(self, pool: Pool, send: Sequence[list[Any]]) -> None:
         """A fresh process after a kill, and a fresh one after a run that ended well; each with as much to do."""

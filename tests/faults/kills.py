@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -40,17 +41,23 @@ TABLES = (
 
 _PACKAGES = ("bronze", "silver", "expectations", "gold")
 _POINT = re.compile(r'crash_point\("([a-z_.]+)"\)')
-_RENAMES = "rename,renameat,renameat2,link,linkat"
+_ELSEWHERE = {"bronze.topics_noted", "gold.model_made", "gold.replaced", "gold.withdrawn"}
+"""Crash points of a first read, of models, a rebuild and a restore."""
+_LOOKS_BEFORE_RENAME = 3
+"""How often Delta and Hadoop ask for a commit's file until they rename it into place: before they write it under another name,
+and twice in the rename. So the last of these is the last system call about it before the rename, and the next one the first
+after it. (strace finds a rename by its old name only, and that is a random one.)"""
 _PATIENCE_SECONDS = 900
+_TRACER_SECONDS = 10
 _GUESSED_SECONDS = 4.0
 
 
 def crash_points() -> list[str]:
-    """Every crash point that the code names, but for that of models: the long run has none."""
+    """Every crash point that the code names, but for those of what the long run has none of."""
     repository = Path(__file__).parents[2]
     files = [path for package in _PACKAGES for path in (repository / package).glob("*.py")]
     named = {name for path in files for name in _POINT.findall(path.read_text(encoding="utf-8"))}
-    return sorted(named - {"gold.model_made"})
+    return sorted(named - _ELSEWHERE)
 
 
 @dataclass
@@ -98,7 +105,7 @@ class Moment:
             if is_waiting and event["event"] == f"{self.stage}.started":
                 until, is_waiting = time.monotonic() + self.share * durations.seconds[self.stage], False
         if event is not None:
-            _require_end(runner, event)
+            require_end(runner, event)
             return None
         if is_waiting:
             raise StuckError(f"{self.stage} never started. {runner.last_words()}")
@@ -119,6 +126,11 @@ class Point:
 
     crash_at: str
 
+    @property
+    def stage(self) -> str:
+        """The stage that comes to it."""
+        return self.crash_at.partition(".")[0]
+
     def prepare(self, runner: Runner, root: Path) -> None:
         """Nothing to prepare."""
 
@@ -131,14 +143,14 @@ class Point:
                 runner.kill()
                 return f"at {self.crash_at}"
             if event["event"] == "done":
-                _require_end(runner, event)
+                require_end(runner, event)
                 return None
         raise StuckError(f"Neither died at {self.crash_at} nor ended. {runner.last_words()}")
 
 
 @dataclass
 class Commit:
-    """The rename that makes a Delta commit: the JVM dies before the call, or when it has returned and nothing else.
+    """The rename that makes a Delta commit: the JVM dies at the last call about the file before it, or the first after it.
 
     Attributes:
         table: The table that is committed to.
@@ -152,13 +164,18 @@ class Commit:
 
     crash_at = None
 
+    @property
+    def stage(self) -> str:
+        """The stage that commits to the table."""
+        return self.table.partition("_")[0]
+
     def prepare(self, runner: Runner, root: Path) -> None:
-        """Watch the JVM's renames, and only that of the table's next version."""
+        """Count the JVM's calls about the file of the table's next version."""
         folder = root / self.table
         self._file = folder / "_delta_log" / f"{last_version(folder) + 1:020}.json"
-        fault = "delay_exit=60s" if self.is_after else "signal=SIGKILL"
-        command = ["strace", "-f", "-q", "-o", os.devnull, "-P", str(self._file), "-e", f"trace={_RENAMES}"]
-        command += ["-e", f"inject={_RENAMES}:{fault}:when=1", "-p", str(runner.jvm)]
+        nth = _LOOKS_BEFORE_RENAME + self.is_after
+        command = ["strace", "-f", "-q", "-o", os.devnull, "-P", str(self._file), "-e", "trace=%%stat"]
+        command += ["-e", f"inject=%%stat:signal=SIGKILL:when={nth}", "-p", str(runner.jvm)]
         self._tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + _PATIENCE_SECONDS
         status = Path(f"/proc/{runner.jvm}/status")
@@ -172,21 +189,29 @@ class Commit:
         assert self._tracer is not None
         until = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < until:
-            is_struck = self._file.exists() if self.is_after else self._tracer.poll() is not None
-            if is_struck:
+            if self._tracer.poll() is not None:
                 runner.kill()
-                self._tracer.wait()
-                is_right = self._file.exists() == self.is_after
-                if not is_right:
-                    raise StuckError(f"{self._file} is {'not ' * self.is_after}there")
-                return f"{'after' if self.is_after else 'before'} the commit to {self.table}"
+                when = "after" if self.is_after else "before"
+                left = self._file.name if self.is_after else f".{self._file.name}.*.tmp"
+                if self._file.exists() != self.is_after or not any(self._file.parent.glob(left)):
+                    raise StuckError(f"{self._file} was to be struck {when} its rename, and is not as it is then")
+                return f"{when} the commit to {self.table}"
             event = runner.next_event(time.monotonic() + 0.01)
-            if event and event["event"] == "done" and self._tracer.poll() is None:
+            if event and event["event"] == "done" and not self._ends(event):
                 self._tracer.terminate()
                 self._tracer.wait()
-                _require_end(runner, event)
+                require_end(runner, event)
                 return None
         raise StuckError(f"Neither died at the commit to {self.table} nor ended. {runner.last_words()}")
+
+    def _ends(self, done: dict[str, Any]) -> bool:
+        """Whether a run that failed did so because its JVM is dead."""
+        assert self._tracer is not None
+        if done["exit_code"] in (0, AnotherWriterError.exit_code):
+            return False
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._tracer.wait(_TRACER_SECONDS)
+        return self._tracer.poll() is not None
 
 
 Kill = Moment | Point | Commit
@@ -202,7 +227,7 @@ def draw(source: random.Random, *, is_double: bool = False, stages: Sequence[str
     return Moment(source.choice(stages), source.random(), source.random() < 0.15)
 
 
-def _require_end(runner: Runner, event: dict[str, Any]) -> None:
+def require_end(runner: Runner, event: dict[str, Any]) -> None:
     """Raise unless a run got through, or left because another writes: a JVM that outlived its Python for a moment.
 
     Raises:

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
 
 
-_QUICK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
 """A process that is about to die does not live to see its compiled queries pay."""
 
 

@@ -1,4 +1,4 @@
-"""The broker dies in the middle of a read: nothing is lost, nothing is read twice."""
+"""The broker dies in the middle of a read, connections are cut and slow: nothing is lost, nothing is read twice."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bronze import broker_process
+from bronze.broker_process import free_port
 from bronze.ingest import ingest
 from bronze.local_broker import LocalBroker, create_topic
 from lakehouse.errors import SourceError
@@ -16,6 +18,7 @@ from lakehouse.run import Run
 from lakehouse.settings import Kafka
 from lakehouse.table import BRONZE_RECORDS
 from tests.support.kafka import Sent, send
+from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,4 +91,22 @@ def test_a_broker_that_is_killed_in_the_middle_of_a_read_and_comes_back_costs_no
     run = Run("tests", new_run().lakehouse, report)
     read_all(spark, run, broker.bootstrap_servers, attempts=4)
     assert report.act is None
+    assert_each_once(spark, run)
+
+
+def test_connections_that_are_slow_and_cut_again_and_again_cost_nothing(
+    spark: SparkSession, run: Run, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outer, inner = free_port(), int(broker.bootstrap_servers.split(":")[1])
+    # What the broker tells its clients of itself, so that none goes past the proxy.
+    settings = broker_process._SERVER.replace(
+        "advertised.listeners=PLAINTEXT://{host}:{port}", f"advertised.listeners=PLAINTEXT://{{host}}:{outer}"
+    )
+    monkeypatch.setattr(broker_process, "_SERVER", settings)
+    broker.stop()
+    with Proxy(outer, inner) as proxy:
+        broker.start()
+        proxy.delay_seconds, proxy.cuts_left, proxy.cut_after_bytes = 0.02, 4, 1_000_000
+        read_all(spark, run, f"127.0.0.1:{outer}", attempts=4)
+        assert proxy.cuts_left == 0
     assert_each_once(spark, run)

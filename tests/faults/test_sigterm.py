@@ -18,7 +18,7 @@ from tests.support.bronze import Record, put
 from tests.support.small_config import write_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -61,24 +61,41 @@ class Job:
         return "State:\tT" in Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
 
 
+@pytest.fixture
+def started() -> Iterator[Callable[..., Job]]:
+    """Starts jobs; none outlives the test."""
+    jobs: list[Job] = []
+
+    def start(folder: Path, **environment: str) -> Job:
+        jobs.append(Job(folder, **environment))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        if job.process.poll() is None:
+            os.killpg(job.process.pid, signal.SIGKILL)
+            job.process.wait()
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="whether a process stands still is read from /proc")
 def test_a_run_that_is_terminated_says_so_and_the_next_one_finishes_what_was_begun(
-    spark: SparkSession, tmp_path: Path, run_at: Callable[[Path], Run]
+    spark: SparkSession, tmp_path: Path, run_at: Callable[[Path], Run], started: Callable[..., Job]
 ) -> None:
     folders = {name: tmp_path / name for name in ("claimed", "at_work", "with_its_jvm")}
     for folder in folders.values():
         folder.mkdir()
         put(spark, run_at(folder / "lakehouse"), [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
-    claimed = Job(folders["claimed"], TIDEMARK_STOP_AT="silver.claimed")
-    at_work, with_its_jvm = Job(folders["at_work"]), Job(folders["with_its_jvm"])
+    at_work, with_its_jvm = started(folders["at_work"]), started(folders["with_its_jvm"])
+    claimed = started(folders["claimed"], TIDEMARK_STOP_AT="silver.claimed")
 
-    claimed.wait_until(claimed.is_stopped)
-    claimed.process.terminate()
-    claimed.process.send_signal(signal.SIGCONT)
+    # The one that stands still last: on a slow machine the others are through before it has claimed.
     at_work.wait_until(lambda: '"silver.started"' in at_work.said)
     at_work.process.terminate()
     with_its_jvm.wait_until(lambda: '"silver.started"' in with_its_jvm.said)
     os.killpg(with_its_jvm.process.pid, signal.SIGTERM)
+    claimed.wait_until(claimed.is_stopped)
+    claimed.process.terminate()
+    claimed.process.send_signal(signal.SIGCONT)
 
     for job in (claimed, at_work, with_its_jvm):
         assert job.process.wait(_PATIENCE_SECONDS) == 143, job.said

@@ -78,12 +78,13 @@ went from a real Kafka broker through Bronze, Silver, the gate and Gold. Written
 [faults.json](faults.json).
 
 - When and where: {found["date"]}, {found["minutes"]} minutes; {known}; seed {asked["seed"]}.
-- Each round sends a share of the stream, starts one process that runs all four stages, or two at once on one root, and kills
-  it. {ours["kills_of_doubles"]} of the kills were in rounds with two processes: the second takes over when the first is dead.
+- Each round sends a share of the stream and kills one process: a run of all four stages, or one stage as a job of its own after
+  the ones before it; or it starts two processes at once on one root, of which the second takes over when the first is dead
+  ({ours["kills_of_doubles"]} of the kills).
 - The processes run with Spark's code generation off and its compiler at the first tier: they do not live to see it pay.
 - A process and its JVM get SIGKILL at once, but where "Python alone" stands: there the JVM has to find out by itself.
-- "at" is a crash point of the code; "before" and "after the commit" are the very rename that makes a Delta commit, held by
-  strace.
+- "at" is a crash point of the code; "before" and "after the commit" are the last system call about a Delta commit's file before
+  the rename that makes it, and the first one after it, counted by strace.
 - At the end the broker's log is read by a plain consumer and decided by the sequential reference
   (`tests/support/reference.py`), record after record.
 
