@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lakehouse.errors import AnotherWriterError, OffsetsExpiredError, SourceError, TopicRecreatedError
 from lakehouse.report import scrubber
 from lakehouse.secrets import secret_texts
+from lakehouse.storage import whole_text
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
@@ -142,7 +143,7 @@ def failure(error: PySparkException, kafka: Kafka, checkpoint: str) -> SourceErr
         kafka: The settings that the query was started with.
         checkpoint: The query's checkpoint folder.
     """
-    text = _whole_text(error)
+    text = whole_text(error)
     if _ANOTHER_QUERY.search(text):
         return AnotherWriterError(
             "Another run reads the same topics into the same Bronze at this moment.",
@@ -185,9 +186,3 @@ def root_cause(text: str) -> str:
     causes = re.findall(r"^Caused by: (.+)$", text, re.MULTILINE)
     line = causes[-1] if causes else next((line for line in text.splitlines() if line.strip()), "no message")
     return _WRAPPING.sub("", line.strip())
-
-
-def _whole_text(error: PySparkException) -> str:
-    # The cause is often only in the stack trace; classic Spark and Spark Connect keep it under two names, neither public.
-    traces = (getattr(error, name, None) for name in ("_stackTrace", "_stacktrace"))
-    return "\n".join([str(error), *(trace for trace in traces if trace)])

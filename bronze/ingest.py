@@ -27,7 +27,7 @@ from bronze.resume import starting_point
 from bronze.source import reader_options, require_reachable
 from bronze.standing import read as read_standing
 from bronze.topics import Topic, write_begun
-from lakehouse import delta
+from lakehouse import delta, storage
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.crash import crash_point
 from lakehouse.errors import OffsetsExpiredError
@@ -85,6 +85,7 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
         OffsetsExpiredError: Kafka no longer has what comes next; the error names the lost offsets.
         SourceError: Kafka refuses, cannot be reached, or lacks a topic. What was committed before stays, and the next run goes
             on after it.
+        StorageError: The disk is full or refuses, under the tables, the checkpoint or Spark's own files.
         AnotherWriterError: Another run reads into the same Bronze at the same time.
         ContractError: The table is there with other columns.
         TableStateError: The checkpoint has read records, and the table is new.
@@ -105,6 +106,8 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
         renamed = {name: topic.stored_as for name, topic in standing.topics.items() if topic.stored_as != name}
         batches = _follow(_write(bronze_records(consumed, run.run_id, renamed), bronze, folder), run.report)
     except PySparkException as error:
+        if refused := storage.failure(error, run.lakehouse):
+            raise refused from None
         told = failure(error, kafka, folder)
         if isinstance(told, OffsetsExpiredError):
             told = breaks.exact(spark, run, kafka, read_standing(spark, run), told)

@@ -24,6 +24,15 @@ _KINDS = {
 }
 
 
+def whole_text(error: Exception) -> str:
+    """What an error says, with Spark's stack trace: the cause is often only there.
+
+    Classic Spark and Spark Connect keep it under two names, neither public.
+    """
+    traces = (getattr(error, name, None) for name in ("_stackTrace", "_stacktrace"))
+    return "\n".join([str(error), *(trace for trace in traces if trace)])
+
+
 def failure(error: Exception, lakehouse: Lakehouse) -> StorageError | None:
     """The error that says so where the disk is full or refuses; None where the error says something else.
 
@@ -31,7 +40,7 @@ def failure(error: Exception, lakehouse: Lakehouse) -> StorageError | None:
         error: What Python or Spark raised; of Spark's the cause stands in the text.
         lakehouse: Where the tables are.
     """
-    text = str(error)
+    text = whole_text(error)
     for signs, (what, expected, next_step) in _KINDS.items():
         lines = [line.strip() for line in text.splitlines() if any(sign in line for sign in signs)]
         if lines:

@@ -1,7 +1,9 @@
-"""Processes for the tests of this folder: real ones, that may be killed, stopped and woken."""
+"""What the tests of this folder break: processes that may be killed, stopped and woken, and small disks."""
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,45 @@ from tests.support.small_config import write_config
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+class Disk:
+    """A small disk of its own.
+
+    Args:
+        folder: Where it is mounted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._filler = folder / "filler"
+        folder.mkdir(parents=True)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", folder], check=False, capture_output=True)
+        if done.returncode:
+            pytest.skip(f"no disk may be mounted here: {done.stderr.decode().strip()}")
+
+    def fill(self) -> None:
+        """Leave no byte free."""
+        with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as filler:
+            while filler.write(b"\0" * 65536):
+                pass
+
+    def clear(self) -> None:
+        """Make room again."""
+        self._filler.unlink()
+
+
+@pytest.fixture
+def disk() -> Iterator[Callable[[Path], Disk]]:
+    """Mounts disks."""
+    folders: list[Path] = []
+
+    def mounted(folder: Path) -> Disk:
+        folders.append(folder)
+        return Disk(folder)
+
+    yield mounted
+    for folder in folders:
+        subprocess.run(["umount", "--lazy", folder], check=False, capture_output=True)
 
 
 @pytest.fixture(scope="session")

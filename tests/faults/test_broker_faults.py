@@ -1,4 +1,4 @@
-"""The broker dies in the middle of a read, connections are cut and slow: nothing is lost, nothing is read twice."""
+"""A read is cut short: the broker dies, connections are cut and slow, the disk is full. Nothing is lost, nothing is twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bronze import broker_process
 from bronze.broker_process import free_port
 from bronze.ingest import ingest
 from bronze.local_broker import LocalBroker, create_topic
-from lakehouse.errors import SourceError
+from lakehouse.errors import SourceError, StorageError
 from lakehouse.run import Run
 from lakehouse.settings import Kafka
 from lakehouse.table import BRONZE_RECORDS
@@ -22,9 +22,12 @@ from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pydantic import SecretStr
     from pyspark.sql import SparkSession
+
+    from tests.faults.conftest import Disk
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.fault]
 
@@ -92,6 +95,19 @@ def test_a_broker_that_is_killed_in_the_middle_of_a_read_and_comes_back_costs_no
     read_all(spark, run, broker.bootstrap_servers, attempts=4)
     assert report.act is None
     assert_each_once(spark, run)
+
+
+def test_a_disk_that_is_full_under_the_checkpoint_in_the_middle_of_a_read_is_named_and_costs_nothing(
+    spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker, tmp_path: Path, disk: Callable[[Path], Disk]
+) -> None:
+    full = disk(tmp_path / "lakehouse" / "_checkpoints")
+    report = AtProgress(full.fill)
+    with pytest.raises(StorageError, match=r"A disk is full(.|\n)*No space left on device(.|\n)*for the checkpoint"):
+        read_all(spark, Run("tests", new_run().lakehouse, report), broker.bootstrap_servers, attempts=1)
+    assert report.act is None
+    full.clear()
+    assert read_all(spark, new_run(), broker.bootstrap_servers, attempts=1) == []
+    assert_each_once(spark, new_run())
 
 
 def test_connections_that_are_slow_and_cut_again_and_again_cost_nothing(

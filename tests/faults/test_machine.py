@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,12 +16,13 @@ from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
+    from tests.faults.conftest import Disk
     from tests.faults.pool import Runner
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
@@ -31,45 +30,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.fault]
 _RULES = Rules(Source("header", "seq"))
 _WITHOUT_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 """Root without the right to pass over a file's mode: root is who runs the tests where a disk can be mounted."""
-
-
-class Disk:
-    """A small disk of its own.
-
-    Args:
-        folder: Where it is mounted.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._filler = folder / "filler"
-        folder.mkdir(parents=True)
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", folder], check=False, capture_output=True)
-        if done.returncode:
-            pytest.skip(f"no disk may be mounted here: {done.stderr.decode().strip()}")
-
-    def fill(self) -> None:
-        """Leave no byte free."""
-        with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as filler:
-            while filler.write(b"\0" * 65536):
-                pass
-
-    def clear(self) -> None:
-        """Make room again."""
-        self._filler.unlink()
-
-
-@pytest.fixture
-def disk() -> Iterator[Callable[[Path], Disk]]:
-    """Mounts disks."""
-    folders: list[Path] = []
-
-    def mounted(folder: Path) -> Disk:
-        folders.append(folder)
-        return Disk(folder)
-
-    yield mounted
-    for folder in folders:
-        subprocess.run(["umount", "--lazy", folder], check=False, capture_output=True)
 
 
 def loaded_once(spark: SparkSession, run: Run) -> None:
