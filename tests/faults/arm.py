@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.faults.pool import Pool, Runner
 
 _PATIENCE_SECONDS = 900
-_WHOLE_SHARE = 0.25
+_WHOLE_SHARE = 0.2
 
 
 @dataclass
@@ -78,24 +78,27 @@ class Arm:
         """How many died so far."""
         return self.struck.total()
 
-    def draw(self, *, is_double: bool = False) -> Kill:
-        """A way to die; in the control arm up to Silver, since its gate lets nothing out."""
-        return draw(self.source, is_double=is_double, stages=STAGES if self.fences else STAGES[:2])
+    def draw(self, *, is_double: bool = False, stage: str | None = None) -> Kill:
+        """A way to die, in a given stage or any; in the control arm up to Silver, since its gate lets nothing out."""
+        stages = STAGES if self.fences else STAGES[:2]
+        return draw(self.source, is_double=is_double, stages=stages if stage is None else (stage,))
 
     def strike(self, pool: Pool, kill: Kill) -> None:
         """One process, one try to kill it: in a run of all stages, or in one stage as a job of its own."""
         stage = None if self.source.random() < _WHOLE_SHARE else kill.stage
-        if stage is not None and not self._is_led_up(pool, stage):
+        if not self._is_led_up(pool, stage):
             return
         runner = pool.take()
         kill.prepare(runner, self.root)
         runner.go(stage=stage, crash_at=kill.crash_at, is_locked=self.fences)
         self._note(pool, runner, kill)
 
-    def _is_led_up(self, pool: Pool, stage: str) -> bool:
+    def _is_led_up(self, pool: Pool, stage: str | None) -> bool:
         """Whether a process that nobody kills got through the stages before it, and finished what the last death left."""
+        if stage is None:
+            return True
         if self._steady is None:
-            self._steady = pool.take(is_fresh=True)
+            self._steady = pool.start_steady()
         for before in STAGES[: STAGES.index(stage)]:
             self._steady.go(stage=before, is_locked=self.fences, waits=self.fences)
             try:
@@ -107,9 +110,12 @@ class Arm:
 
     def strike_double(self, pool: Pool, kills: Sequence[Kill]) -> None:
         """Two processes at once: when the one that holds the lock dies, the other takes over at once, and may die too."""
+        stage = None if self.source.random() < _WHOLE_SHARE else kills[0].stage
+        if not self._is_led_up(pool, stage):
+            return
         runners = [pool.take(), pool.take()]
         for runner, kill in zip(runners, kills, strict=True):
-            runner.go(crash_at=kill.crash_at, is_locked=self.fences, waits=self.fences)
+            runner.go(stage=stage, crash_at=kill.crash_at, is_locked=self.fences, waits=self.fences)
         first = _first_to_work(runners)
         before = self.kills
         for place in (first, 1 - first):

@@ -36,6 +36,7 @@ class Runner:
         log: Where its stderr goes.
         arguments: Further arguments.
         java_options: Options of its JVM.
+        is_mortal: Whether it is to die soon, so that compiling does not pay.
         prefix: A command that starts it.
         environment: Further variables.
 
@@ -53,6 +54,7 @@ class Runner:
         *,
         arguments: tuple[str, ...] = (),
         java_options: str = "",
+        is_mortal: bool = True,
         prefix: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -63,7 +65,7 @@ class Runner:
         self._log = log
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         command = [*prefix, sys.executable, "-m", "tests.faults.runner", str(config), *arguments]
-        options = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_QUICK_START} {java_options}"
+        options = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_QUICK_START if is_mortal else ''} {java_options}"
         own = {"JDK_JAVA_OPTIONS": options, "PYTHONPATH": str(_REPOSITORY)}
         with log.open("wb") as errors:
             self.process = subprocess.Popen(
@@ -203,6 +205,13 @@ class Pool:
         self._waiting.remove(runner)
         if not runner.jvm:
             runner.get_ready()
+        return runner
+
+    def start_steady(self) -> Runner:
+        """One beside the others, that is to live."""
+        runner = Runner(self._config, self._next_log(), arguments=self._arguments, is_mortal=False)
+        self._started.append(runner)
+        runner.get_ready()
         return runner
 
     def give_back(self, runner: Runner) -> None:

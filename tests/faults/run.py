@@ -57,8 +57,10 @@ def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
             produce(arm.servers, arm.topic, portion())
             before = arm.kills
             if is_double := arm.source.random() < _DOUBLE_SHARE:
-                second = arm.draw(is_double=True) if arm.source.random() < _STRUCK_TWICE_SHARE else _NEVER
-                arm.strike_double(pool, [arm.draw(is_double=True), second])
+                first = arm.draw(is_double=True)
+                is_struck_twice = arm.source.random() < _STRUCK_TWICE_SHARE
+                second = arm.draw(is_double=True, stage=first.stage) if is_struck_twice else _NEVER
+                arm.strike_double(pool, [first, second])
             else:
                 arm.strike(pool, arm.draw())
             pool.bury()
