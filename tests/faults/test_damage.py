@@ -67,6 +67,6 @@ def test_without_its_last_commit_each_table_stops_the_load_is_healed_by_it_or_is
         silver = spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()
         assert [(row["offset"], row["sequence"]) for row in silver] == [(0, 1), (1, 2), (3, 3), (5, 4)]
         proved = verify(spark, run, is_deep=False)
-        outcomes[table] = [each["check"] for each in proved["checks"] if not each["ok"]]  # type: ignore[attr-defined] # rows
+        outcomes[table] = [each["check"] for each in proved["checks"] if not each["ok"]]  # type: ignore[attr-defined] # its checks are a list
 
     assert outcomes == {"silver_loads": "silver_loads and silver_watermarks", "silver_records": "silver_records", **found}
