@@ -37,7 +37,7 @@ def offsets(spark: SparkSession, run: Run, name: str) -> list[int]:
 def test_killed_right_before_and_after_each_commit_of_a_load_nothing_is_lost_or_twice(
     spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path, root: list[str], mortals: Callable[[int], Iterator[Runner]]
 ) -> None:
-    kills = [Commit(name, is_after) for name in ("silver_loads", "silver_records") for is_after in (False, True)]
+    kills = [Commit("silver_loads", is_after=False), Commit("silver_records", is_after=True)]
     kills.append(Commit("silver_watermarks", is_after=False))
     run = new_run()
     load.create_tables(spark, run, _RULES)
