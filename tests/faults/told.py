@@ -82,8 +82,8 @@ went from a real Kafka broker through Bronze, Silver, the gate and Gold. Written
 - Each round sends a share of the stream and kills one process: a run of all four stages, or one stage as a job of its own after
   the ones before it; or it starts two processes at once on one root, of which the second takes over when the first is dead
   ({ours["kills_of_doubles"]} of the kills).
-- The processes run with Spark's code generation and adaptive planning off and Java's compiler at its first tier: they do not live
-  to see these pay.
+- The processes run with Spark's code generation and adaptive planning off and Java's compiler at its first tier: they do not
+  live to see these pay.
 - A process and its JVM get SIGKILL at once, but where "Python alone" stands: there the JVM has to find out by itself.
 - "at" is a crash point of the code; "before" and "after the commit" are the last system call about a Delta commit's file before
   the rename that makes it, and the first one after it, counted by strace.
