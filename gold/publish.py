@@ -128,8 +128,7 @@ def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run
     """Step 1. The loads that the table does not hold yet: one commit holds whole loads, so its highest one says which."""
     table = run.table(GOLD_RECORDS)
     first, last = gate_run.first_load_seq, gate_run.last_load_seq
-    held = spark.read.table(table.sql).agg(F.max("load_seq")).collect()[0][0] or 0
-    first = max(first, held + 1)
+    first = max(first, delta.highest(spark, table, "load_seq") + 1)
     if first <= last:
         rows = models.published(silver.where(F.col("load_seq") >= first), gate_run.gate_run_id)
         delta.replace(rows, table, contract, where=f"load_seq >= {first} AND load_seq <= {last}", metadata=_metadata(gate_run))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
-    from pyspark.sql.types import StructType
 
     from lakehouse.contracts.model import Contract
     from lakehouse.table import Table
@@ -75,7 +74,7 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
     Raises:
         ContractError: The table exists with other columns.
     """
-    found = _schema(spark, table)
+    found = _found(spark, table)
     if found is None:
         wanted = {**table.properties, **contract.properties}
         properties = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in wanted.items())
@@ -86,22 +85,24 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
         )
     elif is_checked:
         next_step = "The table was made by another version or with another value format: `tidemark rebuild` makes Silver anew."
-        contract.check(found, where=str(table), next_step=next_step)
+        contract.check(found.schema, where=str(table), next_step=next_step)
 
 
 def exists(spark: SparkSession, table: Table) -> bool:
     """Whether the table is there, as a Delta table."""
-    return _schema(spark, table) is not None
+    return _found(spark, table) is not None
 
 
-def _schema(spark: SparkSession, table: Table) -> StructType | None:
-    """The table's columns; None where it is not there."""
+def _found(spark: SparkSession, table: Table) -> DataFrame | None:
+    """The table; None where it is not there."""
     try:
-        return spark.read.table(table.sql).schema
+        rows = spark.read.table(table.sql)
+        rows.schema  # noqa: B018 -- over Spark Connect the look at the schema is what asks for the table
     except AnalysisException as error:
         if is_no_table(error):
             return None
         raise
+    return rows
 
 
 def version(spark: SparkSession, table: Table) -> int:
@@ -198,9 +199,8 @@ def _added(row: Mapping[str, Any] | Row) -> int | None:
 
 def highest(spark: SparkSession, table: Table, column: str) -> int:
     """The highest number in a column, by the files' statistics where they say it; 0 where there is none, or no table."""
-    if not exists(spark, table):
-        return 0
-    return int(spark.read.table(table.sql).agg(F.coalesce(F.max(column), F.lit(0))).collect()[0][0])
+    found = _found(spark, table)
+    return 0 if found is None else int(found.agg(F.coalesce(F.max(column), F.lit(0))).collect()[0][0])
 
 
 def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:

@@ -86,9 +86,9 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
 def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recovery.Recovered) -> dict[str, object]:
     """What the next load would do from where the pipeline stands; see `preview`."""
     rules = Rules.of(settings)
-    if recovered.open_claim is not None and recovered.swap is not None:
-        raise swap.unfinished(run, recovered.open_claim[0])
     if recovered.open_claim is not None:
+        if recovered.swap is not None:
+            raise swap.unfinished(run, recovered.open_claim[0])
         planned: plan.Plan | None = recovery.planned_again(spark, run, recovered)
     else:
         planned = plan.plan(spark, run, rules, recovered)

@@ -8,22 +8,13 @@ import pytest
 
 from lakehouse.run import Run
 from lakehouse.table import Lakehouse
+from tests.support.quick import QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-
-_FOR_SMALL_TABLES = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-}
-"""What a query over ten rows waits for most is that it is compiled and planned again. Tests that start a command of their own
-have the session that users have."""
 
 
 class Events:
@@ -43,11 +34,11 @@ class Events:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one Spark session of the test process."""
+    """The one Spark session of the test process. Tests that start a command have the session that its users have."""
     from lakehouse.session import open_session
 
     session = open_session("tidemark-tests")
-    for name, value in _FOR_SMALL_TABLES.items():
+    for name, value in QUICK.items():
         session.conf.set(name, value)
     yield session
     session.stop()

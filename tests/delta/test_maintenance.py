@@ -12,6 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 from jobs import query
 from lakehouse import delta, upkeep
 from lakehouse.contracts.silver import LOADS
+from lakehouse.delta_log import read_log
 from lakehouse.lock import locked
 from lakehouse.table import BRONZE_TOPICS, TABLE_NAMES
 from pipelines import medallion, silver_to_gold
@@ -40,6 +41,12 @@ def parquet_files(run: Run, table: str) -> int:
     return len(list((run.lakehouse.local_root / table).glob("*.parquet")))
 
 
+def live_files(run: Run, table: str) -> int:
+    """Files that the log names: an empty one may lie beside them."""
+    assert run.lakehouse.local_root is not None
+    return len(read_log(run.lakehouse.local_root / table).files or {})
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> dict[str, object]:
     file = tmp_path / "by_partition.sql"
@@ -55,12 +62,12 @@ def test_small_files_become_few_old_ones_go_and_everything_goes_on_as_before(
     for sent in ([Record.of(0, 0)], [Record.of(1, 1), Record.of(2, 1)]):
         loaded(spark, new_run(), settings, sent)
         published(spark, new_run(), settings)
-    files = parquet_files(run, "silver_records")
+    files = live_files(run, "silver_records")
 
     done = maintained(spark, run, settings)
     looked = maintained(spark, run, settings, is_dry_run=True)
 
-    assert 1 < done["silver_records"]["files_before"] <= files
+    assert (done["silver_records"]["files_before"], files > 1) == (files, True)
     assert {row["files_after"] for row in done.values()} == {1}
     assert {parquet_files(run, name) for name in (*WRITTEN, "by_partition")} == {1}
     assert {(row["small_files"], row["removed_files"], str(row["properties"])) for row in looked.values()} == {(1, 0, "{}")}

@@ -17,6 +17,7 @@ from filelock import FileLock
 
 from jobs.common import load_settings, open_session, run_once
 from lakehouse.errors import AnotherWriterError, TidemarkError
+from tests.support.quick import QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,15 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.settings import Settings
-
-
-_QUICK = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-}
-"""A process that is about to die does not live to see its compiled queries pay."""
 
 
 class Lines:
@@ -61,7 +53,7 @@ def main() -> None:
 
     config, report = Path(sys.argv[1]), Lines(write)
     spark = open_session(load_settings(config, None), report)
-    for name, value in _QUICK.items():
+    for name, value in QUICK.items():
         spark.conf.set(name, value)
     from tests.faults import without_fences  # after the session, as what it imports asks for
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,10 +12,12 @@ from bronze.local_broker import LocalBroker, create_topic
 from lakehouse.settings import Kafka
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS, SILVER_LOADS
 from tests.support.kafka import Sent, delete_records, send
+from tests.support.programs import ended
 from tests.support.small_config import write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -27,16 +25,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.fault]
 
-_REPOSITORY = Path(__file__).parents[2]
 _INGEST = ("jobs.ingest_bronze",)
 _ACCEPT = ("jobs.cli", "topic", "accept", "t", "--reason", "known")
-
-
-def ended(config: Path, *program: str, at: str | None = None) -> int:
-    """Run a program of ours that dies at the point; its exit code."""
-    command = [sys.executable, "-m", *program, "--config", str(config)]
-    environment = os.environ | ({"TIDEMARK_CRASH_AT": at} if at else {})
-    return subprocess.run(command, cwd=_REPOSITORY, env=environment, capture_output=True, check=False, timeout=300).returncode
 
 
 def test_killed_at_each_point_of_a_read_and_of_an_acceptance_bronze_holds_every_record_once(

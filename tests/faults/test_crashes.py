@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,10 +10,12 @@ import pytest
 from silver import load
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put
+from tests.support.programs import ended
 from tests.support.small_config import write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -26,15 +24,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
 
 _RULES = Rules(Source("header", "seq"))
-_REPOSITORY = Path(__file__).parents[2]
-
-
-def killed_at(config: Path, point: str) -> int:
-    """Load Silver in a process that dies at the point; its exit code."""
-    command = [sys.executable, "-m", "jobs.load_silver", "--config", str(config)]
-    environment = {**os.environ, "TIDEMARK_CRASH_AT": point}
-    done = subprocess.run(command, cwd=_REPOSITORY, env=environment, capture_output=True, check=False, timeout=300)
-    return done.returncode
 
 
 def test_killed_after_the_claim_after_silvers_commit_and_before_the_merge_nothing_is_lost_or_twice(
@@ -45,7 +34,7 @@ def test_killed_after_the_claim_after_silvers_commit_and_before_the_merge_nothin
     put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
 
     for number, point in enumerate(["silver.claimed", "silver.appended", "silver.rejected"], start=1):
-        assert killed_at(config, point) == -signal.SIGKILL, point
+        assert ended(config, "jobs.load_silver", at=point) == -signal.SIGKILL, point
         marks = spark.read.table(run.table("silver_watermarks").sql).collect()
         assert marks == [], "the watermarks move last"
         put(spark, run, [Record.of(3 + number, 3 + number)])  # Bronze grows before every retry

@@ -33,8 +33,7 @@ class Proxy:
         self._port, self._to_port = port, to_port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._connections: set[Connection] = set()
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], Connection] = {}
         self._answered = 0
         self.delay_seconds = 0.0
         self.cuts_left = 0
@@ -65,13 +64,11 @@ class Proxy:
         except OSError:
             writer.close()
             return
-        connection, task = (writer, to_broker), asyncio.current_task()
+        task = asyncio.current_task()
         assert task is not None
-        self._serving.add(task)
-        self._connections.add(connection)
+        self._serving[task] = (writer, to_broker)
         await asyncio.gather(self._hand_on(reader, to_broker), self._answer(from_broker, writer))
-        self._connections.discard(connection)
-        self._serving.discard(task)
+        del self._serving[task]
 
     async def _hand_on(self, reader: StreamReader, writer: StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -97,6 +94,6 @@ class Proxy:
         self._abort_all()
 
     def _abort_all(self) -> None:
-        for connection in self._connections:
+        for connection in self._serving.values():
             for each in connection:
                 each.transport.abort()
