@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 
     from lakehouse.contracts.model import Contract
+    from lakehouse.delta_log import Append
     from lakehouse.table import Table
 
 _ADDING = (("STREAMING UPDATE", None), ("WRITE", "Append"))
@@ -265,6 +266,15 @@ def append(
     if transaction is not None:
         writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)
     _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
+
+
+def last_append(table: Table, transaction: Transaction) -> Append | None:
+    """The table's last commit, where that is the append of a transaction and the table lies in a local folder; else None.
+
+    Costs no query. What it says of rows holds for the table as it is: nothing was committed after it.
+    """
+    folder = table.local_folder
+    return None if folder is None else delta_log.last_append(folder, transaction.app_id, transaction.version)
 
 
 def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, metadata: str | None = None) -> None:

@@ -81,6 +81,40 @@ def read_log(table: Path) -> Log:
     return log
 
 
+@dataclass(frozen=True)
+class Append:
+    """An append that is a table's last commit.
+
+    Attributes:
+        rows: How many rows its files have, by their statistics.
+        metadata: The text that was kept with it.
+    """
+
+    rows: int
+    metadata: str | None
+
+
+def last_append(table: Path, app_id: str, number: int) -> Append | None:
+    """The last commit of a table, where it is the append of a transaction and all that it added is there.
+
+    Returns:
+        The append; None where the last commit is another one, removed files, is not whole, or does not say what it added.
+    """
+    try:
+        text = (table / "_delta_log" / f"{last_version(table):020}.json").read_bytes()
+        actions = [json.loads(line) for line in text.splitlines()]
+        info: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+        added = [action["add"] for action in actions if "add" in action]
+        rows = sum(json.loads(each["stats"])["numRecords"] for each in added)
+        is_there = all((table / unquote(each["path"])).stat().st_size == each["size"] for each in added)
+    except (OSError, ValueError, KeyError, StopIteration):
+        return None
+    is_meant = any(action.get("txn", {}).items() >= {"appId": app_id, "version": number}.items() for action in actions)
+    if not is_there or not is_meant or any("remove" in action for action in actions):
+        return None
+    return Append(rows, info.get("userMetadata"))
+
+
 def last_version(table: Path) -> int:
     """The last version of a table, by the names of its commits' files; -1 where there is none."""
     names = (path.name for path in (table / "_delta_log").glob("*.json"))

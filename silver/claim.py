@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run import Run
+    from lakehouse.table import Table
 
 MOST_TRIES = 20
 """Numbers that a swap tries: those that a RESTORE of the ledger took back are used up, and nothing says how many they are."""
@@ -51,10 +52,10 @@ def claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, reco
 
 def is_claimed(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> bool:
     """Claim a load, see `claim`; False where its number is used up and no claim stands under it."""
-    table = run.table(SILVER_LOADS)
-    delta.append(rows, table, LOADS, transaction=Transaction(run.app_id(SILVER_LOADS), load_seq))
-    claims = spark.read.table(table.sql).where(F.col("load_seq") == load_seq).select("run_id").collect()
-    standing = {row["run_id"] for row in claims}
+    table, transaction = run.table(SILVER_LOADS), Transaction(run.app_id(SILVER_LOADS), load_seq)
+    delta.append(rows, table, LOADS, transaction=transaction, metadata=run.run_id)
+    last = delta.last_append(table, transaction)
+    standing = {last.metadata} if last and last.metadata else _claimers(spark, table, load_seq)
     if standing and standing != {run.run_id}:
         raise AnotherWriterError(
             f"Another run claimed load {load_seq} first; nothing of this one was written.",
@@ -67,3 +68,8 @@ def is_claimed(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *,
         run.report.event("silver.claimed", load_seq=load_seq, records=records)
         crash_point("silver.claimed")
     return bool(standing)
+
+
+def _claimers(spark: SparkSession, table: Table, load_seq: int) -> set[str]:
+    claims = spark.read.table(table.sql).where(F.col("load_seq") == load_seq).select("run_id").collect()
+    return {row["run_id"] for row in claims}

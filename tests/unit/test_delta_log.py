@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from lakehouse.delta_log import damaged_files, last_version, read_log
+from lakehouse.delta_log import Append, damaged_files, last_append, last_version, read_log
 
 PROTOCOL: list[dict[str, Any]] = [{"metaData": {"id": "x"}}, {"protocol": {"minReaderVersion": 1}}]
 
@@ -69,6 +69,34 @@ def test_a_line_that_is_gone_is_missed_in_the_commits_own_counts_and_in_its_chec
     assert [observed for _, observed in told(table)] == ["0 files removed", "live files: 3", "bytes in live files: 12"]
     file.with_suffix(".crc").unlink()
     assert told(table) == [(f"{2:020}.json", "0 files removed")]
+
+
+def test_an_append_is_known_while_it_is_the_last_commit_and_its_files_are_there(tmp_path: Path) -> None:
+    said = info("WRITE")
+    said["commitInfo"]["userMetadata"] = "run"
+    commit(tmp_path, 0, said, {"txn": {"appId": "a", "version": 7}}, added("x", 2), added("y", 3))
+
+    assert last_append(tmp_path, "a", 7) == Append(rows=5, metadata="run")
+    assert last_append(tmp_path, "a", 6) is None
+    assert last_append(tmp_path, "b", 7) is None
+    (tmp_path / "y").write_bytes(b"PAR")
+    assert last_append(tmp_path, "a", 7) is None, "a data file is shorter"
+    (tmp_path / "y").write_bytes(b"PAR1")
+    commit(tmp_path, 1, info("DELETE"), {"remove": {"path": "y"}})
+    assert last_append(tmp_path, "a", 7) is None, "something was committed after it"
+
+
+def test_an_append_that_does_not_say_what_it_added_or_is_not_whole_is_not_known(tmp_path: Path) -> None:
+    transaction = {"txn": {"appId": "a", "version": 7}}
+    silent = added("x")
+    del silent["add"]["stats"]
+    commit(tmp_path, 0, info("WRITE"), transaction, silent)
+    assert last_append(tmp_path, "a", 7) is None
+    commit(tmp_path, 0, info("WRITE"), transaction, added("x"))
+    file = tmp_path / "_delta_log" / f"{0:020}.json"
+    file.write_bytes(file.read_bytes()[:-5])
+    assert last_append(tmp_path, "a", 7) is None
+    assert last_append(tmp_path / "nowhere", "a", 7) is None
 
 
 @pytest.mark.parametrize(
