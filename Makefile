@@ -35,7 +35,7 @@ format: setup  ## Fix what ruff can fix, and format
 bench: setup  ## Measure throughput as ratios within one run
 	@$(BIN)/python -m bench.run
 
-faults: setup  ## Kill 300 processes over a million records, and compare with the reference (an hour)
+faults: setup  ## Kill 300 processes over a million records, and compare with the reference (two hours)
 	@$(BIN)/python -m tests.faults.run
 
 # Universal: one lock for every platform and for Python 3.11 and later. No index is named in it; pip's configuration decides.
