@@ -162,8 +162,16 @@ def save_result(folder: Path, result: Mapping[str, object]) -> Path:
     Returns:
         The file.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{result['run_id']}.json"
+    return replace_file(folder / f"{result['run_id']}.json", json.dumps(result, indent=2, default=str) + "\n")
+
+
+def replace_file(target: Path, text: str) -> Path:
+    """Write a file, whole or not at all; its folder is made if it is not there.
+
+    Returns:
+        The file.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(result, indent=2, default=str) + "\n", encoding="utf-8")
+    unfinished.write_text(text, encoding="utf-8")
     return unfinished.replace(target)
