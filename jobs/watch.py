@@ -97,8 +97,9 @@ def _tell(spark: SparkSession, settings: Settings, followed: Followed, error: Ti
     file, state, now = watch_state.place(settings), watch_state.State(), datetime.now(UTC)
     with beside(followed, "watch.state"):
         state = watch_state.read(file)
-    state = _after(state, followed, error, now)
-    found: dict[str, Any] = {"streams": []}
+    with beside(followed, "watch.state"):
+        state = _after(state, followed, error, now)
+    found: dict[str, Any] = {}
     with beside(followed, "watch.tables"):
         found = _tables(spark, settings, followed)
     lags = None
@@ -154,8 +155,9 @@ def _tables(spark: SparkSession, settings: Settings, report: OpenReport) -> dict
 
 
 def _lags(settings: Settings, found: dict[str, Any], report: OpenReport) -> list[dict[str, Any]] | None:
-    if not settings.watch.has_metrics and settings.watch.alerts.max_lag is None:
-        return None
+    is_wanted = settings.watch.has_metrics or settings.watch.alerts.max_lag is not None
+    if not is_wanted or "streams" not in found:
+        return None  # without the watermarks, all that Kafka has would count as behind
     from bronze.admin import LookError
     from jobs.lag import lags
 

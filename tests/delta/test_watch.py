@@ -146,7 +146,7 @@ def test_where_tables_cannot_be_read_the_runs_alone_are_told(tmp_path: Path, mon
     found = samples((tmp_path / "tidemark.prom").read_text())
     assert [found[name] for name in ("last_load", "published_load", "gate_passed")] == [2, 2, 1]
     assert "records_total{class=accepted}" not in found
-    assert report.of_watch()[0] == "watch.tables_failed"
+    assert report.of_watch() == ["watch.tables_failed"]
 
 
 def test_nothing_that_fails_beside_a_run_fails_it_or_tells_a_secret(
