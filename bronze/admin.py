@@ -99,7 +99,7 @@ def look(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
         LookError: No broker can be asked.
     """
     found: dict[str, Seen] = {}
-    admin = _admin(kafka)  # named: collected too early, it would never answer
+    admin = client(kafka)
     described = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_SECONDS)
     for topic, asked in described.items():
         try:
@@ -128,7 +128,7 @@ def bounds(kafka: Kafka, topic: str, partitions: Iterable[int]) -> dict[int, tup
 
 
 def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
-    admin, why = _admin(kafka), "no answer"
+    admin, why = client(kafka), "no answer"
     for _ in range(_ATTEMPTS):  # the leader may just have moved
         try:
             listed = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_SECONDS)
@@ -140,7 +140,12 @@ def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec) -> dic
     raise LookError(why)
 
 
-def _admin(kafka: Kafka) -> AdminClient:
+def client(kafka: Kafka) -> AdminClient:
+    """A client that asks the brokers. Name it: collected too early, it would never answer.
+
+    Raises:
+        LookError: A property that decides how we connect has no counterpart in librdkafka, or librdkafka refuses it.
+    """
     quiet = logging.getLogger("tidemark.kafka.look")
     quiet.disabled = True  # it would write what it is told to stderr, past the report
     try:

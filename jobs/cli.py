@@ -16,6 +16,7 @@ import typer
 
 from jobs.cli_decisions import erase, quarantine_app, watermark_app
 from jobs.cli_recovery import rebuild, restore, verify
+from jobs.cli_status import status
 from jobs.cli_tools import (
     AsJson,
     OffsetArgument,
@@ -48,7 +49,7 @@ app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly 
 _groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app}
 for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
     app.add_typer(_group, name=_name)
-for _command in (verify, restore, rebuild, maintain, erase):
+for _command in (status, verify, restore, rebuild, maintain, erase):
     app.command()(_command)
 
 
@@ -106,13 +107,15 @@ def run(
     """Run the pipeline: Bronze, Silver, the gate, Gold."""
     from jobs.loop import run_every
     from jobs.outcome import write_result
+    from jobs.watch import listening
 
     settings = load_settings(config, overrides)
     with reporting() as report:
         spark = open_session(settings, report)
         if every is not None:
             told = partial(write_result, as_json=as_json)
-            return run_every(spark, settings, report, seconds=every, stage=stage, told=told)
+            with listening(settings, report):
+                return run_every(spark, settings, report, seconds=every, stage=stage, told=told)
         result = run_once(spark, settings, report, stage=stage)
     write_result(result, as_json=as_json)
     return 0
@@ -127,18 +130,6 @@ def plan(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as
     with reporting() as report:
         planned = plan_once(open_session(settings, report), settings, report)
     write_plan(planned, as_json=as_json)
-
-
-@app.command()
-def status(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """Show watermarks, classes, the gate's verdict and Gold."""
-    from jobs.show import write_json
-    from jobs.status import status as read_status
-    from jobs.status import write_status
-
-    settings = load_settings(config, overrides)
-    found = read_status(settings.pipeline, lakehouse_of(settings.lakehouse))
-    write_json(found) if as_json else write_status(found)
 
 
 @app.command()

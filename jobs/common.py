@@ -104,16 +104,19 @@ def run_once(spark: SparkSession, settings: Settings, report: OpenReport, *, sta
     Raises:
         TidemarkError: The run failed; see its class.
     """
+    from jobs.watch import watching
+
     report.bound.clear()
-    try:
-        result = _medallion().run(spark, settings, report, stage)
-    except TidemarkError as error:
-        told = {"error": type(error).__name__, "exit_code": error.exit_code, "message": edge.scrub_text(str(error))}
-        report.event("run.failed", **told)
-        with contextlib.suppress(OSError):  # a full disk, as the error may be
-            _keep(settings, {**report.bound, **told})
-        raise
-    _keep(settings, result)
+    with watching(spark, settings, report) as followed:
+        try:
+            result = _medallion().run(spark, settings, followed, stage)
+        except TidemarkError as error:
+            told = {"error": type(error).__name__, "exit_code": error.exit_code, "message": edge.scrub_text(str(error))}
+            report.event("run.failed", **told)
+            with contextlib.suppress(OSError):  # a full disk, as the error may be
+                _keep(settings, {**report.bound, **told})
+            raise
+        _keep(settings, result)
     return result
 
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from lakehouse.errors import TidemarkError, UsageError
+from lakehouse.errors import TidemarkError, UsageError, headline
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from pyspark.sql import SparkSession
+
+    from lakehouse.report import OpenReport
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -87,6 +89,20 @@ def exit_code_of(action: Callable[[], int | None]) -> int:
         meaning = "The tables are as they were, or the next run finishes them."
         code = _complain(f"{traceback.format_exc()}\ntidemark: unexpected {type(error).__name__}. {meaning}", 1)
     return code
+
+
+@contextlib.contextmanager
+def beside(report: OpenReport, name: str) -> Iterator[None]:
+    """Do something that a run must not fail by: what happens to it is the event `<name>_failed`, and a run goes on.
+
+    Args:
+        report: Whom to tell.
+        name: What is done, for example `watch.metrics`.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 -- the job's edge
+        report.event(f"{name}_failed", error=type(error).__name__, why=headline(str(error)))
 
 
 def scrub_text(text: str) -> str:

@@ -57,17 +57,18 @@ _MISSING = f"""
 """  # noqa: S608 -- as above
 
 
-def status(pipeline: str, lakehouse: Lakehouse) -> dict[str, Any]:
+def status(pipeline: str, lakehouse: Lakehouse, *, with_missing: bool = True) -> dict[str, Any]:
     """The state of a pipeline, as its tables tell it; what is not there yet is empty or None.
 
     Args:
         pipeline: The pipeline's name.
         lakehouse: Where its tables lie.
+        with_missing: Whether what contiguous streams lack is looked for: the one part that reads Silver's records.
 
     Returns:
         `streams` (per stream its watermark, and `last_accepted` with epoch and sequence, None until a record was accepted),
-        `missing` (of each contiguous stream that lacks some: how many sequences, in how many ranges), `totals` (records per
-        class over all loads), `last_load`, `unfinished_load`, `rejects`, `gate` and `published`.
+        `missing` (of each contiguous stream that lacks some: how many sequences, in how many ranges; where it is asked for),
+        `totals` (records per class over all loads), `last_load`, `unfinished_load`, `rejects`, `gate` and `published`.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
@@ -83,7 +84,7 @@ def status(pipeline: str, lakehouse: Lakehouse) -> dict[str, Any]:
             "pipeline": pipeline,
             "lakehouse": lakehouse.root,
             "streams": [{**row, "last_accepted": _last_accepted(row)} for row in rows(_STREAMS, SILVER_WATERMARKS)],
-            "missing": rows(_MISSING, SILVER_LOADS) if SILVER_RECORDS in there else [],
+            **({"missing": rows(_MISSING, SILVER_LOADS) if SILVER_RECORDS in there else []} if with_missing else {}),
             **_loads(rows),
             "rejects": rows(_REJECTS, SILVER_REJECTS),
             "gate": _gate(rows(_GATE, GATE_RESULTS)),
@@ -94,12 +95,16 @@ def status(pipeline: str, lakehouse: Lakehouse) -> dict[str, Any]:
 def write_status(found: dict[str, Any]) -> None:
     """Print a status as people read it, on stdout."""
     show.write(f"Pipeline {found['pipeline']} in {found['lakehouse']}")
-    if not found["last_load"]:
+    if found["last_load"]:
+        write_streams(found["streams"])
+        _write_classes(found)
+        show.write("\n".join(["", *sentences(found)]))
+    else:
         show.write("Silver holds no load yet: `tidemark run` brings the first.")
-        return
-    write_streams(found["streams"])
-    _write_classes(found)
-    show.write("\n".join(["", *_sentences(found)]))
+    if "lag" in found:
+        from jobs.lag import write_lag
+
+        write_lag(found)
 
 
 def write_streams(streams: Rows) -> None:
@@ -148,13 +153,14 @@ def _write_classes(found: dict[str, Any]) -> None:
     show.write_table(["", *names], rows, title="Records by class")
 
 
-def _sentences(found: dict[str, Any]) -> list[str]:
+def sentences(found: dict[str, Any]) -> list[str]:
+    """What else there is to say of a pipeline that has loaded something, a line each."""
     last, gate, published = found["last_load"], found["gate"], found["published"]
     told = [f"Last load: {last['load_seq']}, claimed {show.cell(last['claimed_at'])} by run {last['run_id']}."]
     if found["unfinished_load"]:
         told.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
     told.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
-    told += [f"Missing: {_missing(row)}; see silver_missing." for row in found["missing"]]
+    told += [f"Missing: {_missing(row)}; see silver_missing." for row in found.get("missing", [])]
     if gate is None:
         told.append("Gate: has not run.")
     else:

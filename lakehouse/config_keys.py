@@ -14,6 +14,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 PROPERTIES: Path = ("kafka", "properties")
 TOPICS: Path = ("policies", "topics")
+WEBHOOK: Path = ("watch", "alerts", "webhook")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.config_keys import PROPERTIES, Path, all_keys, dotted, key_at
+from lakehouse.config_keys import PROPERTIES, WEBHOOK, Path, all_keys, dotted, key_at
 from lakehouse.errors import ConfigError
 from lakehouse.secrets import Secret, smells_of_secret
 from lakehouse.settings_base import nearest
@@ -152,7 +152,8 @@ def describe(value: Any, path: Path = ()) -> str:
         return f"a mapping of {', '.join(map(str, value))}" if value else "an empty mapping"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}"
-    if path[: len(PROPERTIES)] == PROPERTIES and smells_of_secret(str(path[-1])):
+    is_of_webhook = len(path) > len(WEBHOOK) and path[: len(WEBHOOK)] == WEBHOOK
+    if is_of_webhook or (path[: len(PROPERTIES)] == PROPERTIES and smells_of_secret(str(path[-1]))):
         return "hidden, its key may hold a secret"
     if value is None:
         return "nothing"

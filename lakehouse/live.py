@@ -12,7 +12,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse.report import BOUND, printable
+from lakehouse.report import BOUND, bind, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -53,8 +53,13 @@ class LiveReport:
         self._spinner = Spinner("line")
 
     def event(self, name: str, **fields: object) -> None:
-        """Take up one event; an event `run.started` begins a new view below the old one."""
-        self.bound.update({key: fields[key] for key in BOUND if key in fields})
+        """Take up one event; an event `run.started` begins a new view below the old one.
+
+        What is about one partition is for the log: here the next one would be written over it.
+        """
+        bind(self.bound, name, fields)
+        if "partition" in fields:
+            return
         stage_name, _, what = name.partition(".")
         if stage_name == "run":
             self._of_run(what)

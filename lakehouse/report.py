@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MASK = "********"
 BOUND = ("pipeline", "run_id")
 """Fields that stay with every later event, from the first event that carries them."""
+BOUND_IN_STAGE = ("load_seq",)
+"""Fields that stay until another stage starts: the gate audits other loads than the one that Silver wrote last."""
 
 
 class OpenReport(Protocol):
@@ -71,6 +73,20 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
+def bind(bound: dict[str, object], name: str, fields: Mapping[str, object]) -> None:
+    """Keep of an event what belongs to the later ones too.
+
+    >>> bound = {"run_id": "r1", "load_seq": 7}
+    >>> bind(bound, "gate.started", {})
+    >>> bound
+    {'run_id': 'r1'}
+    """
+    if name.endswith(".started"):
+        for key in BOUND_IN_STAGE:
+            bound.pop(key, None)
+    bound.update({key: fields[key] for key in (*BOUND, *BOUND_IN_STAGE) if key in fields})
+
+
 @contextlib.contextmanager
 def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None) -> Iterator[OpenReport]:
     """The report of a process, on stderr, so that stdout holds results only.
@@ -98,7 +114,7 @@ def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None) ->
 
 
 class JsonReport:
-    """One JSON object per event and line: `event`, `level`, `timestamp` (UTC), `pipeline`, `run_id`, and the event's fields."""
+    """One JSON object per event and line: `event`, `level`, `timestamp` (UTC), what is bound, and the event's fields."""
 
     def __init__(self, scrub: Callable[[object], object]) -> None:
         import structlog  # a third of a second: not for a command that reports nothing
@@ -119,9 +135,15 @@ class JsonReport:
         )
 
     def event(self, name: str, **fields: object) -> None:
-        """Write one line. An event whose name ends in `.failed` has the level error."""
-        self.bound.update({key: fields[key] for key in BOUND if key in fields})
+        """Write one line.
+
+        Its level is error where the name ends in `.failed`: a run or a stage did; warning where it ends in `_failed`: something
+        beside the run did.
+        """
+        bind(self.bound, name, fields)
         write = self._log.error if name.endswith(".failed") else self._log.info
+        if name.endswith("_failed"):
+            write = self._log.warning
         # A log that cannot be written (a closed pipe, a full disk) is no reason to stop a load half-way.
         with contextlib.suppress(OSError):
             write(name, **{**self.bound, **fields})
@@ -140,8 +162,16 @@ def save_result(folder: Path, result: Mapping[str, object]) -> Path:
     Returns:
         The file.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{result['run_id']}.json"
+    return replace_file(folder / f"{result['run_id']}.json", json.dumps(result, indent=2, default=str) + "\n")
+
+
+def replace_file(target: Path, text: str) -> Path:
+    """Write a file, whole or not at all; its folder is made if it is not there.
+
+    Returns:
+        The file.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(result, indent=2, default=str) + "\n", encoding="utf-8")
+    unfinished.write_text(text, encoding="utf-8")
     return unfinished.replace(target)

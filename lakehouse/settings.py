@@ -16,9 +16,11 @@ from lakehouse.settings_gold import OWN_TABLES, Gold, GoldModel
 from lakehouse.settings_kafka import Kafka
 from lakehouse.settings_maintenance import Maintenance
 from lakehouse.settings_policies import Policies, TopicPolicies
+from lakehouse.settings_watch import Alerts, Watch, Webhook
 
 __all__ = [
     "OWN_TABLES",
+    "Alerts",
     "Budget",
     "Encoding",
     "Extractor",
@@ -36,6 +38,8 @@ __all__ = [
     "TopicPolicies",
     "UserExpectation",
     "ValueFormat",
+    "Watch",
+    "Webhook",
 ]
 
 # Quoted names and comments may hold anything, so they are taken out before the fields are told apart.
@@ -94,6 +98,14 @@ class LakehouseSettings(Model):
                 next_step="Write {root: ./lakehouse} or {catalog: main, schema: tidemark}.",
             )
         return self
+
+    @property
+    def local_folder(self) -> str | None:
+        """The root, or else the volume, as a folder that this machine sees; None where it sees none."""
+        place = self.root or self.volume or ""
+        if place.startswith("file:"):
+            return "/" + place.removeprefix("file:").lstrip("/")
+        return None if not place or is_uri(place) else place
 
 
 class ValueFormat(Model):
@@ -205,6 +217,21 @@ class Settings(Model):
         description="how long old versions stay, and how large files get",
         examples=["{retain_hours: 336}"],
     )
+    watch: Watch = Field(
+        default_factory=Watch, description="metrics and alerts; off unless named", examples=["{metrics_file: tidemark.prom}"]
+    )
+
+    @field_validator("watch")
+    @classmethod
+    def _state_has_a_place(cls, watch: Watch, info: ValidationInfo) -> Watch:
+        place = info.data.get("lakehouse")
+        if watch.is_on and watch.state_file is None and place is not None and place.local_folder is None:
+            raise refusal(
+                "what a run leaves for the next one to tell cannot be kept beside tables that are in no folder of this machine",
+                expected="state_file beside it",
+                next_step="Name a file that stays from run to run: watch: {state_file: /var/lib/tidemark/incidents.json}.",
+            )
+        return watch
 
     @field_validator("policies")
     @classmethod

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_serializer, field_validator
 
 from lakehouse.secrets import KEEP_SECRET, MASK, MASK_SECRET, Secret, smells_of_secret
-from lakehouse.settings_base import Model, Whole, refusal
+from lakehouse.settings_base import Model, Text, Whole, refusal
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVER = re.compile(r"([A-Za-z0-9_]+://)?(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -108,6 +108,11 @@ class Kafka(Model):
     )
     max_offsets_per_trigger: Whole | None = Field(
         default=1_000_000, description="the most records that Bronze takes in one step; null for no limit", examples=["1000000"]
+    )
+    commit_group: Text | None = Field(
+        default=None,
+        description="a consumer group whose offsets follow Silver, for tools that show its lag; nothing is read from it",
+        examples=["tidemark-incidents"],
     )
     properties: dict[
         Annotated[str, AfterValidator(_property_name)], Annotated[SecretStr | str, PlainValidator(_property_value)]

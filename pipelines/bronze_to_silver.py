@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from lakehouse import delta
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.table import SILVER_WATERMARKS
+from pipelines import consumer_group
 from silver import breaker, load, plan, recovery, swap
 from silver.rules import Rules
 from silver.watermarks import Watermarks
@@ -42,7 +43,10 @@ _SAMPLES = 5
 
 
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """Load what Bronze gained, after finishing what an earlier run left unfinished; see `silver.load.load_once`."""
+    """Load what Bronze gained, after finishing what an earlier run left unfinished; see `silver.load.load_once`.
+
+    Then commit a consumer group's offsets where the config asks for it; see `pipelines.consumer_group`.
+    """
     started = time.monotonic()
     rules = Rules.of(settings)
     load.create_tables(spark, run, rules)
@@ -52,6 +56,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
         loads.append(done)
         if not done.is_repeat:  # a load takes all that Bronze has; only a repeat takes what was pinned before the crash
             break
+    consumer_group.commit(spark, run, settings)
     counts = {name: sum(done.counts[name] for done in loads) for name in CLASSES}
     return {
         "loads": [done.load_seq for done in loads],

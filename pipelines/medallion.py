@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lakehouse import storage
+from lakehouse import delta, storage
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta_errors import SPARK_ERRORS
 from lakehouse.errors import UsageError
 from lakehouse.lock import locked
 from lakehouse.run import Run
-from lakehouse.table import Lakehouse
+from lakehouse.table import SILVER_WATERMARKS, Lakehouse
 from pipelines import accept_topic, arrival, bronze_to_silver, by_hand, kafka_to_bronze, maintenance, silver_to_gold
 from pipelines import rebuild as anew
 from pipelines import restore as going_back
@@ -136,6 +136,14 @@ def rebuild(  # noqa: PLR0913 -- a command's flags
     with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
         done = anew.rebuild(spark, run, settings, is_applied=is_applied, reason=reason, by=by)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
+
+
+def streams(spark: SparkSession, settings: Settings, report: Report) -> list[dict[str, Any]]:
+    """The rows of silver_watermarks, where no other reader of the tables is at hand; none before the first load."""
+    table = _new_run(settings, report).table(SILVER_WATERMARKS)
+    if not delta.exists(spark, table):
+        return []
+    return [row.asDict() for row in spark.read.table(table.sql).collect()]
 
 
 def orders(spark: SparkSession, settings: Settings, report: Report, topic: str | None = None) -> dict[str, list[Order]]:

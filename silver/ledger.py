@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.silver import ACCEPTED, CLASSES, LATE, REPLAY
 from lakehouse.errors import ConservationError
@@ -141,6 +141,29 @@ def rows(
         }
         for stream, load in sorted(loads.items(), key=lambda item: (item[0][0], item[0][1], item[0][2] or ""))
     ]
+
+
+def by_partition(ledger: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A load's rows summed up by partition, as a log tells of them.
+
+    Returns:
+        A row per partition: topic, partition, records, the classes that any of its records ended as, and last_offset.
+
+    >>> stream = {"topic": "t", "partition": 0, **dict.fromkeys(CLASSES, 0)}
+    >>> two = [{**stream, "records": 2, "accepted": 2, "last_offset": 4}, {**stream, "records": 1, "late": 1, "last_offset": 3}]
+    >>> by_partition(two)
+    [{'topic': 't', 'partition': 0, 'records': 3, 'accepted': 2, 'late': 1, 'last_offset': 4}]
+    """
+    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in ledger:
+        found.setdefault((row["topic"], row["partition"]), []).append(row)
+    told = []
+    for (topic, partition), streams in found.items():
+        counts = {name: sum(row[name] for row in streams) for name in ("records", *CLASSES)}
+        counted = {name: count for name, count in counts.items() if count or name == "records"}
+        last_offset = max(row["last_offset"] for row in streams)
+        told.append({"topic": topic, "partition": partition, **counted, "last_offset": last_offset})
+    return told
 
 
 def _ranges(load: StreamLoad, *, is_contiguous: bool) -> list[dict[str, int]] | None:

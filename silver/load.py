@@ -30,7 +30,7 @@ from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
 from lakehouse.errors import ConfigError, ContractError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
-from silver import breaker, bronze_range, copy, erase, recovery, settle, swap, watermarks
+from silver import breaker, bronze_range, copy, erase, ledger, recovery, settle, swap, watermarks
 from silver import claim as claims
 from silver.plan import Plan, plan
 
@@ -119,8 +119,9 @@ def load_once(
         return finish(spark, run, recovered)
     planned = plan(spark, run, rules, recovered)
     if planned is None:
-        run.report.event("silver.nothing_new", load_seq=recovered.watermarks.load_seq)
+        run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
         return None
+    run.report.event("silver.planned", load_seq=planned.load_seq, records=planned.count("records"))
     breaker.require_closed(run, planned, max_quarantined_share, topic_shares)
     claim(spark, run, planned)
     carry_out(spark, run, planned)
@@ -248,5 +249,7 @@ def _transaction(run: Run, name: str, planned: Plan) -> Transaction:
 def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
     counts = {name: planned.count(name) for name in CLASSES}
     load = Load(planned.load_seq, is_repeat, planned.count("records"), counts)
+    for partition in ledger.by_partition(planned.ledger):
+        run.report.event("silver.partition_loaded", load_seq=load.load_seq, **partition)
     run.report.event("silver.loaded", load_seq=load.load_seq, records=load.records, **counts)
     return load

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from lakehouse.contracts.model import ERASED_IN_BRONZE, HEADERS, LOST, Column, Contract
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Value = TypeVar("Value")
 
 BRONZE = Contract(
     BRONZE_RECORDS,
@@ -81,3 +87,25 @@ def plain_topic(stored_as: str) -> str:
     ('incidents', 'incidents')
     """
     return stored_as.partition("@")[0]  # no name of a Kafka topic holds one
+
+
+def of_last_incarnations(stored: Mapping[tuple[str, int], Value]) -> dict[tuple[str, int], Value]:
+    """What is known of the partitions that Kafka has now: of each topic's last incarnation, by its name in Kafka.
+
+    The offsets of an earlier incarnation are those of another log.
+
+    Args:
+        stored: Anything by (topic as the tables name it, partition).
+
+    >>> of_last_incarnations({("t", 0): 90, ("t", 1): 70, ("t@2", 0): 5, ("u", 0): 3})
+    {('t', 0): 5, ('u', 0): 3}
+    """
+    numbers = {topic: int(topic.partition("@")[2] or 1) for topic, _ in stored}
+    last: dict[str, int] = {}
+    for topic, number in numbers.items():
+        last[plain_topic(topic)] = max(number, last.get(plain_topic(topic), 0))
+    return {
+        (plain_topic(topic), partition): value
+        for (topic, partition), value in stored.items()
+        if numbers[topic] == last[plain_topic(topic)]
+    }

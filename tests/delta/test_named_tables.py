@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.lag import positions
 from lakehouse.settings import Settings
 from lakehouse.table import Lakehouse
+from pipelines import medallion
 from pipelines.rebuild import rebuild
 from silver import load
 from silver.rules import Policy, Rules, Source
@@ -67,6 +69,17 @@ def test_a_rebuild_leaves_no_shadow_in_the_schema(spark: SparkSession, named: Ru
     assert [tuple(row) for row in found] == LAST
     tables = {row["tableName"] for row in spark.sql("SHOW TABLES IN tidemark_named").collect()}
     assert {name for name in tables if name.startswith("_shadow")} == set()
+
+
+def test_who_watches_tables_that_a_catalog_names_is_told_their_watermarks(spark: SparkSession, named: Run) -> None:
+    place = {"catalog": "spark_catalog", "schema": "tidemark_named", "volume": "/v"}
+    settings = Settings.model_validate(small_config("", lakehouse=place), context={"folder": Path()})
+    assert medallion.streams(spark, settings, named.report) == []
+    loaded(spark, named)
+
+    found = medallion.streams(spark, settings, named.report)
+
+    assert positions(found) == {("t", 0): (10, 5), ("u", 0): (3, 1)}
 
 
 def test_tables_that_a_catalog_names_are_loaded_too_with_the_views_beside_them(spark: SparkSession, named: Run) -> None:

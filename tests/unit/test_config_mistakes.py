@@ -169,6 +169,21 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("gold: {models: [{name: a, sql: here.sql}, {name: A, sql: here.sql}]}", "gold.models[1].name", "Rename one"),
     ("gold: {models: [{name: a, sql: none.sql}]}", "gold.models[0].sql", "Create the file"),
     ("gold: {models: [{name: a}]}", "gold.models[0].sql", "sql/incidents_by_day.sql"),
+    # Watch
+    ("watch: {metrics_file: 's3://bucket/tidemark.prom'}", "watch.metrics_file", "/var/lib/node_exporter/incidents.prom"),
+    ("watch: {metrics_port: 70000}", "watch.metrics_port", "For example metrics_port: 9464"),
+    ("watch: {alerts: {webhook: {url: hooks.example.org}}}", "watch.alerts.webhook.url", "https://hooks.example.org"),
+    ("watch: {alerts: {webhook: {url: 'https://[::1'}}}", "watch.alerts.webhook.url", "https://hooks.example.org"),
+    ("watch: {alerts: {webhook: {url: 'https://a/', headers: {A b: c}}}}", "watch.alerts.webhook.headers.A b", "Authorization"),
+    (
+        "watch: {alerts: {webhook: {url: 'https://a/', headers: {A: \"b\\nc\"}}}}",
+        "watch.alerts.webhook.headers.A",
+        "Remove the line end",
+    ),
+    ("watch: {alerts: {mail_command: []}}", "watch.alerts.mail_command", "[sendmail, ops@example.org]"),
+    ("watch: {alerts: {mail_command: mail}}", "watch.alerts.mail_command", "a list"),
+    ("watch: {alerts: {max_lag: 5}}", "watch.alerts.max_lag", "Name one of them"),
+    ("lakehouse: {root: 's3://b/l'}\nwatch: {metrics_port: 9464}", "watch", "{state_file: "),
     # References
     ("pipeline: ${env:NOT_SET}", "pipeline", "export NOT_SET=..."),
     ("pipeline: ${evn:X}", "pipeline", "${env:NAME} or ${secret:scope/key}"),

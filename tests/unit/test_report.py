@@ -51,10 +51,24 @@ def test_pipeline_and_run_stay_with_every_later_event(capsys: pytest.CaptureFixt
     assert (after["pipeline"], after["run_id"]) == ("incidents", "r1")
 
 
-def test_a_failure_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_load_stays_with_its_stage_and_not_with_the_next_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_report(terminal=False) as report:
+        for name, fields in (
+            ("silver.started", {}),
+            ("silver.planned", {"load_seq": 7}),
+            ("silver.partition_loaded", {"topic": "t", "partition": 3}),
+            ("run.failed", {}),
+            ("gate.started", {}),
+        ):
+            report.event(name, **fields)
+    assert [line.get("load_seq") for line in lines(capsys)] == [None, 7, 7, 7, None]
+
+
+def test_a_failed_run_is_an_error_and_what_fails_beside_it_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     with open_report(terminal=False) as report:
         report.event("run.failed", exit_code=3)
-    assert lines(capsys)[0]["level"] == "error"
+        report.event("watch.alert_failed")
+    assert [line["level"] for line in lines(capsys)] == ["error", "warning"]
 
 
 def test_no_secret_is_shown_however_deep_or_escaped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,6 +132,15 @@ def test_the_live_view_shows_no_secret_and_no_control_character() -> None:
     report.close()
     assert "word" not in screen.getvalue()
     assert r"red\x1b[31mx" in screen.getvalue()
+
+
+def test_the_live_view_leaves_single_partitions_to_the_log() -> None:
+    report, screen = live_view(200, no_color=True)
+    report.event("silver.partition_loaded", load_seq=1, partition=3, records=7)
+    report.event("silver.loaded", load_seq=1, records=9)
+    report.close()
+    assert "records 9" in screen.getvalue()
+    assert "partition" not in screen.getvalue()
 
 
 def test_a_second_run_gets_a_view_of_its_own() -> None:

@@ -31,6 +31,12 @@ kafka:
 lakehouse: {root: "${env:ROOT}/a"}
 sequence: {header: "${env:PASSWORD}"}
 gate: {expectations: [{expect_x: {note: ["${env:PASSWORD}"]}}]}
+watch:
+  alerts:
+    webhook:
+      url: https://hooks.example.org/written-out-password
+      headers: {Authorization: Bearer written-out-password, X-Note: "${env:PASSWORD}", X-Plain: seen}
+    mail_command: [mail, "${env:PASSWORD}"]
 """
 HIDDEN = (SECRET, "broker-of-the-vault", "hidden-lake", "written-out-password")
 
@@ -114,6 +120,10 @@ MISTAKES = {
     "the value itself, an isolation level": ("client.id", "isolation.level"),
     "the value itself, a JSON path": ("{header: ", "{json: "),
     "the value itself, a severity": ("note: [", "severity: ["),
+    "the value itself, an address": ("sequence: {", "watch: {alerts: {webhook: {url: '${env:PASSWORD}'}}}\nsequence: {"),
+    "the value itself, a header": ('X-Note: "', 'X-Note: "\u00e9'),
+    "written out, as an address": ("https://hooks.example.org/", "hooks.example.org/"),
+    "written out, as a header": ("{Authorization: Bearer ", "{Authorization: Bearer \u00e9"),
     "a misspelt key beside it": ("    client.id", "  cliend: 1\n  properties2:\n    client.id"),
     "an unknown key with it": ("topics", "pasword: ${env:PASSWORD}\n  topics"),
     "a wrong type around it": ("client.id: ${env:PASSWORD}", "client.id: [${env:PASSWORD}]"),

@@ -1,0 +1,44 @@
+"""The command that shows where a pipeline stands, once or again and again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli_tools import AsJson
+from jobs.common import DEFAULT_CONFIG, ConfigFile, Overrides, lakehouse_of, load_settings
+from lakehouse.errors import UsageError
+
+_SECONDS = 2.0
+
+
+def status(
+    *,
+    lag: Annotated[bool, typer.Option("--lag", help="Ask Kafka, too, how far Silver is behind.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again and again, with lag and rates.")] = False,
+    every: Annotated[
+        float | None, typer.Option("--every", metavar="SECONDS", min=0.1, help="With --watch: from look to look; 2.")
+    ] = None,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show watermarks, classes, the gate's verdict and Gold."""
+    if every is not None and not watch:
+        raise UsageError("--every goes with --watch.", where="status", next_step="Add --watch, or leave --every out.")
+    settings = load_settings(config, overrides)
+    if watch:
+        from jobs import live_status
+
+        live_status.watch(settings, seconds=every or _SECONDS, as_json=as_json)
+        return
+    from jobs import status as reading
+    from jobs.show import write_json
+
+    found = reading.status(settings.pipeline, lakehouse_of(settings.lakehouse))
+    if lag:
+        from jobs.lag import with_lag
+
+        found = with_lag(found, settings.kafka)
+    write_json(found) if as_json else reading.write_status(found)

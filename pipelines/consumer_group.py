@@ -1,0 +1,36 @@
+"""Where Silver stands, committed as a consumer group's offsets: Kafka's own tools then see the pipeline's lag."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bronze import consumer_group
+from lakehouse.contracts.bronze import of_last_incarnations
+from silver import watermarks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+
+def commit(spark: SparkSession, run: Run, settings: Settings) -> None:
+    """Commit the offset after the last decided one of every partition, where `kafka.commit_group` names a group.
+
+    All partitions each time, so that what one run could not commit the next one does, and a restore shows. Whether it works
+    changes nothing for the run: it is reported as silver.group_committed or silver.group_commit_failed.
+    """
+    group, topics = settings.kafka.commit_group, settings.kafka.topics
+    if group is None:
+        return
+    stands = of_last_incarnations(watermarks.read(spark, run).last_offsets())
+    next_offsets = {(topic, partition): last + 1 for (topic, partition), last in stands.items() if topic in topics}
+    if not next_offsets:
+        return
+    try:
+        consumer_group.commit(settings.kafka, group, next_offsets)
+    except consumer_group.CommitError as error:
+        run.report.event("silver.group_commit_failed", group=group, why=str(error))
+    else:
+        run.report.event("silver.group_committed", group=group, partitions=len(next_offsets))

@@ -1,0 +1,290 @@
+"""What those who watch a pipeline are told after a run: metrics in a file and on a port, alerts, and a state in between."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bronze import admin
+from jobs import common, metrics, watch, watch_state
+from jobs.common import load_settings, run_once
+from lakehouse.errors import BreakerOpenError, GateFailedError, TidemarkError
+from tests.support.receiver import SECRET, receiver
+from tests.support.small_config import write_config
+from tests.support.watched import AUDITED, SILVER, Medallion, write_tables
+
+if TYPE_CHECKING:
+    from lakehouse.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+WHOLE: dict[str, dict[str, Any]] = {
+    "bronze": {"seconds": 2.5},
+    "silver": SILVER,
+    "gate": {"seconds": 1},
+    "gold": {"last_load_seq": 2, "seconds": 3},
+}
+GATE_FAILED = GateFailedError("late records", observed="<script>")
+NOTHING: Any = None
+
+
+class Events:
+    """A report that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.bound: dict[str, object] = {}
+        self.seen: list[tuple[str, dict[str, object]]] = []
+
+    def event(self, name: str, **fields: object) -> None:
+        self.seen.append((name, fields))
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def of_watch(self) -> list[str]:
+        return [name for name, _ in self.seen if name.startswith("watch.")]
+
+
+@pytest.fixture(autouse=True)
+def brokers_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "_SECONDS", 0.2)
+
+
+def settings_for(folder: Path, **watched: Any) -> Settings:
+    place = {"root": str(folder / "lakehouse")}
+    kafka = {"bootstrap_servers": "127.0.0.1:1", "topics": ["incidents", "orders"]}
+    return load_settings(write_config(folder, root="", lakehouse=place, kafka=kafka, watch=watched), None)
+
+
+def ran(settings: Settings, medallion: Medallion, monkeypatch: pytest.MonkeyPatch) -> Events:
+    """One run, whatever it ends with."""
+    report = Events()
+    monkeypatch.setattr(common, "_medallion", lambda: medallion)
+    try:
+        run_once(NOTHING, settings, report)
+    except TidemarkError:
+        report.event("failed")
+    return report
+
+
+def samples(text: str) -> dict[str, float]:
+    """Name and labels, but for the pipeline, to value."""
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            assert sample.labels.pop("pipeline") == "tests"
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            found[f"{sample.name.removeprefix('tidemark_')}{{{labels}}}" if labels else sample.name[9:]] = sample.value
+    return found
+
+
+def test_the_file_holds_what_runs_and_tables_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_for(tmp_path, metrics_file="tidemark.prom")
+    write_tables(tmp_path / "lakehouse")
+
+    report = ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
+
+    found = samples((tmp_path / "tidemark.prom").read_text())
+    times = [found.pop(name) for name in list(found) if "timestamp" in name]
+    assert len({*times}) == 1
+    assert found.pop("last_run_duration_seconds") < 60
+    assert {name: value for name, value in found.items() if value and not name.startswith("build_info")} == {
+        **{f"stage_duration_seconds{{stage={name}}}": float(WHOLE[name]["seconds"]) for name in WHOLE},
+        "last_load_records{class=accepted}": 90,
+        "last_load_records{class=duplicate}": 7,
+        "last_load_records{class=late}": 2,
+        "last_load_records{class=invalid}": 1,
+        "records_total{class=accepted}": 180,
+        "records_total{class=duplicate}": 14,
+        "records_total{class=late}": 4,
+        "records_total{class=invalid}": 2,
+        "held_records{class=late}": 3,
+        "held_records{class=invalid}": 2,
+        "last_load": 2,
+        "published_load": 1,
+        "gate_unmet_expectations{severity=critical}": 1,
+        "gate_unmet_expectations{severity=warn}": 1,
+        "high_watermark{partition=0,topic=incidents}": 70,
+        "last_offset{partition=0,topic=incidents}": 99,
+        "high_watermark{partition=0,topic=orders}": 5,
+        "last_offset{partition=0,topic=orders}": 4,
+    }
+    assert [found[name] for name in ("last_run_exit_code", "breaker_open", "gate_passed")] == [0, 0, 0]
+    assert [file.name for file in tmp_path.glob("tidemark.prom*")] == ["tidemark.prom"]
+    assert report.of_watch() == ["watch.lag_failed"]
+
+
+def test_a_run_that_fails_leaves_the_successes_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_for(tmp_path, metrics_file="tidemark.prom")
+    ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
+    before = samples((tmp_path / "tidemark.prom").read_text())
+
+    ran(settings, Medallion({"bronze": {"seconds": 9}}, error=BreakerOpenError("odd")), monkeypatch)
+
+    after = samples((tmp_path / "tidemark.prom").read_text())
+    changed = {name for name in after if before.get(name) != after[name]}
+    times = {"last_success_timestamp_seconds{stage=bronze}", "last_run_timestamp_seconds", "last_run_duration_seconds"}
+    assert changed - times == {"stage_duration_seconds{stage=bronze}", "last_run_exit_code", "breaker_open"}
+    assert (after["last_run_exit_code"], after["breaker_open"]) == (5, 1)
+    assert before.keys() == after.keys()
+
+
+def test_where_tables_cannot_be_read_the_runs_alone_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_for(tmp_path, metrics_file="tidemark.prom")
+    broken = tmp_path / "lakehouse" / "silver_loads" / "_delta_log"
+    broken.mkdir(parents=True)
+    (broken / "00000000000000000000.json").write_text("{")
+
+    report = ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
+
+    found = samples((tmp_path / "tidemark.prom").read_text())
+    assert [found[name] for name in ("last_load", "published_load", "gate_passed")] == [2, 2, 1]
+    assert "records_total{class=accepted}" not in found
+    assert report.of_watch() == ["watch.tables_failed"]
+
+
+def test_nothing_that_fails_beside_a_run_fails_it_or_tells_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    (tmp_path / "file").touch()
+    alerts = {"webhook": {"url": f"http://127.0.0.1:1/{SECRET}"}, "mail_command": ["/none"], "max_lag": 1}
+    settings = settings_for(tmp_path, metrics_file="file/tidemark.prom", state_file="file/state.json", alerts=alerts)
+
+    report = ran(settings, Medallion({}, error=GATE_FAILED), monkeypatch)
+
+    failed = ["watch.state_failed", "watch.lag_failed", "watch.metrics_failed", "watch.alert_failed", "watch.alert_failed"]
+    assert report.of_watch() == [*failed, "watch.state_failed"]
+    names = [name for name, _ in report.seen]
+    assert names.index("run.failed") < names.index("watch.state_failed") < names.index("failed")
+    assert SECRET not in repr(report.seen) + caplog.text
+
+
+def test_a_gate_that_fails_is_told_once_and_so_is_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = {**AUDITED, "failed": ["budget_late"]}
+    with receiver(200) as (url, got):
+        settings = settings_for(tmp_path, alerts={"webhook": {"url": url}})
+        for medallion in (
+            Medallion({"silver": SILVER}, failed, GATE_FAILED),
+            Medallion({"silver": SILVER}, failed, GATE_FAILED),
+            Medallion({"bronze": {"seconds": 1}}, error=TidemarkError("Kafka is gone")),  # says nothing of the gate
+            Medallion(WHOLE, AUDITED),
+            Medallion(WHOLE, None),
+        ):
+            report = ran(settings, medallion, monkeypatch)
+            assert SECRET not in repr(report.seen)
+    assert [(each.body["alert"], each.body["state"], each.body["run_id"]) for each in got] == [
+        ("gate_failed", "firing", "r7"),
+        ("gate_failed", "resolved", "r7"),
+    ]
+    assert "budget_late" in got[0].body["text"]
+    assert "<script>" in got[0].body["details"]
+    assert got[0].body["since"] == got[1].body["since"]
+    assert not (tmp_path / "tidemark.prom").exists()
+
+
+def test_an_alert_that_nobody_took_is_told_after_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = Medallion({}, error=BreakerOpenError("odd"))
+    with receiver(403, 200) as (url, got):
+        settings = settings_for(tmp_path, alerts={"webhook": {"url": url}})
+        events = [ran(settings, stopped, monkeypatch).of_watch() for _ in range(3)]
+    assert events == [["watch.alert_failed"], ["watch.alerted"], []]
+    assert [each.body["alert"] for each in got] == ["breaker_open"] * 2
+
+
+def test_a_state_that_is_damaged_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_for(tmp_path, metrics_file="tidemark.prom")
+    file = watch_state.place(settings)
+    assert file == tmp_path / "lakehouse" / "_watch" / "state.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"exit_code": "many"}')
+
+    report = ran(settings, Medallion(WHOLE), monkeypatch)
+
+    assert report.of_watch()[0] == "watch.state_failed"
+    assert watch_state.read(file).run_id == "r7"
+
+
+def test_a_pipeline_that_nobody_watches_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_for(tmp_path)
+    report = ran(settings, Medallion(WHOLE), monkeypatch)
+    assert report.of_watch() == []
+    assert sorted(file.name for file in (tmp_path / "lakehouse").rglob("*")) == ["_reports", "r7.json"]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def scraped(port: int) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        return samples(answer.read().decode())
+
+
+def test_the_port_answers_with_the_last_run_also_one_of_an_earlier_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, report = free_port(), Events()
+    settings = settings_for(tmp_path, metrics_port=port)
+    watch_state.write(watch_state.place(settings), watch_state.State(run_id="r6", ended_at="2026-11-21T12:00Z", exit_code=3))  # type: ignore[arg-type] # pydantic reads the text
+    write_tables(tmp_path / "lakehouse")
+
+    with watch.listening(settings, report):
+        before = scraped(port)
+        ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
+        after = scraped(port)
+
+    assert (before["last_run_exit_code"], after["last_run_exit_code"]) == (3, 0)
+    assert after["records_total{class=accepted}"] == 180
+    assert report.of_watch() == ["watch.listening"]
+    with pytest.raises(OSError, match="refused"):
+        scraped(port)
+
+
+def test_a_port_that_is_taken_is_told_and_the_runs_go_on(tmp_path: Path) -> None:
+    report = Events()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = settings_for(tmp_path, metrics_port=taken.getsockname()[1])
+        with watch.listening(settings, report):
+            report.event("run.started")
+    assert [name for name, _ in report.seen] == ["watch.metrics_port_failed", "run.started"]
+
+
+def test_every_metric_that_the_dashboard_asks_for_is_in_the_file_with_its_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_for(tmp_path, metrics_file="tidemark.prom")
+    write_tables(tmp_path / "lakehouse")
+    monkeypatch.setattr(watch, "_lags", lambda *_: [{"topic": "incidents", "partition": 0, "lag": 3}])
+    ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
+    labels: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families((tmp_path / "tidemark.prom").read_text()):
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+
+    dashboard = json.loads((ROOT / "docs" / "grafana" / "tidemark.json").read_text(encoding="utf-8"))
+    targets = [target for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    for target in targets:
+        names = set(re.findall(r"tidemark_\w+", target["expr"]))
+        assert names, target["expr"]
+        assert names <= labels.keys(), target["expr"]
+        known = set.intersection(*(labels[name] for name in names))
+        asked = re.findall(r"by \(([^)]*)\)", target["expr"]) + re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
+        assert {label.strip() for each in asked for label in each.split(",")} <= known, target["expr"]
+    asked_for = set(re.findall(r"tidemark_\w+", json.dumps(dashboard)))
+    assert asked_for >= metrics.METRICS.keys() - {"tidemark_build_info"}
+
+
+def test_the_documentation_names_every_metric() -> None:
+    text = (ROOT / "docs" / "watching.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`(tidemark_[a-z_]+)`", text)) == metrics.METRICS.keys()
+    for name, meaning in metrics.METRICS.items():
+        [row] = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
+        assert row == f"| `{name}` | {', '.join(meaning.labels)} | {meaning.help} |"

@@ -1,0 +1,109 @@
+"""The pipeline as Kafka's own tools see it: a consumer group that follows Silver. And how far Silver is behind."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from jobs.cli import main
+from pipelines import bronze_to_silver, kafka_to_bronze
+from tests.support.kafka import Sent, send
+from tests.support.small_config import settings_of, write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from bronze.local_broker import LocalBroker
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def numbered(*sequences: int, partition: int = 0) -> list[Sent]:
+    return [Sent(b"v", headers=[("seq", b"%d" % each)], partition=partition) for each in sequences]
+
+
+def loaded(spark: SparkSession, run: Run, settings: Settings) -> list[str]:
+    """One run of Bronze and Silver; what it reported of the group."""
+    kafka_to_bronze.run(spark, run, settings)
+    bronze_to_silver.run(spark, run, settings)
+    return [name for name, _ in run.report.seen if "group" in name]  # type: ignore[attr-defined] # the fixture's report
+
+
+def committed(broker: LocalBroker, group: str) -> dict[tuple[str, int], int]:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    return {(each.topic, each.partition): each.offset for each in asked[group].result(30).topic_partitions}
+
+
+def test_the_group_stands_after_what_silver_decided_whatever_became_of_it(
+    spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker, topic: Callable[..., str]
+) -> None:
+    name, group = topic(3), "tidemark-follows"
+    run = new_run()
+    settings = with_group(run, broker, name, group)
+
+    send(broker.bootstrap_servers, name, [*numbered(1, 2, 2, 1), *numbered(7, partition=1), Sent(b"no sequence", partition=1)])
+    assert loaded(spark, run, settings) == ["silver.group_committed"]
+    assert committed(broker, group) == {(name, 0): 4, (name, 1): 2}
+
+    send(broker.bootstrap_servers, name, numbered(8, partition=2))
+    loaded(spark, new_run(), settings)
+    assert committed(broker, group) == {(name, 0): 4, (name, 1): 2, (name, 2): 1}
+
+
+def test_a_group_that_somebody_consumes_in_is_refused_and_the_load_stands(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
+) -> None:
+    name, group = topic(), "tidemark-taken"
+    send(broker.bootstrap_servers, name, numbered(1, 2))
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([name])
+    deadline = time.monotonic() + 60
+    while not consumer.assignment() and time.monotonic() < deadline:
+        consumer.poll(0.2)
+    assert consumer.assignment()
+    try:
+        assert loaded(spark, run, with_group(run, broker, name, group)) == ["silver.group_commit_failed"]
+    finally:
+        consumer.close()
+
+    [told] = run.report.named("silver.group_commit_failed")  # type: ignore[attr-defined] # the fixture's report
+    assert "active members" in str(told["why"])
+    assert committed(broker, group) == {}
+    assert spark.read.table(run.table("silver_records").sql).count() == 2
+
+
+def test_status_tells_the_lag_when_asked(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], tmp_path: Path, *, capsys: Any
+) -> None:
+    name = topic(2)
+    send(broker.bootstrap_servers, name, numbered(1, 2))
+    loaded(spark, run, with_group(run, broker, name, None))
+    send(broker.bootstrap_servers, name, [*numbered(3, 4, 5), *numbered(9, partition=1)])
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [name]}
+    config = write_config(tmp_path, root=str(run.lakehouse.root), kafka=kafka)
+
+    assert main(["status", "--lag", "--json", "--config", str(config)]) == 0
+    lag = json.loads(capsys.readouterr().out)["lag"]
+    assert [(row["partition"], row["last_offset"], row["end_offset"], row["lag"]) for row in lag] == [
+        (0, 1, 5, 3),
+        (1, None, 1, 1),
+    ]
+    assert main(["status", "--lag", "--config", str(config)]) == 0
+    assert "Lag: 4 offsets behind Kafka in 2 partitions." in capsys.readouterr().out
+
+
+def with_group(run: Run, broker: LocalBroker, topic: str, group: str | None) -> Settings:
+    settings = settings_of(run, topics=[topic])
+    kafka = settings.kafka.model_copy(update={"bootstrap_servers": broker.bootstrap_servers, "commit_group": group})
+    return settings.model_copy(update={"kafka": kafka})

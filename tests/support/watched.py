@@ -1,0 +1,76 @@
+"""A pipeline as those who watch it see it: tables that delta-rs wrote, and a run that only tells how it went."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.contracts.gate import RESULTS
+from lakehouse.contracts.gold import STREAM_HEALTH
+from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS
+from tests.support.small_tables import write_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakehouse.errors import TidemarkError
+    from lakehouse.report import OpenReport
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+_COUNTS = {"accepted": 90, "duplicate": 7, "late": 2, "invalid": 1}
+SILVER = {"loads": [2], "records": 100, **dict.fromkeys(CLASSES, 0), **_COUNTS, "seconds": 4.5}
+AUDITED = {"first_load_seq": 2, "last_load_seq": 2, "failed": [], "warned": ["budget_late"]}
+
+
+def write_tables(root: Path) -> None:
+    """Two loads of a topic with two producers in partition 0, and of one that was created anew; the second is not published."""
+    mark = {"topic": "incidents", "partition": 0, "load_seq": 2, "epoch": 0}
+    marks = [
+        {**mark, "producer": "p1", "high_watermark": 70, "last_offset": 80},
+        {**mark, "producer": "p2", "high_watermark": 30, "last_offset": 99},
+        {**mark, "topic": "orders", "high_watermark": 900, "last_offset": 901},
+        {**mark, "topic": "orders@2", "high_watermark": 5, "last_offset": 4},
+    ]
+    write_rows(root, WATERMARKS, marks)
+    counts = {"records": 100, **dict.fromkeys(CLASSES, 0), **_COUNTS}
+    write_rows(root, LOADS, [{**mark, **counts, "load_seq": each, "run_id": "r", "claimed_at": NOON} for each in (1, 2)])
+    rejects = [("late", "held", 3), ("late", "released", 1), ("invalid", "held", 2), ("duplicate", "discarded", 14)]
+    write_rows(root, REJECTS, [{**mark, "class": name, "state": state, "records": n} for name, state, n in rejects])
+    audit = {
+        "gate_run_id": "g",
+        "first_load_seq": 2,
+        "last_load_seq": 2,
+        "evaluated_at": NOON,
+        "observed": "2",
+        "expected": "0",
+    }
+    unmet = [("budget_late", "warn", "failed"), ("keys", "critical", "passed"), ("conserved", "critical", "errored")]
+    write_rows(root, RESULTS, [{**audit, "expectation": n, "severity": s, "outcome": o} for n, s, o in unmet])
+    write_rows(root, STREAM_HEALTH, [{**mark, "load_seq": 1, "gate_run_id": "g", "published_at": NOON}])
+
+
+class Medallion:
+    """The pipeline, of which only the reports are real: those of a run's stages, one after another, until one fails.
+
+    Args:
+        stages: What each stage that comes to its end did.
+        audited: What the gate found; None where it audited nothing.
+        error: What the run fails with after that.
+    """
+
+    def __init__(
+        self, stages: dict[str, dict[str, Any]], audited: dict[str, Any] | None = None, error: TidemarkError | None = None
+    ) -> None:
+        self._stages, self._audited, self._error = stages, audited, error
+
+    def run(self, _spark: object, _settings: object, report: OpenReport, _stage: str | None) -> dict[str, Any]:
+        """Tell it all."""
+        report.event("run.started", pipeline="tests", run_id="r7")
+        report.bound["run_id"] = "r7"
+        if self._audited is not None:
+            report.event("gate.audited", **self._audited)
+        for name, done in self._stages.items():
+            report.event(f"{name}.finished", **done)
+        if self._error is not None:
+            raise self._error
+        return {"pipeline": "tests", "run_id": "r7", "seconds": 1.0, **self._stages}

@@ -1,0 +1,192 @@
+"""When somebody is alerted, and that the words get there: by HTTP to a real server, and through a real program."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs import alert_ways, alerts
+from jobs.alerts import FIRING, RESOLVED, Alert, Finding
+from jobs.watch_state import Told
+from lakehouse.errors import BreakerOpenError, GateFailedError, SourceError, TidemarkError
+from lakehouse.settings import Alerts, Webhook
+from tests.support.receiver import SECRET, receiver
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+CONFIG = Alerts.model_validate({"mail_command": ["mail"], "max_lag": 100, "repeat_hours": 24})
+LAG = Finding("lag", is_on=True, text="behind")
+
+
+def an_alert(**changes: Any) -> Alert:
+    told = {"alert": "lag", "state": FIRING, "text": "behind", "details": "t/0: 7 offsets", "run_id": "r1"}
+    return Alert(**{"pipeline": "incidents", **told, "since": NOON, "at": NOON, **changes})
+
+
+def dues(finding: Finding, told: dict[str, Told], *, hours: float = 0) -> list[str]:
+    return [what for _, _, what in alerts.due([finding], told, CONFIG, NOON + timedelta(hours=hours))]
+
+
+def told_at(hours: float | None, cause: str = "") -> dict[str, Told]:
+    when = None if hours is None else NOON + timedelta(hours=hours)
+    return {"lag": Told(cause=cause, since=NOON, told_at=when)}
+
+
+@pytest.mark.parametrize(
+    ("told", "hours", "expected"),
+    [
+        ({}, 0, [FIRING]),
+        (told_at(0), 1, []),
+        (told_at(0), 23.9, []),
+        (told_at(0), 24, [FIRING]),
+        (told_at(30), 48, []),
+        (told_at(None), 0.1, [FIRING]),  # nobody could be told
+    ],
+)
+def test_what_goes_on_is_told_once_and_again_after_a_day(told: dict[str, Told], hours: float, expected: list[str]) -> None:
+    assert dues(LAG, told, hours=hours) == expected
+
+
+def test_another_cause_is_another_alert_and_an_unknown_one_is_not() -> None:
+    told = told_at(0, cause="budget_late")
+    assert dues(Finding("lag", is_on=True, cause="budget_late"), told, hours=1) == []
+    assert dues(Finding("lag", is_on=True, cause="budget_late, budget_missing"), told, hours=1) == [FIRING]
+    assert dues(Finding("lag", is_on=True), told, hours=1) == []
+
+
+def test_the_end_is_told_once_and_what_a_run_did_not_see_has_not_ended() -> None:
+    assert dues(Finding("lag", is_on=False), told_at(0)) == [RESOLVED]
+    assert dues(Finding("lag", is_on=False), {}) == []
+    assert dues(Finding("lag", is_on=None), told_at(0), hours=48) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "is_finished", "expected"),
+    [(GateFailedError("no"), False, True), (None, True, False), (SourceError("gone"), False, None), (None, False, None)],
+)
+def test_the_gate_failed_where_its_run_says_so(error: TidemarkError | None, is_finished: bool, expected: bool | None) -> None:
+    assert alerts.of_gate(None, error, is_finished=is_finished).is_on is expected
+
+
+def test_a_failed_gate_names_what_was_not_met_and_keeps_a_producers_words_in_the_details() -> None:
+    audited = {"failed": ["b", "a"], "warned": ["c"], "first_load_seq": 3, "last_load_seq": 5}
+    found = alerts.of_gate(audited, GateFailedError("no", observed="<script>"), is_finished=False)
+    assert found.cause == "a, b"
+    assert "loads 3 to 5" in found.text
+    assert "a, b" in found.text
+    assert "script" not in found.text
+    assert "<script>" in found.details
+
+
+def test_the_breaker_is_open_until_silver_loads_again() -> None:
+    error = BreakerOpenError("too much", where="producer <script>")
+    opened = alerts.of_breaker(error, is_finished=False)
+    assert (opened.is_on, "script" in opened.text, "script" in opened.details) == (True, False, True)
+    assert alerts.of_breaker(None, is_finished=True).is_on is False
+    assert alerts.of_breaker(SourceError("gone"), is_finished=False).is_on is None
+
+
+def test_the_lag_counts_by_partition_and_is_unknown_without_a_broker() -> None:
+    lags = [{"topic": "t", "partition": each, "lag": lag} for each, lag in enumerate([100, 101, 5_000])]
+    found = alerts.of_lag(lags, 100)
+    assert (found.is_on, found.details) == (True, "t/2: 5,000 offsets\nt/1: 101 offsets")
+    assert "2 of 3 partitions" in found.text
+    assert alerts.of_lag(lags[:1], 100).is_on is False
+    assert (alerts.of_lag(None, 100).is_on, alerts.of_lag(lags, None).is_on) == (None, None)
+
+
+def webhook(url: str, **more: Any) -> Webhook:
+    return Webhook.model_validate({"url": url, "headers": {"Authorization": f"Bearer {SECRET}"}, "timeout_seconds": 1, **more})
+
+
+def test_a_webhook_gets_the_alert_as_json_with_the_headers() -> None:
+    with receiver(204) as (url, got):
+        alert_ways.post(an_alert(details="a\nred \x1b[31m"), webhook(url))
+    [(path, headers, body)] = got
+    assert path == f"/hook?key={SECRET}"
+    assert headers["Authorization"] == f"Bearer {SECRET}"
+    assert headers["Content-Type"] == "application/json"
+    assert body == {
+        "pipeline": "incidents",
+        "alert": "lag",
+        "state": "firing",
+        "text": "incidents: behind",
+        "details": "  a\n  red \\x1b[31m",
+        "since": "2026-11-21T12:00:00+00:00",
+        "at": "2026-11-21T12:00:00+00:00",
+        "run_id": "r1",
+    }
+
+
+def test_a_busy_webhook_is_tried_again_and_how_long_it_wants_to_be_left_alone_is_not_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG")
+    with receiver(503, 200) as (url, got):
+        alert_ways.post(an_alert(), webhook(url))
+    assert len(got) == 2
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("statuses", "tries", "why"),
+    [((500,), 3, "HTTP status 500"), ((403,), 1, "HTTP status 403"), ((307,), 1, "HTTP status 307")],
+)
+def test_a_webhook_that_refuses_is_told_without_its_secrets(statuses: tuple[int, ...], tries: int, why: str) -> None:
+    with receiver(*statuses) as (url, got), pytest.raises(alert_ways.NotToldError) as failed:
+        alert_ways.post(an_alert(), webhook(url))
+    assert (str(failed.value), len(got)) == (why, tries)
+
+
+def test_a_webhook_that_hangs_is_left_after_its_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system takes the connection, and nobody answers
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}"
+        with pytest.raises(alert_ways.NotToldError, match=r"^no answer within 1 s$"):
+            alert_ways.post(an_alert(), webhook(url))
+
+
+def test_a_webhook_that_is_not_there_is_told_without_its_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(alert_ways.NotToldError, match=r"^cannot connect$"):
+        alert_ways.post(an_alert(), webhook(f"http://127.0.0.1:{port}/{SECRET}"))
+
+
+def program(tmp_path: Path, body: str) -> list[str]:
+    script = tmp_path / "mailer.py"
+    script.write_text(f"import pathlib, sys, time\nhere = pathlib.Path({str(tmp_path)!r})\n{body}\n")
+    return [sys.executable, str(script), "$(touch hacked)", "ops@example.org"]
+
+
+def test_a_program_gets_the_text_on_its_input_and_no_shell_reads_any_of_it(tmp_path: Path) -> None:
+    command = program(tmp_path, "(here / 'mail').write_text(repr(sys.argv[1:]) + sys.stdin.read())")
+    alert_ways.run_program(an_alert(details="~! touch hacked\n`touch hacked`\n.\nred \x1b[31m"), command)
+    assert (tmp_path / "mail").read_text() == (
+        "['$(touch hacked)', 'ops@example.org']"
+        "incidents: behind\n\n  ~! touch hacked\n  `touch hacked`\n  .\n  red \\x1b[31m\n\n"
+        "alert lag, firing; since 2026-11-21 12:00:00 UTC; run r1\n"
+    )
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_a_program_that_fails_says_with_what_and_one_that_is_not_there_too(tmp_path: Path) -> None:
+    failing = program(tmp_path, "print('no such user'); sys.exit(3)")
+    with pytest.raises(alert_ways.NotToldError, match="ended with 3: no such user"):
+        alert_ways.run_program(an_alert(), failing)
+    with pytest.raises(alert_ways.NotToldError, match="cannot be started: No such file"):
+        alert_ways.run_program(an_alert(), [str(tmp_path / "none")])
+
+
+def test_a_program_that_does_not_end_is_killed_though_its_child_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert_ways, "_PROGRAM_SECONDS", 1)
+    child = "import subprocess; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(8)']); time.sleep(60)"
+    with pytest.raises(alert_ways.NotToldError, match="was killed"):
+        alert_ways.run_program(an_alert(text="x" * 200_000), program(tmp_path, child))
