@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -87,6 +88,16 @@ def exit_code_of(action: Callable[[], int | None]) -> int:
         meaning = "The tables are as they were, or the next run finishes them."
         code = _complain(f"{traceback.format_exc()}\ntidemark: unexpected {type(error).__name__}. {meaning}", 1)
     return code
+
+
+def is_console_script() -> bool:
+    """Whether this process is one of our console scripts: its main module is the file that was called.
+
+    What an installer makes of an entry point is `sys.exit(main())`. A wheel task calls the same function in a process of the
+    platform's, whose main module is another.
+    """
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    return main is not None and Path(main).stem.startswith("tidemark-")
 
 
 def scrub_text(text: str) -> str:
