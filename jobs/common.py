@@ -240,6 +240,7 @@ def thin_job(do: Callable[[SparkSession, Settings, OpenReport], object], what: s
 
     Raises:
         TidemarkError: It failed; see its class.
+        SystemExit: It failed, and this process is a console script: the error's exit code, after its message.
     """
 
     def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
@@ -249,7 +250,11 @@ def thin_job(do: Callable[[SparkSession, Settings, OpenReport], object], what: s
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command(help=what)(job)
-    edge.invoke(app, argv, program=Path(sys.argv[0]).name)
+    run = partial(edge.invoke, app, argv, program=Path(sys.argv[0]).name)
+    if not edge.is_console_script():
+        run()
+    elif code := edge.exit_code_of(run):
+        sys.exit(code)
 
 
 def _keep(settings: Settings, result: dict[str, Any]) -> None:
