@@ -261,5 +261,8 @@ def _keep(settings: Settings, result: dict[str, Any]) -> None:
     from lakehouse.report import save_result
 
     place = lakehouse_of(settings.lakehouse)
-    if place.local_root is not None and "run_id" in result:
-        save_result(place.local_root / "_reports", result)
+    folder = place.local_folder("_reports")
+    # A volume is a folder on the platform only: a client elsewhere has its path, and nothing there.
+    is_here = folder is not None and (place.root is not None or folder.parent.is_dir())
+    if folder is not None and is_here and "run_id" in result:
+        save_result(folder, result)
