@@ -243,6 +243,7 @@ def thin_job(do: Callable[[SparkSession, Settings, OpenReport], object], what: s
 
     Raises:
         TidemarkError: It failed; see its class.
+        SystemExit: It failed, and this process is a console script: the error's exit code, after its message.
     """
 
     def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
@@ -252,12 +253,19 @@ def thin_job(do: Callable[[SparkSession, Settings, OpenReport], object], what: s
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command(help=what)(job)
-    edge.invoke(app, argv, program=Path(sys.argv[0]).name)
+    run = partial(edge.invoke, app, argv, program=Path(sys.argv[0]).name)
+    if not edge.is_console_script():
+        run()
+    elif code := edge.exit_code_of(run):
+        sys.exit(code)
 
 
 def _keep(settings: Settings, result: dict[str, Any]) -> None:
     from lakehouse.report import save_result
 
     place = lakehouse_of(settings.lakehouse)
-    if place.local_root is not None and "run_id" in result:
-        save_result(place.local_root / "_reports", result)
+    folder = place.local_folder("_reports")
+    # A volume is a folder on the platform only: a client elsewhere has its path, and nothing there.
+    is_here = folder is not None and (place.root is not None or folder.parent.is_dir())
+    if folder is not None and is_here and "run_id" in result:
+        save_result(folder, result)

@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -103,6 +104,16 @@ def beside(report: OpenReport, name: str) -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 -- the job's edge
         report.event(f"{name}_failed", error=type(error).__name__, why=headline(str(error)))
+
+
+def is_console_script() -> bool:
+    """Whether this process is one of our console scripts: its main module is the file that was called.
+
+    What an installer makes of an entry point is `sys.exit(main())`. A wheel task calls the same function in a process of the
+    platform's, whose main module is another.
+    """
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    return main is not None and Path(main).stem.startswith("tidemark-")
 
 
 def scrub_text(text: str) -> str:

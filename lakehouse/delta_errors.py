@@ -43,6 +43,14 @@ _NO_VERSION = (
 )
 
 
+_FIXED_SETTING = ("CONFIG_NOT_AVAILABLE", "CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG")
+
+
+def is_fixed_setting(error: Exception) -> bool:
+    """Whether an error says that the platform does not let a session have this setting."""
+    return _mentions(error, _FIXED_SETTING)
+
+
 def is_no_table(error: AnalysisException) -> bool:
     """Whether an error says that a table is not there."""
     return _mentions(error, _NO_TABLE)

@@ -53,4 +53,6 @@ class Maintenance(Model):
         return {
             "delta.deletedFileRetentionDuration": f"interval {self.retain_hours} hours",
             "delta.logRetentionDuration": f"interval {self.log_retain_days} days",
+            # Not left to the session's default: a platform's own may be to use them, and not every engine reads them.
+            "delta.enableDeletionVectors": "false",
         }

@@ -122,6 +122,16 @@ class Lakehouse:
         """A folder beside the tables (`_checkpoints`, `_reports`): under the root, or on the volume."""
         return f"{(self.root or self.volume or '').rstrip('/')}/{name}"
 
+    def local_folder(self, name: str) -> Path | None:
+        """A folder beside the tables as a path of this machine, else None. On the platform a volume is mounted where it says.
+
+        >>> Lakehouse(catalog="main", schema="s", volume="/Volumes/main/s/v").local_folder("_reports").as_posix()
+        '/Volumes/main/s/v/_reports'
+        >>> Lakehouse(root="s3://bucket/lake").local_folder("_reports") is None
+        True
+        """
+        return _local(self.folder(name))
+
     @property
     def local_root(self) -> Path | None:
         """The root as a local folder, or None where the tables lie elsewhere.

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from lakehouse import delta
 from lakehouse.contracts.model import sql_text
+from lakehouse.delta_errors import SPARK_ERRORS, is_fixed_setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -98,10 +99,20 @@ def vacuum(spark: SparkSession, table: Table) -> None:
 
 @contextmanager
 def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """What these commands take from the session only; it is left as it was found."""
-    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
+    """What these commands take from the session only; it is left as it was found.
+
+    A platform that fixes such a setting (Databricks serverless) has its own idea of it, which holds then.
+    """
+    before: dict[str, str | None] = {}
     for name, value in settings.items():
-        spark.conf.set(name, value)
+        try:
+            found = spark.conf.get(name, None)
+            spark.conf.set(name, value)
+        except SPARK_ERRORS as error:
+            if not is_fixed_setting(error):
+                raise
+        else:
+            before[name] = found
     try:
         yield
     finally:

@@ -86,6 +86,16 @@ def test_small_files_become_few_old_ones_go_and_everything_goes_on_as_before(
             assert counted["n"].to_pylist() == [expected]
 
 
+def test_settings_that_a_platform_does_not_let_a_session_have_are_left_out(spark: SparkSession) -> None:
+    fixed, own = "spark.sql.warehouse.dir", "spark.databricks.delta.optimize.minFileSize"
+    before = spark.conf.get(fixed)
+
+    with upkeep._configured(spark, {fixed: "/elsewhere", own: "1"}):
+        assert (spark.conf.get(fixed), spark.conf.get(own)) == (before, "1")
+
+    assert (spark.conf.get(fixed), spark.conf.get(own, None)) == (before, None)
+
+
 def maintained(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False) -> dict[str, dict[str, Any]]:
     done: Any = medallion.maintain(spark, settings, run.report, is_dry_run=is_dry_run)
     return {row["table"]: row for row in done["tables"]}

@@ -70,3 +70,53 @@ def test_every_command_can_be_imported_from_the_wheel_outside_the_repository(whe
 def test_no_other_installed_distribution_ships_one_of_our_package_names() -> None:
     shipped_by = packages_distributions()
     assert {name: set(shipped_by.get(name, [])) - {"tidemark"} for name in PACKAGES} == {name: set() for name in PACKAGES}
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the wheel was installed into, its scripts too."""
+    folder = tmp_path_factory.mktemp("installed")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", str(folder)]
+    subprocess.run([*command, str(wheel.filename)], check=True, capture_output=True)
+    return folder
+
+
+def ended(installed: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    return subprocess.run(
+        command, cwd=installed.parent, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+JOBS = [name for name in SCRIPTS if name != "tidemark"]
+
+# What the platform's own wrapper of a wheel task does, once for each job.
+TASKS = """
+import sys
+from importlib import metadata
+from lakehouse.errors import ConfigError
+
+for name in sys.argv[1:]:
+    (entry,) = [each for each in metadata.distribution("tidemark").entry_points if each.name == name]
+    sys.argv = ["python", "--help"]
+    assert entry.load()() is None
+    sys.argv = ["python", "--config=none.yml"]
+    try:
+        entry.load()()
+    except ConfigError as error:
+        print(name, "raised", error.exit_code)
+"""
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_in_a_shell_ends_with_the_exit_code_of_its_error_and_no_traceback(installed: Path, name: str) -> None:
+    done = ended(installed, str(installed / "bin" / name), "--config", "none.yml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "none.yml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_job_in_a_wheel_task_returns_or_raises_and_never_exits(installed: Path) -> None:
+    done = ended(installed, sys.executable, "-c", TASKS, *JOBS)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if " raised " in line] == [f"{name} raised 2" for name in JOBS]

@@ -356,3 +356,16 @@ def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pyt
     failed = json.loads((folder / "r2.json").read_text())
     assert (failed["error"], failed["exit_code"], failed["message"]) == ("GateFailedError", 3, "late records: ********")
     assert report.seen == ["run.failed"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_result_is_kept_on_the_volume_of_a_catalog_where_there_is_one(tmp_path: Path, *, is_there: bool) -> None:
+    volume = tmp_path / "volume"
+    if is_there:
+        volume.mkdir()
+    place = {"catalog": "main", "schema": "tidemark", "volume": str(volume)}
+    settings = load_settings(write_config(tmp_path, root="", lakehouse=place), None)
+
+    common._keep(settings, {"run_id": "r1"})
+
+    assert (volume / "_reports" / "r1.json").exists() is volume.exists() is is_there

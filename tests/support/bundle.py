@@ -1,0 +1,45 @@
+"""The Databricks bundle as its files say it: resources, the jobs among them, and the dashboard."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+BUNDLE: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
+DASHBOARD: dict[str, Any] = json.loads((ROOT / "resources" / "streams.lvdash.json").read_text(encoding="utf-8"))
+
+
+@cache
+def resources() -> list[tuple[str, str, dict[str, Any]]]:
+    """Kind, key and content of every resource that the bundle includes."""
+    files = sorted(file for pattern in BUNDLE["include"] for file in ROOT.glob(pattern))
+    kinds = [yaml.safe_load(file.read_text(encoding="utf-8"))["resources"] for file in files]
+    return [(kind, key, content) for found in kinds for kind, under in found.items() for key, content in under.items()]
+
+
+def of_kind(kind: str) -> dict[str, dict[str, Any]]:
+    """The resources of a kind, by key."""
+    return {key: content for found, key, content in resources() if found == kind}
+
+
+def dataset_queries() -> dict[str, str]:
+    """The query of each dataset of the dashboard, by the dataset's name."""
+    return {dataset["name"]: "".join(dataset["queryLines"]) for dataset in DASHBOARD["datasets"]}
+
+
+def widgets() -> list[dict[str, Any]]:
+    """Every widget of the dashboard."""
+    return [placed["widget"] for page in DASHBOARD["pages"] for placed in page["layout"]]
+
+
+def columns_used() -> dict[str, set[str]]:
+    """The columns of each dataset that the widgets' fields name, by the dataset's name."""
+    used: dict[str, set[str]] = {name: set() for name in dataset_queries()}
+    for asked in (each["query"] for widget in widgets() for each in widget.get("queries", [])):
+        used[asked["datasetName"]] |= {field["expression"].split("`")[1] for field in asked["fields"]}
+    return used
