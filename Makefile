@@ -7,10 +7,10 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test check format bench faults lock clean
+.PHONY: help setup java demo test check format bench faults lock screenshots clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 setup: java $(STAMP)  ## Install into .venv: pinned Python packages, this project, the JVM jars
 	@$(BIN)/python -m lakehouse.jars fetch > /dev/null
@@ -37,6 +37,9 @@ bench: setup  ## Measure throughput as ratios within one run
 
 faults: setup  ## Kill 300 processes over a million records, and compare with the reference (an hour)
 	@$(BIN)/python -m tests.faults.run
+
+screenshots: setup  ## Run the pipeline, and keep pictures of its report in docs/images (needs Chromium)
+	@$(BIN)/python -m tests.browser.screenshots
 
 # Universal: one lock for every platform and for Python 3.11 and later. No index is named in it; pip's configuration decides.
 lock: $(STAMP)  ## Resolve requirements.lock anew from pyproject.toml (UPGRADE=1: take newer versions)
