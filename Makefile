@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test check format bench faults bundle-check lock clean
+.PHONY: help setup java demo test check format bench faults bundle-check screenshots lock clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,9 @@ faults: setup  ## Kill 300 processes over a million records, and compare with th
 # The first time, this builds the platform's command line from its Go module, which takes minutes.
 bundle-check: $(STAMP)  ## Validate and plan the Databricks bundle, both targets, without a workspace (needs Go)
 	@$(BIN)/python -m tests.packaging.bundle_check
+
+screenshots: setup  ## Run the pipeline, and keep pictures of its report in docs/images (needs Chromium)
+	@$(BIN)/python -m tests.browser.screenshots
 
 # Universal: one lock for every platform and for Python 3.11 and later. No index is named in it; pip's configuration decides.
 lock: $(STAMP)  ## Resolve requirements.lock anew from pyproject.toml (UPGRADE=1: take newer versions)

@@ -13,7 +13,7 @@ from expectations.balance import StreamFacts, load_facts, stream_facts
 from expectations.columns import flatten
 from expectations.gx import Result
 from expectations.suites import Subject
-from lakehouse import delta, frames
+from lakehouse import delta, frames, views
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
 from lakehouse.crash import crash_point
 from lakehouse.errors import GateFailedError
@@ -171,6 +171,7 @@ def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
     """Append all results, in one commit."""
     table = run.table(GATE_RESULTS)
     delta.create(spark, table, RESULTS)
+    views.create(spark, run.lakehouse, {GATE_RESULTS})
     now = _after_the_last(spark, table)
     pins = done.pins
     rows = [

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from jobs.cli_decisions import erase, quarantine_app, watermark_app
+from jobs.cli_reading import report, sql
 from jobs.cli_recovery import rebuild, restore, verify
 from jobs.cli_status import status
 from jobs.cli_tools import (
@@ -49,7 +50,7 @@ app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly 
 _groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app}
 for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
     app.add_typer(_group, name=_name)
-for _command in (status, verify, restore, rebuild, maintain, erase):
+for _command in (status, sql, report, verify, restore, rebuild, maintain, erase):
     app.command()(_command)
 
 
@@ -63,7 +64,7 @@ class Stage(StrEnum):
 
 
 class Format(StrEnum):
-    """How rows are printed."""
+    """How orders are printed."""
 
     TABLE = "table"
     CSV = "csv"
@@ -130,26 +131,6 @@ def plan(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as
     with reporting() as report:
         planned = plan_once(open_session(settings, report), settings, report)
     write_plan(planned, as_json=as_json)
-
-
-@app.command()
-def sql(
-    query: Annotated[str, typer.Argument(help="SQL over the tables, for example: select * from gold_latest")],
-    *,
-    config: ConfigFile = DEFAULT_CONFIG,
-    overrides: Overrides = None,
-    form: Annotated[Format | None, typer.Option("--format", help="On a terminal a table, else CSV, unless given.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Query the tables in DuckDB's SQL, each by its name. Reads only."""
-    from jobs import show
-    from jobs.query import answer
-
-    chosen = Format.JSON if as_json else form or (Format.TABLE if sys.stdout.isatty() else Format.CSV)
-    write = {Format.TABLE: show.write_table, Format.CSV: show.write_csv, Format.JSON: show.write_json_rows}[chosen]
-    settings = load_settings(config, overrides)
-    with answer(lakehouse_of(settings.lakehouse), query) as found:
-        write(found.columns, found.rows)
 
 
 @app.command()

@@ -4,31 +4,59 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from jobs import read_only
+from jobs.read_only import sql_text
 from lakehouse.contracts import views
 from lakehouse.errors import TidemarkError, ToolError, UsageError
 from lakehouse.table import Lakehouse
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _FETCHED_ROWS = 10_000
+_CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
+"""What a query says that asks for the tables there are."""
+
+_SETTINGS: dict[str, str | bool] = {
+    # What is missing must be named, not fetched from the network behind the user's back.
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    # The signature of the Delta extension costs half of a small query. pip has checked the file against the lock's hash.
+    "allow_unsigned_extensions": True,
+    "python_enable_replacements": False,  # a name that is no table is a mistake, not a variable of ours
+    "temp_directory": str(Path(tempfile.gettempdir()) / "tidemark-sql"),  # not the working folder
+}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The rows of a query, fetched as they are read.
+    """The rows of a query, fetched as they are read; to be read once.
 
     Attributes:
         columns: The columns' names.
-        rows: The rows; to be read once.
+        result: Where they come from.
     """
 
     columns: list[str]
-    rows: Iterator[tuple[Any, ...]]
+    result: duckdb.DuckDBPyConnection
+
+    @property
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The rows, as Python's values."""
+        while batch := self.result.fetchmany(_FETCHED_ROWS):
+            yield from batch
+
+    def arrow(self) -> pa.RecordBatchReader:
+        """The rows, as Arrow's batches."""
+        return self.result.to_arrow_reader(_FETCHED_ROWS)
 
 
 def tables(lakehouse: Lakehouse) -> dict[str, Path]:
@@ -50,8 +78,12 @@ def tables(lakehouse: Lakehouse) -> dict[str, Path]:
 
 
 @contextlib.contextmanager
-def connect(lakehouse: Lakehouse) -> Iterator[duckdb.DuckDBPyConnection]:
+def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB with a view per table that is there, and `lakehouse.contracts.views`, closed at the end. Times are UTC.
+
+    Args:
+        lakehouse: Where the tables lie.
+        names: The tables and views that are needed; all by default.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
@@ -59,31 +91,45 @@ def connect(lakehouse: Lakehouse) -> Iterator[duckdb.DuckDBPyConnection]:
         TidemarkError: A table is there and cannot be read.
     """
     found = tables(lakehouse)
-    # What is missing must be named, not fetched from the network behind the user's back.
-    with duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}) as database:
-        database.execute(f"LOAD {_text(str(_extension()))}")
+    with duckdb.connect(config=_SETTINGS) as database:
+        database.execute(f"LOAD {sql_text(str(_extension()))}")
         database.execute("SET TimeZone = 'UTC'")
-        for name, folder in found.items():
-            _add_view(database, name, folder)
+        wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
+        for name in sorted(wanted & found.keys()):
+            _add_view(database, name, found[name])
         for name, query in views.queries("duckdb").items():
-            if views.READ_BY[name] <= found.keys():
+            if name in wanted - found.keys() and views.READ_BY[name] <= found.keys():
                 database.execute(f'CREATE VIEW "{name}" AS {query}')
         yield database
 
 
 @contextlib.contextmanager
 def answer(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
-    """What a query over the views yields; read it inside the `with` block.
+    """What a query over the views yields; read it inside the `with` block. It cannot write, nor read a file elsewhere.
 
     Raises:
-        UsageError: The query is not SQL, or names a table or column that is not there; the error lists the tables.
+        UsageError: The query is not SQL, does more than read, or names a table or column that is not there; the error lists
+            the tables.
         TidemarkError: The query failed while it ran.
     """
-    with connect(lakehouse) as database, _named_errors(query, sorted(tables(lakehouse))):
-        if not database.extract_statements(query):
-            raise UsageError("There is nothing to answer.", where="query", observed=repr(query), expected="a SELECT")
+    known = tables(lakehouse)
+    with connect(lakehouse, _named(query, known)) as database, _named_errors(query, sorted(known)):
+        read_only.require(database, query)
+        read_only.fence(database, lakehouse.local_root or Path())
         result = database.execute(query)
-        yield Answer([column[0] for column in result.description], _rows(result))
+        yield Answer([column[0] for column in result.description], result)
+
+
+def _named(query: str, known: Collection[str]) -> set[str] | None:
+    """The tables and views that a query may name; None for all. To open one costs a look at its log."""
+    text = query.casefold()
+    if any(word in text for word in _CATALOG_WORDS):
+        return None
+    return {name for name in (*known, *views.READ_BY) if name.casefold() in text} or None
+
+
+def _with_what_they_read(names: Collection[str]) -> set[str]:
+    return {*names, *(table for name in names for table in views.READ_BY.get(name, ()))}
 
 
 def rows(database: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -91,11 +137,6 @@ def rows(database: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, An
     result = database.execute(sql, parameters)
     names = [column[0] for column in result.description or []]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-
-
-def _rows(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    while batch := result.fetchmany(_FETCHED_ROWS):
-        yield from batch
 
 
 def _extension() -> Path:
@@ -115,7 +156,7 @@ def _extension() -> Path:
 def _add_view(database: duckdb.DuckDBPyConnection, name: str, folder: Path) -> None:
     quoted = name.replace('"', '""')
     try:
-        rows = f"delta_scan({_text(str(folder))})"
+        rows = f"delta_scan({sql_text(str(folder))})"
         database.execute(f'CREATE VIEW "{quoted}" AS SELECT * FROM {rows}')  # noqa: S608 -- both are quoted; a view takes no parameter
     except duckdb.Error as error:
         raise TidemarkError(
@@ -144,8 +185,3 @@ def _named_errors(query: str, known: list[str]) -> Iterator[None]:
         ) from error
     except duckdb.Error as error:
         raise TidemarkError("The query failed.", where=f"query: {query}", observed=str(error)) from error
-
-
-def _text(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, time
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobs.files import whole
+from lakehouse.errors import UsageError
 from lakehouse.report import printable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rich.table import Table
 
 MAX_TABLE_ROWS = 1000
@@ -101,6 +106,38 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     lines.writerow(columns)
     lines.writerows([cell(value) for value in row] for row in rows)
     sys.stdout.flush()
+
+
+def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:
+    """A Parquet file of the rows, as they come.
+
+    Raises:
+        UsageError: Parquet has no such type as a column's, or the file cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with whole(file) as unfinished, pq.ParquetWriter(unfinished, batches.schema, compression="zstd") as rows:
+            for batch in batches:
+                rows.write_batch(batch)
+    except pa.ArrowNotImplementedError as error:
+        next_step = "Cast the column, for example to VARCHAR."
+        raise UsageError("The rows do not fit Parquet.", where=str(file), observed=str(error), next_step=next_step) from error
+
+
+@contextlib.contextmanager
+def into(file: Path | None) -> Iterator[None]:
+    """What is shown meanwhile goes into a file instead of stdout; None for stdout.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    if file is None:
+        yield
+        return
+    with whole(file) as unfinished, unfinished.open("w", encoding="utf-8") as text, contextlib.redirect_stdout(text):
+        yield
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:

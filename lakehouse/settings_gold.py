@@ -12,6 +12,7 @@ from lakehouse.settings_base import Model, from_config_folder, refusal
 OWN_TABLES = frozenset(
     {
         "bronze_records",
+        "bronze_topics",
         "silver_records",
         "silver_watermarks",
         "silver_rejects",
@@ -20,8 +21,16 @@ OWN_TABLES = frozenset(
         "gold_records",
         "gold_latest",
         "gold_stream_health",
+        "watermark_status",
+        "duplicates_by_partition",
+        "quarantine_open",
+        "gate_history",
+        "lag",
+        "silver_last_accepted",
+        "silver_missing",
     }
 )
+"""The names of the tables and views that Tidemark makes."""
 
 
 def _model_name(name: str) -> str:
@@ -31,7 +40,9 @@ def _model_name(name: str) -> str:
         )
     if name.lower() in OWN_TABLES:
         raise refusal(
-            "Tidemark keeps a table of this name itself", expected="another name", next_step="For example incidents_by_day."
+            "Tidemark keeps a table or view of this name itself",
+            expected="another name",
+            next_step="For example incidents_by_day.",
         )
     return name
 

@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames
-from lakehouse.contracts import views
+from lakehouse import delta, frames, views
 from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
 from lakehouse.errors import ConfigError, ContractError, TableStateError
-from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 from silver import breaker, bronze_range, copy, erase, ledger, recovery, settle, swap, watermarks
 from silver import claim as claims
 from silver.plan import Plan, plan
@@ -72,9 +71,7 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
             come out before the claim: no later run could finish the load.
     """
     create_missing(spark, run, rules, is_checked=True)
-    if run.lakehouse.root is None:
-        for name, query in views.queries("spark", lambda table: run.table(table).sql).items():
-            spark.sql(f"CREATE VIEW IF NOT EXISTS {run.table(name).sql} AS {query}")
+    views.create(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
     if rules.payload:
         _require_payload(spark, run, rules.payload)
 

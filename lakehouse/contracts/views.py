@@ -1,7 +1,21 @@
-"""Views over Silver's tables, in words that Spark and DuckDB both know.
+"""Views over the tables, in words that Spark and DuckDB both know.
 
-`tidemark sql` has them; in a catalog's schema they are created beside the tables. Grain and columns:
+`tidemark sql` has them; in a catalog's schema they are created beside the tables. Times are UTC, `*_share` is 0 to 1. Grain and
+columns:
 
+- `watermark_status`: a stream. topic, partition, producer; epoch, high_watermark, last_offset (of its last decided record),
+  load_seq (the load that moved it last), updated_at; and over all its loads: loads (how many), records, accepted, duplicate,
+  late, collision, invalid, jump, fenced, replay, missing, jumps_forward, jumps_backward (all bigint).
+- `duplicates_by_partition`: a partition. topic, partition; records, duplicate, late (bigint), duplicate_share, late_share
+  (double), last_duplicate_at (when the last load that had a duplicate was claimed; null where none had).
+- `quarantine_open`: a record, or block of records, that waits for a decision. topic, partition, producer, epoch, class,
+  reason, first_offset, last_offset, first_sequence, last_sequence, records (bigint), load_seq (the load that kept it out),
+  kept_out_at.
+- `gate_history`: an expectation in a gate run. gate_run_id, first_load_seq, last_load_seq, evaluated_at, gate_passed (whether
+  the whole gate run did), expectation, column, severity, outcome, observed, expected.
+- `lag`: a partition in Bronze. topic, partition; bronze_offset (the last one in Bronze), decided_offset (the last one that
+  Silver decided, inclusive; null before the first), offsets (bigint: how many lie between the two, those that transactions left
+  included). Kafka's own end is asked by `tidemark report`.
 - `silver_last_accepted`: a stream that has accepted a record. topic, partition, producer, epoch, sequence (the last accepted
   ones: the producer goes on with the next), last_offset, updated_at.
 - `silver_missing`: an unbroken range of sequences of a contiguous stream that Silver lacks. topic, partition, producer, epoch,
@@ -12,15 +26,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from lakehouse.contracts.gate import CRITICAL, PASSED
+from lakehouse.contracts.silver import CLASSES, DUPLICATE, HELD, LATE
+from lakehouse.table import BRONZE_RECORDS, GATE_RESULTS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+WATERMARK_STATUS = "watermark_status"
+DUPLICATES_BY_PARTITION = "duplicates_by_partition"
+QUARANTINE_OPEN = "quarantine_open"
+GATE_HISTORY = "gate_history"
+LAG = "lag"
 LAST_ACCEPTED = "silver_last_accepted"
 MISSING = "silver_missing"
 
-READ_BY = {LAST_ACCEPTED: {SILVER_WATERMARKS}, MISSING: {SILVER_LOADS, SILVER_RECORDS}}
+READ_BY = {
+    WATERMARK_STATUS: {SILVER_WATERMARKS, SILVER_LOADS},
+    DUPLICATES_BY_PARTITION: {SILVER_LOADS},
+    QUARANTINE_OPEN: {SILVER_REJECTS, SILVER_LOADS},
+    GATE_HISTORY: {GATE_RESULTS},
+    LAG: {BRONZE_RECORDS, SILVER_WATERMARKS},
+    LAST_ACCEPTED: {SILVER_WATERMARKS},
+    MISSING: {SILVER_LOADS, SILVER_RECORDS},
+}
 """The tables that each view reads."""
 
 Dialect = Literal["spark", "duckdb"]
@@ -31,9 +60,70 @@ _GAPS = {
 }
 """A ledger row per range: the one thing that the two write differently."""
 
+_SUMMED = ("records", *CLASSES, "missing", "jumps_forward", "jumps_backward")
+_SHARE = "CASE WHEN sum(records) > 0 THEN CAST(sum({0}) AS DOUBLE) / sum(records) ELSE CAST(0 AS DOUBLE) END AS {0}_share"
+_WORDS = {
+    "sums": ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMMED),
+    "summed": ", ".join(f"summed.{name}" for name in _SUMMED),
+    "duplicate_share": _SHARE.format(DUPLICATE),
+    "late_share": _SHARE.format(LATE),
+    "held": HELD,
+    "critical": CRITICAL,
+    "passed": PASSED,
+}
+"""What the queries below repeat, or take from the contracts."""
+
+_WATERMARK_STATUS = """
+    WITH summed AS (
+      SELECT topic, partition, producer, count(DISTINCT load_seq) AS loads, {sums}
+      FROM {silver_loads} GROUP BY topic, partition, producer
+    )
+    SELECT mark.topic, mark.partition, mark.producer, mark.epoch, mark.high_watermark, mark.last_offset, mark.load_seq,
+      mark.updated_at, summed.loads, {summed}
+    FROM {silver_watermarks} AS mark LEFT JOIN summed ON summed.topic = mark.topic AND summed.partition = mark.partition
+      AND summed.producer IS NOT DISTINCT FROM mark.producer
+"""
+
+_DUPLICATES_BY_PARTITION = """
+    SELECT topic, partition, CAST(sum(records) AS BIGINT) AS records, CAST(sum(duplicate) AS BIGINT) AS duplicate,
+      CAST(sum(late) AS BIGINT) AS late, {duplicate_share}, {late_share},
+      max(CASE WHEN duplicate > 0 THEN claimed_at END) AS last_duplicate_at
+    FROM {silver_loads} GROUP BY topic, partition
+"""
+
+_QUARANTINE_OPEN = """
+    WITH claimed AS (SELECT load_seq, max(claimed_at) AS kept_out_at FROM {silver_loads} GROUP BY load_seq)
+    SELECT reject.topic, reject.partition, reject.producer, reject.epoch, reject.class, reject.reason, reject.first_offset,
+      reject.last_offset, reject.first_sequence, reject.last_sequence, reject.records, reject.load_seq, claimed.kept_out_at
+    FROM {silver_rejects} AS reject LEFT JOIN claimed ON claimed.load_seq = reject.load_seq
+    WHERE reject.state = '{held}'
+"""
+
+_GATE_HISTORY = """
+    WITH verdicts AS (
+      SELECT gate_run_id, sum(CASE WHEN severity = '{critical}' AND outcome <> '{passed}' THEN 1 ELSE 0 END) = 0 AS gate_passed
+      FROM {gate_results} GROUP BY gate_run_id
+    )
+    SELECT result.gate_run_id, result.first_load_seq, result.last_load_seq, result.evaluated_at, verdicts.gate_passed,
+      result.expectation, result.column, result.severity, result.outcome, result.observed, result.expected
+    FROM {gate_results} AS result JOIN verdicts ON verdicts.gate_run_id = result.gate_run_id
+"""
+
+_LAG = """
+    WITH held AS (
+      SELECT bronze.topic, bronze.partition, min(bronze.offset) AS first_offset, max(bronze.offset) AS bronze_offset
+      FROM {bronze_records} AS bronze GROUP BY bronze.topic, bronze.partition
+    ), decided AS (
+      SELECT topic, partition, max(last_offset) AS decided_offset FROM {silver_watermarks} GROUP BY topic, partition
+    )
+    SELECT held.topic, held.partition, held.bronze_offset, decided.decided_offset,
+      greatest(0, held.bronze_offset - coalesce(decided.decided_offset, held.first_offset - 1)) AS offsets
+    FROM held LEFT JOIN decided ON decided.topic = held.topic AND decided.partition = held.partition
+"""
+
 _LAST_ACCEPTED = """
     SELECT topic, partition, producer, epoch, high_watermark AS sequence, last_offset, updated_at
-    FROM {watermarks} WHERE high_watermark IS NOT NULL
+    FROM {silver_watermarks} WHERE high_watermark IS NOT NULL
 """
 
 # What Silver has of a range by now, of whatever arrival, cuts it: what lies between two cuts is open.
@@ -46,7 +136,7 @@ _MISSING = """
       SELECT *, first_missing - 1 AS cut FROM gaps
       UNION ALL
       SELECT gaps.*, kept.sequence
-      FROM gaps JOIN {records} AS kept ON kept.topic = gaps.topic AND kept.partition = gaps.partition
+      FROM gaps JOIN {silver_records} AS kept ON kept.topic = gaps.topic AND kept.partition = gaps.partition
         AND kept.producer IS NOT DISTINCT FROM gaps.producer AND kept.epoch = gaps.epoch
         AND kept.sequence BETWEEN first_missing AND last_missing
     ), parts AS (
@@ -60,6 +150,16 @@ _MISSING = """
     FROM parts WHERE first_sequence <= last_sequence
 """
 
+_QUERIES = {
+    WATERMARK_STATUS: _WATERMARK_STATUS,
+    DUPLICATES_BY_PARTITION: _DUPLICATES_BY_PARTITION,
+    QUARANTINE_OPEN: _QUARANTINE_OPEN,
+    GATE_HISTORY: _GATE_HISTORY,
+    LAG: _LAG,
+    LAST_ACCEPTED: _LAST_ACCEPTED,
+    MISSING: _MISSING,
+}
+
 
 def queries(dialect: Dialect, table: Callable[[str], str] = str) -> dict[str, str]:
     """The query of each view, by the view's name.
@@ -68,6 +168,6 @@ def queries(dialect: Dialect, table: Callable[[str], str] = str) -> dict[str, st
         dialect: Who is to understand it.
         table: How a table is written; its bare name by default.
     """
-    loads, records, watermarks = table(SILVER_LOADS), table(SILVER_RECORDS), table(SILVER_WATERMARKS)
-    missing = _MISSING.format(gaps=_GAPS[dialect].format(loads=loads), records=records)
-    return {LAST_ACCEPTED: _LAST_ACCEPTED.format(watermarks=watermarks), MISSING: missing}
+    tables = {name: table(name) for read in READ_BY.values() for name in read}
+    gaps = _GAPS[dialect].format(loads=tables[SILVER_LOADS])
+    return {name: query.format(**_WORDS, **tables, gaps=gaps) for name, query in _QUERIES.items()}

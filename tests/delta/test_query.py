@@ -9,11 +9,14 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
+from jobs import read_only
 from jobs.cli import main
-from jobs.query import answer, tables
+from jobs.query import answer, connect, tables
 from lakehouse.contracts.gold import gold_latest
+from lakehouse.contracts.model import Column, Contract
 from lakehouse.contracts.silver import WATERMARKS, silver_records
 from lakehouse.errors import ToolError, UsageError
 from lakehouse.table import Lakehouse
@@ -21,6 +24,7 @@ from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -114,6 +118,136 @@ def test_a_wrong_query_is_a_usage_error_that_says_why(
 def test_a_query_that_fails_while_it_runs_is_an_error(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", "--config", str(config), "SELECT error('boom')"]) == 1
     assert "boom" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "COPY (SELECT 1) TO '{file}'",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}'",
+        "SELECT 1; COPY (SELECT 1) TO '{file}'",
+        "SELECT write_blob('{file}', 'x'::BLOB)",
+        "SELECT list_transform([1], lambda x: system.main.\"WRITE_blob\"('{file}', 'x'::BLOB))",
+        "FROM copy_dir('{root}/silver_records', '{file}')",
+        "FROM query('SELECT write' || '_blob(''{file}'', ''x''::BLOB)')",
+        "CREATE TABLE more AS SELECT 1",
+        "ATTACH '{file}'",
+        "EXPORT DATABASE '{file}'",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+        "PREPARE p AS COPY (SELECT 1) TO '{file}'",
+    ],
+)
+def test_a_query_that_could_write_is_refused_and_leaves_no_file(
+    query: str, config: Path, lakehouse: Lakehouse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = str(lakehouse.root).replace("'", "''")
+    before = sorted(tables(lakehouse)["silver_records"].parent.rglob("*"))
+    assert main(["sql", "--config", str(config), query.format(root=root, file=f"{root}/made")]) == 2
+    assert "does more than read" in capsys.readouterr().err
+    assert sorted(tables(lakehouse)["silver_records"].parent.rglob("*")) == before
+
+
+def test_every_function_of_duckdb_that_writes_by_another_is_known(lakehouse: Lakehouse) -> None:
+    makes = r"FROM duckdb_functions() SELECT function_name WHERE regexp_matches(macro_definition, '\b(write_blob|query)\(')"
+    with connect(lakehouse, []) as database:
+        named = {name for (name,) in database.execute(makes).fetchall()}
+        for name in named:
+            with pytest.raises(UsageError):
+                read_only.require(database, f"FROM {name}('a', 'b')")
+    assert "copy_dir" in named
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "FROM gold_latest",
+        "VALUES (1)",
+        "DESCRIBE silver_records",
+        "SHOW TABLES",
+        "explain\nanalyze SELECT 1",
+        "WITH a AS (SELECT 1) FROM a",
+    ],
+)
+def test_what_only_reads_is_answered(query: str, lakehouse: Lakehouse) -> None:
+    write_rows(tables(lakehouse)["silver_records"].parent, gold_latest(), [{"topic": "incidents", "sequence": 7}])
+    with answer(lakehouse, query) as found:
+        assert list(found.rows)
+
+
+def test_no_file_outside_of_the_lakehouse_can_be_read(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "secret.csv").write_text("password\nhunter2\n")
+    assert main(["sql", "--config", str(config), f"FROM read_csv('{tmp_path}/secret.csv')"]) == 1
+    captured = capsys.readouterr()
+    assert "disabled by configuration" in captured.err
+    assert "hunter2" not in captured.out + captured.err
+
+
+def test_the_lakehouse_may_be_named_by_a_relative_path_or_a_link(
+    lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(str(lakehouse.root))
+    monkeypatch.chdir(tmp_path)
+    for root in ("it's a lake", "link", str(tmp_path / "link")):
+        with answer(Lakehouse(root=root), "SELECT max(value) FROM silver_records") as found:
+            assert list(found.rows) == [(b'{"id": 1}',)]
+
+
+def test_a_table_that_the_query_does_not_name_is_not_looked_at(lakehouse: Lakehouse) -> None:
+    folder = tables(lakehouse)["silver_watermarks"]
+    next((folder / "_delta_log").glob("*.json")).write_text("not a commit")
+    with answer(lakehouse, "SELECT count(*) FROM Silver_Records") as found:
+        assert list(found.rows) == [(2,)]
+
+
+def test_a_users_table_goes_before_a_view_of_its_name(lakehouse: Lakehouse) -> None:
+    mine = Contract("silver_last_accepted", "mine", (Column("n", "bigint", "mine"),))
+    write_rows(tables(lakehouse)["silver_records"].parent, mine, [{"n": 7}])
+    with answer(lakehouse, "FROM silver_last_accepted") as found:
+        assert list(found.rows) == [(7,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "read"),
+    [
+        ("a.parquet", [], lambda file: pq.read_table(file).to_pylist()),
+        ("a", ["--format", "parquet"], lambda file: pq.read_table(file).to_pylist()),
+        ("a.json", [], lambda file: json.loads(file.read_text())),
+        ("a.csv", ["--json"], lambda file: json.loads(file.read_text())),
+    ],
+)
+def test_an_answer_goes_into_a_file_in_the_form_that_is_asked_for(
+    name: str, flags: list[str], read: Callable[[Path], object], config: Path, tmp_path: Path
+) -> None:
+    query = "SELECT sequence, epoch FROM silver_records ORDER BY 1"
+    assert main(["sql", "--config", str(config), query, "-o", str(tmp_path / name), *flags]) == 0
+    assert read(tmp_path / name) == [{"sequence": 1, "epoch": 0}, {"sequence": 2, "epoch": 0}]
+
+
+def test_parquet_keeps_types_and_every_batch(lakehouse: Lakehouse, config: Path, tmp_path: Path) -> None:
+    query = "SELECT n, key, timestamp, headers FROM silver_records, range(15000) AS t(n)"
+    assert main(["sql", "--config", str(config), query, "-o", str(tmp_path / "a.parquet")]) == 0
+    found = pq.read_table(tmp_path / "a.parquet")
+    assert found.num_rows == 30_000
+    assert [str(field.type) for field in found.schema][:3] == ["int64", "binary", "timestamp[us, tz=UTC]"]
+
+
+@pytest.mark.parametrize(
+    ("query", "flags", "said"),
+    [
+        ("SELECT 1", ["--format", "parquet"], "-o FILE"),
+        ("SELECT INTERVAL 1 DAY AS day", ["-o", "{folder}/a.parquet"], "Cast the column"),
+        ("SELECT 1", ["-o", "{folder}/none/a.csv"], "No such file or directory"),
+        ("SELECT error('boom') FROM range(9)", ["-o", "{folder}/a.csv"], "boom"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_said_and_no_part_of_it_stays(
+    query: str, flags: list[str], said: str, config: Path, *, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    assert main(["sql", "--config", str(config), query, *(flag.format(folder=tmp_path) for flag in flags)]) in (1, 2)
+    assert said in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_an_empty_lakehouse_says_what_to_do(tmp_path: Path) -> None:

@@ -36,8 +36,11 @@ def test_every_module_of_the_packages_is_in_the_wheel(wheel: zipfile.ZipFile) ->
     assert modules <= set(wheel.namelist())
 
 
-@pytest.mark.parametrize("name", ["lakehouse/jvm.xml", "lakehouse/jvm.sha256"])
-def test_the_lock_of_the_jars_is_in_the_wheel(wheel: zipfile.ZipFile, name: str) -> None:
+PARTS = ("lakehouse/jvm.xml", "lakehouse/jvm.sha256", "jobs/report.html.j2", "jobs/report.css", "jobs/report.js")
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_is_no_module_is_in_the_wheel_too(wheel: zipfile.ZipFile, name: str) -> None:
     assert wheel.read(name) == (ROOT / name).read_bytes()
 
 

@@ -166,6 +166,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     # Gold
     ("gold: {models: [{name: by day, sql: here.sql}]}", "gold.models[0].name", "incidents_by_day"),
     ("gold: {models: [{name: Gold_Latest, sql: here.sql}]}", "gold.models[0].name", "another name"),
+    ("gold: {models: [{name: lag, sql: here.sql}]}", "gold.models[0].name", "another name"),
     ("gold: {models: [{name: a, sql: here.sql}, {name: A, sql: here.sql}]}", "gold.models[1].name", "Rename one"),
     ("gold: {models: [{name: a, sql: none.sql}]}", "gold.models[0].sql", "Create the file"),
     ("gold: {models: [{name: a}]}", "gold.models[0].sql", "sql/incidents_by_day.sql"),

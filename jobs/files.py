@@ -1,0 +1,32 @@
+"""Files that a command leaves: whole, or as they were."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from lakehouse.errors import UsageError
+
+
+@contextlib.contextmanager
+def whole(file: Path) -> Iterator[Path]:
+    """A path to write to. It becomes the file at the end; where something fails, the file stays as it was.
+
+    What is no regular file (a pipe, a device) is written to as it is.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    place = file.resolve()
+    is_replaced = place.is_file() or not place.exists()
+    unfinished = place.with_name(f".{place.name}.unfinished") if is_replaced else place
+    try:
+        yield unfinished
+        if is_replaced:
+            unfinished.replace(place)
+    except OSError as error:
+        raise UsageError("The file cannot be written.", where=str(file), observed=error.strerror or str(error)) from error
+    finally:
+        if is_replaced:
+            unfinished.unlink(missing_ok=True)

@@ -1,0 +1,85 @@
+"""How a report writes values: numbers with their thousands parted, times in UTC, what a producer sent without its tricks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from lakehouse.contracts.silver import ACCEPTED, CLASSES, STREAM
+from lakehouse.report import printable
+
+_LONGEST = 120
+NOTHING = "-"
+
+
+def text(value: Any) -> str:
+    r"""Text that somebody sent: control characters, and those that turn the reading direction, are written out; cut where long.
+
+    >>> text("a\u202eb"), text("x" * 200)[-3:], text(None)
+    ('a\\u202eb', 'xx…', '-')
+    """
+    if value is None:
+        return NOTHING
+    whole = printable(str(value)[: 2 * _LONGEST])
+    return whole if len(whole) <= _LONGEST else whole[: _LONGEST - 1] + "…"
+
+
+def count(value: int | None) -> str:
+    """A whole number.
+
+    >>> count(1234567), count(None)
+    ('1,234,567', '-')
+    """
+    return NOTHING if value is None else f"{value:,}"
+
+
+def share(value: float | None) -> str:
+    """A share of all.
+
+    >>> share(0.12345), share(0.0), share(0.00001), share(None)
+    ('12.35 %', '0 %', '< 0.01 %', '-')
+    """
+    if value is None:
+        return NOTHING
+    if 0 < value < 0.0001:  # noqa: PLR2004 -- what two places of a percentage would round to nothing
+        return "< 0.01 %"
+    return "0 %" if value == 0 else f"{value * 100:.2f} %"
+
+
+def seconds(value: float | None) -> str:
+    """How long something took.
+
+    >>> seconds(1234.5678), seconds(None)
+    ('1,234.6', '-')
+    """
+    return NOTHING if value is None else f"{value:,.1f}"
+
+
+def moment(value: datetime | None) -> str:
+    """A time, in UTC; that it is UTC stands in the heading."""
+    return NOTHING if value is None else f"{value:%Y-%m-%d %H:%M:%S}"
+
+
+def place(row: dict[str, Any]) -> str:
+    """A stream or partition in short.
+
+    >>> place({"topic": "incidents", "partition": 3, "producer": None})
+    'incidents/3'
+    """
+    return "/".join(text(row[name]) for name in STREAM if row.get(name) is not None)
+
+
+def loads_of(row: dict[str, Any]) -> str:
+    """A range of loads: one number, or the first and the last.
+
+    >>> loads_of({"first_load_seq": 1, "last_load_seq": 8}), loads_of({"first_load_seq": 9, "last_load_seq": 9})
+    ('1-8', '9')
+    """
+    first, last = row["first_load_seq"], row["last_load_seq"]
+    return f"{first}-{last}" if last > first else str(last)
+
+
+def classes(found: dict[str, Any]) -> list[str]:
+    """The classes that records ended in: what came never is no column and no filter."""
+    totals = found["totals"] or {}
+    return [name for name in CLASSES if name == ACCEPTED or totals.get(name)]

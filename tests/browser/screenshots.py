@@ -1,0 +1,71 @@
+"""Pictures of the report of a real run, for the README: a broker, a stream with resent, late and unusable records, six loads.
+
+`python -m tests.browser.screenshots` writes `docs/images/report-light.png` and `report-dark.png`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bronze.local_broker import LocalBroker, create_topic
+from jobs.cli import main
+from jobs.demo_events import EVENTS_HEADER, EVENTS_PARTITIONS, EVENTS_SCHEMA, EVENTS_TOPIC, Outgoing, events, plan_events
+from jobs.demo_input import produce
+from tests.support.browser import Opened, open_browser
+from tests.support.small_config import write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+RECORDS, LOADS, HELD_BACK = 120_000, 6, 40
+CONFIG = {
+    "pipeline": EVENTS_TOPIC,
+    "sequence": {"header": EVENTS_HEADER},
+    "value": {"format": "json", "schema": EVENTS_SCHEMA},
+    "policies": {"contiguous": True},
+    "gate": {"budgets": {"duplicate_share": {"warn": 0.1}}},
+}
+
+
+def parts() -> Iterator[list[Outgoing]]:
+    """What is sent before each load, and after the last one. In each, some records are overtaken by those after them."""
+    sent = list(events(plan_events(RECORDS)))
+    size = len(sent) // (LOADS + 1)
+    for first in range(0, size * (LOADS + 1), size):
+        part = sent[first : first + size]
+        yield [*part[: size // 2], *part[size // 2 + HELD_BACK :], *part[size // 2 : size // 2 + HELD_BACK]]
+
+
+def run_and_report(folder: Path) -> Path:
+    """Send and load, part by part; the last part waits in Kafka when the report is made."""
+    file = folder / "report.html"
+    with LocalBroker() as broker:
+        create_topic(broker.bootstrap_servers, EVENTS_TOPIC, EVENTS_PARTITIONS)
+        kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [EVENTS_TOPIC]}
+        config = str(write_config(folder, root=str(folder / "lakehouse"), kafka=kafka, **CONFIG))
+        for number, part in enumerate(parts()):
+            produce(broker.bootstrap_servers, EVENTS_TOPIC, part)
+            if number < LOADS and main(["run", "--config", config]):
+                sys.exit("The run failed.")
+        if main(["report", "--config", config, "-o", str(file)]):
+            sys.exit("The report failed.")
+    return file
+
+
+def take(file: Path) -> None:
+    """Take a picture of the report's first screen, in light and dark."""
+    IMAGES.mkdir(exist_ok=True)
+    with open_browser() as browser:
+        for scheme in ("light", "dark"):
+            opened = Opened(browser.new_page(color_scheme=scheme, viewport={"width": 1100, "height": 1500}))
+            opened.load(file)
+            opened.page.screenshot(path=IMAGES / f"report-{scheme}.png")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="tidemark-screenshots-") as made:
+        take(run_and_report(Path(made).resolve()))

@@ -1,0 +1,293 @@
+"""The report as people see it: in a real browser, from disk, with what producers may send in it."""
+
+from __future__ import annotations
+
+import time
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.cli import main
+from jobs.query import answer
+from jobs.report_text import text
+from lakehouse.contracts.silver import CLASSES
+from lakehouse.table import Lakehouse
+from tests.support.report_tables import HOSTILE, Shape, write_lake
+from tests.support.small_config import write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+    from tests.support.browser import Opened
+
+pytestmark = pytest.mark.browser
+
+CHARTS = ("lag", "loads", "kept_out", "streams", "jumps", "gate", "runs")
+ROWS = "document.querySelectorAll('#table-{} tbody tr:not([hidden])')"
+CELLS = f"[...{ROWS}].map(row => [...row.cells].filter(cell => !cell.hidden).map(cell => cell.textContent))"
+
+
+def sql(lake: Path, query: str) -> list[tuple[Any, ...]]:
+    with answer(Lakehouse(root=str(lake)), query) as found:
+        return list(found.rows)
+
+
+def cells(page: Page, table: str) -> list[list[str]]:
+    """The cells of a table's rows that are to be seen."""
+    found: list[list[str]] = page.evaluate(CELLS.format(table))
+    return found
+
+
+def number(shown: str) -> int:
+    return int(shown.replace(",", ""))
+
+
+def report_of(lake: Path, folder: Path) -> Path:
+    """Write the report of a lake into a folder, as a person does."""
+    config, file = write_config(folder, root=str(lake)), folder / "report.html"
+    assert main(["report", "--config", str(config), "--offline", "-o", str(file)]) == 0
+    return file
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small tables, in which producers sent what would run in a careless page."""
+    folder = tmp_path_factory.mktemp("lake")
+    write_lake(folder, Shape())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def report(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Their report."""
+    return report_of(lake, tmp_path_factory.mktemp("report"))
+
+
+def test_it_opens_from_disk_draws_every_chart_asks_for_nothing_and_complains_of_nothing(
+    open_page: Callable[..., Opened], report: Path
+) -> None:
+    opened = open_page(report)
+    drawn = [name for name in CHARTS if opened.page.locator(f"#chart-{name} svg").count() == 1]
+    assert drawn == list(CHARTS)
+    assert (opened.complaints, opened.requests) == ([], [])
+
+
+def test_the_gates_verdict_comes_first(open_page: Callable[..., Opened], report: Path) -> None:
+    page = open_page(report).page
+    first = page.locator("main > *").first
+    assert first.locator("h2").inner_text().endswith("The gate passed")
+    assert "budget_late failed" in first.inner_text()
+    assert page.title().startswith("The gate passed")
+
+
+def test_every_number_is_what_sql_finds_in_the_tables(open_page: Callable[..., Opened], report: Path, lake: Path) -> None:
+    page = open_page(report).page
+    sums = ", ".join(f"sum({name})" for name in CLASSES)
+
+    by_stream = f"SELECT topic, partition, producer, sum(records), {sums} FROM silver_loads GROUP BY ALL"
+    expected = {
+        (topic, partition, text(producer)): tuple(map(int, counts))
+        for topic, partition, producer, *counts in sql(lake, by_stream)
+    }
+    shown = {
+        (row[0], int(row[1]), row[2]): tuple(number(cell) for cell in row[3:] if not cell.endswith("%"))
+        for row in cells(page, "classes")
+    }
+    assert shown == expected
+
+    by_load = f"SELECT load_seq, {sums} FROM silver_loads GROUP BY load_seq ORDER BY load_seq DESC"
+    assert [[int(row[0]), *map(number, row[2:])] for row in cells(page, "loads")] == [list(row) for row in sql(lake, by_load)]
+
+    [(records, held)] = sql(lake, "SELECT (SELECT sum(records) FROM silver_loads), (SELECT sum(records) FROM silver_rejects)")
+    numbers = dict(zip(page.locator("dt").all_inner_texts(), page.locator("dd.number").all_inner_texts(), strict=True))
+    assert (number(numbers["Records decided"]), number(numbers["In quarantine"])) == (records, held)
+
+    behind = "SELECT sum(offsets) FROM lag"
+    assert number(numbers["Behind Bronze"]) == sql(lake, behind)[0][0]
+    ranges = sql(lake, "SELECT topic, partition, first_sequence, last_sequence, sequences FROM silver_missing")
+    assert sorted((row[0], *(int(row[at]) for at in (1, 4, 5, 6))) for row in cells(page, "missing")) == sorted(ranges)
+
+
+def test_a_chart_tells_the_numbers_of_the_tables(open_page: Callable[..., Opened], report: Path, lake: Path) -> None:
+    page = open_page(report).page
+    bars = page.locator("#chart-loads path[aria-roledescription=bar], #chart-loads .mark-rect path")
+    assert bars.count() == Shape().loads
+    bars.nth(2).hover()
+    told = page.locator(".tip").inner_text()
+    [(accepted,)] = sql(lake, "SELECT sum(accepted) FROM silver_loads WHERE load_seq = 3")
+    assert f"records: {accepted:,}" in told
+    assert "load: 3" in told
+
+
+def test_filters_narrow_tables_charts_and_sums_together(open_page: Callable[..., Opened], report: Path, lake: Path) -> None:
+    opened = open_page(report)
+    page = opened.page
+    bars = page.locator("#chart-streams .mark-rect path")
+    before = bars.count()
+
+    opened.settle(lambda: page.locator("#topic").fill("PAY"))
+    opened.settle(lambda: page.locator("#producer").fill("ann"))
+
+    assert {(row[0], row[2]) for row in cells(page, "classes")} == {("payments", "ann")}
+    where = "topic = 'payments' AND producer = 'ann'"
+    [(streams, records)] = sql(lake, f"SELECT count(DISTINCT partition), sum(records) FROM silver_loads WHERE {where}")
+    assert page.locator("#told").inner_text() == f"{streams} of 8 streams, {records:,} records"
+    late = [
+        row[0]
+        for row in sql(lake, f"SELECT sum(late) FROM silver_loads WHERE {where} GROUP BY load_seq ORDER BY load_seq DESC")
+    ]
+    assert [number(row[4]) for row in cells(page, "loads")] == late
+    assert 0 < bars.count() < before
+
+    opened.settle(lambda: page.locator("input[value=late]").uncheck())
+    heads = page.locator("#table-loads th:not([hidden])").all_inner_texts()
+    assert "Late" not in heads
+    assert "Duplicate" in heads
+    assert cells(page, "quarantine") == []
+
+    opened.settle(lambda: page.locator("button[type=reset]").click())
+    assert len(cells(page, "classes")) == 8
+    assert bars.count() == before
+    assert opened.complaints == []
+
+
+def test_a_table_is_sorted_by_the_column_that_is_clicked(open_page: Callable[..., Opened], report: Path) -> None:
+    page = open_page(report).page
+    head = page.locator("#table-classes th", has_text="Duplicate")
+    head.locator("button").click()
+    found = [number(row[5]) for row in cells(page, "classes")]
+    assert found == sorted(found, reverse=True)
+    assert head.get_attribute("aria-sort") == "descending"
+    head.locator("button").click()
+    assert [number(row[5]) for row in cells(page, "classes")] == sorted(found)
+
+
+def test_what_a_producer_sent_is_text_and_never_runs(open_page: Callable[..., Opened], report: Path) -> None:
+    opened = open_page(report)
+    page = opened.page
+    opened.settle(lambda: page.locator("#producer").fill("<script>"))
+    assert page.evaluate("'pwned' in window") is False
+    assert {row[2] for row in cells(page, "classes")} == {text(HOSTILE)}
+    assert text(HOSTILE)[:40] in page.locator("#table-gate").inner_text()
+    assert page.locator("main script, main img, #chart-streams script, #chart-streams img").count() == 0
+    page.locator("#chart-streams .mark-rect path").first.hover()
+    assert "<script>" in page.locator(".tip").inner_text()
+    assert opened.complaints == []
+
+
+def test_keys_values_and_headers_are_not_in_the_file(report: Path) -> None:
+    html = report.read_text(encoding="utf-8")
+    assert html.count("<!--") == 0
+    assert "<script>window.pwned" not in html
+    assert "\u2028" not in html
+
+
+def test_a_script_that_gets_into_the_page_is_not_run(open_page: Callable[..., Opened], report: Path, tmp_path: Path) -> None:
+    html = report.read_text(encoding="utf-8")
+    planted = tmp_path / "planted.html"
+    planted.write_text(html.replace("<h1>", "<script>window.pwned = 1</script><h1>", 1), encoding="utf-8")
+    opened = open_page(planted)
+    assert opened.page.evaluate("'pwned' in window") is False
+    assert "Content Security Policy" in " ".join(opened.complaints)
+
+
+def test_at_400_pixels_the_page_does_not_scroll_sideways_and_tables_do_in_their_boxes(
+    open_page: Callable[..., Opened], report: Path
+) -> None:
+    page = open_page(report, viewport={"width": 400, "height": 800}).page
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 400
+    widths = page.evaluate(
+        "[...document.querySelectorAll('svg, .box, form, .tiles')].map(each => each.getBoundingClientRect().right)"
+    )
+    assert max(widths) <= 400
+    wide = page.evaluate("(box => box.scrollWidth > box.clientWidth)(document.querySelector('#table-classes'))")
+    assert wide
+
+
+def test_the_keyboard_reaches_the_report_and_its_filters_and_shows_where_it_is(
+    open_page: Callable[..., Opened], report: Path
+) -> None:
+    opened = open_page(report)
+    page = opened.page
+
+    def focused() -> dict[str, str]:
+        look = "e => ({what: e.id || e.value || e.className || e.tagName, outline: getComputedStyle(e).outlineStyle})"
+        found: dict[str, str] = page.evaluate(f"({look})(document.activeElement)")
+        return found
+
+    page.keyboard.press("Tab")
+    assert focused()["what"] == "skip"
+    page.keyboard.press("Enter")
+    assert focused()["what"] == "main"
+    page.keyboard.press("Tab")
+    assert focused() == {"what": "topic", "outline": "solid"}
+    opened.settle(lambda: page.keyboard.type("x"))
+    opened.settle(lambda: page.keyboard.press("Backspace"))
+    page.keyboard.press("Tab")
+    assert focused() == {"what": "producer", "outline": "solid"}
+    page.keyboard.press("Tab")
+    assert focused() == {"what": "accepted", "outline": "solid"}
+    opened.settle(lambda: page.keyboard.press("Space"))
+    assert "Accepted" not in page.locator("#table-loads th:not([hidden])").all_inner_texts()
+    page.locator("#table-streams").focus()
+    assert focused()["what"] == "table-streams"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_and_charts_follow_the_systems_colours(scheme: str, open_page: Callable[..., Opened], report: Path) -> None:
+    page = open_page(report, color_scheme=scheme).page
+    ink, ground = page.evaluate("(s => [s.color, s.backgroundColor])(getComputedStyle(document.body))")
+    assert page.evaluate("getComputedStyle(document.querySelector('#chart-loads svg text')).fill") == ink
+    light = [sum(map(int, colour.removeprefix("rgb(").removesuffix(")").split(","))) for colour in (ink, ground)]
+    assert (light[0] < light[1]) is (scheme == "light")
+
+
+def test_on_paper_it_is_light_whole_and_without_filters(open_page: Callable[..., Opened], report: Path) -> None:
+    page = open_page(report, color_scheme="dark").page
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("form").is_hidden()
+    assert page.evaluate("getComputedStyle(document.querySelector('.box')).maxHeight") == "none"
+    assert page.pdf().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1200])
+def test_axe_finds_nothing(scheme: str, width: int, open_page: Callable[..., Opened], report: Path) -> None:
+    page = open_page(report, color_scheme=scheme, viewport={"width": width, "height": 900}).page
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run().then(found => found.violations.map(each => [each.id, each.nodes.map(node => node.html)]))")
+    assert found == []
+
+
+def test_before_the_first_run_the_report_says_so(open_page: Callable[..., Opened], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    opened = open_page(report_of(tmp_path / "empty", tmp_path))
+    assert "The gate has not run" in opened.page.locator("main").inner_text()
+    assert "tidemark run" in opened.page.locator("main").inner_text()
+    assert opened.complaints == []
+
+
+@pytest.mark.slow
+def test_500_streams_over_1000_loads_stay_small_and_quick(open_page: Callable[..., Opened], tmp_path: Path) -> None:
+    topics = tuple(f"topic-{number:02}" for number in range(50))
+    write_lake(tmp_path / "lake", Shape(topics, partitions=10, producers=None, loads=1_000))
+    started = time.monotonic()
+    file = report_of(tmp_path / "lake", tmp_path)
+    made = time.monotonic() - started
+
+    opened = open_page(file)
+    page = opened.page
+    first = page.evaluate("performance.getEntriesByName('chart-lag')[0].startTime") / 1000
+    size = file.stat().st_size
+    print(f"500 streams, 1,000 loads: made in {made:.1f} s, {size / 1e6:.2f} MB, first chart after {first:.2f} s")  # noqa: T201 -- the measure
+
+    assert size < 5_000_000
+    assert first < 30  # two seconds on a quiet machine; this only tells a page that hangs
+    opened.settle(lambda: page.locator("#topic").fill("topic-07"))
+    assert len(cells(page, "classes")) == 10
+    assert page.locator("#told").inner_text() == "10 of 500 streams, 1,000,000 records"

@@ -1,0 +1,153 @@
+"""What `tidemark report` counts and writes, over tables that delta-rs wrote. How it looks: `tests/browser`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs import report_facts
+from jobs.cli import main
+from jobs.query import answer
+from jobs.report_facts import facts
+from jobs.report_lag import ends
+from jobs.report_runs import last_runs
+from lakehouse.settings import Settings
+from lakehouse.table import Lakehouse
+from tests.support.report_tables import HOSTILE, NOON, Shape, write_lake
+from tests.support.small_config import small_config, write_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHAPE = Shape(loads=7)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lake")
+    write_lake(folder, SHAPE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def settings(root: Path) -> Settings:
+    return Settings.model_validate(small_config(str(root)), context={"folder": root})
+
+
+@pytest.fixture(scope="module")
+def found(root: Path, settings: Settings) -> dict[str, Any]:
+    return facts(settings, Lakehouse(root=str(root)), asks_kafka=False)
+
+
+def sql(root: Path, query: str) -> list[tuple[Any, ...]]:
+    with answer(Lakehouse(root=str(root)), query) as told:
+        return list(told.rows)
+
+
+def test_history_is_the_ledger_summed_up(found: dict[str, Any], root: Path) -> None:
+    stream = found["streams"][3]
+    here = [row for row in found["history"] if row["stream"] == 3]
+    ledger = f"""
+        SELECT load_seq - 1, records, accepted, duplicate, late, invalid, jumps_forward, jumps_backward FROM silver_loads
+        WHERE topic = '{stream["topic"]}' AND partition = {stream["partition"]} AND producer = $${stream["producer"]}$$ ORDER BY 1
+    """
+    names = ("slice", "records", "accepted", "duplicate", "late", "invalid", "jumps_forward", "jumps_backward")
+    assert [tuple(row[name] for name in names) for row in here] == sql(root, ledger)
+    assert [(each["first_load_seq"], each["last_load_seq"]) for each in found["slices"]] == [(n, n) for n in range(1, 8)]
+
+
+def test_many_streams_are_told_as_one_and_many_loads_in_slices_and_nothing_is_left_out(
+    root: Path, settings: Settings, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_facts, "MAX_STREAMS", 3)
+    monkeypatch.setattr(report_facts, "MAX_CELLS", 9)
+    few = facts(settings, Lakehouse(root=str(root)), asks_kafka=False)
+
+    assert (len(few["streams"]), few["stream_count"]) == (3, 8)
+    assert [(each["first_load_seq"], each["last_load_seq"]) for each in few["slices"]] == [(1, 3), (4, 5), (6, 7)]
+    assert {row["stream"] for row in few["history"]} == {-1, 0, 1, 2}
+    for name in ("records", "duplicate", "late", "missing"):
+        assert sum(row[name] for row in few["history"]) == sum(row[name] for row in found["history"])
+    assert few["streams"] == found["streams"][:3]
+
+
+def test_the_streams_that_most_was_kept_out_of_come_first(found: dict[str, Any]) -> None:
+    kept_out = [row["records"] - row["accepted"] for row in found["streams"]]
+    assert kept_out == sorted(kept_out, reverse=True)
+
+
+def test_the_gates_runs_and_what_they_did_not_find_met(found: dict[str, Any]) -> None:
+    assert [run["last_load_seq"] for run in found["gate_runs"]] == [7, 6, 5, 4, 3, 2, 1]
+    assert [run["passed"] for run in found["gate_runs"]] == [True, False, True, True, False, True, True]
+    last = [row for row in found["gate_results"] if row["last_load_seq"] == 7]
+    assert [(row["expectation"], row["outcome"]) for row in last] == [
+        ("budget_late", "passed"),
+        ("records_are_conserved", "passed"),
+    ]
+    assert {row["outcome"] for row in found["gate_results"] if row["last_load_seq"] < 7} == {"failed"}
+
+
+def test_totals_stand_beside_lists(found: dict[str, Any], root: Path) -> None:
+    assert found["quarantine_total"]["records"] == sql(root, "SELECT sum(records) FROM quarantine_open")[0][0]
+    assert (found["missing_total"]["ranges"], found["missing_total"]["sequences"]) == sql(
+        root, "SELECT count(*), sum(sequences) FROM silver_missing"
+    )[0]
+    assert len(found["missing_rows"]) == found["missing_total"]["ranges"]
+
+
+def test_the_last_runs_are_told_with_their_stages_and_failures(root: Path) -> None:
+    (root / "_reports" / "zzz.json").write_text("not ours")
+    runs = last_runs(root)
+    assert [run["exit_code"] for run in runs] == [None, None, None, 3, None, None, None]
+    assert runs[0]["stages"] == dict.fromkeys(("bronze", "silver", "gate", "gold"), 1.5)
+    assert (runs[0]["seconds"], runs[0]["records"]) == (6.25, 7)
+    assert (runs[-1]["started_at"] - NOON).total_seconds() == 60
+
+
+def test_where_kafka_cannot_be_asked_the_facts_say_why_and_count_up_to_bronzes_end(root: Path) -> None:
+    properties = {"security.protocol": "SSL", "ssl.truststore.location": "trust.jks"}
+    kafka = {"bootstrap_servers": "localhost:1", "topics": ["incidents"], "properties": properties}
+    settings = Settings.model_validate(small_config(str(root), kafka=kafka), context={"folder": root})
+    told = facts(settings, Lakehouse(root=str(root)))
+    assert told["kafka"] == {"asked": False, "why": "librdkafka cannot read a JKS file as ssl.truststore.location"}
+    lags = [(row["topic"], row["partition"], row["end_offset"], row["lag"]) for row in told["partitions"]]
+    assert lags == [("incidents", 0, None, 0), ("incidents", 1, None, 10), ("payments", 0, None, 20), ("payments", 1, None, 30)]
+
+
+def test_nothing_in_bronze_is_nothing_behind() -> None:
+    assert ends(None, [], []) == {"kafka": {"asked": False, "why": "--offline"}, "partitions": []}
+
+
+def test_json_prints_the_facts_and_writes_no_file(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(tmp_path, root=str(root))
+    assert main(["report", "--config", str(config), "--offline", "--json", "-o", str(tmp_path / "report.html")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["pipeline"], told["stream_count"], told["totals"]["records"]) == ("tests", 8, 8 * 7 * 100)
+    assert {row["producer"] for row in told["streams"]} == {"ann", HOSTILE}
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_it_writes_report_html_by_default_and_says_what_it_says_first_and_starts_no_jvm(root: Path, tmp_path: Path) -> None:
+    config = write_config(tmp_path, root=str(root))
+    program = (
+        "import sys, jobs.cli\n"
+        f"code = jobs.cli.main(['report', '--config', {str(config)!r}, '--offline'])\n"
+        "loaded = {'pyspark', 'great_expectations'} & set(sys.modules)\n"
+        "sys.exit(code or (f'loaded {loaded}' if loaded else 0))\n"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("report.html (")
+    assert done.stdout.endswith("The gate passed.\n")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_tables_elsewhere_have_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(tmp_path, root="s3://bucket/lake")
+    assert main(["report", "--config", str(config), "--offline", "-o", str(tmp_path / "a.html")]) == 2
+    assert "local folder" in capsys.readouterr().err
