@@ -1,0 +1,108 @@
+"""The whole path over a real Spark Connect server: every command, and tables that equal those of a classic session."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bronze.local_broker import LocalBroker, create_topic
+from jobs import query
+from lakehouse.table import TABLE_NAMES, Lakehouse
+from tests.support.kafka import Sent, send
+from tests.support.small_config import write_config
+from tests.support.spark_servers import connect_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import duckdb
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
+
+_REPOSITORY = Path(__file__).parents[2]
+_VARYING = {"run_id", "ingested_at", "updated_at", "claimed_at", "evaluated_at", "published_at", "gate_run_id"}
+_VARYING |= {"known_since", "checkpoint"}
+_COMMANDS = [
+    ["run"],
+    ["run"],
+    ["plan"],
+    ["order"],
+    ["quarantine", "release", "t", "0", "4", "--reason", "it is real"],
+    ["watermark", "reset", "t", "0", "--to", "90", "--reason", "announced"],
+    ["erase", "--topic", "t", "--key", "k1", "--reason", "asked for"],
+    ["run"],
+    ["maintain"],
+    ["verify", "--deep"],
+    ["restore", "--to", "1"],
+    ["rebuild", "--apply"],
+    ["run"],
+    ["verify", "--deep"],
+]
+_PROGRAM = """
+import json, sys
+from jobs import cli
+commands, config = json.loads(sys.argv[1]), sys.argv[2]
+print(json.dumps([cli.main([*command, "--config", config, "--json"]) for command in commands]))
+"""
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker() as started:
+        yield started
+
+
+def codes(config: Path, **environment: str) -> list[int]:
+    """The exit codes of all commands, one after another in one process."""
+    command = [sys.executable, "-c", _PROGRAM, json.dumps(_COMMANDS), str(config)]
+    done = subprocess.run(
+        command, cwd=_REPOSITORY, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=1_500
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: list[int] = json.loads(done.stdout.splitlines()[-1])
+    assert set(found) == {0}, done.stderr[-6000:]
+    return found
+
+
+def tables(root: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of every table, but for what says who wrote them, and when."""
+    found = {}
+    with query.connect(Lakehouse(root=str(root))) as database:
+        for name in sorted(set(TABLE_NAMES) & query.tables(Lakehouse(root=str(root))).keys()):
+            found[name] = _rows(database, name)
+    return found
+
+
+def _rows(database: duckdb.DuckDBPyConnection, name: str) -> list[tuple[Any, ...]]:
+    described = database.execute(f"DESCRIBE {name}").fetchall()
+    columns = ", ".join(f'"{column[0]}"' for column in described if column[0] not in _VARYING)
+    return database.execute(f"SELECT {columns} FROM {name} ORDER BY ALL").fetchall()
+
+
+def test_every_command_runs_over_spark_connect_and_leaves_the_tables_of_a_classic_session(
+    tmp_path: Path, broker: LocalBroker
+) -> None:
+    create_topic(broker.bootstrap_servers, "t", 2)
+    sequences = [(0, 1), (0, 2), (1, 1), (0, 2), (0, 5), (0, 1), (0, 7), (0, 6), (1, 2), (1, None), (0, 100)]
+    for nth, (partition, sequence) in enumerate(sequences):
+        headers = [] if sequence is None else [("seq", str(sequence).encode())]
+        send(broker.bootstrap_servers, "t", [Sent(b"%d" % nth, key=b"k%d" % (nth % 3), partition=partition, headers=headers)])
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": ["t"]}
+    configs = {}
+    for kind in ("classic", "connect"):
+        (tmp_path / kind).mkdir()
+        configs[kind] = write_config(tmp_path / kind, root=str(tmp_path / kind / "lakehouse"), kafka=kafka)
+
+    codes(configs["classic"])
+    with connect_server(tmp_path) as url:
+        codes(configs["connect"], SPARK_REMOTE=url)
+
+    classic, connect = (tables(tmp_path / kind / "lakehouse") for kind in configs)
+    assert connect == classic
+    assert classic["silver_records"]
