@@ -71,18 +71,19 @@ _COUNTED = ("duplicate", "late", "missing", "quarantined", "undecodable", "colli
 def stream_facts(evidence: Evidence) -> list[StreamFacts]:
     """The violations of each stream and load.
 
-    Grain: a stream and load that the ledger, Silver, Bronze or the watermarks name, sorted by load.
+    Grain: a stream and load that the ledger, Silver, Bronze or the watermarks name, sorted by load; none that was rejected.
     """
     facts = _Facts(evidence)
     facts.compare_rows()
     facts.compare_steps()
     facts.compare_watermarks()
     facts.compare_bronze()
-    return sorted(facts.rows.values(), key=lambda row: (row.load_seq or 0, row.topic or "", row.partition or 0))
+    asked = [row for row in facts.rows.values() if row.load_seq not in evidence.rejected]
+    return sorted(asked, key=lambda row: (row.load_seq or 0, row.topic or "", row.partition or 0))
 
 
 def load_facts(evidence: Evidence) -> list[LoadFacts]:
-    """The measures of each load of the range, by the ledger; undecodable records are counted in Silver."""
+    """The measures of each load that was not rejected, by the ledger; undecodable records are counted in Silver."""
     loads = {seq: LoadFacts(seq) for seq in range(evidence.first_load_seq, evidence.last_load_seq + 1)}
     for row in evidence.ledger:
         load = loads[row["load_seq"]]
@@ -96,7 +97,7 @@ def load_facts(evidence: Evidence) -> list[LoadFacts]:
     for row in evidence.silver:
         if row["load_seq"] in loads:
             loads[row["load_seq"]].counts["undecodable"] += row["undecodable"]
-    return list(loads.values())
+    return [load for load_seq, load in loads.items() if load_seq not in evidence.rejected]
 
 
 class _Facts:

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -36,11 +38,12 @@ class Evidence:
 
     Attributes:
         first_load_seq: First load of the range.
-        last_load_seq: Last load of the range, inclusive.
+        last_load_seq: Last finished load, inclusive.
         ledger: Rows of `silver_loads` of the range.
         silver: Rows of `expectations.facts.silver_facts` of the range.
         watermarks: All rows of `silver_watermarks`.
         bronze: Bronze's counts.
+        rejected: The loads that people rejected: nothing is asked of them any more.
     """
 
     first_load_seq: int
@@ -49,6 +52,7 @@ class Evidence:
     silver: Sequence[Row]
     watermarks: Sequence[Row]
     bronze: BronzeCounts
+    rejected: Rejected = NOTHING_REJECTED
 
 
 def by_load(versions: Iterable[Row], loads: Iterable[tuple[int, int]]) -> dict[PartitionLoad, int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations import gx, pinned, suites
+from expectations import decided, gx, pinned, suites, verdict
 from expectations.balance import StreamFacts, load_facts, stream_facts
 from expectations.columns import flatten
 from expectations.gx import Result
@@ -16,14 +16,13 @@ from expectations.suites import Subject
 from lakehouse import delta, frames, views
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
 from lakehouse.crash import crash_point
-from lakehouse.errors import GateFailedError
 from lakehouse.run import new_id
 from lakehouse.table import GATE_RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from expectations.evidence import BronzeCounts
     from expectations.pinned import Pins
@@ -51,9 +50,11 @@ class _Audit:
 
 
 def audit(spark: SparkSession, run: Run, gate: Gate) -> GateRun | None:
-    """Audit the finished loads that Gold has not published, at one pinned version of each table.
+    """Audit the finished loads that Gold has not published and nobody rejected, at one pinned version of each table.
 
-    Commits all results to gate_results in one commit, also those of a gate that fails: see `raise_if_failed`.
+    Where a person has released a range that Gold does not have yet, nothing is audited: that range is published first.
+
+    Commits all results to gate_results in one commit, also those of a gate that fails: see `expectations.verdict`.
 
     Args:
         spark: The session.
@@ -61,7 +62,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate) -> GateRun | None:
         gate: Budgets, user expectations, and whether Data Docs are built.
 
     Returns:
-        The gate run, failed or not; None where every finished load is published.
+        The gate run, failed or not, or the one that was released; None where every finished load is published or rejected.
 
     Raises:
         ConfigError: An expectation is unknown, refused, or its arguments do not fit. Nothing was audited.
@@ -70,7 +71,11 @@ def audit(spark: SparkSession, run: Run, gate: Gate) -> GateRun | None:
     checks = suites.build(gate)
     if gate.expectations:
         gx.require(checks)
-    pins = pinned.pin(spark, run)
+    decisions = decided.read(spark, run)
+    if (released := verdict.released(spark, run, decisions)) is not None:
+        run.report.event("gate.released_waits", gate_run_id=released.gate_run_id)
+        return released
+    pins = pinned.pin(spark, run, decided.rejected(decisions))
     if pins is None:
         run.report.event("gate.nothing_new")
         return None
@@ -82,59 +87,6 @@ def audit(spark: SparkSession, run: Run, gate: Gate) -> GateRun | None:
     if gate.data_docs:
         _build_docs(run, done)
     return _gate_run(run, done)
-
-
-def raise_if_failed(spark: SparkSession, run: Run, gate_run: GateRun) -> None:
-    """Raise where the gate failed, and name each critical expectation that was not met, as gate_results has it.
-
-    Raises:
-        GateFailedError: At least one critical expectation failed or errored.
-    """
-    if gate_run.passed:
-        return
-    unmet = [
-        f"{row['expectation']} {row['outcome']}: observed {row['observed']}, expected {row['expected']}"
-        for row in _recorded(spark, run, gate_run.gate_run_id)
-        if row["severity"] == CRITICAL and row["outcome"] != PASSED
-    ]
-    budgets = [name.removeprefix("budget_") for name in gate_run.failed if name.startswith("budget_")]
-    loosen = f" If that is expected, loosen gate.budgets: {', '.join(budgets)}." if budgets else ""
-    query = f"SELECT * FROM {GATE_RESULTS} WHERE gate_run_id = '{gate_run.gate_run_id}'"  # noqa: S608 -- shown, not run
-    raise GateFailedError(
-        f"The gate failed: Gold stays before load {gate_run.first_load_seq}.",
-        where=f"loads {gate_run.first_load_seq} to {gate_run.last_load_seq} of {run.pipeline}, gate run {gate_run.gate_run_id}",
-        observed="".join(f"\n    {each}" for each in unmet),
-        expected="every critical expectation met",
-        next_step=f'See all results: tidemark sql "{query}".{loosen}',
-    )
-
-
-def last(spark: SparkSession, run: Run) -> GateRun | None:
-    """The last gate run, from gate_results, so that Gold may be a task of its own.
-
-    Returns:
-        The gate run, failed or not; None where there was none yet, or Gold has published its range, or a restore undid it.
-    """
-    table = run.table(GATE_RESULTS)
-    if not delta.exists(spark, table):
-        return None
-    latest = F.max(F.struct("evaluated_at", "gate_run_id"))["gate_run_id"].alias("gate_run_id")
-    gate_run_id = spark.read.table(table.sql).agg(latest).collect()[0]["gate_run_id"]
-    rows = _recorded(spark, run, gate_run_id)
-    if not rows or rows[0]["last_load_seq"] <= pinned.last_published(spark, run):
-        return None
-    if not pinned.has_load(spark, run, rows[0]["last_load_seq"]):
-        return None  # what was audited was undone since
-    unmet = [row for row in rows if row["outcome"] != PASSED]
-    return GateRun(
-        gate_run_id=rows[0]["gate_run_id"],
-        first_load_seq=rows[0]["first_load_seq"],
-        last_load_seq=rows[0]["last_load_seq"],
-        silver_version=rows[0]["silver_version"],
-        loads_version=rows[0]["loads_version"],
-        failed=tuple(dict.fromkeys(row["expectation"] for row in unmet if row["severity"] == CRITICAL)),
-        warned=tuple(dict.fromkeys(row["expectation"] for row in unmet if row["severity"] != CRITICAL)),
-    )
 
 
 def _evaluate(spark: SparkSession, run: Run, pins: Pins, *, checks: Sequence[Check], gate_run_id: str) -> list[Result]:
@@ -213,6 +165,7 @@ def _gate_run(run: Run, done: _Audit) -> GateRun:
         loads_version=pins.loads_version,
         failed=done.names(critical=True),
         warned=done.names(critical=False),
+        rejected=pins.rejected,
     )
     run.report.event(
         "gate.audited",
@@ -234,8 +187,3 @@ def _build_docs(run: Run, done: _Audit) -> None:
         return
     index = gx.build_docs(done.results, root / _DOCS, run_name=done.gate_run_id)
     run.report.event("gate.docs_built", path=str(index))
-
-
-def _recorded(spark: SparkSession, run: Run, gate_run_id: str) -> list[Row]:
-    rows = spark.read.table(run.table(GATE_RESULTS).sql)
-    return rows.where(F.col("gate_run_id") == gate_run_id).collect()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _CHECK = "tidemark_check"
 _OBSERVED_CHARACTERS = 500
+_BATCH_VIEW = "tmp_view"
+"""What Great Expectations calls the records that a query reads, and leaves behind."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,57 @@ def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[st
         if numbered:
             found |= _validated_or_errored(context, subject, content, numbered)
     return [found[number] for number in sorted(found)]
+
+
+def unexpected_rows(query: str, records: DataFrame) -> list[dict[str, Any]]:
+    """The rows that a query finds among some records, the first 200: as an expectation of its own, on Spark.
+
+    Args:
+        query: Spark's SQL, over `{batch}`.
+        records: The records.
+
+    Raises:
+        TidemarkError: It could not be evaluated.
+    """
+    from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
+
+    try:
+        found = _evaluated(UnexpectedRowsExpectation(unexpected_rows_query=query), records, {"result_format": "COMPLETE"})
+    finally:
+        records.sparkSession.catalog.dropTempView(_BATCH_VIEW)
+    rows: list[dict[str, Any]] = found["details"]["unexpected_rows"]
+    return rows
+
+
+def unexpected_records(check: Check, records: DataFrame, *, index: Sequence[str], rows: int) -> list[dict[str, Any]]:
+    """The first records that an expectation finds unexpected: the columns that tell which, and those that it looks at.
+
+    None come where it looks at all rows at once, such as at a mean.
+
+    Raises:
+        TidemarkError: It could not be evaluated.
+    """
+    wanted = {"result_format": "SUMMARY", "partial_unexpected_count": rows, "unexpected_index_column_names": list(index)}
+    found = _evaluated(_expectation(check, 0, check.name), records, wanted)
+    named: list[dict[str, Any]] = found.get("partial_unexpected_index_list") or []
+    return named
+
+
+def _evaluated(expectation: Expectation, records: DataFrame, result_format: dict[str, Any]) -> Mapping[str, Any]:
+    """The result of one expectation alone.
+
+    Raises:
+        TidemarkError: It could not be evaluated.
+    """
+    result: Mapping[str, Any] = {}
+    try:
+        validated = _batch(_context(), Subject.RECORDS.value, records).validate(expectation, result_format=result_format)
+        result, problem = validated.result, _problem(validated.exception_info)
+    except Exception as error:  # noqa: BLE001 -- another's code: whatever it raises is why there are no rows
+        problem = f"{type(error).__name__}: {headline(str(error))}"
+    if problem is not None:
+        raise TidemarkError("Great Expectations could not bring the rows.", observed=problem[:_OBSERVED_CHARACTERS])
+    return result
 
 
 def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> Path:

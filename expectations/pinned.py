@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from expectations import facts
 from expectations.evidence import BronzeCounts, Evidence, Row, by_load
 from lakehouse import delta, frames
+from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import CLASSES, STREAM
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 
@@ -38,88 +39,107 @@ _LEDGER = (
     "last_offset",
     "missing",
 )
-_WATERMARK = (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq")
+WATERMARK = (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq")
+"""The columns of silver_watermarks that are compared."""
 
 
 @dataclass(frozen=True)
 class Pins:
-    """The loads that are not published yet, and the one version of each table that their audit reads.
+    """The loads that wait for the gate, and the one version of each table that their audit reads.
 
     Attributes:
         first_load_seq: First load of the range.
-        last_load_seq: Last finished load.
+        last_load_seq: Last load of the range, inclusive.
+        finished: Last finished load; those after the range were rejected.
         silver_version: Delta version of silver_records.
         loads_version: Delta version of silver_loads.
         bronze_version: Delta version of bronze_records.
         watermarks: All rows of silver_watermarks, read once.
+        rejected: The loads that people rejected. Some may lie in the range, where Gold was put back since.
     """
 
     first_load_seq: int
     last_load_seq: int
+    finished: int
     silver_version: int
     loads_version: int
     bronze_version: int
     watermarks: tuple[Row, ...]
+    rejected: Rejected = NOTHING_REJECTED
 
 
-def pin(spark: SparkSession, run: Run) -> Pins | None:
+def pin(spark: SparkSession, run: Run, rejected: Rejected) -> Pins | None:
     """Pin what is to be audited.
 
     The watermarks come first: what they call finished is whole in every version of the other tables that is read after.
 
+    Args:
+        spark: The session.
+        run: The run.
+        rejected: The loads that people rejected.
+
     Returns:
-        The pins, or None where every finished load is published.
+        The pins, or None where every finished load is published or rejected.
 
     Raises:
         TableMissingError: Silver has not been written yet.
     """
     marks = run.table(SILVER_WATERMARKS)
-    watermarks = _rows(delta.read(spark, marks, version=delta.version(spark, marks)).select(*_WATERMARK))
+    watermarks = _rows(delta.read(spark, marks, version=delta.version(spark, marks)).select(*WATERMARK))
     finished = max((row["load_seq"] for row in watermarks), default=0)
-    published = last_published(spark, run)
-    if finished <= published:
+    pending = rejected.pending(last_published(spark, run), finished)
+    if pending is None:
         return None
     return Pins(
-        first_load_seq=published + 1,
-        last_load_seq=finished,
+        first_load_seq=pending[0],
+        last_load_seq=pending[1],
+        finished=finished,
         silver_version=delta.version(spark, run.table(SILVER_RECORDS)),
         loads_version=delta.version(spark, run.table(SILVER_LOADS)),
         bronze_version=delta.version(spark, run.table(BRONZE_RECORDS)),
         watermarks=tuple(watermarks),
+        rejected=rejected,
     )
 
 
 def last_published(spark: SparkSession, run: Run) -> int:
-    """The last load that Gold has published: 0 before the first. Gold writes gold_stream_health last."""
+    """The last load that Gold has published: 0 before the first. Gold writes gold_stream_health last.
+
+    What was rejected after it is not counted: Gold still has to follow what those loads erased or took back.
+    """
     return delta.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
 
 
-def has_load(spark: SparkSession, run: Run, load_seq: int) -> bool:
-    """Whether the ledger holds a load: numbers of undone ones never come again."""
-    return not spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("load_seq") == load_seq).isEmpty()
+def unpublished(spark: SparkSession, run: Run, *, up_to: int) -> list[int]:
+    """The loads of the ledger that Gold has not published, up to one; what was undone is not there any more."""
+    is_asked = F.col("load_seq").between(last_published(spark, run) + 1, up_to)
+    loads = spark.read.table(run.table(SILVER_LOADS).sql).where(is_asked).select("load_seq").distinct()
+    return [row["load_seq"] for row in loads.collect()]
 
 
 def records(spark: SparkSession, run: Run, pins: Pins) -> DataFrame:
     """Silver's rows of the range, at the pinned version; with them any that name no load, so that they are found."""
     load_seq = F.col("load_seq")
-    is_in_range = load_seq.between(pins.first_load_seq, pins.last_load_seq) | load_seq.isNull()
-    return delta.read(spark, run.table(SILVER_RECORDS), version=pins.silver_version).where(is_in_range)
+    is_in_range = load_seq.between(pins.first_load_seq, pins.last_load_seq) & F.expr(pins.rejected.excluded)
+    silver = delta.read(spark, run.table(SILVER_RECORDS), version=pins.silver_version)
+    return silver.where(is_in_range | load_seq.isNull())
 
 
 def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
     """Read the evidence: one job over Silver's narrow columns, one over Bronze's, and the ledger's rows."""
     loads = delta.read(spark, run.table(SILVER_LOADS), version=pins.loads_version)
-    is_asked = F.col("load_seq").between(pins.first_load_seq - 1, pins.last_load_seq)
+    is_asked = F.col("load_seq").between(pins.first_load_seq - 1, pins.finished)
     found = _rows(loads.where(is_asked).select(*_LEDGER))
     ledger = [row for row in found if row["load_seq"] >= pins.first_load_seq]
     before = [row["bronze_to_version"] for row in found if row["load_seq"] < pins.first_load_seq]
     return Evidence(
         first_load_seq=pins.first_load_seq,
-        last_load_seq=pins.last_load_seq,
+        last_load_seq=pins.finished,
         ledger=ledger,
         silver=_rows(facts.silver_facts(records(spark, run, pins))),
         watermarks=pins.watermarks,
         bronze=_bronze(spark, run, pins, ledger=ledger, after_version=max(before, default=None)),
+        rejected=pins.rejected,
     )
 
 
@@ -130,7 +150,8 @@ def _bronze(spark: SparkSession, run: Run, pins: Pins, *, ledger: Sequence[Row],
     """
     bronze = run.table(BRONZE_RECORDS)
     loads = {(row["bronze_to_version"], row["load_seq"]) for row in ledger if row["bronze_to_version"] is not None}
-    uncounted = tuple(sorted({row["load_seq"] for row in ledger if row["bronze_to_version"] is None}))
+    unknown = {row["load_seq"] for row in ledger if row["bronze_to_version"] is None}
+    uncounted = tuple(sorted(load_seq for load_seq in unknown if load_seq not in pins.rejected))
     if not loads:
         return BronzeCounts({}, uncounted=uncounted)
     to_version = max(version for version, _ in loads)

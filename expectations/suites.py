@@ -96,6 +96,15 @@ def _at_most(measure: str, limit: float, severity: str) -> Check:
     )
 
 
+def limit_of(expected: str) -> float:
+    """The limit of a budget, from what `gate_results` says was expected: the config may have another one by now.
+
+    >>> limit_of("at most 0.2 in a load")
+    0.2
+    """
+    return float(expected.removeprefix("at most ").removesuffix(" in a load"))
+
+
 def _of_user(expectation: UserExpectation) -> Check:
     arguments = expectation.arguments
     shown = mask({name: value for name, value in arguments.items() if name != "column"})

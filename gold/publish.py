@@ -64,22 +64,22 @@ class Published:
 
 
 def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Published:
-    """Publish the range of loads that a gate run let out.
+    """Publish the range of loads that a gate run let out, without those in it that people rejected.
 
     Commits to gold_records, gold_latest, gold_stream_health and the models' tables, in this order.
 
     Raises:
-        GateFailedError: The gate run did not pass; nothing was written.
+        GateFailedError: The gate run did not pass, and nobody released it; nothing was written.
         AnotherWriterError: Another run published the same loads at the same time.
         ModelError: A model failed; the range is published, and the next run tries the model again.
     """
-    if not gate_run.passed:
+    if not gate_run.is_let_out:
         raise GateFailedError(
             "This range has not passed the gate; nothing was published.",
             where=f"gate run {gate_run.gate_run_id}",
             observed=", ".join(gate_run.failed),
             expected="no critical expectation unmet",
-            next_step="See gate_results.",
+            next_step="See `tidemark gate show`.",
         )
     silver = _between(delta.read(spark, run.table(SILVER_RECORDS), version=gate_run.silver_version), gate_run)
     ledger = _between(delta.read(spark, run.table(SILVER_LOADS), version=gate_run.loads_version), gate_run)
@@ -155,7 +155,8 @@ def _write_health(run: Run, ledger: DataFrame, silver: DataFrame, *, first: int,
 
 
 def _between(rows: DataFrame, gate_run: GateRun) -> DataFrame:
-    return rows.where(F.col("load_seq").between(gate_run.first_load_seq, gate_run.last_load_seq))
+    is_in_range = F.col("load_seq").between(gate_run.first_load_seq, gate_run.last_load_seq)
+    return rows.where(is_in_range & F.expr(gate_run.rejected.excluded))
 
 
 def _metadata(gate_run: GateRun) -> str:

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from jobs.cli_decisions import erase, quarantine_app, watermark_app
+from jobs.cli_gate import gate_app
 from jobs.cli_reading import report, sql
 from jobs.cli_recovery import rebuild, restore, verify
 from jobs.cli_status import status
@@ -47,7 +48,7 @@ from jobs.edge import exit_code_of, invoke
 from lakehouse import __version__
 
 app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.")
-_groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app}
+_groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app, "gate": gate_app}
 for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
     app.add_typer(_group, name=_name)
 for _command in (status, sql, report, verify, restore, rebuild, maintain, erase):

@@ -19,6 +19,7 @@ from lakehouse.errors import TidemarkError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakehouse.contracts.gate import Decision
     from lakehouse.report import OpenReport
     from lakehouse.settings import LakehouseSettings, Settings
     from lakehouse.table import Lakehouse
@@ -151,6 +152,26 @@ def decide_once(
     return _medallion().decide(spark, settings, report, request, is_dry_run=is_dry_run)
 
 
+def gate_shown(spark: SparkSession, settings: Settings, report: OpenReport, *, rows: int) -> dict[str, Any] | None:
+    """The last gate run with the rows behind it, see `pipelines.medallion.show_gate`; writes nothing.
+
+    Raises:
+        TidemarkError: A table cannot be read.
+    """
+    return _medallion().show_gate(spark, settings, report, rows=rows)
+
+
+def decide_gate_once(
+    spark: SparkSession, settings: Settings, report: OpenReport, asked: Decision, *, is_dry_run: bool
+) -> dict[str, Any]:
+    """Release or reject what a failed gate run holds, see `pipelines.decide_gate.decide`.
+
+    Raises:
+        TidemarkError: It cannot be done; see its class.
+    """
+    return _medallion().decide_gate_run(spark, settings, report, asked, is_dry_run=is_dry_run)
+
+
 def verify_once(spark: SparkSession, settings: Settings, report: OpenReport, *, is_deep: bool) -> dict[str, Any]:
     """Prove the tables against each other, see `pipelines.medallion.verify`; writes nothing.
 
@@ -204,6 +225,12 @@ class _Medallion(Protocol):
 
     def decide(
         self, spark: SparkSession, settings: Settings, report: OpenReport, request: Request, *, is_dry_run: bool
+    ) -> dict[str, Any]: ...
+
+    def show_gate(self, spark: SparkSession, settings: Settings, report: OpenReport, *, rows: int) -> dict[str, Any] | None: ...
+
+    def decide_gate_run(
+        self, spark: SparkSession, settings: Settings, report: OpenReport, asked: Decision, *, is_dry_run: bool
     ) -> dict[str, Any]: ...
 
     def verify(self, spark: SparkSession, settings: Settings, report: OpenReport, *, is_deep: bool) -> dict[str, Any]: ...

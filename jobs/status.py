@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs import query, show
+from jobs.gate import decided
 from lakehouse.contracts import views
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.silver import CLASSES, STREAM
 from lakehouse.report import printable
 from lakehouse.table import (
+    GATE_DECISIONS,
     GATE_RESULTS,
     GOLD_STREAM_HEALTH,
     SILVER_LOADS,
@@ -47,6 +49,9 @@ _GATE = f"""
     WHERE gate_run_id = (SELECT gate_run_id FROM {GATE_RESULTS} ORDER BY evaluated_at DESC, gate_run_id DESC LIMIT 1)
     ORDER BY severity, expectation, "column"
 """  # noqa: S608 -- as above
+_DECISIONS = f"""
+    SELECT gate_run_id, decision, reason, decided_by, decided_at FROM {GATE_DECISIONS}
+"""  # noqa: S608 -- as above
 _PUBLISHED = f"""
     SELECT load_seq, any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
     FROM {GOLD_STREAM_HEALTH} WHERE load_seq = (SELECT max(load_seq) FROM {GOLD_STREAM_HEALTH}) GROUP BY load_seq
@@ -68,7 +73,8 @@ def status(pipeline: str, lakehouse: Lakehouse, *, with_missing: bool = True) ->
     Returns:
         `streams` (per stream its watermark, and `last_accepted` with epoch and sequence, None until a record was accepted),
         `missing` (of each contiguous stream that lacks some: how many sequences, in how many ranges; where it is asked for),
-        `totals` (records per class over all loads), `last_load`, `unfinished_load`, `rejects`, `gate` and `published`.
+        `totals` (records per class over all loads), `last_load`, `unfinished_load`, `rejects`, `gate` (the last gate run, with
+        the `decision` on it) and `published`.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
@@ -87,7 +93,7 @@ def status(pipeline: str, lakehouse: Lakehouse, *, with_missing: bool = True) ->
             **({"missing": rows(_MISSING, SILVER_LOADS) if SILVER_RECORDS in there else []} if with_missing else {}),
             **_loads(rows),
             "rejects": rows(_REJECTS, SILVER_REJECTS),
-            "gate": _gate(rows(_GATE, GATE_RESULTS)),
+            "gate": _gate(rows(_GATE, GATE_RESULTS), rows(_DECISIONS, GATE_DECISIONS)),
             "published": next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH)), None),
         }
 
@@ -131,7 +137,7 @@ def _last_accepted(stream: dict[str, Any]) -> dict[str, Any] | None:
     return {"epoch": stream["epoch"], "sequence": stream["high_watermark"]}
 
 
-def _gate(results: Rows) -> dict[str, Any] | None:
+def _gate(results: Rows, decisions: Rows) -> dict[str, Any] | None:
     if not results:
         return None
     unmet = [result for result in results if result["outcome"] != PASSED]
@@ -140,6 +146,7 @@ def _gate(results: Rows) -> dict[str, Any] | None:
         **{name: results[0][name] for name in ("gate_run_id", "first_load_seq", "last_load_seq")},
         "evaluated_at": max(result["evaluated_at"] for result in results),
         "passed": not any(result["severity"] == CRITICAL for result in unmet),
+        "decision": next((row for row in decisions if row["gate_run_id"] == results[0]["gate_run_id"]), None),
         "expectations": len(results),
         "unmet": [{name: result[name] for name in names} for result in unmet],
     }
@@ -168,6 +175,10 @@ def sentences(found: dict[str, Any]) -> list[str]:
         verdict = "passed" if gate["passed"] else "FAILED"
         told.append(f"Gate: {verdict} for {loads}, {gate['expectations']} expectations, {len(gate['unmet'])} not met.")
         told += [f"  {each['severity']}: {_unmet(each)}" for each in gate["unmet"]]
+        if gate["decision"]:
+            told.append(f"  It was {decided(gate['decision'])}.")
+        elif not gate["passed"]:
+            told.append("  See `tidemark gate show`; `tidemark gate release` or `reject` decides.")
     told.append(f"Gold: published up to load {published['load_seq']}." if published else "Gold: nothing is published.")
     return told
 
@@ -183,4 +194,5 @@ def _missing(row: dict[str, Any]) -> str:
 
 def _unmet(result: dict[str, Any]) -> str:
     what = " ".join(part for part in (result["expectation"], result["column"]) if part)
-    return f"{what} {result['outcome']}; observed {result['observed']}, expected {result['expected']}"
+    observed = printable(str(result["observed"]))
+    return f"{what} {result['outcome']}; observed {observed}, expected {result['expected']}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs import query, show
-from lakehouse.contracts.gate import CRITICAL
+from jobs.gate import decided
+from lakehouse.contracts.gate import CRITICAL, REJECTED
 from lakehouse.contracts.silver import (
     ACCEPTED,
     COLLISION,
@@ -20,6 +21,7 @@ from lakehouse.errors import TidemarkError
 from lakehouse.report import printable
 from lakehouse.table import (
     BRONZE_RECORDS,
+    GATE_DECISIONS,
     GATE_RESULTS,
     GOLD_STREAM_HEALTH,
     SILVER_LOADS,
@@ -84,7 +86,13 @@ _GATE = f"""
     SELECT gate_run_id, max(silver_version) AS silver_version, max(evaluated_at) AS evaluated_at,
         bool_and(success OR severity <> '{CRITICAL}') AS passed
     FROM {GATE_RESULTS} WHERE first_load_seq <= $load_seq AND last_load_seq >= $load_seq
+        AND ($gate_run_id IS NULL OR gate_run_id = $gate_run_id)
     GROUP BY gate_run_id ORDER BY evaluated_at DESC LIMIT 1
+"""  # noqa: S608 -- as above
+_DECISION = f"""
+    SELECT gate_run_id, decision, reason, decided_by, decided_at FROM {GATE_DECISIONS}
+    WHERE first_load_seq <= $load_seq AND last_load_seq >= $load_seq
+    ORDER BY decision = '{REJECTED}' DESC, decided_at DESC LIMIT 1
 """  # noqa: S608 -- as above
 _PUBLISHED = f"""
     SELECT any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
@@ -104,7 +112,8 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         topic, partition, offset, timestamp, producer, epoch, sequence; `class`, `rule` in words, `reason`, `state` of a reject;
         `copies`, how often Bronze holds the offset: all but one are replays; `erased_load_seq`; `load` with run, Bronze
         versions and the watermark before and after; `settled`, who released or discarded it in which load, and why; `winner`,
-        the record that a duplicate or collision met; `gate`, the last audit of the load, or of the release; and `published`.
+        the record that a duplicate or collision met; `gate`, the last audit of the load, or of the release; `decision`, what a
+        person decided of it where it had failed; and `published`.
         What does not apply is None.
         And the columns of `bronze_records`.
 
@@ -132,7 +141,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         kept = next(iter(rows(_KEPT, SILVER_RECORDS)), None)
         found = _found(kept, rows(_OUT, SILVER_REJECTS), loads, record)
         load = next((row for row in loads if found and _is_of(row, found)), None)
-        winner, settled, gate, published = None, None, None, None
+        winner, settled, gate, decision, published = None, None, None, None, None
         if found and found["class"] in {DUPLICATE, COLLISION}:
             same = {name: found[name] for name in ("producer", "epoch", "sequence")}
             winner = next(iter(rows(_WINNER, SILVER_REJECTS, **same)), None)
@@ -140,7 +149,9 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
             settled = next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=found["settled_load_seq"])), None)
         if load:
             brought = settled["load_seq"] if settled else load["load_seq"]
-            gate = next(iter(rows(_GATE, GATE_RESULTS, load_seq=brought)), None)
+            decision = next(iter(rows(_DECISION, GATE_DECISIONS, load_seq=brought)), None)
+            gate_run_id = decision and decision["gate_run_id"]
+            gate = next(iter(rows(_GATE, GATE_RESULTS, load_seq=brought, gate_run_id=gate_run_id)), None)
             published = next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH, load_seq=brought)), None)
     name = found["class"] if found else UNDECIDED
     copies = record.pop("copies")
@@ -157,6 +168,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         "settled": settled,
         "winner": winner,
         "gate": gate,
+        "decision": decision,
         "published": published,
     }
     return told, record
@@ -176,7 +188,8 @@ def write_why(found: Mapping[str, Any]) -> None:
 
 def _sentences(found: Mapping[str, Any]) -> list[str]:
     told = []
-    load, settled, winner, gate, published = (found[name] for name in ("load", "settled", "winner", "gate", "published"))
+    load, settled, winner = (found[name] for name in ("load", "settled", "winner"))
+    gate, decision, published = (found[name] for name in ("gate", "decision", "published"))
     if winner:
         place = f"offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
         told.append(f"The record that was there first: {place}.")
@@ -199,6 +212,8 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
     if gate:
         verdict = "passed" if gate["passed"] else "FAILED"
         told.append(f"Gate run {gate['gate_run_id']} on Silver version {gate['silver_version']}: {verdict}.")
+    if decision:
+        told.append(f"The load was {decided(decision)}.")
     told.append(f"Published by gate run {published['gate_run_id']}." if published else "The load is not published.")
     return told
 

@@ -18,6 +18,7 @@ OWN_TABLES = frozenset(
         "silver_rejects",
         "silver_loads",
         "gate_results",
+        "gate_decisions",
         "gold_records",
         "gold_latest",
         "gold_stream_health",

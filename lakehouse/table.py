@@ -16,6 +16,7 @@ SILVER_WATERMARKS = "silver_watermarks"
 SILVER_REJECTS = "silver_rejects"
 SILVER_LOADS = "silver_loads"
 GATE_RESULTS = "gate_results"
+GATE_DECISIONS = "gate_decisions"
 GOLD_RECORDS = "gold_records"
 GOLD_LATEST = "gold_latest"
 GOLD_STREAM_HEALTH = "gold_stream_health"
@@ -31,6 +32,7 @@ TABLE_NAMES = (
     SILVER_REJECTS,
     SILVER_LOADS,
     GATE_RESULTS,
+    GATE_DECISIONS,
     GOLD_RECORDS,
     GOLD_LATEST,
     GOLD_STREAM_HEALTH,

@@ -16,7 +16,7 @@ from gold.refresh import refresh_models
 from gold.withdraw import withdraw
 from lakehouse import delta
 from lakehouse.contracts.silver import ERASE, RESTORE
-from lakehouse.table import GOLD_STREAM_HEALTH, SILVER_LOADS
+from lakehouse.table import GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS
 from silver import watermarks
 from silver.request import Request
 
@@ -36,7 +36,8 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
         spark: The session.
         run: The run.
         settings: The pipeline's settings.
-        after_load_seq: The last load that Gold has published, where that is known.
+        after_load_seq: The last load that Gold has published, where that is known. What people rejected since then counts as
+            not published: what it erased or took back is followed all the same.
 
     Returns:
         The last such load, None where there is none. A model that is made while there is one names it.
@@ -62,3 +63,21 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
     last: int = done[-1][0]
     refresh_models(spark, run, settings.gold, amended_by=last)
     return last
+
+
+def withdraw_unpublished(spark: SparkSession, run: Run, settings: Settings, *, first: int, last: int) -> None:
+    """Take out of Gold what a publishing that died had brought of some loads, before they are rejected.
+
+    A gate run may have let them out; then came more loads, and the gate run over all of them failed. Commits to Gold's tables
+    and to the models, where there is something to take out.
+
+    Args:
+        spark: The session.
+        run: The run.
+        settings: The pipeline's settings.
+        first: The first of the loads; none from it on is published.
+        last: The last of them.
+    """
+    if delta.highest(spark, run.table(GOLD_RECORDS), "load_seq") >= first:
+        withdraw(spark, run, keep_to=first - 1, undo_to=last)
+        refresh_models(spark, run, settings.gold, amended_by=last)

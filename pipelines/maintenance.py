@@ -2,7 +2,8 @@
 
 Nothing here may touch what DESIGN section 4 stands on. A load's transaction ids are part of every checkpoint and outlive the
 log. The old versions that somebody still has to read are left: Bronze's of a claim that is not finished, Silver's and the
-ledger's of a gate run that is not published. On a local root each step holds the root's lock, and a run waits for it.
+ledger's of loads that the gate or a person let out and Gold does not have yet. On a local root each step holds the root's lock,
+and a run waits for it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from expectations import gate
+from expectations import verdict
 from lakehouse import delta, upkeep
 from lakehouse.errors import AnotherWriterError
 from lakehouse.lock import locked
@@ -127,7 +128,7 @@ def _still_read(spark: SparkSession, run: Run, table: Table) -> str | None:
         claimed, finished = (delta.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS))
         if claimed > finished:
             return "vacuum: a load is claimed and not finished, and reads the version that its claim pinned"
-    waiting = gate.last(spark, run) if table.name in (SILVER_RECORDS, SILVER_LOADS) else None
-    if waiting is not None and waiting.passed:
-        return "vacuum: a gate run passed and is not published, and Gold copies from the version that it audited"
+    waiting = verdict.last(spark, run) if table.name in (SILVER_RECORDS, SILVER_LOADS) else None
+    if waiting is not None and waiting.is_let_out:
+        return "vacuum: a gate run let loads out that are not published, and Gold copies from the version that it audited"
     return None

@@ -6,6 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
+from expectations import behind
 from lakehouse import delta, storage
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta_errors import SPARK_ERRORS
@@ -13,7 +14,16 @@ from lakehouse.errors import UsageError
 from lakehouse.lock import locked
 from lakehouse.run import Run
 from lakehouse.table import SILVER_WATERMARKS, Lakehouse
-from pipelines import accept_topic, arrival, bronze_to_silver, by_hand, kafka_to_bronze, maintenance, silver_to_gold
+from pipelines import (
+    accept_topic,
+    arrival,
+    bronze_to_silver,
+    by_hand,
+    decide_gate,
+    kafka_to_bronze,
+    maintenance,
+    silver_to_gold,
+)
 from pipelines import rebuild as anew
 from pipelines import restore as going_back
 from pipelines import verify as proof
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lakehouse.contracts.gate import Decision
     from lakehouse.run import Report
     from lakehouse.settings import Settings
     from silver.order import Order
@@ -107,6 +118,27 @@ def decide(
     with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
         carry_out = accept_topic.carry_out if request.kind == ACCEPT else by_hand.carry_out
         done = carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+    return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
+
+
+def show_gate(spark: SparkSession, settings: Settings, report: Report, *, rows: int) -> dict[str, object] | None:
+    """The last gate run, and the rows behind what was not met; see `expectations.behind`. A run may go on beside it."""
+    run = _new_run(settings, report)
+    found = behind.last_gate_run(spark, run, settings.gate, rows=rows)
+    return None if found is None else {"pipeline": run.pipeline, **found}
+
+
+def decide_gate_run(
+    spark: SparkSession, settings: Settings, report: Report, asked: Decision, *, is_dry_run: bool = False
+) -> dict[str, object]:
+    """Release or reject what a failed gate run holds; see `pipelines.decide_gate`. Beside a run that goes on it waits.
+
+    Raises:
+        AnotherWriterError: The other run has not ended after a minute.
+    """
+    run = _new_run(settings, report)
+    with _storage_errors_named(run.lakehouse), locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
+        done = decide_gate.decide(spark, run, settings, asked, is_dry_run=is_dry_run)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from expectations import gate
+from expectations import gate, verdict
 from gold.publish import publish
 from gold.refresh import refresh_models
 from pipelines.amendments import amend_gold
@@ -21,17 +21,17 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
     """Audit the loads that are not published; see `expectations.gate.audit`.
 
     Returns:
-        gate_run_id, the range of loads, passed, warned, failed; gate_run_id None where there was nothing to audit.
+        gate_run_id, the range of loads, passed, warned, failed, decision; gate_run_id None where there was nothing to audit.
 
     Raises:
-        GateFailedError: A critical expectation was not met; all results are recorded.
+        GateFailedError: A critical expectation was not met, and nobody released the range; all results are recorded.
     """
     started = time.monotonic()
     audited = gate.audit(spark, run, settings.gate)
     if audited is None:
         return {"gate_run_id": None, "passed": True, "seconds": round(time.monotonic() - started, 3)}
-    amend_gold(spark, run, settings, after_load_seq=audited.first_load_seq - 1)
-    gate.raise_if_failed(spark, run, audited)
+    amend_gold(spark, run, settings)
+    verdict.raise_if_failed(spark, run, audited)
     return {
         "gate_run_id": audited.gate_run_id,
         "first_load_seq": audited.first_load_seq,
@@ -39,6 +39,7 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         "passed": audited.passed,
         "warned": list(audited.warned),
         "failed": list(audited.failed),
+        "decision": audited.decision,
         "seconds": round(time.monotonic() - started, 3),
     }
 
@@ -49,15 +50,17 @@ def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
     The gate's verdict is read from `gate_results`, so that gate and Gold may be two tasks.
 
     Raises:
-        GateFailedError: The last gate run did not pass.
+        GateFailedError: The last gate run did not pass, and nobody released it.
         ModelError: A model failed; Gold's own tables are published.
     """
     started = time.monotonic()
-    audited = gate.last(spark, run)
+    audited = verdict.last(spark, run)
     if audited is None:
         done: dict[str, object] = {"gate_run_id": None, "records": 0, "models": refresh_models(spark, run, settings.gold)}
     else:
-        gate.raise_if_failed(spark, run, audited)
+        verdict.raise_if_failed(spark, run, audited)
+        # Gold is asked what it has published: what an erasure in the range takes out of earlier loads would be skipped after.
+        amend_gold(spark, run, settings)
         done = vars(publish(spark, run, audited, settings.gold))
         # The version that was audited may be older than an erasure.
         amend_gold(spark, run, settings, after_load_seq=audited.last_load_seq)

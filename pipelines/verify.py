@@ -163,7 +163,7 @@ def _unhealthy(pins: Pins, rows: list[Row]) -> Iterator[Violation]:
     expected = {
         (row["load_seq"], *(row[name] for name in STREAM)): {name: row[other] for name, other in names.items()}
         for row in pins.loads
-        if row["load_seq"] <= pins.published
+        if row["load_seq"] <= pins.published and row["load_seq"] not in pins.rejected
     }
     observed = {(row["load_seq"], *(row[name] for name in STREAM)): {name: row[name] for name in names} for row in rows}
     for key in sorted({**expected, **observed}, key=str):

@@ -79,7 +79,8 @@ class Offsets:
         is_erased = F.col("erased").isNotNull().alias("is_erased")
         kept = self._silver().where(F.col("load_seq") <= pins.finished)
         kept = kept.select("topic", "partition", "offset", *_GOLD, is_erased, hashed)
-        silver = words.silver_by_word(kept, pins.published, whole)
+        is_published = (F.col("load_seq") <= pins.published) & F.expr(pins.rejected.excluded)
+        silver = words.silver_by_word(kept, is_published, whole)
         sources = [self._bronze_words(silver, is_doubled=is_doubled), silver]
         if not pins.is_plain:
             rejects = as_of(pins.read(self._spark, self._run, SILVER_REJECTS), pins.finished)

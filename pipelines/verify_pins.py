@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from expectations import decided
 from lakehouse import delta
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM
 from lakehouse.table import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.gate import Rejected
     from lakehouse.run import Run
     from silver.audit import Row
 
@@ -67,6 +69,7 @@ class Pins:
         watermarks: All rows of silver_watermarks, read once.
         ledger: The ledger's rows in the order of their loads, an open claim's too.
         versions: The Delta version of each table that is there.
+        rejected: The loads that people rejected: Gold holds none of their rows.
     """
 
     finished: int
@@ -74,6 +77,7 @@ class Pins:
     watermarks: Sequence[Row]
     ledger: Sequence[Row]
     versions: Mapping[str, int]
+    rejected: Rejected
 
     @property
     def published(self) -> int:
@@ -123,7 +127,8 @@ def pin(spark: SparkSession, run: Run) -> Pins:
     """Pin what is to be looked at.
 
     The watermarks come first: what they call finished is whole in every version of the other tables that is read after. Then
-    Gold, and the ledger after Silver: a load's rows follow its claim. Where a run beside this one has finished loads
+    Gold, then what was rejected: such loads are not in the Gold that was pinned before, and none is rejected that was. The
+    ledger comes after Silver: a load's rows follow its claim. Where a run beside this one has finished loads
     meanwhile, everything is pinned anew.
 
     Raises:
@@ -150,10 +155,11 @@ def _pin(spark: SparkSession, run: Run) -> Pins:
     if GOLD_STREAM_HEALTH in versions:
         health = delta.read(spark, run.table(GOLD_STREAM_HEALTH), version=versions[GOLD_STREAM_HEALTH])
         published_to = health.agg(F.max("load_seq")).collect()[0][0]
+    rejected = decided.rejected(decided.read(spark, run))
     for name in (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, BRONZE_RECORDS):
         versions[name] = delta.version(spark, run.table(name))
     ledger = delta.read(spark, run.table(SILVER_LOADS), version=versions[SILVER_LOADS]).select(*LEDGER).toArrow()
-    return Pins(finished, published_to, marks, ledger.sort_by([("load_seq", "ascending")]).to_pylist(), versions)
+    return Pins(finished, published_to, marks, ledger.sort_by([("load_seq", "ascending")]).to_pylist(), versions, rejected)
 
 
 def _rows(frame: DataFrame) -> list[Row]:

@@ -80,24 +80,24 @@ def by_word(source: str, rows: DataFrame, hashed: Column | None = None) -> DataF
     )
 
 
-def silver_by_word(silver: DataFrame, published: int, whole: Column) -> DataFrame:
+def silver_by_word(silver: DataFrame, is_published: Column, whole: Column) -> DataFrame:
     """Silver's rows by word, all of them and those of published loads, in one pass; see `by_word`.
 
     Args:
         silver: Rows with topic, partition, offset, load_seq, is_erased, `hash` (see `content`), and what `whole` reads. What
             was erased is not in Gold.
-        published: The last published load.
+        is_published: Whether Gold has the row's load.
         whole: What Gold is compared by.
     """
-    is_published = (F.col("load_seq") <= published) & ~F.col("is_erased")
+    is_in_gold = is_published & ~F.col("is_erased")
     narrow = silver.select(
         "topic",
         "partition",
         word("offset").alias("word"),
         bit("offset").alias("bit"),
         "hash",
-        F.when(is_published, bit("offset")).alias("published"),
-        F.when(is_published, whole).alias("whole"),
+        F.when(is_in_gold, bit("offset")).alias("published"),
+        F.when(is_in_gold, whole).alias("whole"),
     )
     return narrow.groupBy(*PLACE).agg(
         F.count(F.lit(1)).alias("s_rows"),

@@ -27,7 +27,15 @@ from lakehouse.contracts.silver import HELD, LOADS, STREAM, SWAPS, WATERMARK_IN_
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
 from lakehouse.errors import TableStateError
-from lakehouse.table import GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from lakehouse.table import (
+    GATE_DECISIONS,
+    GOLD_RECORDS,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+    SILVER_REJECTS,
+    SILVER_WATERMARKS,
+)
 from silver import ledger
 from silver.claim import MOST_TRIES, is_claimed
 from silver.plan import claimed
@@ -51,7 +59,8 @@ _NUMBERED = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS, GO
 
 def highest_load(spark: SparkSession, run: Run) -> int:
     """The highest number of a load that any of the tables has seen; 0 where none is there."""
-    return max(delta.highest(spark, run.table(name), "load_seq") for name in _NUMBERED)
+    seen = max(delta.highest(spark, run.table(name), "load_seq") for name in _NUMBERED)
+    return max(seen, delta.highest(spark, run.table(GATE_DECISIONS), "last_load_seq"))
 
 
 def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:
@@ -109,7 +118,7 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
         where=str(run.table(SILVER_LOADS)),
         observed=f"Delta skipped the loads {first_free} to {first_free + MOST_TRIES - 1}: it knows their transactions already",
         expected="a number that is free",
-        next_step="Move the silver_ tables away, keep Bronze, and run again: everything is decided anew from Bronze.",
+        next_step="Move the silver_, gate_ and gold_ tables away, keep Bronze, and run again: all is decided anew from Bronze.",
     )
 
 

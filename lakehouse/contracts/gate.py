@@ -1,11 +1,11 @@
-"""The table that the gate writes: one row per expectation and gate run."""
+"""The gate's tables: a row per expectation and gate run, and a row per decision that a person made on one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from lakehouse.contracts.model import Column, Contract
-from lakehouse.table import GATE_RESULTS
+from lakehouse.table import GATE_DECISIONS, GATE_RESULTS
 
 PASSED = "passed"
 FAILED = "failed"
@@ -13,6 +13,9 @@ ERRORED = "errored"
 
 CRITICAL = "critical"
 WARN = "warn"
+
+RELEASED = "released"
+REJECTED = "rejected"
 
 RESULTS = Contract(
     GATE_RESULTS,
@@ -35,6 +38,81 @@ RESULTS = Contract(
     ),
 )
 
+DECISIONS = Contract(
+    GATE_DECISIONS,
+    "A person's decision on a gate run that failed. Append-only, at most one for each gate run.",
+    (
+        Column("gate_run_id", "string", "The gate run"),
+        Column("first_load_seq", "bigint", "First load of its range"),
+        Column("last_load_seq", "bigint", "Last load of its range, inclusive"),
+        Column("decision", "string", "released: Gold gets the range all the same; rejected: Gold never gets it"),
+        Column("expectations", "string", "The critical expectations that were not met, by name"),
+        Column("reason", "string", "Why, in that person's words"),
+        Column("decided_by", "string", "Who that was"),
+        Column("run_id", "string", "The run that recorded it"),
+        Column("decided_at", "timestamp", "When it was decided, UTC"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a person decides of the last gate run.
+
+    Attributes:
+        decision: `released` or `rejected`.
+        reason: Why, in their words.
+        decided_by: Who they are.
+        gate_run_id: The gate run that they mean, so that it is no other one by then; None for whichever is the last.
+    """
+
+    decision: str
+    reason: str
+    decided_by: str
+    gate_run_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The loads that people rejected: Gold never gets them.
+
+    Attributes:
+        ranges: First and last load of each rejection, both inclusive; they may overlap.
+
+    >>> 4 in Rejected(((3, 5),)), 6 in Rejected(((3, 5),)), None in Rejected(((3, 5),))
+    (True, False, False)
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    def __contains__(self, load_seq: int | None) -> bool:
+        return load_seq is not None and any(first <= load_seq <= last for first, last in self.ranges)
+
+    def pending(self, after: int, up_to: int) -> tuple[int, int] | None:
+        """The first and the last load of (after, up_to] that are not rejected; None where all are, or there is none.
+
+        >>> Rejected(((3, 5),)).pending(2, 7), Rejected(((3, 5),)).pending(0, 5), Rejected(((3, 5),)).pending(2, 5)
+        ((6, 7), (1, 2), None)
+        """
+        first, last = after + 1, up_to
+        for start, end in sorted(self.ranges):
+            first = end + 1 if start <= first <= end else first
+        for start, end in sorted(self.ranges, key=lambda each: each[1], reverse=True):
+            last = start - 1 if start <= last <= end else last
+        return (first, last) if first <= last else None
+
+    @property
+    def excluded(self) -> str:
+        """As SQL: whether a row's load is none of them. Holds numbers only.
+
+        >>> Rejected(((3, 5), (9, 9))).excluded, Rejected().excluded
+        ('load_seq NOT BETWEEN 3 AND 5 AND load_seq NOT BETWEEN 9 AND 9', 'true')
+        """
+        return " AND ".join(f"load_seq NOT BETWEEN {first} AND {last}" for first, last in self.ranges) or "true"
+
+
+NOTHING_REJECTED = Rejected()
+
 
 @dataclass(frozen=True)
 class GateRun:
@@ -48,6 +126,8 @@ class GateRun:
         loads_version: Delta version of silver_loads that was audited.
         failed: Names of the critical expectations that failed or errored; empty where the gate passed.
         warned: Names of the expectations that failed or errored without being critical.
+        decision: What a person decided of it; None where nobody did.
+        rejected: The loads that people rejected: those in the range stay out of Gold.
     """
 
     gate_run_id: str
@@ -57,8 +137,20 @@ class GateRun:
     loads_version: int
     failed: tuple[str, ...] = ()
     warned: tuple[str, ...] = ()
+    decision: str | None = None
+    rejected: Rejected = NOTHING_REJECTED
+
+    @property
+    def named(self) -> str:
+        """Which one it is, in words."""
+        return f"loads {self.first_load_seq} to {self.last_load_seq}, gate run {self.gate_run_id}"
 
     @property
     def passed(self) -> bool:
-        """Whether Gold may publish the range."""
+        """Whether every critical expectation was met."""
         return not self.failed
+
+    @property
+    def is_let_out(self) -> bool:
+        """Whether Gold may publish the range: it passed, or a person released it."""
+        return self.passed or self.decision == RELEASED

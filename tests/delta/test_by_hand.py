@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from expectations import gate
+from expectations import gate, verdict
 from lakehouse.errors import BreakerOpenError, UsageError
 from lakehouse.settings import Gate
 from pipelines import by_hand
@@ -70,7 +70,7 @@ def marks(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
 def require_gate_passes(spark: SparkSession, run: Run) -> None:
     audited = gate.audit(spark, run, Gate())
     assert audited is not None
-    gate.raise_if_failed(spark, run, audited)
+    verdict.raise_if_failed(spark, run, audited)
 
 
 def test_a_released_record_is_in_silver_marked_late_with_the_reason_kept_and_once_however_often_it_is_asked(

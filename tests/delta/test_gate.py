@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from expectations import gate
+from expectations import gate, verdict
 from expectations.rules import INVARIANTS
 from lakehouse.errors import ConfigError, GateFailedError
 from lakehouse.run import Run
@@ -72,8 +72,8 @@ def test_good_loads_pass_and_every_result_is_recorded(spark: SparkSession, audit
     missing = recorded["budget_missing", "warn"]
     assert (missing["outcome"], missing["observed"], missing["expected"]) == ("failed", "2", "at most 0 in a load")
     assert {row["silver_version"] for row in recorded.values()} == {gate_run.silver_version}
-    gate.raise_if_failed(spark, audited, gate_run)
-    assert gate.last(spark, audited) == gate_run
+    verdict.raise_if_failed(spark, audited, gate_run)
+    assert verdict.last(spark, audited) == gate_run
 
 
 def test_a_budget_is_held_against_the_worst_load_and_fails_with_a_message_that_says_so(
@@ -87,11 +87,11 @@ def test_a_budget_is_held_against_the_worst_load_and_fails_with_a_message_that_s
     assert gate_run.failed == ("budget_duplicate_share", "budget_undecodable")
     assert gate_run.warned == ("budget_duplicate_share", "budget_missing")
     with pytest.raises(GateFailedError) as failed:
-        gate.raise_if_failed(spark, audited, gate_run)
+        verdict.raise_if_failed(spark, audited, gate_run)
     assert failed.value.exit_code == 3
     assert "budget_duplicate_share failed: observed 0.125, expected at most 0.12 in a load" in str(failed.value)
     assert "loosen gate.budgets: duplicate_share, undecodable" in str(failed.value)
-    assert gate.last(spark, audited) == gate_run
+    assert verdict.last(spark, audited) == gate_run
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_an_expectation_that_cannot_be_taken_stops_before_anything_is_audited(
     with pytest.raises(ConfigError):
         gate.audit(spark, audited, settings(expectations=[expectation]))
 
-    assert gate.last(spark, audited) is None
+    assert verdict.last(spark, audited) is None
     assert audited.report.seen == {}  # type: ignore[attr-defined] # the fixture's report
 
 
@@ -222,7 +222,7 @@ def test_the_verdict_is_that_of_the_last_gate_run_also_when_the_clock_was_set_ba
     after = gate.audit(spark, audited, Gate())
 
     assert before is not None
-    assert (before.passed, gate.last(spark, audited)) == (False, after)
+    assert (before.passed, verdict.last(spark, audited)) == (False, after)
 
 
 def test_where_great_expectations_raises_all_is_errored_and_the_next_gate_run_lets_out_what_waited(
@@ -237,12 +237,12 @@ def test_where_great_expectations_raises_all_is_errored_and_the_next_gate_run_le
     assert failed is not None
     assert {row["outcome"] for row in results(spark, audited).values()} == {"errored"}
     with pytest.raises(GateFailedError, match="errored"):
-        gate.raise_if_failed(spark, audited, failed)
+        verdict.raise_if_failed(spark, audited, failed)
 
     passed = gate.audit(spark, audited, Gate())
 
     assert passed is not None
-    assert (passed.passed, gate.last(spark, audited)) == (True, passed)
+    assert (passed.passed, verdict.last(spark, audited)) == (True, passed)
 
 
 def test_nothing_finished_means_nothing_to_audit(spark: SparkSession, audited: Run) -> None:

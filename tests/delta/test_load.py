@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from expectations import gate
+from expectations import gate, verdict
 from jobs.query import connect, rows
 from lakehouse import delta
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
@@ -256,7 +256,7 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
     assert _missing(run) == expected.missing
     audited = gate.audit(spark, run, Gate())
     assert audited is not None
-    gate.raise_if_failed(spark, run, audited)
+    verdict.raise_if_failed(spark, run, audited)
 
 
 def _missing(run: Run) -> set[tuple[tuple[str, int, str | None], int, int]]:

@@ -10,7 +10,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from expectations import gate
+from expectations import gate, verdict
 from gold import publish as publishing
 from gold.publish import publish
 from gold.refresh import refresh_models
@@ -104,7 +104,7 @@ def test_what_passed_is_published_and_then_there_is_nothing_left_to_audit(
     assert json.loads(commit(spark, audited, "gold_records")["metadata"]) == named
     assert json.loads(commit(spark, audited, "gold_stream_health")["metadata"]) == named
     assert gate.audit(spark, audited, Gate()) is None
-    assert gate.last(spark, audited) is None
+    assert verdict.last(spark, audited) is None
 
 
 def test_a_gate_run_that_failed_is_refused_and_gold_stays_as_it_was(

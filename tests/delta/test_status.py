@@ -10,7 +10,7 @@ import pytest
 
 from jobs.cli import main
 from jobs.status import status
-from lakehouse.contracts.gate import RESULTS
+from lakehouse.contracts.gate import DECISIONS, RESULTS
 from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.table import Lakehouse
@@ -113,6 +113,26 @@ def test_a_failed_gate_is_a_failed_verdict(root: Path) -> None:
     write_rows(root, RESULTS, [failed])
     gate = found_in(root)["gate"]
     assert (gate["gate_run_id"], gate["passed"]) == ("last", False)
+
+
+def test_a_decision_is_told_of_the_gate_run_that_it_was_made_on(
+    config: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decided = {"decision": "released", "reason": "a \x1b[31m resend", "decided_by": "ann", "decided_at": NOON}
+    write_rows(root, DECISIONS, [{**decided, "gate_run_id": "old", "first_load_seq": 1, "last_load_seq": 2}])
+    assert found_in(root)["gate"]["decision"] is None
+
+    failed = {**result("last", "budget_late", "failed", "critical"), "evaluated_at": NOON + timedelta(days=1)}
+    write_rows(root, RESULTS, [failed])
+    assert main(["status", "--config", str(config)]) == 0
+    assert "`tidemark gate release` or `reject` decides" in capsys.readouterr().out
+    write_rows(root, DECISIONS, [{**decided, "gate_run_id": "last", "first_load_seq": 1, "last_load_seq": 2}])
+
+    assert found_in(root)["gate"]["decision"] == {**decided, "gate_run_id": "last"}
+    assert main(["status", "--config", str(config)]) == 0
+    printed = capsys.readouterr().out
+    assert "It was released by ann, 2026-11-21T12:00:00+00:00: a \\x1b[31m resend." in printed
+    assert "decides" not in printed
 
 
 def test_a_claim_beyond_the_watermarks_is_an_unfinished_load(root: Path) -> None:

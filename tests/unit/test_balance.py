@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from expectations.balance import load_facts, stream_facts
+from expectations.differences import differences
 from expectations.evidence import BronzeCounts, Evidence, by_load
+from lakehouse.contracts.gate import Rejected
 from lakehouse.contracts.silver import CLASSES
 
 if TYPE_CHECKING:
@@ -197,6 +199,30 @@ def test_a_load_is_measured_over_all_its_streams() -> None:
         "quarantined_share": 0.1,
         "undecodable_share": 0.25,
     }
+
+
+def test_of_a_rejected_load_nothing_is_asked_but_its_place_is_known() -> None:
+    ledger = [claim(1, missing=9), claim(2, epoch_before=0, high_watermark_before=7, high_watermark_after=9)]
+    bronze = BronzeCounts({("t", 0, 1): 99, ("t", 0, 2): 10})
+    found = Evidence(1, 2, ledger, [silver(2, first=8, last=9)], [mark(2, high_watermark=9)], bronze)
+
+    kept = replace(found, rejected=Rejected(((1, 1),)))
+
+    assert violations(found) == {"unaccounted": 89, "silver_mismatch": 7, "watermark_mismatch": 1}
+    assert violations(kept) == {}
+    assert [load.load_seq for load in load_facts(kept)] == [2]
+
+
+def test_what_differs_is_told_with_what_each_table_says() -> None:
+    evidence = replace(GOOD, silver=[silver(rows=6)], watermarks=[], bronze=BronzeCounts({("t", 0, 1): 11}))
+    place = {"topic": "t", "partition": 0, "producer": None, "load_seq": 1}
+
+    assert differences(evidence, "silver_mismatch") == [{**place, "silver_rows": 6, "ledger_kept": 7}]
+    assert differences(evidence, "unaccounted") == [{**place, "bronze_records": 11, "ledger_records": 10}]
+    assert differences(evidence, "watermark_mismatch") == [
+        {**place, "silver_highest": [0, 7], "ledger_watermark": [0, 7], "watermark": None}
+    ]
+    assert differences(GOOD, "silver_mismatch") == []
 
 
 def test_a_version_between_two_loads_belongs_to_the_later() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     *("demo", "run", "plan", "status", "sql", "report", "verify", "restore", "rebuild", "maintain", "erase", "doctor"),
-    *("topic", "config", "jars", "broker"),
+    *("topic", "config", "gate", "jars", "broker"),
 )
 
 
@@ -78,7 +78,9 @@ def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
     assert [name for name in COMMANDS if f"\n  {name} " not in done.stdout] == []
 
 
-@pytest.mark.parametrize("command", [[name] for name in COMMANDS] + [["config", "show"], ["jars", "fetch"], ["broker", "up"]])
+@pytest.mark.parametrize(
+    "command", [[name] for name in COMMANDS] + [["config", "show"], ["jars", "fetch"], ["broker", "up"], ["gate", "reject"]]
+)
 def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--help"]) == 0
     assert f"Usage: tidemark {' '.join(command)}" in capsys.readouterr().out
@@ -100,6 +102,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ["sql", "SELECT 1", "--format", "xml"],
         ["config", "shout"],
         ["jars", "fetch", "nothing"],
+        ["gate", "show", "--rows", "201"],
     ],
 )
 def test_a_wrong_command_line_ends_with_2_and_points_at_the_help(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,6 +123,8 @@ def test_a_wrong_command_line_ends_with_2_and_points_at_the_help(argv: list[str]
         (["quarantine", "release", "--all", "--reason", " "], "The reason is empty."),
         (["quarantine", "release", "--all"], "--reason"),
         (["watermark", "reset", "t", "0", "--reason", "x"], "nothing to reset"),
+        (["gate", "release"], "--reason"),
+        (["gate", "reject", "--reason", " "], "The reason is empty."),
         (["erase", "--topic", "t", "--reason", "x"], "not clear which key"),
         (["erase", "--topic", "t", "--key-hex", "0g", "--reason", "x"], "not in hexadecimal"),
     ],

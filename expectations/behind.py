@@ -1,0 +1,205 @@
+"""The rows behind what a gate run found not met: looked up when somebody asks, at the versions that it audited. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations import decided, gx, pinned, queries, suites, verdict
+from expectations.balance import load_facts
+from expectations.columns import flatten
+from expectations.differences import differences
+from expectations.rules import INVARIANTS
+from lakehouse import delta, frames
+from lakehouse.contracts.gate import ERRORED, PASSED
+from lakehouse.contracts.silver import COLLISION, DUPLICATE, LATE, QUARANTINED, STREAM, WATERMARK_IN_LOADS
+from lakehouse.delta_errors import SPARK_ERRORS, is_gone
+from lakehouse.errors import TidemarkError
+from lakehouse.table import BRONZE_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from expectations.evidence import Evidence, Row
+    from expectations.pinned import Pins
+    from lakehouse.contracts.gate import GateRun
+    from lakehouse.run import Run
+    from lakehouse.settings import Gate
+
+_FACTS = {each.name: each.fact for each in INVARIANTS}
+_CLASSES = {"duplicate": (DUPLICATE,), "late": (LATE,), "collision": (COLLISION,), "quarantined": QUARANTINED}
+_REJECT = (*STREAM, "class", "reason", "first_offset", "last_offset", "first_sequence", "last_sequence", "records", "load_seq")
+_RECORD = (*STREAM, "offset", "epoch", "sequence", "load_seq")
+_PLACE = ["topic", "partition", "offset"]
+
+
+def last_gate_run(spark: SparkSession, run: Run, gate: Gate, *, rows: int) -> Row | None:
+    """The last gate run, whatever became of it, and the rows behind what it found not met.
+
+    Args:
+        spark: The session.
+        run: The run.
+        gate: The gate's settings of today: the arguments of the operator's own expectations are in them only.
+        rows: How many rows to bring at most, of each kind.
+
+    Returns:
+        gate_run_id, first_load_seq, last_load_seq, silver_version, evaluated_at, passed; waits, whether its loads are neither
+        published nor decided on; decision (decision, reason, decided_by, decided_at), or None; `expectations`: of each
+        expectation, severity, outcome, observed, expected, and `behind`, a list of `what` and `rows`; note, why there are none.
+        None where the gate has not run yet.
+    """
+    results = verdict.recorded(spark, run)
+    if not results:
+        return None
+    decisions = decided.read(spark, run)
+    gate_run = verdict.of_results(results, decisions)
+    decision = decided.of(decisions, gate_run.gate_run_id)
+    others = [row for row in decisions if row is not decision]
+    look = _Look(spark, run, replace(gate_run, rejected=decided.rejected(others)), gate, rows)
+    waiting = verdict.last(spark, run)
+    ordered = sorted(results, key=lambda row: (row["outcome"] == PASSED, row["severity"], row["expectation"]))
+    return {
+        "gate_run_id": gate_run.gate_run_id,
+        "first_load_seq": gate_run.first_load_seq,
+        "last_load_seq": gate_run.last_load_seq,
+        "silver_version": gate_run.silver_version,
+        "evaluated_at": results[0]["evaluated_at"],
+        "passed": gate_run.passed,
+        "waits": waiting is not None and waiting.decision is None,
+        "decision": decision and {name: decision[name] for name in ("decision", "reason", "decided_by", "decided_at")},
+        "expectations": [look.told(row) for row in ordered],
+    }
+
+
+@dataclass
+class _Look:
+    """A look at what one gate run audited; the evidence is read once, when it is needed first."""
+
+    spark: SparkSession
+    run: Run
+    gate_run: GateRun
+    gate: Gate
+    most: int
+
+    def told(self, result: Row) -> Row:
+        """An expectation with the rows behind it, where it was not met."""
+        names = ("expectation", "column", "severity", "outcome", "observed", "expected")
+        told = {**{name: result[name] for name in names}, "behind": [], "note": None}
+        if result["outcome"] == PASSED:
+            return told
+        if result["outcome"] == ERRORED:
+            return {**told, "note": "It could not be evaluated; observed says why."}
+        try:
+            behind = self._behind(result)
+        except SPARK_ERRORS as error:
+            if not is_gone(error):
+                raise
+            return {**told, "note": "The version that was audited is gone; `tidemark run --stage gate` audits anew."}
+        except TidemarkError as error:
+            return {**told, "note": f"{error.what} {error.observed}"}
+        if behind is None:
+            return {**told, "note": "gate.expectations does not name it any more."}
+        return {**told, "behind": [{"what": what, "rows": rows[: self.most]} for what, rows in behind.items() if rows]}
+
+    def _behind(self, result: Row) -> dict[str, list[Row]] | None:
+        name = result["expectation"]
+        if name in queries.RECORDS:
+            found = gx.unexpected_rows(queries.RECORDS[name], self._with_floor())
+            return {"records of silver_records": found}
+        if name in _FACTS:
+            return {"streams and loads that differ": differences(self.evidence, _FACTS[name])}
+        if name.startswith("budget_"):
+            return self._over_budget(name.removeprefix("budget_"), suites.limit_of(result["expected"]))
+        return self._unexpected(result)
+
+    @cached_property
+    def pins(self) -> Pins:
+        """What the gate run pinned; what it did not keep, as it is now."""
+        marks = self.spark.read.table(self.run.table(SILVER_WATERMARKS).sql).select(*pinned.WATERMARK)
+        return pinned.Pins(
+            first_load_seq=self.gate_run.first_load_seq,
+            last_load_seq=self.gate_run.last_load_seq,
+            finished=self.gate_run.last_load_seq,
+            silver_version=self.gate_run.silver_version,
+            loads_version=self.gate_run.loads_version,
+            bronze_version=delta.version(self.spark, self.run.table(BRONZE_RECORDS)),
+            watermarks=tuple(marks.toArrow().to_pylist()),
+            rejected=self.gate_run.rejected,
+        )
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What the gate run held against each other. A watermark that moved on since is where the ledger had left it."""
+        found = pinned.evidence(self.spark, self.run, self.pins)
+        return replace(found, watermarks=_as_they_were(found))
+
+    def _with_floor(self) -> DataFrame:
+        """Silver's rows of the range, narrow, with the ledger's watermark before each one's load."""
+        columns = "f_topic string, f_partition int, f_producer string, f_load bigint, f_epoch bigint, f_sequence bigint"
+        names = (*STREAM, "load_seq", "epoch_before", "high_watermark_before")
+        before = frames.of_tuples(self.spark, [[row[name] for name in names] for row in self.evidence.ledger], columns)
+        records = pinned.records(self.spark, self.run, self.pins).select(*_RECORD, "arrival")
+        same = F.lit(True)
+        for one, other in zip((*STREAM, "load_seq"), ("f_topic", "f_partition", "f_producer", "f_load"), strict=True):
+            same = same & records[one].eqNullSafe(before[other])
+        floor = F.struct(F.col("f_epoch").alias("epoch"), F.col("f_sequence").alias("sequence"))
+        joined = records.join(F.broadcast(before), on=same, how="left")
+        return joined.select(*_RECORD, "arrival", F.when(F.col("f_sequence").isNotNull(), floor).alias("floor"))
+
+    def _over_budget(self, measure: str, limit: float) -> dict[str, list[Row]]:
+        """The loads above a limit, and what they have of what is limited."""
+        measured = [load.as_row() for load in load_facts(self.evidence)]
+        over = [
+            {"load_seq": row["load_seq"], measure: row[measure], "limit": limit} for row in measured if row[measure] > limit
+        ]
+        loads = [row["load_seq"] for row in over]
+        kind = measure.removesuffix("_share")
+        found: dict[str, list[Row]] = {"loads above the limit": over}
+        if kind == "missing":
+            stepped = [row for row in self.evidence.ledger if row["load_seq"] in loads and row["missing"]]
+            names = (*STREAM, "load_seq", "missing")
+            found["streams that stepped over sequences"] = [{name: row[name] for name in names} for row in stepped]
+        if kind in _CLASSES:
+            rejects = self.spark.read.table(self.run.table(SILVER_REJECTS).sql)
+            is_asked = F.col("class").isin(*_CLASSES[kind]) & F.col("load_seq").isin(*loads)
+            found["rows of silver_rejects"] = self._first(rejects.where(is_asked).select(*_REJECT, "state"), "first_offset")
+        if kind in ("late", "undecodable"):
+            silver = pinned.records(self.spark, self.run, self.pins).where(F.col("load_seq").isin(*loads))
+            is_meant = F.expr("arrival = 'late'" if kind == "late" else "payload IS NULL AND value IS NOT NULL")
+            found["records of silver_records"] = self._first(silver.where(is_meant).select(*_RECORD), "offset")
+        return found
+
+    def _first(self, rows: DataFrame, offset: str) -> list[Row]:
+        ordered: list[Row] = rows.orderBy("load_seq", "topic", "partition", offset).limit(self.most).toArrow().to_pylist()
+        return ordered
+
+    def _unexpected(self, result: Row) -> dict[str, list[Row]] | None:
+        """What Great Expectations gives as unexpected, by the config's expectation of that name; None where it has none."""
+        same = ("name", "column", "severity", "expected")
+        recorded = (result["expectation"], *(result[name] for name in same[1:]))
+        check = next(
+            (each for each in suites.build(self.gate) if tuple(getattr(each, name) for name in same) == recorded), None
+        )
+        if check is None:
+            return None
+        whole = pinned.records(self.spark, self.run, self.pins).where(F.col("erased").isNull()).drop("erased")
+        whole = whole.withColumn("gate_run_id", F.lit(self.gate_run.gate_run_id))
+        records, checks = flatten(whole, [check])
+        found = gx.unexpected_records(checks[0], records, index=_PLACE, rows=self.most)
+        flat = {name: name.replace("__", ".") for name in records.columns if name not in whole.columns}
+        return {"records that it names": [{flat.get(name, name): value for name, value in row.items()} for row in found]}
+
+
+def _as_they_were(found: Evidence) -> Sequence[Row]:
+    """The watermarks, but for those that moved after the gate run: they are where the ledger's last row had left them."""
+    last: dict[tuple[object, ...], Row] = {}
+    for row in sorted(found.ledger, key=lambda row: row["load_seq"]):
+        last[tuple(row[name] for name in STREAM)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in pinned.WATERMARK}
+    moved = [row for row in found.watermarks if row["load_seq"] > found.last_load_seq]
+    then = [last[key] for row in moved if (key := tuple(row[name] for name in STREAM)) in last]
+    return [*(row for row in found.watermarks if row not in moved), *then]

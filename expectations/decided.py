@@ -1,0 +1,79 @@
+"""What people decided of gate runs that failed: the table `gate_decisions`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lakehouse import delta, frames
+from lakehouse.contracts.gate import DECISIONS, REJECTED, RELEASED, Rejected
+from lakehouse.delta import Transaction
+from lakehouse.errors import AnotherWriterError
+from lakehouse.table import GATE_DECISIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from expectations.evidence import Row
+    from lakehouse.contracts.gate import Decision, GateRun
+    from lakehouse.run import Run
+
+
+def read(spark: SparkSession, run: Run) -> list[Row]:
+    """All rows of `gate_decisions`; none where nobody has decided anything yet."""
+    table = run.table(GATE_DECISIONS)
+    if not delta.exists(spark, table):
+        return []
+    rows: list[Row] = spark.read.table(table.sql).toArrow().to_pylist()
+    return rows
+
+
+def rejected(decisions: Iterable[Row]) -> Rejected:
+    """The loads that were rejected."""
+    ranges = ((row["first_load_seq"], row["last_load_seq"]) for row in decisions if row["decision"] == REJECTED)
+    return Rejected(tuple(sorted(ranges)))
+
+
+def released_up_to(decisions: Iterable[Row]) -> int:
+    """The last load of all ranges that were released; 0 where none was."""
+    return max((row["last_load_seq"] for row in decisions if row["decision"] == RELEASED), default=0)
+
+
+def of(decisions: Iterable[Row], gate_run_id: str) -> Row | None:
+    """The decision on a gate run."""
+    return next((row for row in decisions if row["gate_run_id"] == gate_run_id), None)
+
+
+def record(spark: SparkSession, run: Run, gate_run: GateRun, asked: Decision) -> None:
+    """Append a decision to gate_decisions, in one commit.
+
+    The gate run is the transaction: of two people who decide on it at once, one is too late.
+
+    Raises:
+        AnotherWriterError: Somebody else has decided on this gate run meanwhile.
+    """
+    table = run.table(GATE_DECISIONS)
+    delta.create(spark, table, DECISIONS)
+    row = {
+        "gate_run_id": gate_run.gate_run_id,
+        "first_load_seq": gate_run.first_load_seq,
+        "last_load_seq": gate_run.last_load_seq,
+        "decision": asked.decision,
+        "expectations": ", ".join(gate_run.failed),
+        "reason": asked.reason,
+        "decided_by": asked.decided_by,
+        "run_id": run.run_id,
+        "decided_at": datetime.now(UTC),
+    }
+    transaction = Transaction(f"{run.app_id(GATE_DECISIONS)}/{gate_run.gate_run_id}", 1)
+    delta.append(frames.of_contract(spark, [row], DECISIONS), table, DECISIONS, transaction=transaction)
+    stands = of(read(spark, run), gate_run.gate_run_id)
+    if stands is None or stands["run_id"] != run.run_id:
+        raise AnotherWriterError(
+            "Somebody else has decided on this gate run meanwhile; nothing was written.",
+            where=f"{table}, gate run {gate_run.gate_run_id}",
+            observed=stands and f"{stands['decision']} by {stands['decided_by']}",
+            next_step="See `tidemark gate show`.",
+        )

@@ -1,0 +1,104 @@
+"""The verdict on what waits for Gold: the last gate run as its table tells it, and what a person decided. Reads only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations import decided, pinned
+from lakehouse import delta
+from lakehouse.contracts.gate import CRITICAL, PASSED, RELEASED, GateRun
+from lakehouse.errors import GateFailedError
+from lakehouse.table import GATE_RESULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from expectations.evidence import Row
+    from lakehouse.run import Run
+
+
+def raise_if_failed(spark: SparkSession, run: Run, gate_run: GateRun) -> None:
+    """Raise where the gate failed and nobody released the range; each critical expectation that was not met is named.
+
+    Raises:
+        GateFailedError: At least one critical expectation failed or errored.
+    """
+    if gate_run.is_let_out:
+        return
+    unmet = [
+        f"{row['expectation']} {row['outcome']}: observed {row['observed']}, expected {row['expected']}"
+        for row in _results(spark, run, gate_run.gate_run_id)
+        if row["severity"] == CRITICAL and row["outcome"] != PASSED
+    ]
+    budgets = [name.removeprefix("budget_") for name in gate_run.failed if name.startswith("budget_")]
+    loosen = f" If that is expected, loosen gate.budgets: {', '.join(budgets)}." if budgets else ""
+    raise GateFailedError(
+        f"The gate failed: Gold stays before load {gate_run.first_load_seq}.",
+        where=f"{run.pipeline}, {gate_run.named}",
+        observed="".join(f"\n    {each}" for each in unmet),
+        expected="every critical expectation met",
+        next_step=f"See the rows behind it: `tidemark gate show`.{loosen} For these loads alone: `tidemark gate release` or "
+        "`tidemark gate reject`.",
+    )
+
+
+def last(spark: SparkSession, run: Run) -> GateRun | None:
+    """The last gate run, from gate_results, so that Gold may be a task of its own.
+
+    Returns:
+        The gate run, failed or not; None where there was none yet, or Gold has published its range, or a person rejected it, or
+        a restore undid it, or Gold was put back to before it.
+    """
+    rows = recorded(spark, run)
+    if not rows:
+        return None
+    gate_run = of_results(rows, decided.read(spark, run))
+    unpublished = pinned.unpublished(spark, run, up_to=gate_run.last_load_seq)
+    waiting = [load_seq for load_seq in unpublished if load_seq not in gate_run.rejected]
+    is_waiting = gate_run.last_load_seq in waiting and min(waiting) >= gate_run.first_load_seq
+    return gate_run if is_waiting else None
+
+
+def recorded(spark: SparkSession, run: Run) -> list[Row]:
+    """The rows of gate_results of the last gate run; none where there was none yet."""
+    table = run.table(GATE_RESULTS)
+    if not delta.exists(spark, table):
+        return []
+    latest = F.max(F.struct("evaluated_at", "gate_run_id"))["gate_run_id"].alias("gate_run_id")
+    return _results(spark, run, spark.read.table(table.sql).agg(latest).collect()[0]["gate_run_id"])
+
+
+def of_results(rows: Sequence[Row], decisions: Sequence[Row]) -> GateRun:
+    """A gate run as its rows of gate_results tell it, and those of gate_decisions."""
+    unmet = [row for row in rows if row["outcome"] != PASSED]
+    decision = decided.of(decisions, rows[0]["gate_run_id"])
+    return GateRun(
+        gate_run_id=rows[0]["gate_run_id"],
+        first_load_seq=rows[0]["first_load_seq"],
+        last_load_seq=rows[0]["last_load_seq"],
+        silver_version=rows[0]["silver_version"],
+        loads_version=rows[0]["loads_version"],
+        failed=tuple(dict.fromkeys(row["expectation"] for row in unmet if row["severity"] == CRITICAL)),
+        warned=tuple(dict.fromkeys(row["expectation"] for row in unmet if row["severity"] != CRITICAL)),
+        decision=decision["decision"] if decision else None,
+        rejected=decided.rejected(decisions),
+    )
+
+
+def released(spark: SparkSession, run: Run, decisions: Sequence[Row]) -> GateRun | None:
+    """The last gate run, where a person released it and Gold does not have it yet. It costs nothing where nobody did."""
+    up_to = decided.released_up_to(decisions)
+    if not up_to or up_to <= pinned.last_published(spark, run):
+        return None
+    waiting = last(spark, run)
+    return waiting if waiting is not None and waiting.decision == RELEASED else None
+
+
+def _results(spark: SparkSession, run: Run, gate_run_id: str) -> list[Row]:
+    results = spark.read.table(run.table(GATE_RESULTS).sql).where(F.col("gate_run_id") == gate_run_id)
+    rows: list[Row] = results.toArrow().to_pylist()
+    return rows

@@ -1,0 +1,178 @@
+"""What a person decides of a gate run that failed: its loads come into Gold all the same, or never.
+
+A release is recorded first, in one commit, and published then, from the versions that were audited. Where it dies between the
+two, the next run publishes the range before it audits anything. A rejection is one commit, after which the gate goes on behind
+the range. What its loads erase or take back in Gold is done before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations import decided, verdict
+from expectations.rules import INVARIANTS
+from lakehouse import delta
+from lakehouse.contracts.gate import REJECTED, RELEASED
+from lakehouse.contracts.silver import REBUILD
+from lakehouse.crash import crash_point
+from lakehouse.delta_errors import SPARK_ERRORS, is_gone
+from lakehouse.errors import TableStateError, UsageError
+from lakehouse.table import GATE_RESULTS, SILVER_LOADS, SILVER_RECORDS
+from pipelines import silver_to_gold
+from pipelines.amendments import amend_gold, withdraw_unpublished
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.gate import Decision, GateRun
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+
+def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *, is_dry_run: bool) -> dict[str, object]:
+    """Release or reject the range of the last gate run. A release that died after its record is published when asked again.
+
+    Commits to gate_decisions. Then a release commits to Gold's tables, see `gold.publish`; a rejection to none of them, but for
+    what has to be followed before it, see `pipelines.amendments`.
+
+    Args:
+        spark: The session.
+        run: The run.
+        settings: The pipeline's settings.
+        asked: The decision.
+        is_dry_run: Only say what it comes to; write nothing.
+
+    Returns:
+        decision, gate_run_id, first_load_seq, last_load_seq; expectations, the critical ones that were not met; records, of
+        Silver in the range; published, what Gold did, None but after a release; is_dry_run.
+
+    Raises:
+        UsageError: No gate run waits for a decision, it is not the one that is meant, or its range cannot be rejected.
+        TableStateError: An invariant was not met, or what was audited cannot be read any more; nothing was released.
+        AnotherWriterError: Somebody else has decided on this gate run meanwhile.
+        ModelError: A model failed; Gold's own tables are published, or amended.
+    """
+    waiting = _waiting(spark, run, asked)
+    if asked.decision == RELEASED:
+        _require_sound(run, waiting)
+    else:
+        _require_no_rebuild(spark, run, waiting)
+    told: dict[str, object] = {
+        "decision": asked.decision,
+        "gate_run_id": waiting.gate_run_id,
+        "first_load_seq": waiting.first_load_seq,
+        "last_load_seq": waiting.last_load_seq,
+        "expectations": list(waiting.failed),
+        "records": _records(spark, run, waiting, asked),
+        "published": None,
+        "is_dry_run": is_dry_run,
+    }
+    if is_dry_run:
+        return told
+    if waiting.decision is None:
+        _record(spark, run, settings, waiting, asked)
+    if asked.decision == RELEASED:
+        told["published"] = silver_to_gold.run_gold(spark, run, settings)
+    return told
+
+
+def _record(spark: SparkSession, run: Run, settings: Settings, waiting: GateRun, asked: Decision) -> None:
+    if asked.decision == REJECTED:
+        amend_gold(spark, run, settings)
+        first, last = waiting.first_load_seq, waiting.last_load_seq
+        withdraw_unpublished(spark, run, settings, first=first, last=last)
+    decided.record(spark, run, waiting, asked)
+    run.report.event(
+        f"gate.{asked.decision}",
+        gate_run_id=waiting.gate_run_id,
+        first_load_seq=waiting.first_load_seq,
+        last_load_seq=waiting.last_load_seq,
+        reason=asked.reason,
+        decided_by=asked.decided_by,
+    )
+    crash_point("gate.decided")
+
+
+def _waiting(spark: SparkSession, run: Run, asked: Decision) -> GateRun:
+    """The gate run that waits for this decision, or for what it began."""
+    waiting = verdict.last(spark, run)
+    if waiting is None or waiting.passed or waiting.decision not in (None, asked.decision):
+        raise UsageError(
+            "No gate run waits for this decision.",
+            where=str(run.table(GATE_RESULTS)),
+            observed=_standing(spark, run, waiting),
+            expected="a last gate run that failed, of loads that are not published",
+            next_step="See `tidemark gate show` and `tidemark status`; `tidemark run` audits and publishes what there is.",
+        )
+    if asked.gate_run_id not in (None, waiting.gate_run_id):
+        raise UsageError(
+            "The last gate run is another one than the one that is meant.",
+            where="--gate-run",
+            observed=waiting.named,
+            expected=asked.gate_run_id,
+            next_step="Look at it: `tidemark gate show`.",
+        )
+    return waiting
+
+
+def _standing(spark: SparkSession, run: Run, waiting: GateRun | None) -> str:
+    """What there is instead of a gate run that waits."""
+    if waiting is not None:
+        return f"{waiting.named}: {'it has passed' if waiting.passed else f'{waiting.decision}, and not published yet'}"
+    rows = verdict.recorded(spark, run)
+    if not rows:
+        return "no gate run yet"
+    done = verdict.of_results(rows, decided.read(spark, run))
+    return f"{done.named}: {done.decision or 'published, or undone since'}"
+
+
+def _require_sound(run: Run, waiting: GateRun) -> None:
+    broken = [each.name for each in INVARIANTS if each.name in waiting.failed]
+    if broken:
+        raise TableStateError(
+            "An invariant was not met: the tables are not what a load left, and nobody can release that.",
+            where=f"{run.pipeline}, {waiting.named}",
+            observed=", ".join(broken),
+            expected="budgets and expectations of your own only",
+            next_step="`tidemark verify` names what is damaged, and the way out; `tidemark gate show` brings the rows.",
+        )
+
+
+def _require_no_rebuild(spark: SparkSession, run: Run, waiting: GateRun) -> None:
+    loads = _between(spark.read.table(run.table(SILVER_LOADS).sql), waiting)
+    if not loads.where(F.col("kind") == REBUILD).isEmpty():
+        raise UsageError(
+            "This range holds a rebuild, and cannot be rejected: Gold would mix loads from before it with loads from after it.",
+            where=f"{run.pipeline}, {waiting.named}",
+            observed=", ".join(waiting.failed),
+            next_step="Release it; or loosen the config; or rebuild under another config: `tidemark rebuild --apply`.",
+        )
+
+
+def _records(spark: SparkSession, run: Run, waiting: GateRun, asked: Decision) -> int:
+    """How many records of Silver the range has. Of a release the files are read: what is recorded must be publishable."""
+    if asked.decision == REJECTED:
+        return _between(spark.read.table(run.table(SILVER_RECORDS).sql), waiting).count()
+    versions = {SILVER_LOADS: waiting.loads_version, SILVER_RECORDS: waiting.silver_version}
+    counted = 0
+    for name, version in versions.items():
+        try:
+            counted = _between(delta.read(spark, run.table(name), version=version), waiting).count()
+        except SPARK_ERRORS as error:
+            if not is_gone(error):
+                raise
+            raise TableStateError(
+                "What was audited cannot be read any more; nothing was released.",
+                where=str(run.table(name)),
+                observed=f"version {version} is gone, or its files are",
+                expected="the version that the gate run audited",
+                next_step="Have it audited anew: `tidemark run --stage gate`. Then release that gate run.",
+            ) from error
+    return counted
+
+
+def _between(rows: DataFrame, waiting: GateRun) -> DataFrame:
+    is_in_range = F.col("load_seq").between(waiting.first_load_seq, waiting.last_load_seq)
+    return rows.where(is_in_range & F.expr(waiting.rejected.excluded))

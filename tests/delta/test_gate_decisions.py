@@ -1,0 +1,297 @@
+"""What a person decides of a gate run that failed, over real tables: released ranges, rejected ones, and what stays sound."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import functions as F
+
+from expectations import decided, gate, verdict
+from gold import publish as publishing
+from jobs.why import why
+from lakehouse import delta
+from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
+from lakehouse.contracts.gold import gold_records
+from lakehouse.errors import GateFailedError, TableStateError, UsageError
+from lakehouse.settings import Gate
+from pipelines import bronze_to_silver, by_hand, decide_gate, maintenance, rebuild, restore, silver_to_gold, verify
+from silver.request import Erase, Request
+from tests.support.bronze import Record, put
+from tests.support.silver import copy_of
+from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, ran, require_sound, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+NO_DUPLICATES = {"budgets": {"duplicate": {"critical": 0}}}
+RELEASE = Decision(RELEASED, "looked at: a resend", "ann")
+REJECT = Decision(REJECTED, "a test run of the sender", "ann")
+
+
+@pytest.fixture(scope="module")
+def failed(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Load 1 is published: 1 and 2. Load 2 failed the gate: 3, and 1 again. All of the key k, but 2 of the key m."""
+    run = run_at(tmp_path_factory.mktemp("failed") / "lakehouse")
+    put(spark, run, [Record.of(0, 1), Record(1, b"v2", key=b"m", headers=(("seq", b"2"),))])
+    ran(spark, run, strict(run))
+    put(spark, run, [Record.of(2, 3), Record.of(3, 1)])
+    with pytest.raises(GateFailedError, match=r"tidemark gate release"):
+        ran(spark, run, strict(run))
+    return run
+
+
+@pytest.fixture
+def run(failed: Run, tmp_path: Path) -> Run:
+    """A run over a copy of those tables."""
+    return copy_of(failed, tmp_path / "copy", failed.report)
+
+
+def strict(run: Run, **more: Any) -> Settings:
+    """Settings that let no duplicate through."""
+    return settings_of(run, gate=NO_DUPLICATES, **more)
+
+
+def loaded(spark: SparkSession, run: Run, *records: Record) -> None:
+    """Bring records to Silver."""
+    put(spark, run, records)
+    bronze_to_silver.run(spark, run, strict(run))
+
+
+def asked(spark: SparkSession, run: Run, decision: Decision, *, is_dry_run: bool = False) -> dict[str, Any]:
+    return decide_gate.decide(spark, run, strict(run), decision, is_dry_run=is_dry_run)
+
+
+def offsets(spark: SparkSession, run: Run, name: str = "gold_records") -> list[int]:
+    rows = spark.read.table(run.table(name).sql).orderBy("offset").collect()
+    return [row["offset"] for row in rows]
+
+
+def decisions(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
+    names = ("first_load_seq", "last_load_seq", "decision", "expectations", "reason", "decided_by")
+    return [tuple(row[name] for name in names) for row in decided.read(spark, run)]
+
+
+def gate_runs(spark: SparkSession, run: Run) -> list[tuple[int, int]]:
+    """First and last load of each gate run."""
+    rows = spark.read.table(run.table("gate_results").sql).select("gate_run_id", "first_load_seq", "last_load_seq").distinct()
+    return [(row["first_load_seq"], row["last_load_seq"]) for row in rows.orderBy("last_load_seq", "first_load_seq").collect()]
+
+
+def test_a_release_publishes_the_very_range_that_was_audited_and_the_next_run_goes_on_behind_it(
+    spark: SparkSession, run: Run
+) -> None:
+    loaded(spark, run, Record.of(4, 4))
+    waiting = verdict.last(spark, run)
+    assert waiting is not None
+
+    tried = asked(spark, run, RELEASE, is_dry_run=True)
+    assert (decisions(spark, run), offsets(spark, run)) == ([], [0, 1])
+    done = asked(spark, run, RELEASE)
+
+    assert (tried["records"], tried["published"]) == (1, None)
+    assert (done["gate_run_id"], done["expectations"], done["published"]["records"]) == (
+        waiting.gate_run_id,
+        ["budget_duplicate"],
+        1,
+    )
+    assert decisions(spark, run) == [(2, 2, "released", "budget_duplicate", "looked at: a resend", "ann")]
+    assert (offsets(spark, run), offsets(spark, run, "gold_latest")) == ([0, 1, 2], [1, 2])
+    named = json.loads(delta.last_metadata(spark, run.table("gold_records")) or "")
+    assert named == {"gate_run_id": waiting.gate_run_id, "silver_version": waiting.silver_version}
+    require_sound(spark, run)
+    with pytest.raises(UsageError, match=r"loads 2 to 2(.|\n)*released"):
+        asked(spark, run, RELEASE)
+
+    ran(spark, run, strict(run))
+
+    assert (gate_runs(spark, run), offsets(spark, run)) == ([(1, 1), (2, 2), (3, 3)], [0, 1, 2, 4])
+    require_sound(spark, run)
+
+
+@pytest.mark.parametrize("is_asked_again", [False, True])
+def test_a_release_that_died_before_it_published_is_finished_without_another_audit(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch, is_asked_again: bool
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(decide_gate, "crash_point", stop)
+        with pytest.raises(Stopped):
+            asked(spark, run, RELEASE)
+    loaded(spark, run, Record.of(4, 4), Record.of(5, 4))
+    assert offsets(spark, run) == [0, 1]
+    with pytest.raises(UsageError, match="released, and not published yet"):
+        asked(spark, run, REJECT)
+
+    if is_asked_again:
+        asked(spark, run, RELEASE)
+    else:
+        told = silver_to_gold.run_gate(spark, run, strict(run))
+        assert (told["first_load_seq"], told["passed"], told["decision"]) == (2, False, "released")
+        assert silver_to_gold.run_gold(spark, run, strict(run))["records"] == 1
+
+    assert len(decisions(spark, run)) == 1
+    assert (gate_runs(spark, run), offsets(spark, run)) == ([(1, 1), (2, 2)], [0, 1, 2])
+    with pytest.raises(GateFailedError, match=r"loads 3 to 3"):
+        ran(spark, run, strict(run))
+    require_sound(spark, run)
+
+
+def test_a_rejected_range_never_comes_into_gold_and_an_erasure_in_it_is_followed_before(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erase = Request("erase", "she asked for it", "bob", erase=Erase("t", hashlib.sha256(b"m").hexdigest()))
+    with monkeypatch.context() as patched:  # both die before Gold has followed
+        patched.setattr(by_hand, "amend_gold", stop)
+        patched.setattr(silver_to_gold, "amend_gold", stop)
+        with pytest.raises(Stopped):
+            by_hand.carry_out(spark, run, strict(run), erase, is_dry_run=False)
+        with pytest.raises(Stopped):
+            silver_to_gold.run_gate(spark, run, strict(run))
+    assert offsets(spark, run) == [0, 1]
+
+    done = asked(spark, run, REJECT)
+
+    assert (done["first_load_seq"], done["last_load_seq"], done["published"]) == (2, 3, None)
+    assert decisions(spark, run) == [(2, 3, "rejected", "budget_duplicate", "a test run of the sender", "ann")]
+    assert (offsets(spark, run), offsets(spark, run, "gold_latest")) == ([0], [0])
+    assert silver_to_gold.run_gate(spark, run, strict(run))["gate_run_id"] is None
+    assert silver_to_gold.run_gold(spark, run, strict(run))["gate_run_id"] is None
+    with pytest.raises(UsageError, match=r"loads 2 to 3(.|\n)*rejected"):
+        asked(spark, run, RELEASE)
+
+    told = why(run.lakehouse, "t", 0, 2)
+    assert (told["decision"]["decision"], told["gate"]["passed"], told["published"]) == ("rejected", False, None)
+
+    loaded(spark, run, Record.of(4, 4))
+    ran(spark, run, strict(run))
+
+    assert (gate_runs(spark, run)[-1], offsets(spark, run)) == ((4, 4), [0, 4])
+    require_sound(spark, run, is_deep=True)
+    damaged(spark, run, load_seq=2)
+    found: dict[str, Any] = verify.verify(spark, run, is_deep=False)
+    wrong = [(each["check"], each["where"]) for each in found["checks"] if not each["ok"]]
+    assert wrong == [("gold_is_silver", "gold_records, topic t, partition 0, offset 2")]
+
+
+def damaged(spark: SparkSession, run: Run, *, load_seq: int) -> None:
+    """Write what Silver holds of a load into Gold, as if somebody had done so by hand."""
+    rows = spark.read.table(run.table("silver_records").sql).where(F.col("load_seq") == load_seq).drop("erased")
+    delta.append(rows.withColumn("gate_run_id", F.lit("by hand")), run.table("gold_records"), gold_records())
+
+
+def test_gold_that_is_made_anew_gets_all_but_what_was_rejected(spark: SparkSession, run: Run, tmp_path: Path) -> None:
+    asked(spark, run, REJECT)
+    loaded(spark, run, Record.of(4, 4))
+    ran(spark, run, strict(run))
+    anew = copy_of(run, tmp_path / "anew", run.report)
+    for name in ("gold_records", "gold_latest", "gold_stream_health"):
+        shutil.rmtree(tmp_path / "anew" / name)
+
+    ran(spark, anew, strict(anew))
+
+    assert (gate_runs(spark, anew)[-1], offsets(spark, anew)) == ((1, 3), [0, 1, 4])
+    assert_df_equality(health(spark, anew), health(spark, run), ignore_row_order=True, transforms=[])
+    require_sound(spark, anew)
+    ran(spark, anew, strict(anew))
+    assert len(gate_runs(spark, anew)) == 4
+
+
+def health(spark: SparkSession, run: Run) -> DataFrame:
+    return spark.read.table(run.table("gold_stream_health").sql).drop("gate_run_id", "published_at")
+
+
+def test_what_a_publishing_that_died_had_brought_of_a_range_is_taken_out_of_gold_when_it_is_rejected(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lax = settings_of(run)
+    silver_to_gold.run_gate(spark, run, lax)
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "_write_health", stop)
+        with pytest.raises(Stopped):
+            silver_to_gold.run_gold(spark, run, lax)
+    loaded(spark, run, Record.of(4, 4))
+    with pytest.raises(GateFailedError):
+        silver_to_gold.run_gate(spark, run, strict(run))
+    assert offsets(spark, run) == [0, 1, 2]
+
+    done = asked(spark, run, REJECT)
+
+    assert (done["first_load_seq"], done["last_load_seq"], done["records"]) == (2, 3, 2)
+    assert (offsets(spark, run), offsets(spark, run, "gold_latest")) == ([0, 1], [0, 1])
+    require_sound(spark, run)
+
+
+def test_a_rejected_range_that_is_undone_is_decided_again_and_a_rebuild_is_audited_whole(spark: SparkSession, run: Run) -> None:
+    asked(spark, run, REJECT)
+
+    restore.restore(spark, run, strict(run), 1, reason="let them in after all", by="ann", is_dry_run=False)
+    ran(spark, run, settings_of(run))
+
+    assert (gate_runs(spark, run)[-1], offsets(spark, run)) == ((3, 4), [0, 1, 2])
+    require_sound(spark, run)
+    loaded(spark, run, Record.of(4, 1))
+    with pytest.raises(GateFailedError):
+        ran(spark, run, strict(run))
+    asked(spark, run, REJECT)
+    rebuild.rebuild(spark, run, strict(run), is_applied=True, reason="all anew", by="ann")
+    with pytest.raises(GateFailedError, match=r"loads 6 to 7"):
+        ran(spark, run, strict(run))
+    with pytest.raises(UsageError, match=r"holds a rebuild(.|\n)*rebuild --apply"):
+        asked(spark, run, REJECT)
+
+    asked(spark, run, RELEASE)
+
+    assert offsets(spark, run) == [0, 1, 2]
+    require_sound(spark, run)
+
+
+def test_what_cannot_be_decided_is_refused_and_leaves_no_decision(spark: SparkSession, run: Run) -> None:
+    other = Decision(RELEASED, "looked at", "ann", gate_run_id="20261121T093000-abcdef")
+    with pytest.raises(UsageError, match=r"another one(.|\n)*loads 2 to 2(.|\n)*20261121T093000-abcdef"):
+        asked(spark, run, other)
+    gate.audit(spark, run, Gate())
+    with pytest.raises(UsageError, match=r"loads 2 to 2(.|\n)*has passed"):
+        asked(spark, run, REJECT)
+    spark.sql(f"DELETE FROM {run.table('silver_records').sql} WHERE offset = 2")
+    with pytest.raises(GateFailedError):
+        silver_to_gold.run_gate(spark, run, strict(run))
+    with pytest.raises(TableStateError, match=r"silver_matches_ledger(.|\n)*tidemark verify"):
+        asked(spark, run, RELEASE)
+
+    assert decisions(spark, run) == []
+
+
+def test_a_range_whose_audited_version_is_gone_is_not_released(spark: SparkSession, run: Run) -> None:
+    settings = strict(run, maintenance={"retain_hours": 0, "allow_short_retention": True})
+    loaded(spark, run, Record.of(4, 4))
+    maintenance.maintain(spark, run, settings, is_dry_run=False)
+
+    with pytest.raises(TableStateError, match=r"is gone, or its files are(.|\n)*run --stage gate"):
+        asked(spark, run, RELEASE)
+
+    assert decisions(spark, run) == []
+    with pytest.raises(GateFailedError):
+        silver_to_gold.run_gate(spark, run, strict(run))
+    asked(spark, run, RELEASE)
+    assert offsets(spark, run) == [0, 1, 2, 4]
+
+
+def test_before_the_first_gate_run_there_is_nothing_to_decide(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    run = new_run()
+    loaded(spark, run, Record.of(0, 1))
+
+    with pytest.raises(UsageError, match="no gate run yet"):
+        asked(spark, run, RELEASE)

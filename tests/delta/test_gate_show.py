@@ -1,0 +1,138 @@
+"""`tidemark gate show`: the rows behind what a gate run found not met, over real tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from expectations import behind, gate
+from jobs.gate import write_gate_run
+from lakehouse.contracts.gate import REJECTED, Decision
+from lakehouse.settings import Gate
+from pipelines import decide_gate
+from tests.support.silver import load_records, message, two_loads
+from tests.support.small_config import settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+pytestmark = pytest.mark.spark
+
+GATE = Gate.model_validate(
+    {
+        "budgets": {"duplicate": {"critical": 0}, "undecodable": {"critical": 0}},
+        "expectations": [
+            {"expect_column_values_to_not_be_null": {"column": "payload.id"}},
+            {"expect_column_values_to_be_null": {"column": "key", "severity": "warn"}},
+            {"expect_column_mean_to_be_between": {"column": "payload.n", "max_value": 0}},
+            {"expect_column_values_to_match_regex": {"column": "payload.nope", "regex": "^id"}},
+        ],
+    }
+)
+SPOILED = (
+    "INSERT INTO {silver_records} SELECT * FROM {silver_records} WHERE partition = 1 AND offset = 2",
+    "UPDATE {silver_records} SET load_seq = NULL WHERE partition = 0 AND offset = 1",
+    "UPDATE {silver_watermarks} SET high_watermark = 9 WHERE partition = 0",
+    "UPDATE {silver_loads} SET records = records + 1 WHERE load_seq = 1 AND partition = 0",
+)
+"""Each of the invariants is violated by one of these."""
+
+
+@pytest.fixture(scope="module")
+def spoiled(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The two loads, spoiled by hand and audited; then a load more."""
+    run = run_at(tmp_path_factory.mktemp("spoiled"))
+    two_loads(spark, run)
+    names = ("silver_records", "silver_watermarks", "silver_loads")
+    for statement in SPOILED:
+        spark.sql(statement.format(**{name: run.table(name).sql for name in names}))
+    gate.audit(spark, run, GATE)
+    spark.sql(f"UPDATE {run.table('silver_watermarks').sql} SET high_watermark = 8 WHERE partition = 0")
+    load_records(spark, run, [message(3, 4, partition=1)])
+    spark.sql(f"UPDATE {run.table('silver_watermarks').sql} SET high_watermark = 9 WHERE partition = 0")
+    return run
+
+
+def shown(spark: SparkSession, run: Run, gate_settings: Gate, *, rows: int = 20) -> dict[str, Any]:
+    found = behind.last_gate_run(spark, run, gate_settings, rows=rows)
+    assert found is not None
+    return found
+
+
+def rows_behind(found: dict[str, Any]) -> dict[str, dict[str, list[tuple[object, ...]]]]:
+    """The rows of each expectation and kind, as tuples; what has none is left out."""
+    return {
+        each["expectation"]: {kind["what"]: [tuple(row.values()) for row in kind["rows"]] for kind in each["behind"]}
+        for each in found["expectations"]
+        if each["behind"]
+    }
+
+
+def test_of_each_invariant_the_records_or_the_streams_and_loads_are_shown_that_violate_it(
+    spark: SparkSession, spoiled: Run
+) -> None:
+    found = shown(spark, spoiled, GATE)
+
+    assert (found["first_load_seq"], found["last_load_seq"], found["passed"], found["waits"]) == (1, 2, False, True)
+    rows = rows_behind(found)
+    assert rows["sequence_increases"] == {"records of silver_records": [("t", 1, None, 1, 2, 0, 3, 0, 3)]}
+    assert rows["stream_key_is_unique"] == {"records of silver_records": [("t", 1, None, 1, 2, 0, 3, "in_order")] * 2}
+    assert rows["required_columns_are_not_null"] == {"records of silver_records": [("t", 0, None, None, 1, 0, 2, "in_order")]}
+    assert rows["records_are_conserved"] == {"streams and loads that differ": [("t", 0, None, 1, 5, 6)]}
+    assert rows["silver_matches_ledger"] == {
+        "streams and loads that differ": [("t", 0, None, None, 1, None), ("t", 0, None, 1, 3, 4), ("t", 1, None, 1, 4, 3)]
+    }
+    assert rows["watermark_matches_silver"] == {"streams and loads that differ": [("t", 0, None, 2, [0, 8], [0, 8], [0, 9])]}
+
+
+def test_of_a_budget_the_loads_above_it_are_shown_and_of_an_expectation_what_it_names(
+    spark: SparkSession, spoiled: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = shown(spark, spoiled, GATE, rows=2)
+
+    rows = rows_behind(found)
+    assert rows["budget_duplicate"] == {
+        "loads above the limit": [(1, 1, 0.0)],
+        "rows of silver_rejects": [("t", 0, None, "duplicate", None, 3, 3, 2, 2, 1, 1, "discarded")],
+    }
+    assert rows["budget_undecodable"] == {
+        "loads above the limit": [(2, 1, 0.0)],
+        "records of silver_records": [("t", 0, None, 6, 0, 8, 2)],
+    }
+    assert rows["budget_missing"] == {
+        "loads above the limit": [(2, 2, 0.0)],
+        "streams that stepped over sequences": [("t", 0, None, 2, 2)],
+    }
+    assert rows["expect_column_values_to_not_be_null"] == {"records that it names": [("t", 0, 6, None)]}
+    named = next(each for each in found["expectations"] if each["expectation"] == "expect_column_values_to_not_be_null")
+    assert list(named["behind"][0]["rows"][0]) == ["topic", "partition", "offset", "payload.id"]
+    assert len(rows["expect_column_values_to_be_null"]["records that it names"]) == 2
+    assert "expect_column_mean_to_be_between" not in rows
+    notes = {each["expectation"]: each["note"] for each in found["expectations"] if each["note"]}
+    assert notes == {"expect_column_values_to_match_regex": "It could not be evaluated; observed says why."}
+    write_gate_run(found)
+    printed = capsys.readouterr().out
+    assert "on loads 1 to 2" in printed
+    assert "tidemark gate release" in printed
+    assert "budget_duplicate duplicate: rows of silver_rejects" in printed
+
+
+def test_an_expectation_that_the_config_does_not_name_any_more_is_said_to_be_gone_and_a_decision_is_told(
+    spark: SparkSession, spoiled: Run
+) -> None:
+    run = spoiled
+    rejected = Decision(REJECTED, "a test", "ann")
+    decide_gate.decide(spark, run, settings_of(run), rejected, is_dry_run=False)
+
+    found = shown(spark, run, Gate())
+
+    notes = {each["expectation"]: each["note"] for each in found["expectations"] if each["note"]}
+    assert notes["expect_column_values_to_be_null"] == "gate.expectations does not name it any more."
+    assert (found["waits"], found["decision"]["decision"], found["decision"]["reason"]) == (False, "rejected", "a test")
+    assert len(rows_behind(found)["silver_matches_ledger"]["streams and loads that differ"]) == 3
