@@ -25,7 +25,7 @@ _FETCHED_ROWS = 10_000
 _CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
 """What a query says that asks for the tables there are."""
 
-_SETTINGS: dict[str, str | bool] = {
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     # What is missing must be named, not fetched from the network behind the user's back.
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,

@@ -5,12 +5,15 @@ Colours are CSS variables of the page, so that a chart follows light, dark and p
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import altair as alt
 
 from lakehouse.contracts.gate import CRITICAL, WARN
 from lakehouse.contracts.silver import CLASSES
+
+# What altair's chained methods return has no type.
+Drawn: TypeAlias = Any
 
 STAGES = ("bronze", "silver", "gate", "gold")
 _BAR_PIXELS = 18
@@ -36,7 +39,7 @@ def css_name(what: str) -> str:
     return f"var(--c-{what.replace('_', '-')})"
 
 
-def _finished(chart: alt.Chart | alt.LayerChart, name: str) -> alt.Chart | alt.LayerChart:
+def _finished(chart: Drawn, name: str) -> Drawn:
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     whole = chart.properties(data=alt.NamedData(name), width="container", autosize=fit)
     text = {"labelColor": css_name("ink"), "titleColor": css_name("ink"), "labelFontSize": 12, "titleFontSize": 12}
@@ -79,7 +82,7 @@ def _records_tooltip() -> list[alt.Tooltip]:
     ]
 
 
-def _lag() -> alt.Chart:
+def _lag() -> Drawn:
     return (
         alt.Chart(height=alt.Step(_BAR_PIXELS))
         .mark_bar(**_bars(), color=css_name("lag"))
@@ -91,12 +94,12 @@ def _lag() -> alt.Chart:
     )
 
 
-def _loads() -> alt.Chart:
+def _loads() -> Drawn:
     chart, x = _over_loads(120)
     return chart.mark_bar(**_bars(), color=css_name(CLASSES[0])).encode(x=x, y=_count("accepted"), tooltip=_records_tooltip())
 
 
-def _kept_out() -> alt.Chart:
+def _kept_out() -> Drawn:
     chart, x = _over_loads(200)
     colour = _colour("class", CLASSES, legend=False)
     return chart.mark_bar(**_bars()).encode(
@@ -104,7 +107,7 @@ def _kept_out() -> alt.Chart:
     )
 
 
-def _streams() -> alt.Chart:
+def _streams() -> Drawn:
     return (
         alt.Chart(height=alt.Step(_BAR_PIXELS))
         .mark_bar(**_bars())
@@ -122,7 +125,7 @@ def _streams() -> alt.Chart:
     )
 
 
-def _jumps() -> alt.Chart:
+def _jumps() -> Drawn:
     chart, x = _over_loads(140)
     return chart.mark_bar(**_bars()).encode(
         x=x,
@@ -136,7 +139,7 @@ def _jumps() -> alt.Chart:
     )
 
 
-def _gate() -> alt.LayerChart:
+def _gate() -> Drawn:
     x = alt.X("run:O", sort=None, axis=alt.Axis(title="gate runs, the latest last", labelAngle=0))
     tooltip = [
         alt.Tooltip("when:N", title="evaluated"),
@@ -161,7 +164,7 @@ def _gate() -> alt.LayerChart:
     return alt.layer(bars, marks, height=140).resolve_scale(color="independent")
 
 
-def _runs() -> alt.Chart:
+def _runs() -> Drawn:
     return (
         alt.Chart(height=160)
         .mark_bar(**_bars())

@@ -43,7 +43,7 @@ _SHOWN = f"""
       FROM {views.WATERMARK_STATUS}
       ORDER BY {_KEPT_OUT} DESC NULLS LAST, records DESC NULLS LAST, topic, partition, producer NULLS FIRST LIMIT {MAX_STREAMS}
     )
-"""
+"""  # noqa: S608 -- the names are ours; as in every query below
 _COUNT_STREAMS = f"FROM {SILVER_WATERMARKS} SELECT count(*) AS n"
 _COUNT_LOADS = f"FROM {SILVER_LOADS} SELECT count(DISTINCT load_seq) AS n"
 
@@ -52,7 +52,7 @@ _NUMBERED = f"""
     CREATE TEMP TABLE numbered AS
     SELECT load_seq, claimed_at, (row_number() OVER (ORDER BY load_seq) - 1) * {{slices}} // {{loads}} AS slice
     FROM (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq)
-"""  # noqa: S608 -- the names are ours; as in every query below
+"""  # noqa: S608 -- as above
 _SLICES = """
     SELECT min(load_seq) AS first_load_seq, max(load_seq) AS last_load_seq, min(claimed_at) AS first_claimed_at,
       max(claimed_at) AS last_claimed_at
@@ -85,7 +85,7 @@ _GATE_RESULTS = f"""
     FROM {views.GATE_HISTORY}
     WHERE outcome <> '{PASSED}' OR evaluated_at = (SELECT max(evaluated_at) FROM {views.GATE_HISTORY})
     ORDER BY evaluated_at DESC, gate_run_id DESC, outcome = '{PASSED}', severity, expectation LIMIT {MAX_ROWS}
-"""
+"""  # noqa: S608 -- as above
 
 
 def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Column:
     @property
     def kind(self) -> str:
         """How a cell is set: n, a number, to the right and sorted as one; t, a time, in one line; else text."""
-        return {text: "", moment: "t"}.get(self.write, "n")
+        return "" if self.write is text else "t" if self.write is moment else "n"
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: 
     loaded(spark, run, settings, [*first, *sent(0, [1, 2, 4], "böb", topic="u")])
     loaded(spark, run, settings, [*sent(10, [8, 9], "ann", topic="t"), *sent(3, [5, 4], "böb", topic="u", again=b"!")])
     late = Request("release", "asked the sender", "ann", wanted=Wanted(topic="t", offset=6))
-    by_hand.carry_out(spark, run, settings, late)
+    by_hand.carry_out(spark, run, settings, late, is_dry_run=False)
     published(spark, run, settings)
     begun = {"topic": "t", "incarnation": 1, "stored_as": "t", "cause": "begun", "known_since": datetime.now(UTC)}
     write_rows(Path(str(run.lakehouse.root)), TOPICS, [begun])

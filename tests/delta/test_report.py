@@ -53,7 +53,8 @@ def test_history_is_the_ledger_summed_up(found: dict[str, Any], root: Path) -> N
     here = [row for row in found["history"] if row["stream"] == 3]
     ledger = f"""
         SELECT load_seq - 1, records, accepted, duplicate, late, invalid, jumps_forward, jumps_backward FROM silver_loads
-        WHERE topic = '{stream["topic"]}' AND partition = {stream["partition"]} AND producer = $${stream["producer"]}$$ ORDER BY 1
+        WHERE topic = '{stream["topic"]}' AND partition = {stream["partition"]} AND producer = $${stream["producer"]}$$
+        ORDER BY 1
     """
     names = ("slice", "records", "accepted", "duplicate", "late", "invalid", "jumps_forward", "jumps_backward")
     assert [tuple(row[name] for name in names) for row in here] == sql(root, ledger)

@@ -69,4 +69,4 @@ def test_text_and_marks_stand_out_from_the_page_and_from_cards(colours: dict[str
 def test_classes_are_told_apart_by_everybody(colours: dict[str, str], who: str) -> None:
     seen = {name: lab(colours[name], SEEN_BY[who]) for name in CLASSES}
     far = {pair: float(np.linalg.norm(seen[pair[0]] - seen[pair[1]])) for pair in combinations(CLASSES, 2)}
-    assert {pair: distance for pair, distance in far.items() if distance < 3 * BARELY_TOLD} == {}
+    assert {pair: distance for pair, distance in far.items() if distance < 6 * BARELY_TOLD} == {}
