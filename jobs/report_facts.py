@@ -41,7 +41,7 @@ _KEPT_OUT = " + ".join(f'"{name}"' for name in CLASSES[1:])
 _SHOWN = f"""
     CREATE TEMP TABLE shown AS SELECT row_number() OVER () - 1 AS stream, * FROM (
       FROM {views.WATERMARK_STATUS}
-      ORDER BY {_KEPT_OUT} DESC NULLS LAST, records DESC NULLS LAST, topic, partition, producer NULLS FIRST LIMIT {MAX_STREAMS}
+      ORDER BY {_KEPT_OUT} DESC NULLS LAST, records DESC NULLS LAST, topic, partition, producer NULLS FIRST LIMIT {{most}}
     )
 """  # noqa: S608 -- the names are ours; as in every query below
 _COUNT_STREAMS = f"FROM {SILVER_WATERMARKS} SELECT count(*) AS n"
@@ -130,7 +130,7 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
 
 def _streams(ask: Ask) -> dict[str, Any]:
     """The streams, and what the loads brought to each, slice by slice."""
-    ask(_SHOWN)
+    ask(_SHOWN.format(most=MAX_STREAMS))
     streams = ask("FROM shown ORDER BY stream")
     if not streams:
         return {"streams": [], "stream_count": 0, "slices": [], "history": []}
