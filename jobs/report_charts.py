@@ -48,6 +48,7 @@ def _finished(chart: Drawn, name: str) -> Drawn:
     # The tables hold the same numbers, for those who do not see the marks.
     return (
         whole.configure(font=font, background="transparent", aria=False)
+        .configure_mark(aria=False)
         .configure_axis(**text, **lines, titleFontWeight="normal", labelLimit=150, labelOverlap=True)
         .configure_legend(labelColor=css_name("ink"), labelFontSize=12, symbolType="square", orient="top", title=None)
         .configure_view(stroke=None)

@@ -56,9 +56,10 @@ class Opened:
 
     def settle(self, act: Callable[[], object]) -> None:
         """Do something to the filters, and wait until the page shows what follows from it."""
-        shown = int(self.page.evaluate("document.documentElement.dataset.shown"))
+        shown = self.page.evaluate("document.documentElement.dataset.shown")
         act()
-        self.page.wait_for_function(f"Number(document.documentElement.dataset.shown) > {shown}", timeout=_MILLISECONDS)
+        # A selector: to wait for a function, Playwright makes code from text, which the page's policy refuses.
+        self.page.wait_for_selector(f"html:not([data-shown='{shown}'])", timeout=_MILLISECONDS)
 
 
 def executable() -> str | None:
