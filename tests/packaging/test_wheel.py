@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -14,7 +16,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver"}
-SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SCRIPTS = PROJECT["scripts"]
+# py4j is pyspark's; urllib3 comes beneath requests, pydantic_core beneath pydantic, in the versions that those need.
+BROUGHT_ALONG = {"py4j", "urllib3", "pydantic-core"}
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +78,26 @@ def test_every_command_can_be_imported_from_the_wheel_outside_the_repository(whe
 def test_no_other_installed_distribution_ships_one_of_our_package_names() -> None:
     shipped_by = packages_distributions()
     assert {name: set(shipped_by.get(name, [])) - {"tidemark"} for name in PACKAGES} == {name: set() for name in PACKAGES}
+
+
+def imported(module: Path) -> set[str]:
+    """The top-level names that a module imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def test_every_distribution_that_is_imported_is_declared() -> None:
+    names = set().union(*(imported(module) for package in PACKAGES for module in (ROOT / package).rglob("*.py")))
+    shipped_by = packages_distributions()
+    distributions = {name for each in names - PACKAGES for name in shipped_by.get(each, [])}
+    declared = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["local"]]
+    normal = {name.lower().replace("_", "-") for name in distributions}
+    assert normal - {re.split(r"[\[<>=!~; ]", each)[0] for each in declared} == BROUGHT_ALONG
 
 
 @pytest.fixture(scope="module")
