@@ -13,7 +13,7 @@ from lakehouse import delta
 from lakehouse.contracts.silver import REBUILD
 from lakehouse.errors import TableMissingError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SHADOWS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
-from silver import audit, by_request, changes, load, replay, swap
+from silver import audit, by_request, changes, erase, load, replay, swap
 from silver.changes import Tables
 from silver.replay import Step
 from silver.request import Request, Swap
@@ -81,6 +81,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     work = _Rebuild(spark, run, swap.in_shadow(run, _shadow_of(run)), rules)
     load.create_missing(spark, work.shadow, rules)
     done = replay.replay(spark, work.shadow, rules, found)
+    erase.hold(spark, run, work.shadow)
     told = {**_told(work, done), "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
     if not is_applied:
         return {**told, "is_applied": False}

@@ -101,10 +101,11 @@ def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
     up_to = F.coalesce(
         *(F.when(F.col("partition") == partition, F.lit(offset).cast("bigint")) for partition, offset in last.items())
     )
-    places = meant.select(*_PLACE, up_to.alias("up_to_offset")).distinct()
+    load_seq = F.lit(plan.load_seq).cast("bigint")
+    places = meant.select(*_PLACE, up_to.alias("up_to_offset"), load_seq.alias("load_seq")).distinct()
     _in_rejects(spark, run.table(SILVER_REJECTS), places)
     crash_point("erase.rejects")
-    _in_silver(spark, run.table(SILVER_RECORDS), places, plan.load_seq)
+    _in_silver(spark, run.table(SILVER_RECORDS), places, f"found.erased IS NULL AND found.load_seq < {plan.load_seq}")
     crash_point("erase.silver")
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
@@ -115,6 +116,20 @@ def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
     crash_point("erase.bronze")
 
 
+def hold(spark: SparkSession, run: Run, shadow: Run) -> None:
+    """Erase in a shadow what Bronze says is erased, whether or not the ledger still has the load that did it.
+
+    A replay reads Bronze as it was when a load had claimed it. After a restore to before an erasure nothing of the ledger says
+    that what stood there then is to go.
+
+    Commits to the shadow's silver_rejects and silver_records.
+    """
+    erased = spark.read.table(run.table(BRONZE_RECORDS).sql).where("erased IS NOT NULL")
+    places = erased.select(*_PLACE, "erased.up_to_offset", "erased.load_seq").distinct()
+    _in_rejects(spark, shadow.table(SILVER_REJECTS), places)
+    _in_silver(spark, shadow.table(SILVER_RECORDS), places, "found.erased IS NULL")
+
+
 def _in_rejects(spark: SparkSession, table: Table, places: DataFrame) -> None:
     """A hash of key and value tells somebody who guesses them that they were right. What was settled before has one too."""
     left = f"found.content_sha256 IS NOT NULL AND NOT startswith(found.content_sha256, '{ERASED}')"
@@ -123,11 +138,11 @@ def _in_rejects(spark: SparkSession, table: Table, places: DataFrame) -> None:
     _update(spark, table, places, left, emptied, offset="first_offset")
 
 
-def _in_silver(spark: SparkSession, table: Table, places: DataFrame, load_seq: int) -> None:
+def _in_silver(spark: SparkSession, table: Table, places: DataFrame, left: str) -> None:
     names = [name for name in ("key", "value", "headers", "payload") if name in spark.read.table(table.sql).columns]
-    erased = f"erased = named_struct('load_seq', {load_seq}L, 'up_to_offset', place.up_to_offset)"
+    erased = "erased = named_struct('load_seq', place.load_seq, 'up_to_offset', place.up_to_offset)"
     emptied = ", ".join([*(f"{name} = NULL" for name in names), erased])
-    _update(spark, table, places, f"found.erased IS NULL AND found.load_seq < {load_seq}", emptied)
+    _update(spark, table, places, left, emptied)
 
 
 def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int) -> None:

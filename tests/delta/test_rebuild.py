@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse import delta
 from lakehouse.errors import RulesChangedError, TableStateError
-from pipelines import bronze_to_silver, by_hand, rebuild
+from pipelines import bronze_to_silver, by_hand, rebuild, restore
 from silver import swap
 from silver.request import Erase, Request
 from tests.delta.test_by_hand import asked, kept, marks, waiting
@@ -162,4 +162,18 @@ def test_an_erasure_holds_through_a_rebuild(spark: SparkSession, run: Run) -> No
     assert {state for _, _, state, _ in waiting(spark, run)} == {"released", "discarded"}
     assert spark.read.table(run.table("silver_records").sql).where("key IS NOT NULL OR value IS NOT NULL").isEmpty()
     assert offsets_in_gold(spark, run) == {"gold_records": [], "gold_latest": []}
+    require_sound(spark, run, is_deep=True)
+
+
+def test_an_erasure_that_a_restore_took_out_of_the_ledger_holds_through_a_rebuild(spark: SparkSession, run: Run) -> None:
+    settings = settings_of(run)
+    asked_for = Request("erase", "a person asked", "ann", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
+    by_hand.carry_out(spark, run, settings, asked_for, is_dry_run=False)
+    restore.restore(spark, run, settings, 1, reason="a wrong release", by="ann", is_dry_run=False)
+    require_sound(spark, run, is_deep=True)
+
+    rebuilt(spark, run, settings, is_applied=True)
+    ran(spark, run, settings)
+
+    assert spark.read.table(run.table("silver_records").sql).where("key IS NOT NULL OR value IS NOT NULL").isEmpty()
     require_sound(spark, run, is_deep=True)
