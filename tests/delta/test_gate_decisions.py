@@ -202,7 +202,8 @@ def test_gold_that_is_made_anew_gets_all_but_what_was_rejected(spark: SparkSessi
 
     ran(spark, anew, strict(anew))
 
-    assert (gate_runs(spark, anew)[-1], offsets(spark, anew)) == ((1, 3), [0, 1, 4])
+    assert (1, 3) in gate_runs(spark, anew)
+    assert offsets(spark, anew) == [0, 1, 4]
     assert_df_equality(health(spark, anew), health(spark, run), ignore_row_order=True, transforms=[])
     require_sound(spark, anew)
     ran(spark, anew, strict(anew))
