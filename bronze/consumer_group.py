@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
@@ -14,10 +15,26 @@ if TYPE_CHECKING:
     from lakehouse.settings import Kafka
 
 _SECONDS = 10
+_WAITS_SECONDS = (0.2, 0.5, 1.0, 2.0)
+
+_MOVING = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""What brokers answer while they agree on who keeps a group: as it comes into being, or as one of them went."""
 
 
 class CommitError(Exception):
-    """The offsets were not moved, or not all of them; the text says why, without any value of the configuration."""
+    """The offsets were not moved, or not all of them; the text says why, without any value of the configuration.
+
+    Attributes:
+        is_passing: Whether another try may do.
+    """
+
+    def __init__(self, why: str, *, is_passing: bool = False) -> None:
+        super().__init__(why)
+        self.is_passing = is_passing
 
 
 def commit(kafka: Kafka, group: str, next_offsets: Mapping[tuple[str, int], int]) -> None:
@@ -31,6 +48,17 @@ def commit(kafka: Kafka, group: str, next_offsets: Mapping[tuple[str, int], int]
     Raises:
         CommitError: Somebody consumes in the group, the brokers refuse, or none can be asked.
     """
+    for wait_seconds in _WAITS_SECONDS:
+        try:
+            return _commit(kafka, group, next_offsets)
+        except CommitError as error:
+            if not error.is_passing:
+                raise
+        time.sleep(wait_seconds)
+    return _commit(kafka, group, next_offsets)
+
+
+def _commit(kafka: Kafka, group: str, next_offsets: Mapping[tuple[str, int], int]) -> None:
     places = [TopicPartition(topic, partition, offset) for (topic, partition), offset in next_offsets.items()]
     try:
         admin = client(kafka)
@@ -39,12 +67,13 @@ def commit(kafka: Kafka, group: str, next_offsets: Mapping[tuple[str, int], int]
     except LookError as error:
         raise CommitError(str(error)) from None
     except KafkaException as error:
-        raise CommitError(_why(error.args[0])) from None
+        raise CommitError(_why(error.args[0]), is_passing=error.args[0].code() in _MOVING) from None
     except TimeoutError:
         raise CommitError("no answer") from None
-    refused = [f"{place.topic}/{place.partition}: {_why(place.error)}" for place in done.topic_partitions if place.error]
+    refused = [place for place in done.topic_partitions if place.error]
     if refused:
-        raise CommitError("; ".join(refused))
+        why = "; ".join(f"{place.topic}/{place.partition}: {_why(place.error)}" for place in refused)
+        raise CommitError(why, is_passing=all(place.error.code() in _MOVING for place in refused))
 
 
 def _why(error: KafkaError) -> str:

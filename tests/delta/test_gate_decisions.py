@@ -19,7 +19,7 @@ from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.contracts.gold import gold_records
 from lakehouse.errors import GateFailedError, TableStateError, UsageError
 from lakehouse.settings import Gate
-from pipelines import bronze_to_silver, by_hand, decide_gate, maintenance, rebuild, restore, silver_to_gold, verify
+from pipelines import bronze_to_silver, by_hand, decide_gate, medallion, rebuild, restore, silver_to_gold, verify
 from silver.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.silver import copy_of
@@ -278,7 +278,7 @@ def test_what_cannot_be_decided_is_refused_and_leaves_no_decision(spark: SparkSe
 def test_a_range_whose_audited_version_is_gone_is_not_released(spark: SparkSession, run: Run) -> None:
     settings = strict(run, maintenance={"retain_hours": 0, "allow_short_retention": True})
     loaded(spark, run, Record.of(4, 4))
-    maintenance.maintain(spark, run, settings, is_dry_run=False)
+    medallion.maintain(spark, settings, run.report, is_dry_run=False)
 
     with pytest.raises(TableStateError, match=r"is gone, or its files are(.|\n)*run --stage gate"):
         asked(spark, run, RELEASE)
