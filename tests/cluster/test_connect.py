@@ -51,6 +51,16 @@ commands, config = json.loads(sys.argv[1]), sys.argv[2]
 print(json.dumps([cli.main([*command, "--config", config, "--json"]) for command in commands]))
 """
 
+_CLIENT = """
+import json, sys
+from lakehouse.session import open_session
+spark, counts = open_session("a client"), {}
+for name in ("silver_records", "silver_watermarks", "gold_records"):
+    spark.sql(f"CREATE TABLE {name} USING delta LOCATION '{sys.argv[1]}/{name}'")
+    counts[name] = spark.sql(f"SELECT count(*) FROM {name}").collect()[0][0]
+print(json.dumps(counts))
+"""
+
 
 @pytest.fixture
 def broker() -> Iterator[LocalBroker]:
@@ -67,6 +77,16 @@ def codes(config: Path, **environment: str) -> list[int]:
     assert done.returncode == 0, done.stderr[-4000:]
     found: list[int] = json.loads(done.stdout.splitlines()[-1])
     assert set(found) == {0}, done.stderr[-6000:]
+    return found
+
+
+def counted_by_name(root: Path, url: str) -> dict[str, int]:
+    """The rows of some tables, which a client of the server asks for by their names."""
+    command = [sys.executable, "-c", _CLIENT, str(root)]
+    environment = {**os.environ, "SPARK_REMOTE": url}
+    done = subprocess.run(command, cwd=_REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -102,7 +122,9 @@ def test_every_command_runs_over_spark_connect_and_leaves_the_tables_of_a_classi
     codes(configs["classic"])
     with connect_server(tmp_path) as url:
         codes(configs["connect"], SPARK_REMOTE=url)
+        counted = counted_by_name(tmp_path / "connect" / "lakehouse", url)
 
     classic, connect = (tables(tmp_path / kind / "lakehouse") for kind in configs)
     assert connect == classic
-    assert classic["silver_records"]
+    assert counted == {name: len(connect[name]) for name in counted}
+    assert min(counted.values()) > 0

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
 _REPOSITORY = Path(__file__).parents[2]
 _JOBS = ("ingest_bronze", "load_silver", "audit_silver", "publish_gold", "maintain_tables", "run_medallion")
 _GOLD = "SELECT partition, offset, payload.id FROM gold_records ORDER BY partition, offset"
+_MARKS = "SELECT partition, high_watermark FROM silver_watermarks ORDER BY partition"
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +75,11 @@ def test_each_job_runs_on_a_standalone_cluster_and_the_tables_are_queried_over_j
             submit(packages / "jobs" / f"{job}.py", "--config", str(config), master=master, packages=packages, conf=few)
     with query.connect(Lakehouse(root=str(root))) as database:
         published = database.execute(_GOLD.replace("offset", '"offset"').replace("payload.id", "payload['id']")).fetchall()
+        marks = [[str(value) for value in row] for row in database.execute(_MARKS).fetchall()]
     assert sorted(row[2] for row in published) == list(range(1, 12))
 
     with thrift_server(tmp_path) as url:
-        beeline(url, f"CREATE TABLE gold_records USING delta LOCATION '{root}/gold_records'")
+        for name in ("gold_records", "silver_watermarks"):
+            beeline(url, f"CREATE TABLE {name} USING delta LOCATION '{root}/{name}'")
         assert beeline(url, _GOLD) == [[str(value) for value in row] for row in published]
+        assert beeline(url, _MARKS) == marks
