@@ -22,6 +22,7 @@ CLEAN, LOOK = "Silver load, all new", "Silver load, half suspects"
 WARM, NOTHING, HELP = "warm run, all stages", "warm run, nothing new", "tidemark --help"
 VERIFY = "verify, all checks but --deep"
 CHECKED, UNCHECKED = "Silver load, with its checks", "Silver load, without checks"
+SQL = "tidemark sql, its own process"
 RECOVERY = "next run after a load was cut off"
 
 

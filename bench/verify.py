@@ -1,11 +1,16 @@
-"""What `tidemark verify` costs on a history that is published: Bronze, Silver and Gold each read once."""
+"""What `tidemark verify` costs on a history that is published, and an answer of `tidemark sql` over it."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.loads import settings_of
 from bench.look import LookPipeline
-from bench.sitting import VERIFY, require
+from bench.sitting import SQL, VERIFY, require
 from expectations import gate
 from gold.publish import publish
 from lakehouse.settings import Gate, Gold
@@ -31,10 +36,20 @@ class VerifyPipeline:
         require("the gate of the history", observed=audited is not None and audited.passed, expected=True)
         if audited is not None:
             publish(place.spark, self._run, audited, Gold())
+        root = Path(str(self._run.lakehouse.root))
+        config = root / "tidemark.yml"
+        settings = settings_of(place, "look", root).model_dump(mode="json", by_alias=True, exclude_unset=True)
+        config.write_text(json.dumps(settings), encoding="utf-8")
+        self._sql = [str(Path(sys.executable).with_name("tidemark")), "sql", "--config", str(config)]
 
     def measure(self, sitting: Sitting) -> None:
-        """All checks but those of --deep, on the open session."""
+        """All checks but those of --deep, on the open session; then a query, as a user asks one."""
         found = sitting.measure(
             VERIFY, f"on {self._history:,}", self._history, lambda: verify(self._spark, self._run, is_deep=False)
         )
         require("what verify says of sound tables", observed=found["ok"], expected=True)
+        asked = [*self._sql, "SELECT count(*) FROM gold_records"]
+        answer = sitting.measure(
+            SQL, f"on {self._history:,}", 0, lambda: subprocess.run(asked, check=True, capture_output=True, text=True)
+        )
+        require("records in Gold", observed=int(answer.stdout.split()[-1]), expected=self._history)
