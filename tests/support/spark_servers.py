@@ -114,7 +114,9 @@ def beeline(url: str, query: str) -> list[list[str]]:
     ]
     found = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS)
     assert found.returncode == 0, found.stderr[-4000:]
-    return [line.split("\t") for line in found.stdout.splitlines() if line]
+    # It writes its prompt, silent or not.
+    lines = found.stdout.replace(f"0: {url}> ", "").splitlines()
+    return [line.split("\t") for line in lines if line]
 
 
 @contextlib.contextmanager
