@@ -92,11 +92,12 @@ def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
     table = run.table(BRONZE_TOPICS)
     try:
         rows = spark.read.table(table.sql)
+        schema = rows.schema  # over Spark Connect the look at the schema is what asks for the table
     except AnalysisException as error:
         if is_no_table(error):
             raise TableMissingError("The table is not there.", where=str(table)) from error
         raise
-    TOPICS.check(rows.schema, where=str(table))
+    TOPICS.check(schema, where=str(table))
     return known(rows.collect())
 
 

@@ -48,7 +48,7 @@ ARROW = {
 def of_contract(spark: SparkSession, rows: Sequence[Mapping[str, object]], contract: Contract) -> DataFrame:
     """Rows with a contract's columns as a frame; a column that a row lacks is null."""
     schema = pa.schema([(column.name, ARROW[column.type]) for column in contract.columns])
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+    return of_arrow(spark, pa.Table.from_pylist(rows, schema))
 
 
 def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -> DataFrame:
@@ -60,4 +60,14 @@ def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: st
         columns: Names and Spark types, for example `topic string, partition int`.
     """
     schema = pa.schema([(name, ARROW[kind]) for name, kind in (column.split() for column in columns.split(","))])
-    return spark.createDataFrame(pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema))
+    return of_arrow(spark, pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema))
+
+
+def of_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """An Arrow table as a frame.
+
+    Over Spark Connect a table without rows says nothing of its columns: a row of nulls does, and is left out.
+    """
+    if table.num_rows:
+        return spark.createDataFrame(table)
+    return spark.createDataFrame(pa.Table.from_pylist([{}], table.schema)).where("false")

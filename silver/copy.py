@@ -60,7 +60,7 @@ def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
         bronze: Bronze's records, whole.
         plan: The plan of the release.
     """
-    places = spark.createDataFrame(plan.settled.select(["topic", "partition", "producer", "epoch", *_NUMBERS]))
+    places = frames.of_arrow(spark, plan.settled.select(["topic", "partition", "producer", "epoch", *_NUMBERS]))
     within = spans.any_of(
         spans.at(topic, partition, f"offset BETWEEN {first} AND {last}")
         for topic, partition, first, last in _reach(plan.settled)

@@ -196,7 +196,7 @@ def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
 def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
     """Step 5. Append what was kept out; mark what was settled."""
     if planned.rejects.num_rows:
-        rows = spark.createDataFrame(planned.rejects)
+        rows = frames.of_arrow(spark, planned.rejects)
         delta.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
     if planned.settled.num_rows:
         settle.mark(spark, run, planned)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from lakehouse import frames
 from lakehouse.contracts.silver import (
     ACCEPTED,
     DISCARDED,
@@ -109,7 +110,7 @@ def _told_apart(spark: SparkSession, load: _Load, past: Past) -> pa.Table:
         known = _known(spark, load, past, suspects.select(*as_keys()), count)
         return _with_jumps(judge_many.judged(suspects, known).toArrow().to_pylist(), blocks)
     here = suspects.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
-    keys = spark.createDataFrame(here.select(list(KEY))).select(*as_keys())
+    keys = frames.of_arrow(spark, here.select(list(KEY))).select(*as_keys())
     known = _known(spark, load, past, keys, count).toArrow().to_pylist()
     return _with_jumps(list(judge.judged(here.to_pylist(), judge.first_of_each(known))), blocks)
 
@@ -119,7 +120,7 @@ def _known(spark: SparkSession, load: _Load, past: Past, keys: DataFrame, count:
     is_above, below = _parted(_of_class(load.found, SUSPECT), past.watermarks)
     known = _waiting(past.rejects, keys, count)
     if load.jumps.num_rows:
-        known = known.unionByName(_waiting(spark.createDataFrame(load.jumps).withColumn("state", F.lit(HELD)), keys, count))
+        known = known.unionByName(_waiting(frames.of_arrow(spark, load.jumps).withColumn("state", F.lit(HELD)), keys, count))
     if below:
         known = known.unionByName(_content(_of_keys(past.silver.where(_in(below)), keys, count)))
     if is_above:
@@ -151,7 +152,7 @@ def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
     if not named.num_rows:
         return set()
-    keys = spark.createDataFrame(named.select([*STREAM, "epoch", "first_sequence"])).withColumnRenamed(
+    keys = frames.of_arrow(spark, named.select([*STREAM, "epoch", "first_sequence"])).withColumnRenamed(
         "first_sequence", "sequence"
     )
     kept = silver.where(_in(ranges(named))).select(*KEY)

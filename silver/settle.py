@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse import delta
+from lakehouse import delta, frames
 from lakehouse.contracts.silver import DISCARDED, HELD, INVALID, QUARANTINED, RELEASE, RELEASED, STREAM
 from lakehouse.errors import TableStateError
 from lakehouse.table import SILVER_REJECTS, SILVER_WATERMARKS
@@ -147,7 +147,7 @@ def mark(spark: SparkSession, run: Run, plan: Plan) -> None:
     """
     rejects, rows = run.table(SILVER_REJECTS), plan.settled
     first, last = (bound.as_py() for bound in pc.min_max(rows["load_seq"]).values())
-    spark.createDataFrame(rows.select(["topic", "partition", "first_offset"])).createOrReplaceTempView(_SETTLED)
+    frames.of_arrow(spark, rows.select(["topic", "partition", "first_offset"])).createOrReplaceTempView(_SETTLED)
     try:
         delta.merge(
             spark,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from lakehouse import frames
 from lakehouse.contracts.model import sql_text
 from lakehouse.contracts.silver import STREAM
 
@@ -34,7 +35,7 @@ def bucketed(spans: DataFrame) -> DataFrame:
 
 def of_segments(spark: SparkSession, segments: pa.Table) -> DataFrame:
     """The bucketed spans of some segments or rejects, with their producer."""
-    return bucketed(spark.createDataFrame(segments.select([*STREAM, "first_offset", "last_offset"])))
+    return bucketed(frames.of_arrow(spark, segments.select([*STREAM, "first_offset", "last_offset"])))
 
 
 def summed() -> list[Column]:
