@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 HOME = Path(pyspark.__file__).parent
 _PATIENCE_SECONDS = 180
+# A JVM of seconds spends more on its second compiler than that saves.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 
 
 def settings() -> dict[str, str]:
@@ -35,7 +37,8 @@ def options(conf: Mapping[str, str]) -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     """That of a process of Spark's own scripts, with this interpreter."""
-    return {**os.environ, "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable, **more}
+    own = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, **own, "JDK_JAVA_OPTIONS": _SHORT_LIVED, **more}
 
 
 @contextlib.contextmanager
