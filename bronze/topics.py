@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
-
 from lakehouse import delta, frames
 from lakehouse.contracts.bronze import BEGUN, EXPIRED, RECREATED, TOPICS, plain_topic
-from lakehouse.delta_errors import is_no_table
 from lakehouse.errors import TableMissingError
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 
@@ -90,14 +87,10 @@ def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
         ContractError: It has other columns.
     """
     table = run.table(BRONZE_TOPICS)
-    try:
-        rows = spark.read.table(table.sql)
-        schema = rows.schema  # over Spark Connect the look at the schema is what asks for the table
-    except AnalysisException as error:
-        if is_no_table(error):
-            raise TableMissingError("The table is not there.", where=str(table)) from error
-        raise
-    TOPICS.check(schema, where=str(table))
+    rows = delta.found(spark, table)
+    if rows is None:
+        raise TableMissingError("The table is not there.", where=str(table))
+    TOPICS.check(rows.schema, where=str(table))
     return known(rows.collect())
 
 

@@ -75,8 +75,8 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
     Raises:
         ContractError: The table exists with other columns.
     """
-    found = _found(spark, table)
-    if found is None:
+    there = found(spark, table)
+    if there is None:
         wanted = {**table.properties, **contract.properties}
         properties = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in wanted.items())
         spark.sql(
@@ -86,15 +86,15 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
         )
     elif is_checked:
         next_step = "The table was made by another version or with another value format: `tidemark rebuild` makes Silver anew."
-        contract.check(found.schema, where=str(table), next_step=next_step)
+        contract.check(there.schema, where=str(table), next_step=next_step)
 
 
 def exists(spark: SparkSession, table: Table) -> bool:
     """Whether the table is there, as a Delta table."""
-    return _found(spark, table) is not None
+    return found(spark, table) is not None
 
 
-def _found(spark: SparkSession, table: Table) -> DataFrame | None:
+def found(spark: SparkSession, table: Table) -> DataFrame | None:
     """The table; None where it is not there."""
     try:
         rows = spark.read.table(table.sql)
@@ -158,9 +158,9 @@ def appended(spark: SparkSession, table: Table, *, after_version: int, to_versio
         rows = _history(spark, table, limit, "version", "operation", "operationParameters.mode", *metrics)
         last = rows[0]["version"]
     to_version = last if to_version is None else to_version
-    found = {row["version"]: row for row in rows if after_version < row["version"] <= to_version}
-    added = [_added(row) for row in found.values()]
-    if len(found) < to_version - after_version or None in added:
+    those = {row["version"]: row for row in rows if after_version < row["version"] <= to_version}
+    added = [_added(row) for row in those.values()]
+    if len(those) < to_version - after_version or None in added:
         return to_version, None
     return to_version, sum(each for each in added if each is not None)
 
@@ -200,8 +200,8 @@ def _added(row: Mapping[str, Any] | Row) -> int | None:
 
 def highest(spark: SparkSession, table: Table, column: str) -> int:
     """The highest number in a column, by the files' statistics where they say it; 0 where there is none, or no table."""
-    found = _found(spark, table)
-    return 0 if found is None else int(found.agg(F.coalesce(F.max(column), F.lit(0))).collect()[0][0])
+    rows = found(spark, table)
+    return 0 if rows is None else int(rows.agg(F.coalesce(F.max(column), F.lit(0))).collect()[0][0])
 
 
 def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:
