@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from lakehouse.table import BRONZE_RECORDS
+from lakehouse.table import BRONZE_RECORDS, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -146,7 +146,9 @@ def _ends(offsets: str | None) -> Offsets | None:
 
 
 def _files(spark: SparkSession, folder: str) -> list[str]:
-    """The files below a folder, less the empty ones; by Spark's own reader, for only the cluster may be able to look there."""
+    """The files below a folder, less the empty ones; by Spark's own reader where only the cluster may be able to look there."""
+    if (local := local_path(folder)) is not None and local.is_dir():
+        return [path.as_posix() for path in local.rglob("[!._]*") if path.is_file() and path.stat().st_size]
     try:
         files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(folder)
         return [row["path"] for row in files.select("path").collect()]
@@ -158,5 +160,8 @@ def _files(spark: SparkSession, folder: str) -> list[str]:
 
 def _texts(spark: SparkSession, files: list[str]) -> dict[str, str]:
     """The files' texts, by their names without the folder."""
+    local = [path for path in map(local_path, files) if path is not None and path.is_file()]
+    if len(local) == len(files):
+        return {path.name: path.read_text(encoding="utf-8", errors="replace") for path in local}
     rows = spark.read.format("binaryFile").load(files).select("path", "content").collect()
     return {row["path"].rpartition("/")[2]: bytes(row["content"]).decode(errors="replace") for row in rows}

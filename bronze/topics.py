@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lakehouse import delta, frames
+from lakehouse import delta, frames, state
 from lakehouse.contracts.bronze import BEGUN, EXPIRED, RECREATED, TOPICS, plain_topic
 from lakehouse.errors import TableMissingError
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
@@ -17,7 +17,7 @@ from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakehouse.contracts.bronze import LostRange
     from lakehouse.run import Run
@@ -91,10 +91,10 @@ def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
     if rows is None:
         raise TableMissingError("The table is not there.", where=str(table))
     TOPICS.check(rows.schema, where=str(table))
-    return known(rows.collect())
+    return known(state.read(spark, table, TOPICS.names))
 
 
-def known(rows: Iterable[Row]) -> dict[str, Topic]:
+def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
     """Put the table's rows together: the last of a topic holds, and what was given up of its incarnation adds up."""
     found: dict[str, Topic] = {}
     for row in sorted(rows, key=lambda row: (row["incarnation"], row["checkpoint"], row["known_since"])):

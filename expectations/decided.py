@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakehouse import delta, frames
+from lakehouse import delta, frames, state
 from lakehouse.contracts.gate import DECISIONS, REJECTED, RELEASED, Rejected
 from lakehouse.delta import Transaction
 from lakehouse.errors import AnotherWriterError
@@ -26,8 +26,7 @@ def read(spark: SparkSession, run: Run) -> list[Row]:
     table = run.table(GATE_DECISIONS)
     if not delta.exists(spark, table):
         return []
-    rows: list[Row] = spark.read.table(table.sql).toArrow().to_pylist()
-    return rows
+    return state.read(spark, table, DECISIONS.names)
 
 
 def rejected(decisions: Iterable[Row]) -> Rejected:

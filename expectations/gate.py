@@ -13,7 +13,7 @@ from expectations.balance import StreamFacts, load_facts, stream_facts
 from expectations.columns import flatten
 from expectations.gx import Result
 from expectations.suites import Subject
-from lakehouse import delta, frames, views
+from lakehouse import delta, frames, state, views
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
 from lakehouse.crash import crash_point
 from lakehouse.run import new_id
@@ -150,9 +150,9 @@ def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
 
 def _after_the_last(spark: SparkSession, table: Table) -> datetime:
     """Now, or right after the last gate run where the clock was set back since: `last` takes the latest one's verdict."""
-    last = spark.read.table(table.sql).agg(F.max("evaluated_at").cast("timestamp_ntz")).collect()[0][0]
+    last = state.last(spark, table, ["evaluated_at"], by="evaluated_at")
     now = datetime.now(UTC)
-    return now if last is None else max(now, last.replace(tzinfo=UTC) + timedelta(microseconds=1))
+    return max(now, last[0]["evaluated_at"] + timedelta(microseconds=1)) if last else now
 
 
 def _gate_run(run: Run, done: _Audit) -> GateRun:

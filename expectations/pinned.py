@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from expectations import facts
 from expectations.evidence import BronzeCounts, Evidence, Row, by_load
-from lakehouse import delta, frames
+from lakehouse import delta, frames, state
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import CLASSES, STREAM
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
@@ -84,8 +84,7 @@ def pin(spark: SparkSession, run: Run, rejected: Rejected) -> Pins | None:
     Raises:
         TableMissingError: Silver has not been written yet.
     """
-    marks = run.table(SILVER_WATERMARKS)
-    watermarks = _rows(delta.read(spark, marks, version=delta.version(spark, marks)).select(*WATERMARK))
+    watermarks = state.read(spark, run.table(SILVER_WATERMARKS), WATERMARK)
     finished = max((row["load_seq"] for row in watermarks), default=0)
     pending = rejected.pending(last_published(spark, run), finished)
     if pending is None:
@@ -107,14 +106,14 @@ def last_published(spark: SparkSession, run: Run) -> int:
 
     What was rejected after it is not counted: Gold still has to follow what those loads erased or took back.
     """
-    return delta.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
+    return state.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
 
 
 def unpublished(spark: SparkSession, run: Run, *, up_to: int) -> list[int]:
     """The loads of the ledger that Gold has not published, up to one; what was undone is not there any more."""
-    is_asked = F.col("load_seq").between(last_published(spark, run) + 1, up_to)
-    loads = spark.read.table(run.table(SILVER_LOADS).sql).where(is_asked).select("load_seq").distinct()
-    return [row["load_seq"] for row in loads.collect()]
+    first = last_published(spark, run) + 1
+    loads = state.read(spark, run.table(SILVER_LOADS), ["load_seq"], start=("load_seq", first))
+    return sorted({row["load_seq"] for row in loads if row["load_seq"] <= up_to})
 
 
 def records(spark: SparkSession, run: Run, pins: Pins) -> DataFrame:
@@ -127,10 +126,9 @@ def records(spark: SparkSession, run: Run, pins: Pins) -> DataFrame:
 
 def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
     """Read the evidence: one job over Silver's narrow columns, one over Bronze's, and the ledger's rows."""
-    loads = delta.read(spark, run.table(SILVER_LOADS), version=pins.loads_version)
-    is_asked = F.col("load_seq").between(pins.first_load_seq - 1, pins.finished)
-    found = _rows(loads.where(is_asked).select(*_LEDGER))
-    ledger = [row for row in found if row["load_seq"] >= pins.first_load_seq]
+    start = ("load_seq", pins.first_load_seq - 1)
+    found = state.read(spark, run.table(SILVER_LOADS), _LEDGER, start=start, version=pins.loads_version)
+    ledger = [row for row in found if pins.first_load_seq <= row["load_seq"] <= pins.finished]
     before = [row["bronze_to_version"] for row in found if row["load_seq"] < pins.first_load_seq]
     return Evidence(
         first_load_seq=pins.first_load_seq,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations import decided, pinned
-from lakehouse import delta
-from lakehouse.contracts.gate import CRITICAL, PASSED, RELEASED, GateRun
+from lakehouse import delta, state
+from lakehouse.contracts.gate import CRITICAL, PASSED, RELEASED, RESULTS, GateRun
 from lakehouse.errors import GateFailedError
 from lakehouse.table import GATE_RESULTS
 
@@ -68,8 +68,9 @@ def recorded(spark: SparkSession, run: Run) -> list[Row]:
     table = run.table(GATE_RESULTS)
     if not delta.exists(spark, table):
         return []
-    latest = F.max(F.struct("evaluated_at", "gate_run_id"))["gate_run_id"].alias("gate_run_id")
-    return _results(spark, run, spark.read.table(table.sql).agg(latest).collect()[0]["gate_run_id"])
+    rows = state.last(spark, table, RESULTS.names, by="evaluated_at")
+    latest = max(row["gate_run_id"] for row in rows)
+    return [row for row in rows if row["gate_run_id"] == latest]
 
 
 def of_results(rows: Sequence[Row], decisions: Sequence[Row]) -> GateRun:

@@ -26,9 +26,9 @@ from pyspark.sql.types import StructField, StructType
 
 from gold import models
 from gold.refresh import refresh_models
-from lakehouse import delta
+from lakehouse import delta, frames, state
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
-from lakehouse.contracts.silver import KEPT, REBUILD
+from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
 from lakehouse.crash import crash_point
 from lakehouse.errors import GateFailedError
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
@@ -82,10 +82,9 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
             next_step="See `tidemark gate show`.",
         )
     silver = _between(delta.read(spark, run.table(SILVER_RECORDS), version=gate_run.silver_version), gate_run)
-    ledger = _between(delta.read(spark, run.table(SILVER_LOADS), version=gate_run.loads_version), gate_run)
-    sums = [F.coalesce(F.sum(name), F.lit(0)) for name in KEPT]
-    *counts, is_rebuilt = ledger.agg(*sums, F.coalesce(F.bool_or(F.col("kind") == REBUILD), F.lit(False))).collect()[0]
-    kept = sum(counts)
+    loads = _loads(spark, run, gate_run)
+    kept = sum(row[name] for row in loads for name in KEPT)
+    is_rebuilt = any(row["kind"] == REBUILD for row in loads)
     whole = silver.where(F.col("erased").isNull()).drop("erased")
     if is_rebuilt:
         _replace_all(run, whole, gate_run)
@@ -93,6 +92,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     if kept and not is_rebuilt:
         _write_records(spark, run, whole, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
         _merge_latest(spark, run, whole, gate_run)
+    ledger = frames.of_contract(spark, loads, LOADS)
     _write_health(run, ledger, silver, first=0 if is_rebuilt else gate_run.first_load_seq, gate_run=gate_run)
     run.report.event(
         "gold.published",
@@ -128,7 +128,7 @@ def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run
     """Step 1. The loads that the table does not hold yet: one commit holds whole loads, so its highest one says which."""
     table = run.table(GOLD_RECORDS)
     first, last = gate_run.first_load_seq, gate_run.last_load_seq
-    first = max(first, delta.highest(spark, table, "load_seq") + 1)
+    first = max(first, state.highest(spark, table, "load_seq") + 1)
     if first <= last:
         rows = models.published(silver.where(F.col("load_seq") >= first), gate_run.gate_run_id)
         delta.replace(rows, table, contract, where=f"load_seq >= {first} AND load_seq <= {last}", metadata=_metadata(gate_run))
@@ -152,6 +152,13 @@ def _write_health(run: Run, ledger: DataFrame, silver: DataFrame, *, first: int,
     where = f"load_seq >= {first} AND load_seq <= {gate_run.last_load_seq}"
     delta.replace(rows, run.table(GOLD_STREAM_HEALTH), STREAM_HEALTH, where=where, metadata=_metadata(gate_run))
     crash_point("gold.published")
+
+
+def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[state.Row]:
+    """The ledger's rows of the range's loads that were not rejected."""
+    start = ("load_seq", gate_run.first_load_seq)
+    rows = state.read(spark, run.table(SILVER_LOADS), LOADS.names, start=start, version=gate_run.loads_version)
+    return [row for row in rows if row["load_seq"] <= gate_run.last_load_seq and row["load_seq"] not in gate_run.rejected]
 
 
 def _between(rows: DataFrame, gate_run: GateRun) -> DataFrame:

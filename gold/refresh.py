@@ -7,10 +7,8 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from gold.models import model_query
-from lakehouse import delta
+from lakehouse import delta, state
 from lakehouse.crash import crash_point
 from lakehouse.delta_errors import SPARK_ERRORS
 from lakehouse.errors import ModelError, headline
@@ -47,7 +45,7 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
     """
     if not gold.models or not delta.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return ()
-    made_of = {"last_load_seq": spark.read.table(run.table(GOLD_STREAM_HEALTH).sql).agg(F.max("load_seq")).collect()[0][0]}
+    made_of = {"last_load_seq": state.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")}
     if amended_by is not None:
         made_of["amended_by"] = amended_by
     made, broken = [], []

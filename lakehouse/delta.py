@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import functions as F
 
 from lakehouse import delta_log
 from lakehouse.contracts.model import sql_text
@@ -91,7 +90,8 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
 
 def exists(spark: SparkSession, table: Table) -> bool:
     """Whether the table is there, as a Delta table."""
-    return found(spark, table) is not None
+    folder = table.local_folder
+    return (folder is not None and delta_log.last_version(folder) >= 0) or found(spark, table) is not None
 
 
 def found(spark: SparkSession, table: Table) -> DataFrame | None:
@@ -196,12 +196,6 @@ def _added(row: Mapping[str, Any] | Row) -> int | None:
     if row["operation"] == "MERGE":  # an erasure: it changes rows, and brings none
         return None if row["numTargetRowsInserted"] is None else int(row["numTargetRowsInserted"])
     return 0 if row["operation"] in _NOT_CHANGING else None
-
-
-def highest(spark: SparkSession, table: Table, column: str) -> int:
-    """The highest number in a column, by the files' statistics where they say it; 0 where there is none, or no table."""
-    rows = found(spark, table)
-    return 0 if rows is None else int(rows.agg(F.coalesce(F.max(column), F.lit(0))).collect()[0][0])
 
 
 def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:

@@ -48,7 +48,7 @@ ARROW = {
 def of_contract(spark: SparkSession, rows: Sequence[Mapping[str, object]], contract: Contract) -> DataFrame:
     """Rows with a contract's columns as a frame; a column that a row lacks is null."""
     schema = pa.schema([(column.name, ARROW[column.type]) for column in contract.columns])
-    return of_arrow(spark, pa.Table.from_pylist(rows, schema))
+    return of_arrow(spark, pa.Table.from_pylist(rows, schema)).coalesce(1)  # so one file, where they are written
 
 
 def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -> DataFrame:

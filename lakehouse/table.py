@@ -77,7 +77,7 @@ class Table:
         >>> Table("silver_records", "s3://bucket/silver_records", is_path=True).local_folder is None
         True
         """
-        return _local(self.location) if self.is_path else None
+        return local_path(self.location) if self.is_path else None
 
     def __str__(self) -> str:
         return self.location
@@ -132,7 +132,7 @@ class Lakehouse:
         >>> Lakehouse(root="s3://bucket/lake").local_folder("_reports") is None
         True
         """
-        return _local(self.folder(name))
+        return local_path(self.folder(name))
 
     @property
     def local_root(self) -> Path | None:
@@ -145,10 +145,11 @@ class Lakehouse:
         >>> Lakehouse(root="s3://bucket/lake").local_root is None
         True
         """
-        return None if self.root is None else _local(self.root)
+        return None if self.root is None else local_path(self.root)
 
 
-def _local(location: str) -> Path | None:
+def local_path(location: str) -> Path | None:
+    """A location as a path of this machine; None where it is a URI of another store."""
     if location.startswith("file:"):
         return Path("/" + location.removeprefix("file:").lstrip("/"))
     return None if "://" in location else Path(location)

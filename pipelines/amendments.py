@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from expectations.pinned import last_published
 from gold import amend
 from gold.refresh import refresh_models
 from gold.withdraw import withdraw
-from lakehouse import delta
+from lakehouse import delta, state
 from lakehouse.contracts.silver import ERASE, RESTORE
 from lakehouse.table import GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS
 from silver import watermarks
@@ -46,8 +44,8 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
         ModelError: A model failed; the next run tries again.
     """
     after = last_published(spark, run) if after_load_seq is None else after_load_seq
-    loads = spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("kind").isin(ERASE, RESTORE))
-    asked = sorted(loads.where(F.col("load_seq") > after).select("load_seq", "request").distinct().collect())
+    loads = state.read(spark, run.table(SILVER_LOADS), ("load_seq", "kind", "request"), start=("load_seq", after + 1))
+    asked = sorted({(row["load_seq"], row["request"]) for row in loads if row["kind"] in (ERASE, RESTORE)})
     if not asked or not delta.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return None
     finished = watermarks.read(spark, run).load_seq
@@ -78,6 +76,6 @@ def withdraw_unpublished(spark: SparkSession, run: Run, settings: Settings, *, f
         first: The first of the loads; none from it on is published.
         last: The last of them.
     """
-    if delta.highest(spark, run.table(GOLD_RECORDS), "load_seq") >= first:
+    if state.highest(spark, run.table(GOLD_RECORDS), "load_seq") >= first:
         withdraw(spark, run, keep_to=first - 1, undo_to=last)
         refresh_models(spark, run, settings.gold, amended_by=last)

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from expectations import verdict
-from lakehouse import delta, upkeep
+from lakehouse import delta, state, upkeep
 from lakehouse.errors import AnotherWriterError
 from lakehouse.lock import locked
 from lakehouse.table import (
@@ -125,7 +125,7 @@ def _step(run: Run, name: str, do: Callable[[], None], skipped: list[str]) -> No
 def _still_read(spark: SparkSession, run: Run, table: Table) -> str | None:
     """Who still has to read old versions of the table; None where nobody does."""
     if table.name == BRONZE_RECORDS:
-        claimed, finished = (delta.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS))
+        claimed, finished = (state.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS))
         if claimed > finished:
             return "vacuum: a load is claimed and not finished, and reads the version that its claim pinned"
     waiting = verdict.last(spark, run) if table.name in (SILVER_RECORDS, SILVER_LOADS) else None

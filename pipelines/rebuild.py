@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta
+from lakehouse import delta, state
 from lakehouse.contracts.silver import REBUILD
 from lakehouse.errors import TableMissingError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SHADOWS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
@@ -126,7 +126,7 @@ def _ledger(spark: SparkSession, run: Run) -> list[Row]:
 
 def _without_swap(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
     """The ledger without a swap that was claimed and not finished: this one takes its place, or is refused."""
-    claimed = swap.open_claim(rows, delta.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
+    claimed = swap.open_claim(rows, state.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
     if not claimed:
         return rows
     undone = Request.from_json(claimed[0]["request"]).swap

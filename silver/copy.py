@@ -9,13 +9,14 @@ from pyspark.sql import functions as F
 
 from lakehouse import frames
 from lakehouse.contracts.silver import IN_ORDER, LATE
-from silver import spans
+from silver import pieces, spans
 from silver.extract import decode, extract
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from silver.pieces import Piece
     from silver.plan import Plan
     from silver.rules import Rules
 
@@ -33,6 +34,9 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
         records: The range's Bronze records, whole.
         plan: The plan; what it rejects is left out, by offset span and stream.
     """
+    found = _pieces(plan)
+    if found is not None:
+        return _completed(pieces.numbered(records, found).withColumn("arrival", F.lit(IN_ORDER)), plan)
     if plan.replayed:
         records = _once(spark, records, plan)
     rows = plan.watermarks.in_declared_epochs(spark, extract(records, plan.rules))
@@ -47,6 +51,18 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
         rows = joined.select(*(rows[name] for name in rows.columns), arrival.alias("arrival"))
     else:
         rows = rows.withColumn("arrival", F.lit(IN_ORDER))
+    return _completed(rows, plan)
+
+
+def _pieces(plan: Plan) -> list[Piece] | None:
+    """The plan's pieces, where the load came in stretches and the copy needs nothing else."""
+    if plan.stretches is None or plan.rules.producer is not None or plan.late.num_rows:
+        return None
+    found = pieces.pieces(plan.stretches, plan.rejects)
+    return found if pieces.are_few(found) else None
+
+
+def _completed(rows: DataFrame, plan: Plan) -> DataFrame:
     return rows.withColumns({"load_seq": F.lit(plan.load_seq).cast("bigint"), **_payload(plan.rules), **_erased()})
 
 

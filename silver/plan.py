@@ -14,7 +14,7 @@ from lakehouse.contracts.silver import RECORDS, REJECTS, silver_records
 from lakehouse.delta_errors import SPARK_ERRORS, is_gone
 from silver import bronze_range, ledger, look, segments
 from silver.extract import columns_read, extract, if_erased, narrow
-from silver.segments import How
+from silver.segments import Collected, How
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.model import Contract
     from lakehouse.run import Run
     from silver.bronze_range import BronzeRange
+    from silver.fold import Stretch
     from silver.recovery import Recovered
     from silver.request import Request
     from silver.rules import Rules
@@ -50,6 +51,7 @@ class Plan:
         replayed: Offset spans that Bronze holds twice in the range: topic, partition, first and last offset.
         settled: Rows of `silver_rejects` of earlier loads that a person released or discarded.
         request: What that person asked for.
+        stretches: All records of the load, as stretches; None where they did not come so.
     """
 
     load_seq: int
@@ -62,6 +64,7 @@ class Plan:
     replayed: list[tuple[str, int, int, int]]
     settled: pa.Table = field(default_factory=segments.REJECT.empty_table)
     request: Request | None = None
+    stretches: Sequence[Stretch] | None = None
 
     def count(self, name: str) -> int:
         """The sum of one of the ledger's counts over all streams."""
@@ -123,7 +126,7 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     """
     records = bronze_range.read(spark, run, pinned)
     load_seq = int(str(claim["load_seq"]))
-    found = classified(
+    found, chained = classified(
         spark, records, rules, watermarks=watermarks, past=lambda: _past(spark, run, watermarks, load_seq), how=how
     )
     summed = list(segments.summary(found))
@@ -146,6 +149,7 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
         rejects=segments.rejects(found, load_seq, rules),
         late=segments.late(found, rules),
         replayed=segments.replayed(found),
+        stretches=chained,
     )
 
 
@@ -189,7 +193,7 @@ def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
     watermarks: Watermarks,
     past: Callable[[], look.Past],
     how: How = How.STRETCHES,
-) -> pa.Table:
+) -> Collected:
     """Give each record its class, the suspects too.
 
     Args:
@@ -201,15 +205,15 @@ def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
         how: How the decision is sought.
 
     Returns:
-        The load's segments, see `silver.segments.SEGMENT`.
+        The load's segments, see `silver.segments.SEGMENT`; and the stretches that they were found by.
     """
     narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
-    found = segments.collect(spark, narrowed, watermarks, rules, how)
+    found, chained = segments.collect(spark, narrowed, watermarks, rules, how)
     if look.is_needed(found):
         columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules), *if_erased(records)}
         suspected = watermarks.in_declared_epochs(spark, extract(records.select(*sorted(columns)), rules))
         found = look.resolve(spark, found, suspected, past())
-    return found
+    return Collected(found, chained)
 
 
 def _past(spark: SparkSession, run: Run, watermarks: Watermarks, load_seq: int) -> look.Past:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta
-from lakehouse.contracts.silver import CLASSES, KEPT, REPLAY, STREAM
+from lakehouse import delta, state
+from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REPLAY, STREAM
 from lakehouse.delta import Transaction
 from lakehouse.errors import TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
@@ -21,9 +21,10 @@ from silver.rules import Rules
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
+    from lakehouse.state import Row
     from silver.plan import Plan
     from silver.request import Swap
     from silver.watermarks import Watermarks
@@ -107,7 +108,7 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
 
 def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -> Recovered:
     finished = known.load_seq
-    ledger = spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("load_seq") >= finished).collect()
+    ledger = state.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", finished))
     _require_pipeline(run, ledger)
     if swapping := swap.open_claim(ledger, finished):
         return Recovered(known, [], swapping)
@@ -143,7 +144,7 @@ def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     planned = _planned(spark, run, rules, recovered.watermarks, claim)
     counts_replays = planned is None or planned.range.up_to is None
     observed = _outcomes(planned.ledger if planned else [], counts_replays=counts_replays)
-    expected = _outcomes((row.asDict() for row in claim), counts_replays=counts_replays)
+    expected = _outcomes(claim, counts_replays=counts_replays)
     if planned is None or observed != expected:
         raise TableStateError(
             f"Load {shared['load_seq']} was claimed and not finished, and deciding it again gives another outcome.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,7 +66,20 @@ class How(StrEnum):
     RECORDS = "records"
 
 
-def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, how: How) -> pa.Table:
+class Collected(NamedTuple):
+    """What a decision comes to.
+
+    Attributes:
+        segments: Rows of `SEGMENT`.
+        stretches: All records, as stretches, each stream's in offset order; None where the decision was not sought or not found
+            by them.
+    """
+
+    segments: pa.Table
+    stretches: tuple[Stretch, ...] | None = None
+
+
+def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, how: How) -> Collected:
     """Decide narrow records.
 
     Args:
@@ -77,19 +90,21 @@ def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rule
         how: How.
 
     Returns:
-        The rows of `silver.decide.segments`, without the block numbers.
+        The rows of `silver.decide.segments`, without the block numbers; and the stretches that they were found by.
     """
     if how is How.FEW:
         ordered = narrow.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
-        return _table(fold(map(_single, ordered.to_pylist()), watermarks.ordinals, rules))
+        return Collected(_table(fold(map(_single, ordered.to_pylist()), watermarks.ordinals, rules)))
     if how is How.RECORDS:
-        return _by_records(spark, narrow, watermarks, rules)
+        return Collected(_by_records(spark, narrow, watermarks, rules))
     rows = stretches.stretches(narrow).limit(_MOST_STRETCHES + 1).toArrow()
     if len(rows) > _MOST_STRETCHES:
-        return _by_records(spark, narrow, watermarks, rules)
+        return Collected(_by_records(spark, narrow, watermarks, rules))
     chained, odd = stretches.split(rows.to_pylist())
     found = _table(fold(chained, watermarks.ordinals, rules))
-    return pa.concat_tables([found, _by_records(spark, _of(spark, narrow, odd), watermarks, rules)]) if odd else found
+    if odd:
+        return Collected(pa.concat_tables([found, _by_records(spark, _of(spark, narrow, odd), watermarks, rules)]))
+    return Collected(found, tuple(chained))
 
 
 def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules) -> pa.Table:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames
+from lakehouse import delta, frames, state
 from lakehouse.contracts.silver import HELD, LOADS, STREAM, SWAPS, WATERMARK_IN_LOADS, WATERMARKS
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
@@ -59,8 +59,8 @@ _NUMBERED = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS, GO
 
 def highest_load(spark: SparkSession, run: Run) -> int:
     """The highest number of a load that any of the tables has seen; 0 where none is there."""
-    seen = max(delta.highest(spark, run.table(name), "load_seq") for name in _NUMBERED)
-    return max(seen, delta.highest(spark, run.table(GATE_DECISIONS), "last_load_seq"))
+    seen = max(state.highest(spark, run.table(name), "load_seq") for name in _NUMBERED)
+    return max(seen, state.highest(spark, run.table(GATE_DECISIONS), "last_load_seq"))
 
 
 def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames
+from lakehouse import delta, frames, state
 from lakehouse.contracts.silver import STREAM, WATERMARK_IN_LOADS
 from lakehouse.errors import RulesChangedError, TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
@@ -118,7 +118,7 @@ class Watermarks:
 
 def read(spark: SparkSession, run: Run) -> Watermarks:
     """Read the watermark table, once: what is read later may have moved."""
-    rows = spark.read.table(run.table(SILVER_WATERMARKS).sql).collect()
+    rows = state.read(spark, run.table(SILVER_WATERMARKS), (*STREAM, *WATERMARK_IN_LOADS))
     return Watermarks({stream_of(row): Watermark(**{name: row[name] for name in WATERMARK_IN_LOADS}) for row in rows})
 
 

@@ -1,0 +1,68 @@
+"""The small tables that hold a pipeline's state, as rows on the driver: without Spark where they lie in a local folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from lakehouse import delta, local_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from lakehouse.local_table import From
+    from lakehouse.table import Table
+
+Row = dict[str, Any]
+
+
+def read(
+    spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
+) -> list[Row]:
+    """Some rows of a table, in no order.
+
+    Args:
+        spark: The session.
+        table: The table, which must be there.
+        columns: The columns that are read.
+        start: A whole-number column and the lowest value that is asked for; None for all rows.
+        version: The table's version; None for the latest.
+    """
+    rows: list[Row] = arrow(spark, table, columns, start=start, version=version).to_pylist()
+    return rows
+
+
+def arrow(
+    spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
+) -> pa.Table:
+    """Some rows of a table, as `read` takes them."""
+    if (folder := table.local_folder) is not None:
+        rows = local_table.rows(folder, columns, start=start, version=version)
+        if rows is not None:
+            return rows
+    whole = spark.read.table(table.sql) if version is None else delta.read(spark, table, version=version)
+    asked = whole if start is None else whole.where(F.col(start[0]) >= start[1])
+    return asked.select(*columns).toArrow()
+
+
+def last(spark: SparkSession, table: Table, columns: Sequence[str], *, by: str) -> list[Row]:
+    """The rows whose value in a column, which is one of those asked for, is the highest; none where the table has none."""
+    rows = local_table.last(folder, columns, by=by) if (folder := table.local_folder) is not None else None
+    if rows is None:
+        whole = spark.read.table(table.sql).select(*columns)
+        highest = whole.select(F.max(by).alias(by)).toArrow()[by][0].as_py()
+        rows = whole.where(F.col(by) == F.lit(highest)).toArrow()
+    found: list[Row] = rows.to_pylist()
+    return found
+
+
+def highest(spark: SparkSession, table: Table, column: str) -> int:
+    """The highest number in a column, by the files' statistics where they say it; 0 where there is none, or no table."""
+    if (folder := table.local_folder) is not None and (found := local_table.highest(folder, column)) is not None:
+        return found
+    rows = delta.found(spark, table)
+    return 0 if rows is None else int(rows.agg(F.coalesce(F.max(column), F.lit(0))).collect()[0][0])

@@ -1,0 +1,106 @@
+"""Small tables read without Spark hold what Spark reads; what cannot be read so is left to Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse import delta, frames, local_table, state
+from lakehouse.contracts.gate import RESULTS
+from lakehouse.delta_errors import SPARK_ERRORS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.table import Table
+
+_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def _results(load_seq: int, *expectations: str) -> list[dict[str, Any]]:
+    """Rows of a gate run that differs from the next one's by a microsecond."""
+    shared = {
+        "gate_run_id": f"g{load_seq}",
+        "first_load_seq": load_seq,
+        "evaluated_at": _NOON + timedelta(microseconds=load_seq),
+    }
+    return [{**dict.fromkeys(RESULTS.names), **shared, "expectation": name} for name in expectations]
+
+
+@pytest.fixture
+def table(spark: SparkSession, run: Run) -> Table:
+    """Three commits of rows."""
+    made = run.table(RESULTS.name)
+    delta.create(spark, made, RESULTS)
+    for load_seq in (1, 2, 3):
+        delta.append(frames.of_contract(spark, _results(load_seq, "a", "b"), RESULTS), made, RESULTS)
+    return made
+
+
+def _sorted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["first_load_seq"], row["expectation"]))
+
+
+def test_both_ways_read_the_same(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all rows, of those from a number on, of an earlier version, and of the last ones."""
+    asked: list[dict[str, Any]] = [{}, {"start": ("first_load_seq", 2)}, {"version": 2}, {"start": ("first_load_seq", 9)}]
+
+    def found() -> list[object]:
+        reads = [_sorted(state.read(spark, table, RESULTS.names, **each)) for each in asked]
+        last = _sorted(state.last(spark, table, RESULTS.names, by="evaluated_at"))
+        return [*reads, last, state.highest(spark, table, "first_load_seq")]
+
+    here = found()
+    for name in ("rows", "last", "highest"):
+        monkeypatch.setattr(local_table, name, lambda *_, **__: None)
+    assert here == found()
+    expected = [row for load_seq in (1, 2, 3) for row in _results(load_seq, "a", "b")]
+    assert here == [expected, expected[2:], expected[:4], [], expected[4:], 3]
+
+
+def test_an_empty_table_has_no_last_rows(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor a highest number, with Spark or without."""
+    table = run.table(RESULTS.name)
+    assert state.highest(spark, table, "first_load_seq") == 0
+    delta.create(spark, table, RESULTS)
+    for _ in range(2):
+        assert state.last(spark, table, ["evaluated_at"], by="evaluated_at") == []
+        assert state.highest(spark, table, "first_load_seq") == 0
+        monkeypatch.setattr(local_table, "last", lambda *_, **__: None)
+        monkeypatch.setattr(local_table, "highest", lambda *_, **__: None)
+
+
+def test_a_damaged_file_is_named_by_spark(spark: SparkSession, table: Table) -> None:
+    """A page that is not what its checksum says is no data, without Spark neither."""
+    folder = table.local_folder
+    assert folder is not None
+    for file in folder.glob("*.parquet"):
+        damaged = bytearray(file.read_bytes())
+        damaged[len(damaged) // 8] ^= 0xFF
+        file.write_bytes(damaged)
+        _forget_checksum(file)
+    assert local_table.rows(folder, RESULTS.names) is None
+    with pytest.raises(SPARK_ERRORS, match="parquet"):
+        state.read(spark, table, RESULTS.names)
+
+
+def _forget_checksum(file: Path) -> None:
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+
+def test_files_below_the_start_are_not_opened(table: Table) -> None:
+    """The log says what is in them: a table's history costs nothing."""
+    folder = table.local_folder
+    assert folder is not None
+    for file in folder.glob("*.parquet"):
+        if local_table.highest(folder, "first_load_seq") and b"g3" not in file.read_bytes():
+            file.unlink()
+    rows = local_table.rows(folder, ["gate_run_id"], start=("first_load_seq", 3))
+    assert rows is not None
+    assert rows.to_pylist() == [{"gate_run_id": "g3"}] * 2
+    assert local_table.rows(folder, ["gate_run_id"]) is None
