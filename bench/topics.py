@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from math import ceil
 from typing import TYPE_CHECKING
 
 from bench.keys import keys_of
@@ -68,15 +69,16 @@ class Topic:
 
 
 def plan_topic(name: str, records: int, *, resent_share: float = 0.0, value_bytes: int = VALUE_BYTES) -> Topic:
-    """A topic of so many records, of which a share is sent again in blocks of 10,000, or in one where there are fewer.
+    """A topic of so many records, of which a share is sent again in blocks of 10,000, or of half a partition if that is less.
 
     >>> topic = plan_topic("t", 20_000, resent_share=0.05)
     >>> topic.records, sum(topic.unique), topic.resends
     (20000, 19000, ((0, 688, 1687),))
     """
     resent = int(records * resent_share)
-    blocks = max(1, resent // _BLOCK_RECORDS) if resent else 0
     share, rest = divmod(records - resent, PARTITIONS)
+    longest = min(_BLOCK_RECORDS, max(1, share // 2))
+    blocks = max(resent // _BLOCK_RECORDS, ceil(resent / longest))
     unique = tuple(share + (partition < rest) for partition in range(PARTITIONS))
     size, odd = divmod(resent, blocks) if blocks else (0, 0)
     resends = []
@@ -129,7 +131,7 @@ def require_all(sent: int, planned: int) -> None:
 
 
 def _by_turns(topic: Topic) -> Iterator[Outgoing]:
-    streams = [_partition(topic, partition) for partition in range(PARTITIONS)]
+    streams = [partition_records(topic, partition) for partition in range(PARTITIONS)]
     while streams:
         for stream in list(streams):
             turn = list(islice(stream, _TURN_RECORDS))
@@ -138,7 +140,8 @@ def _by_turns(topic: Topic) -> Iterator[Outgoing]:
                 streams.remove(stream)
 
 
-def _partition(topic: Topic, partition: int) -> Iterator[Outgoing]:
+def partition_records(topic: Topic, partition: int) -> Iterator[Outgoing]:
+    """The records of a partition, in the order in which they are sent."""
     again = {last: first for where, first, last in topic.resends if where == partition}
     for sequence in order(topic, partition):
         resent = range(again.get(sequence, sequence + 1), sequence + 1)

@@ -7,7 +7,7 @@ import pytest
 
 from bench.keys import keys_of, murmur2, partition_of
 from bench.sitting import WrongResultError
-from bench.topics import PARTITIONS, Topic, order, plan_topic, swap_blocks
+from bench.topics import PARTITIONS, Topic, order, partition_records, plan_topic, swap_blocks
 from bench.truth import Counts, count
 
 
@@ -30,6 +30,14 @@ def test_every_partition_has_keys_that_a_producer_sends_there() -> None:
     found = {partition: keys_of(partition, PARTITIONS, 125) for partition in range(PARTITIONS)}
     assert all(partition_of(key, PARTITIONS) == partition for partition, keys in found.items() for key in keys)
     assert len({key for keys in found.values() for key in keys}) == PARTITIONS * 125
+
+
+@pytest.mark.parametrize("records", [8_000, 20_000, 123_456])
+def test_as_many_records_are_sent_as_were_planned(records: int) -> None:
+    topic = swap_blocks(plan_topic("t", records, resent_share=0.2))
+    sent = [outgoing for partition in range(PARTITIONS) for outgoing in partition_records(topic, partition)]
+    assert len(sent) == topic.records == records
+    assert len({(each.partition, each.headers[0][1]) for each in sent}) == sum(topic.unique)
 
 
 def test_a_swapped_topic_sends_the_same_records_once() -> None:
