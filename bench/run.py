@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,9 +70,11 @@ def _sit_with_peers(asked: argparse.Namespace) -> None:
     sitting = Sitting()
     wanted = rounds.Asked(asked.records, asked.rounds, asked.peers or (), asked.small_loads)
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, LocalBroker() as broker:
+        started = time.monotonic()
         found = rounds.run(wanted, sitting, broker, Path(folder))
+        took = f"{(time.monotonic() - started) / 60:.0f} minutes"
         into = asked.save or Path(folder) / "docs"
-        page.save(into, sitting, found, {"rounds": asked.rounds, **machine(), **versions()})
+        page.save(into, sitting, found, {"rounds": asked.rounds, "in all": took, **machine(), **versions()})
         print((into / page.PAGE).read_text(encoding="utf-8"))
 
 

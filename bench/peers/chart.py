@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from bench.peers.figures import Figure
 
-_OURS, _FLOOR, _EXACT, _WRONG = "Tidemark", "copy, nothing decided", "peer, exact result", "peer, result not exact"
+_OURS, _FLOOR, _EXACT, _WRONG = "Tidemark, exact", "copy, nothing decided", "peer, exact", "not exact on this input"
 _COLOURS = {_OURS: "#0b6e99", _FLOOR: "#b8b8b8", _EXACT: "#7fb3c8", _WRONG: "#d98b5f"}
 _WIDTH, _BAR = 460, 20
 
@@ -45,11 +45,11 @@ def _rows(figures: Sequence[Figure], way: str) -> list[dict[str, object]]:
 
 
 def _kind(figure: Figure) -> str:
-    if figure.peer.name.startswith("ours"):
-        return _OURS
     if figure.peer.name.startswith("copy"):
         return _FLOOR
-    return _EXACT if figure.counts.is_exact else _WRONG
+    if not figure.counts.is_exact:
+        return _WRONG
+    return _OURS if figure.peer.name.startswith("ours") else _EXACT
 
 
 def _panel(way: str, rows: list[dict[str, object]]) -> Any:

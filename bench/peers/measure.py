@@ -18,7 +18,9 @@ from bench.peers.outcome import Outcome
 from bench.peers.process import Process
 from bench.peers.registry import FROM_BRONZE, TO_DELTA, TO_TOPIC
 from bench.peers.sizes import Watch, topic_bytes, written
+from bench.sitting import Sitting
 from bench.topics import PARTITIONS
+from bench.truth import Counts
 from bronze.local_broker import create_topic
 from lakehouse.contracts.silver import HELD, LATE
 from lakehouse.table import BRONZE_RECORDS
@@ -29,9 +31,7 @@ if TYPE_CHECKING:
 
     from bench.peers.job import Answer
     from bench.peers.registry import Input, Peer
-    from bench.sitting import Measurement, Sitting
     from bench.topics import Topic
-    from bench.truth import Counts
 
 COPIER = "copy_from_kafka"
 
@@ -44,11 +44,13 @@ class Ready:
         input: Which one.
         topic: Its topic, as it was planned and sent.
         bronze: The Bronze table that holds the topic's records.
+        is_timed: Whether its times count, or its results alone.
     """
 
     input: Input
     topic: Topic
     bronze: Path
+    is_timed: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,16 +73,6 @@ class Bench:
     warm_up: Ready
     outcomes: list[Outcome] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=numbers)
-
-    def command(self, peer: Peer) -> list[str]:
-        """How a peer's process is started.
-
-        Raises:
-            ToolError: What it needs could not be fetched, installed or compiled.
-        """
-        classes = self.folder / "classes"
-        classes.mkdir(exist_ok=True)
-        return programs.command(peer, classes)
 
     def job(self, peer: Peer, ready: Ready) -> Job:
         """A run of a peer in a new folder; what it needs there is made, its output topic too."""
@@ -125,7 +117,7 @@ def open_peer(bench: Bench, peer: Peer, stack: ExitStack) -> Open:
         PeerFailedError: It failed.
         ToolError: What it needs could not be had.
     """
-    command = bench.command(peer)  # fetches, installs and compiles, which is no part of a start
+    command = programs.command(peer, bench.folder)  # fetches, installs and compiles, which is no part of a start
     job = bench.job(peer, bench.warm_up)
     started = time.perf_counter()
     process = stack.enter_context(Process(command, bench.folder / f"{peer.name}.log"))
@@ -137,69 +129,67 @@ def open_peer(bench: Bench, peer: Peer, stack: ExitStack) -> Open:
 
 
 def measure(bench: Bench, opened: Open, ready: Ready, copier: Open | None) -> None:
-    """One run of a peer on an input; of a peer from topic to topic also the copy of its topic to Delta.
+    """One run of a peer on an input; of a peer from topic to topic that is timed, also the copy of its topic to Delta.
 
     Raises:
         PeerFailedError: It failed.
         WrongResultError: Its result holds what was never sent.
     """
-    peer, job = opened.peer, bench.job(opened.peer, ready)
+    job = bench.job(opened.peer, ready)
     opened.process.ask(replace(job, do=PREPARE))
-    answer, watch, taken = _timed(bench, opened, job, ready)
-    counts = count(bench, job, answer, ready.topic)
-    bytes_written, files = written(Path(job.work))
-    topic, logs = topic_bytes(bench.broker_data, job.output) if peer.way == TO_TOPIC else (0, 0)
-    state = written(Path(answer.state))[0] if answer.state else watch.peak_folder_bytes
-    outcome = Outcome(
-        peer.name,
-        ready.input.name,
-        len(bench.sitting.starts),
-        ready.topic.records,
-        ready.topic.value_megabytes,
-        taken.seconds,
-        taken.cpu_seconds,
-        opened.cold_seconds,
-        watch.peak_bytes,
-        bytes_written + topic + logs,
-        files,
-        state + logs,
-        counts,
-    )
-    bench.outcomes.append(outcome)
-    bench.sitting.tell(f"    {counts}")
-    if copier is not None and peer.way == TO_TOPIC:
-        _copy_on(bench, copier, replace(ready, topic=replace(ready.topic, name=job.output)), outcome)
+    answer, outcome = _timed(bench, opened, job, ready)
+    if copier is None or opened.peer.way != TO_TOPIC or not ready.is_timed:
+        bench.outcomes.append(replace(outcome, counts=count(bench, job, answer, ready.topic)))
+    else:  # its rows are counted in the copy: reading them from the topic too would take longer than all of this
+        output = replace(ready, topic=replace(ready.topic, name=job.output))
+        copying = bench.job(copier.peer, output)
+        answer, copied = _timed(bench, copier, copying, output)
+        counts = count(bench, copying, answer, output.topic)
+        bench.outcomes.extend(replace(each, counts=counts) for each in (outcome, _added(outcome, copied)))
+        clean(bench, copying)
+    bench.sitting.tell(f"    {bench.outcomes[-1].counts}")
     clean(bench, job)
 
 
-def _copy_on(bench: Bench, copier: Open, output: Ready, outcome: Outcome) -> None:
-    job = bench.job(copier.peer, output)
-    answer, watch, taken = _timed(bench, copier, job, output)
-    bytes_written, files = written(Path(job.work))
-    cpu = None if outcome.cpu_seconds is None or taken.cpu_seconds is None else outcome.cpu_seconds + taken.cpu_seconds
-    bench.outcomes.append(
-        replace(
-            outcome,
-            peer=outcome.peer + TO_DELTA,
-            seconds=outcome.seconds + taken.seconds,
-            cpu_seconds=cpu,
-            cold_seconds=outcome.cold_seconds + copier.cold_seconds,
-            peak_bytes=outcome.peak_bytes + watch.peak_bytes,
-            written_bytes=outcome.written_bytes + bytes_written,
-            written_files=outcome.written_files + files,
-            state_bytes=outcome.state_bytes + watch.peak_folder_bytes,
-            counts=count(bench, job, answer, output.topic),
-        )
-    )
-    clean(bench, job)
-
-
-def _timed(bench: Bench, opened: Open, job: Job, ready: Ready) -> tuple[Answer, Watch, Measurement]:
+def _timed(bench: Bench, opened: Open, job: Job, ready: Ready) -> tuple[Answer, Outcome]:
+    """A run and what it took; its rows are not counted yet."""
+    sitting = bench.sitting if ready.is_timed else Sitting()
     with Watch(opened.process.pid, job.state) as watch:
-        answer = bench.sitting.measure(
-            opened.peer.title, ready.input.name, ready.topic.records, lambda: opened.process.ask(job)
-        )
-    return answer, watch, bench.sitting.measurements[-1]
+        answer = sitting.measure(opened.peer.title, ready.input.name, ready.topic.records, lambda: opened.process.ask(job))
+    bytes_written, files = written(Path(job.work))
+    topic, logs = topic_bytes(bench.broker_data, job.output) if opened.peer.way == TO_TOPIC else (0, 0)
+    taken = sitting.measurements[-1]
+    return answer, Outcome(
+        peer=opened.peer.name,
+        input=ready.input.name,
+        round=len(sitting.starts),
+        records=ready.topic.records,
+        value_megabytes=ready.topic.value_megabytes,
+        seconds=taken.seconds,
+        cpu_seconds=taken.cpu_seconds,
+        cold_seconds=opened.cold_seconds,
+        peak_bytes=watch.peak_bytes,
+        written_bytes=bytes_written + topic + logs,
+        written_files=files,
+        state_bytes=(written(Path(answer.state))[0] if answer.state else watch.peak_folder_bytes) + logs,
+        counts=Counts(0, 0, 0, 0),
+    )
+
+
+def _added(outcome: Outcome, copied: Outcome) -> Outcome:
+    """A run from topic to topic and the copy of its topic, one after the other."""
+    cpu = None if outcome.cpu_seconds is None or copied.cpu_seconds is None else outcome.cpu_seconds + copied.cpu_seconds
+    return replace(
+        outcome,
+        peer=outcome.peer + TO_DELTA,
+        seconds=outcome.seconds + copied.seconds,
+        cpu_seconds=cpu,
+        cold_seconds=outcome.cold_seconds + copied.cold_seconds,
+        peak_bytes=outcome.peak_bytes + copied.peak_bytes,
+        written_bytes=outcome.written_bytes + copied.written_bytes,
+        written_files=outcome.written_files + copied.written_files,
+        state_bytes=outcome.state_bytes + copied.state_bytes,
+    )
 
 
 def count(bench: Bench, job: Job, answer: Answer, topic: Topic) -> Counts:
@@ -217,7 +207,7 @@ def count(bench: Bench, job: Job, answer: Answer, topic: Topic) -> Counts:
 def clean(bench: Bench, job: Job) -> None:
     """Remove what a run left: its folder, and every topic that carries its name."""
     shutil.rmtree(job.work)
-    admin = AdminClient({"bootstrap.servers": bench.servers})
+    admin = AdminClient({"bootstrap.servers": bench.servers, "log_level": 3})
     left = [name for name in admin.list_topics(timeout=30).topics if job.output in name]
     for done in admin.delete_topics(left).values() if left else ():
         done.result()

@@ -11,7 +11,7 @@ from bench.peers import chart
 from bench.peers.figures import SHOWN, checked, cold_seconds, figures, small_quantiles
 from bench.peers.outcome import Outcome, SmallLoad
 from bench.peers.registry import CHECKED, FROM_BRONZE, FROM_KAFKA, TIMED, TO_TOPIC
-from bench.peers.small import RECORDS
+from bench.peers.small import NAME, RECORDS
 from bench.truth import Counts
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _INTRODUCTION = """\
 # Benchmarks
 
 What Tidemark costs beside what people use instead, all in one sitting on one machine. `make bench` writes this page, its chart
-and the raw numbers in [{raw}]({raw}); so does `python -m bench.run --only peers --save`. No figure is typed by hand.
+and the raw numbers in [{raw}]({raw}); so does `python -m bench.run --only peers --save`.
 """
 
 _READING = """\
@@ -49,7 +49,7 @@ _READING = """\
   with a higher sequence. A topic's order is that of its offsets. A table's order is that of its commits, and within a commit
   that of the Kafka offsets. *Held*: kept out and listed, for a person to decide on.
 - *Cold* is from the start of the process to the end of its first job, the warm-up.
-- A slow peer is timed on one input only; every peer's result is counted on every input.
+- What is slow, and what starts at Kafka, is timed on one input only; every peer's result is counted on every input.
 """
 
 
@@ -90,7 +90,7 @@ def page(raw: Mapping[str, Any], outcomes: Sequence[Outcome], small: Sequence[Sm
         f"![Records per second of each peer](images/{CHART})\n",
         *(_way(way, [figure for figure in figures(outcomes) if figure.peer.way == way]) for way in _WAYS),
         _correctness(checked(outcomes)),
-        _small(small),
+        _small(small, raw["failures"]),
         _peers(cold_seconds(outcomes), raw["failures"]),
         _READING.format(warm_up="20,000 records", quiet=QUIET_CORES),
     ]
@@ -158,13 +158,13 @@ def verdict(counts: Counts) -> str:
     return ", ".join(f"{number:,} {name}" for name, number in found.items() if number) or "exact"
 
 
-def _small(loads: Sequence[SmallLoad]) -> str:
+def _small(loads: Sequence[SmallLoad], failures: Mapping[str, str]) -> str:
     lines = [
         (SHOWN[peer].title, f"{number}", f"{middle:.2f}", f"{high:.2f}")
         for peer, (number, middle, high) in small_quantiles(loads).items()
     ]
     if not lines:
-        return ""
+        return f"## Small loads\n\nThey failed: {_cell(failures[NAME])}\n" if NAME in failures else ""
     text = (
         f"{RECORDS:,} records more, on a history. Of a peer that loads a table: from when Bronze has them to its commit. Of\n"
         "one that runs on: from when Kafka has them to when a consumer has read them, committed. The 99th percentile of fewer\n"

@@ -27,22 +27,22 @@ _HEAP = "-Xmx2g"
 _OPENS = ("java.base/java.lang", "java.base/java.util", "java.base/java.util.concurrent", "java.base/java.nio")
 
 
-def command(peer: Peer, classes: Path) -> list[str]:
+def command(peer: Peer, folder: Path) -> list[str]:
     """The command of a peer's process, with whatever it needs fetched, installed or compiled before.
 
     Args:
         peer: The peer.
-        classes: A folder for compiled classes.
+        folder: A folder that may hold compiled classes.
 
     Raises:
         ToolError: Something could not be fetched, installed or compiled.
     """
     kind, *arguments = peer.program
     if kind in jars.CONFIGURATIONS:
-        folder = classes / kind
-        folder.mkdir(exist_ok=True)
+        classes = folder / "classes" / kind
+        classes.mkdir(parents=True, exist_ok=True)
         opens = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS]
-        return [str(java_executable()), _HEAP, *opens, "-cp", jars.compiled(kind, folder), *arguments]
+        return [str(java_executable()), _HEAP, *opens, "-cp", jars.compiled(kind, classes), *arguments]
     python = _quix_python() if kind == "quix" else sys.executable
     return [python, "-m", "bench.peers.worker", kind]
 

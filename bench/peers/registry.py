@@ -88,7 +88,7 @@ PEERS = (
         "no Spark: row_number in DuckDB over Bronze's Parquet files, written by delta-rs",
         FROM_BRONZE,
         ("duckdb",),
-        TIMED,
+        (FEW, WIDE),
     ),
     Peer(
         "copy_from_kafka",
@@ -96,9 +96,8 @@ PEERS = (
         "a topic as a Delta table, nothing decided: the floor",
         FROM_KAFKA,
         _SPARK,
-        (FEW, WIDE),
     ),
-    Peer("ours_from_kafka", "Tidemark, Bronze and Silver", "both stages, one after the other", FROM_KAFKA, _SPARK, (FEW, WIDE)),
+    Peer("ours_from_kafka", "Tidemark, Bronze and Silver", "both stages, one after the other", FROM_KAFKA, _SPARK),
     Peer(
         "within_watermark_from_kafka",
         "Spark dropDuplicatesWithinWatermark, from Kafka",
@@ -119,7 +118,6 @@ PEERS = (
         "the same with processing.guarantee=exactly_once_v2",
         TO_TOPIC,
         ("streams", "StreamsPeer", "exactly_once_v2"),
-        (FEW, MANY, WIDE),
     ),
     Peer(
         "flink",

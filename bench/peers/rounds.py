@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bench.peers import small
+from bench.peers import programs, small
 from bench.peers.job import INGEST, Job
 from bench.peers.measure import COPIER, Bench, Ready, measure, open_peer
 from bench.peers.process import PeerFailedError, Process
 from bench.peers.registry import CHECKED, FEW, PEERS, TIMED, TO_TOPIC
-from bench.sitting import Sitting
+from bench.sitting import WrongResultError
 from bench.topics import plan_topic, send_topic, swap_blocks
 from lakehouse.errors import ToolError
 from lakehouse.table import BRONZE_RECORDS
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bench.peers.measure import Open
     from bench.peers.outcome import Outcome, SmallLoad
     from bench.peers.registry import Input, Peer
+    from bench.sitting import Sitting
     from bench.topics import Topic
     from bronze.local_broker import LocalBroker
 
@@ -30,6 +31,7 @@ _WARM_UP_RECORDS = 20_000
 _CHECKED_SHARE = 10
 """The small edition holds one record of so many."""
 _FEWEST_CHECKED = 20_000
+_TIMED_PREFIX = "timed-"
 
 
 @dataclass(frozen=True)
@@ -75,29 +77,32 @@ class Found:
 
 
 def run(asked: Asked, sitting: Sitting, broker: LocalBroker, folder: Path) -> Found:
-    """Send the inputs, let every peer take in small ones for its result to be counted, then do the rounds.
+    """Send the inputs and do the rounds; in the last one every peer takes in the small inputs too, whose results are counted.
 
-    Raises:
-        WrongResultError: A result holds what was never sent, or a small load lost something.
+    A peer that fails, or whose result holds what was never sent, has no further runs.
     """
     found = Found()
     warm_up = _plan("warm-up", FEW, _WARM_UP_RECORDS)
+    wanted = [each for each in TIMED if any(each in peer.timed for peer in asked.peers)]
+    timed = [_plan(f"{_TIMED_PREFIX}{nth}", each, asked.records) for nth, each in enumerate(wanted)]
     checked = [_plan(f"small-{nth}", each, asked.checked_records) for nth, each in enumerate(CHECKED)]
-    timed = [_plan(f"timed-{nth}", each, asked.records) for nth, each in enumerate(TIMED)]
-    every = [(FEW, warm_up), *zip(CHECKED, checked, strict=True), *zip(TIMED, timed, strict=True)]
-    ready = _prepare(sitting, broker, folder, every)
-    bench = Bench(sitting, broker.bootstrap_servers, broker.data_dir / "data", folder, ready[0], found.outcomes)
-    first, rest = ready[1 : len(CHECKED) + 1], ready[len(CHECKED) + 1 :]
-    sitting.tell("Every peer once on every small input")
-    _round(replace(bench, sitting=Sitting()), asked.peers, first, found)
+    every = [(FEW, warm_up), *zip(wanted, timed, strict=True), *zip(CHECKED, checked, strict=True)]
+    warm, *ready = _prepare(sitting, broker, folder, every)
+    bench = Bench(sitting, broker.bootstrap_servers, broker.data_dir / "data", folder, warm, found.outcomes)
+    timed_alone = [each for each in ready if each.is_timed]
     for nth in range(asked.rounds):
         sitting.start_round()
         turn = nth * len(asked.peers) // asked.rounds  # another peer begins in every round
-        _round(bench, asked.peers[turn:] + asked.peers[:turn], rest, found)
+        is_last = nth == asked.rounds - 1
+        _round(bench, asked.peers[turn:] + asked.peers[:turn], ready if is_last else timed_alone, found)
     if asked.small_loads:
         sitting.tell("Small loads")
-        wanted = {peer.name for peer in asked.peers} - found.failures.keys()
-        found.small_loads.extend(small.measure(bench, wanted, asked.small_loads, asked.checked_records))
+        names = {peer.name for peer in asked.peers} - found.failures.keys()
+        try:
+            found.small_loads.extend(small.measure(bench, names, asked.small_loads, asked.checked_records))
+        except (PeerFailedError, ToolError, WrongResultError) as error:
+            found.failures[small.NAME] = str(error)
+            sitting.tell(f"  small loads FAILED: {error}")
     return found
 
 
@@ -110,32 +115,28 @@ def _prepare(sitting: Sitting, broker: LocalBroker, folder: Path, topics: Iterab
     """Send each topic, and fill a Bronze of its own from it."""
     ready = []
     peer = next(peer for peer in PEERS if peer.name == "ours")
-    (folder / "classes").mkdir(exist_ok=True)
-    unused = Bench(sitting, broker.bootstrap_servers, folder, folder, Ready(FEW, plan_topic("none", 0), folder))
-    with Process(unused.command(peer), folder / "bronze.log") as process:
+    with Process(programs.command(peer, folder), folder / "bronze.log") as process:
         for wanted, topic in topics:
             sitting.tell(f"Sending {topic.records:,} records of {topic.value_bytes} bytes: {wanted.name}")
             send_topic(broker.bootstrap_servers, topic)
             root = folder / f"bronze-{topic.name}"
             process.ask(Job(INGEST, servers=broker.bootstrap_servers, topic=topic.name, root=str(root)))
-            ready.append(Ready(wanted, topic, root / BRONZE_RECORDS))
+            ready.append(Ready(wanted, topic, root / BRONZE_RECORDS, is_timed=topic.name.startswith(_TIMED_PREFIX)))
     return ready
 
 
 def _round(bench: Bench, peers: Sequence[Peer], ready: Sequence[Ready], found: Found) -> None:
     """Every peer's turn: a process of its own takes in the peer's inputs, one after another."""
-    is_timed = bool(bench.sitting.starts)
     with ExitStack() as copying:
         copier = None
         for peer in peers:
             if peer.name in found.failures:
                 continue
             try:
-                if is_timed and peer.way == TO_TOPIC and copier is None:
+                if peer.way == TO_TOPIC and copier is None:
                     copier = open_peer(bench, next(each for each in PEERS if each.name == COPIER), copying)
-                inputs = [each for each in ready if not is_timed or each.input in peer.timed]
-                _turn(bench, peer, inputs, copier)
-            except (PeerFailedError, ToolError) as error:
+                _turn(bench, peer, [each for each in ready if not each.is_timed or each.input in peer.timed], copier)
+            except (PeerFailedError, ToolError, WrongResultError) as error:
                 found.failures[peer.name] = str(error)
                 bench.sitting.tell(f"  {peer.title} FAILED: {error}")
 

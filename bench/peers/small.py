@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bench.peers.registry import Peer
     from bench.topics import Topic
 
+NAME = "small loads"
 RECORDS = 1_000
 LOADS = ("copy", "ours", "merge", "within_watermark")
 """Peers that load what a table gained."""
