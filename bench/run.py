@@ -17,7 +17,7 @@ from bench.machine import conditions, machine
 from bench.peers import page, rounds
 from bench.peers.programs import versions
 from bench.peers.registry import PEERS
-from bench.sitting import Sitting, WrongResultError
+from bench.sitting import Sitting, WrongResultError, require
 from bench.topics import RESENT_SHARE, plan_topic, send_topic
 from bench.verify import VerifyPipeline
 from bench.warm import WarmPipeline, measure_help
@@ -76,6 +76,10 @@ def _sit_with_peers(asked: argparse.Namespace) -> None:
         into = asked.save or Path(folder) / "docs"
         page.save(into, sitting, found, {"rounds": asked.rounds, "in all": took, **machine(), **versions()})
         print((into / page.PAGE).read_text(encoding="utf-8"))
+    for each in found.outcomes:
+        if each.peer.startswith("ours"):
+            require(f"{each.peer} on {each.input}: {each.counts}", observed=each.is_as_promised, expected=True)
+    require("ours that failed", observed=[name for name in found.failures if name.startswith("ours")], expected=[])
 
 
 def _sit(asked: argparse.Namespace, sitting: Sitting) -> dict[str, object]:

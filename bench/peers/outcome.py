@@ -18,6 +18,7 @@ class Outcome:
         input: The input's name.
         round: The round from 1; 0 for the small runs whose results alone count.
         records: How many records came in.
+        late: Those that come for the first time, and below one that their partition had before.
         value_megabytes: Their values together.
         seconds: Wall time.
         cpu_seconds: CPU time of the peer and the broker; None where it cannot be known.
@@ -33,6 +34,7 @@ class Outcome:
     input: str
     round: int
     records: int
+    late: int
     value_megabytes: float
     seconds: float
     cpu_seconds: float | None
@@ -42,6 +44,11 @@ class Outcome:
     written_files: int
     state_bytes: int
     counts: Counts
+
+    @property
+    def is_as_promised(self) -> bool:
+        """What ours has to be: each record once, in order, and exactly the late ones held."""
+        return self.counts.is_exact and self.counts.held == self.late
 
 
 @dataclass(frozen=True)

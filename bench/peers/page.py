@@ -178,7 +178,7 @@ def _peers(cold: Mapping[str, float], failures: Mapping[str, str]) -> str:
     for name, peer in SHOWN.items():
         ran = f"{cold[name]:.1f}" if name in cold else ""
         why = f"; did not run: {_cell(failures[name])}" if name in failures else "" if ran else "; not asked for"
-        timed = ", ".join(each.name for each in TIMED if each in peer.timed)
+        timed = "; ".join(each.name for each in TIMED if each in peer.timed)
         lines.append((peer.title, ran, peer.what + why, timed))
     table = _table(("peer", "cold s", "what it is", "timed on"), lines)
     return f"## The peers\n\n{table}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXACT = Counts(rows=99, lost=0, doubled=0, out_of_order=0)
-OURS = Outcome("ours", FEW.name, 1, 1_000_000, 200.0, 4.0, 6.0, 9.0, 10**9, 3 * 10**8, 7, 5_000, EXACT)
+OURS = Outcome("ours", FEW.name, 1, 1_000_000, 0, 200.0, 4.0, 6.0, 9.0, 10**9, 3 * 10**8, 7, 5_000, EXACT)
 
 
 def test_a_job_is_read_as_it_was_written() -> None:
@@ -57,6 +57,13 @@ def test_a_figure_is_the_median_of_the_rounds_with_its_worst_result() -> None:
     assert (figure.seconds, figure.records_per_second, figure.megabytes_per_second) == (4.0, 250_000, 50.0)
     assert figure.cpu_seconds_per_million == 6.0
     assert figure.counts == wrong
+
+
+def test_ours_has_to_hold_exactly_the_late_records() -> None:
+    held = replace(OURS, late=8, counts=replace(EXACT, held=8))
+    assert held.is_as_promised
+    assert not replace(held, late=9).is_as_promised
+    assert not replace(OURS, counts=replace(EXACT, lost=1)).is_as_promised
 
 
 def test_small_inputs_count_for_correctness_alone() -> None:
