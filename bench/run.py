@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -44,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         0; 1 where a result is wrong. A busy machine or a missed mark is said, and is no failure.
     """
     asked = _arguments(argv)
+    # Else a broker and a peer would outlive it: only an exception ends what a `with` began.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     wanted = asked.only or [*_OURS, OTHERS]
     try:
         if set(wanted) & set(_OURS):
