@@ -141,6 +141,8 @@ def split(partitions: NDArray[Any], sequences: Sequences) -> dict[int, Sequences
     >>> split(np.array([0, 0, 2]), np.array([1, 2, 1]))
     {0: array([1, 2]), 2: array([1])}
     """
+    if not partitions.size:
+        return {}  # split makes one empty part of nothing
     names, starts = np.unique(partitions, return_index=True)
     return dict(zip(names.tolist(), np.split(sequences, starts[1:]), strict=True))
 

@@ -8,7 +8,7 @@ import pytest
 from bench.keys import keys_of, murmur2, partition_of
 from bench.sitting import WrongResultError
 from bench.topics import PARTITIONS, Topic, order, partition_records, plan_topic, swap_blocks
-from bench.truth import Counts, count
+from bench.truth import Counts, count, split
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,7 @@ def test_what_is_held_and_in_the_result_too_counts_as_kept() -> None:
 def test_a_sequence_that_was_never_sent_is_no_result() -> None:
     with pytest.raises(WrongResultError, match="sequences 1 to 9, sent were 1 to 3"):
         count(Topic("t", (3,)), {0: np.array([1, 9])})
+
+
+def test_no_rows_are_no_partitions() -> None:
+    assert split(np.array([]), np.array([], dtype=np.int64)) == {}
