@@ -33,7 +33,7 @@ def prepare(spark: SparkSession, job: Job) -> None:
 
 def within_watermark(spark: SparkSession, job: Job) -> Answer:
     """From Bronze: each record once within an hour of event time."""
-    return _deduplicate(spark.readStream.table(bronze_of(job).sql), job)
+    return _deduplicate(spark.readStream.format("delta").load(bronze_of(job).location), job)
 
 
 def within_watermark_from_kafka(spark: SparkSession, job: Job) -> Answer:
