@@ -32,8 +32,8 @@ format: setup  ## Fix what ruff can fix, and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup  ## Measure throughput as ratios within one run
-	@$(BIN)/python -m bench.run
+bench: setup  ## Measure ours and its peers in one sitting, and write docs/benchmarks.md (an hour and more)
+	@$(BIN)/python -m bench.run --save
 
 faults: setup  ## Kill 300 processes over a million records, and compare with the reference (two hours)
 	@$(BIN)/python -m tests.faults.run

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from bench.sitting import Sitting
     from bench.topics import Topic
@@ -88,6 +88,12 @@ def _measure_copy(spark: SparkSession, run: Run, sitting: Sitting, topic: Topic)
 
 def _copy(spark: SparkSession, run: Run) -> None:
     bronze = run.table(BRONZE_RECORDS)
+    rows = delta.read(spark, bronze, version=delta.version(spark, bronze))
+    delta.append(as_silver(rows), run.table(_COPY), silver_records())
+
+
+def as_silver(records: DataFrame) -> DataFrame:
+    """Bronze records with the columns that Silver has beside them, as constants: nothing is decided or read."""
     constants = {
         "producer": F.lit(None).cast("string"),
         "epoch": F.lit(0).cast("bigint"),
@@ -96,8 +102,7 @@ def _copy(spark: SparkSession, run: Run) -> None:
         "arrival": F.lit(IN_ORDER),
         "erased": F.lit(None).cast(ERASED),
     }
-    rows = delta.read(spark, bronze, version=delta.version(spark, bronze)).withColumns(constants)
-    delta.append(rows, run.table(_COPY), silver_records())
+    return records.withColumns(constants)
 
 
 def _measure_silver(spark: SparkSession, run: Run, sitting: Sitting, topic: Topic, rules: Rules) -> None:

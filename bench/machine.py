@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -68,30 +68,49 @@ def load_average() -> float:
     return round(os.getloadavg()[0], 2)
 
 
-def conditions(spark: SparkSession) -> dict[str, object]:
+def machine() -> dict[str, object]:
     """What a reader needs to know about the machine and the versions."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "cores": os.cpu_count(),
-        "memory": f"{memory_gib:.0f} GiB, {spark.conf.get('spark.driver.memory')} for Spark",
+        "memory": f"{memory_gib:.0f} GiB",
         "Python": platform.python_version(),
-        "Spark": spark.version,
+        "Spark": version("pyspark"),
         "Delta": version("delta-spark"),
         "system": f"{platform.system()} {platform.machine()}",
     }
 
 
+def conditions(spark: SparkSession) -> dict[str, object]:
+    """The machine, and how much of it a session has."""
+    known = machine()
+    return {**known, "memory": f"{known['memory']}, {spark.conf.get('spark.driver.memory')} for Spark"}
+
+
+def resident_bytes(root: int) -> int:
+    """The memory that a process and all below it hold just now; pages that two of them share count twice."""
+    pages = 0
+    for pid in _tree(root, dict(_processes())):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            pages += int((_PROC / str(pid) / "statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 def _own_ticks() -> int:
     processes = dict(_processes())
+    return sum(processes[pid][1] for pid in _tree(os.getpid(), processes) if pid in processes)
+
+
+def _tree(root: int, processes: Mapping[int, tuple[int, int]]) -> Iterator[int]:
+    """A process and all below it."""
     below: dict[int, list[int]] = {}
     for pid, (parent, _) in processes.items():
         below.setdefault(parent, []).append(pid)
-    ticks, left = 0, [os.getpid()]
+    left = [root]
     while left:
         pid = left.pop()
-        ticks += processes[pid][1] if pid in processes else 0
+        yield pid
         left += below.get(pid, [])
-    return ticks
 
 
 def _processes() -> Iterator[tuple[int, tuple[int, int]]]:

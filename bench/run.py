@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +14,11 @@ from bench import report
 from bench.checks import ChecksPipeline
 from bench.loads import Place, measure_loads
 from bench.look import LookPipeline
-from bench.machine import conditions
-from bench.sitting import Sitting, WrongResultError
+from bench.machine import conditions, machine
+from bench.peers import page, rounds
+from bench.peers.programs import versions
+from bench.peers.registry import PEERS
+from bench.sitting import Sitting, WrongResultError, require
 from bench.topics import RESENT_SHARE, plan_topic, send_topic
 from bench.verify import VerifyPipeline
 from bench.warm import WarmPipeline, measure_help
@@ -24,10 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LOADS, LOOKS, CHECKS, PROOF, WARM, HELP = "loads", "look", "checks", "verify", "warm", "help"
+OTHERS = "peers"
+_OURS = (LOADS, LOOKS, CHECKS, PROOF, WARM, HELP)
 
 _FEWEST_RECORDS = 1_000
 _MOST_HISTORY = 200_000
 _RESULTS = Path(__file__).with_name("results") / "latest.json"
+_DOCS = Path(__file__).parents[1] / "docs"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,21 +45,49 @@ def main(argv: Sequence[str] | None = None) -> int:
         0; 1 where a result is wrong. A busy machine or a missed mark is said, and is no failure.
     """
     asked = _arguments(argv)
-    sitting = Sitting()
+    # Else a broker and a peer would outlive it: only an exception ends what a `with` began.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    wanted = asked.only or [*_OURS, OTHERS]
     try:
-        known = _sit(asked, sitting)
+        if set(wanted) & set(_OURS):
+            _sit_with_ours(asked)
+        if OTHERS in wanted:
+            _sit_with_peers(asked)
     except WrongResultError as error:
-        sitting.tell(f"WRONG RESULT. {error}")
+        Sitting().tell(f"WRONG RESULT. {error}")
         return 1
+    return 0
+
+
+def _sit_with_ours(asked: argparse.Namespace) -> None:
+    """What a load costs, as a table."""
+    sitting = Sitting()
+    known = _sit(asked, sitting)
     report.show(sitting, known)
     if asked.save:
         report.save(_RESULTS, sitting, known)
-    return 0
+
+
+def _sit_with_peers(asked: argparse.Namespace) -> None:
+    """What others use instead, as a page."""
+    sitting = Sitting()
+    wanted = rounds.Asked(asked.records, asked.rounds, asked.peers or (), asked.small_loads)
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, LocalBroker() as broker:
+        started = time.monotonic()
+        found = rounds.run(wanted, sitting, broker, Path(folder))
+        took = f"{(time.monotonic() - started) / 60:.0f} minutes"
+        into = asked.save or Path(folder) / "docs"
+        page.save(into, sitting, found, {"rounds": asked.rounds, "in all": took, **machine(), **versions()})
+        print((into / page.PAGE).read_text(encoding="utf-8"))
+    for each in found.outcomes:
+        if each.peer.startswith("ours"):
+            require(f"{each.peer} on {each.input}: {each.counts}", observed=each.is_as_promised, expected=True)
+    require("ours that failed", observed=[name for name in found.failures if name.startswith("ours")], expected=[])
 
 
 def _sit(asked: argparse.Namespace, sitting: Sitting) -> dict[str, object]:
     """Do the rounds; the conditions under which they were done."""
-    wanted = asked.only or [LOADS, LOOKS, CHECKS, PROOF, WARM, HELP]
+    wanted = asked.only or _OURS
     history = plan_topic("history", min(asked.records, _MOST_HISTORY))
     topics = [plan_topic(name, asked.records, resent_share=share) for name, share in RESENT_SHARE.items()]
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, LocalBroker() as broker:
@@ -90,8 +126,17 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--records", type=int, default=2_000_000, help="records of each topic (%(default)s)")
     parser.add_argument("--history", type=int, default=1_000_000, help="records in Silver, for look and verify (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (%(default)s)")
-    parser.add_argument("--only", nargs="+", choices=(LOADS, LOOKS, CHECKS, PROOF, WARM, HELP), help="measure only these")
-    parser.add_argument("--save", action="store_true", help=f"keep the raw numbers in {_RESULTS.name}")
+    parser.add_argument("--only", nargs="+", choices=(*_OURS, OTHERS), help="measure only these")
+    parser.add_argument("--peers", nargs="+", choices=[peer.name for peer in PEERS], help="of the peers only these")
+    parser.add_argument("--small-loads", type=int, default=20, help="loads of 1,000 records for each peer (%(default)s)")
+    parser.add_argument(
+        "--save",
+        nargs="?",
+        const=_DOCS,
+        type=Path,
+        metavar="FOLDER",
+        help=f"keep the raw numbers in {_RESULTS.name}; write the page of the peers into a folder, docs if none is named",
+    )
     asked = parser.parse_args(argv)
     if asked.records < _FEWEST_RECORDS or asked.rounds < 1:
         parser.error(f"at least {_FEWEST_RECORDS} records and one round, please")

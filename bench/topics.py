@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
+from math import ceil
 from typing import TYPE_CHECKING
 
+from bench.keys import keys_of
 from bronze.local_broker import create_topic
 from jobs.demo_events import Outgoing
 from jobs.demo_input import produce
@@ -21,8 +23,9 @@ NONE, RESENT = "none", "resent"
 RESENT_SHARE = {NONE: 0.0, RESENT: 0.05}
 """The patterns: which share of the records is sent for the second time."""
 
+VALUE_BYTES = 200
+
 _BLOCK_RECORDS = 10_000
-_VALUE_BYTES = 200
 _KEYS_PER_PARTITION = 125
 _TURN_RECORDS = 500
 # Values are cut from 16 MiB of noise, so no compressor's window meets the same bytes twice; a record gets the same ones again.
@@ -38,28 +41,44 @@ class Topic:
         name: Its name.
         unique: Records of each partition that are sent for the first time: sequences 1, 2, 3 and on.
         resends: Blocks that are sent again: partition, first and last sequence.
+        swaps: Blocks that change places with as many records after them: partition, first and last sequence. The records
+            of a block are late then: each comes below one that its partition had before.
+        value_bytes: How long each value is.
     """
 
     name: str
     unique: tuple[int, ...]
     resends: tuple[tuple[int, int, int], ...] = ()
+    swaps: tuple[tuple[int, int, int], ...] = ()
+    value_bytes: int = VALUE_BYTES
 
     @property
     def records(self) -> int:
         """All records, the resent ones included."""
         return sum(self.unique) + sum(last - first + 1 for _, first, last in self.resends)
 
+    @property
+    def late(self) -> int:
+        """The records that come for the first time, and below one that their partition had before."""
+        return sum(last - first + 1 for _, first, last in self.swaps)
 
-def plan_topic(name: str, records: int, *, resent_share: float = 0.0) -> Topic:
-    """A topic of so many records, of which a share is sent again in blocks of 10,000, or in one where there are fewer.
+    @property
+    def value_megabytes(self) -> float:
+        """All values together."""
+        return self.records * self.value_bytes / 1e6
+
+
+def plan_topic(name: str, records: int, *, resent_share: float = 0.0, value_bytes: int = VALUE_BYTES) -> Topic:
+    """A topic of so many records, of which a share is sent again in blocks of 10,000, or of half a partition if that is less.
 
     >>> topic = plan_topic("t", 20_000, resent_share=0.05)
     >>> topic.records, sum(topic.unique), topic.resends
     (20000, 19000, ((0, 688, 1687),))
     """
     resent = int(records * resent_share)
-    blocks = max(1, resent // _BLOCK_RECORDS) if resent else 0
     share, rest = divmod(records - resent, PARTITIONS)
+    longest = min(_BLOCK_RECORDS, max(1, share // 2))
+    blocks = max(resent // _BLOCK_RECORDS, ceil(resent / longest))
     unique = tuple(share + (partition < rest) for partition in range(PARTITIONS))
     size, odd = divmod(resent, blocks) if blocks else (0, 0)
     resends = []
@@ -68,7 +87,24 @@ def plan_topic(name: str, records: int, *, resent_share: float = 0.0) -> Topic:
         # Spread over the partition: the block ends at equal distances, the first one half-way where there is only one.
         last = (unique[partition] - length) * (nth + 1) // (blocks // PARTITIONS + 2) + length
         resends.append((partition, last - length + 1, last))
-    return Topic(name, unique, tuple(resends))
+    return Topic(name, unique, tuple(resends), value_bytes=value_bytes)
+
+
+def swap_blocks(topic: Topic) -> Topic:
+    """The same topic, of which a block of each partition changes places with as many records after it.
+
+    The block is a tenth of its partition, 10,000 records at most, and stands behind its middle; what is sent again of it is
+    sent again right after the block's end, as before.
+
+    >>> swapped = swap_blocks(plan_topic("t", 80_000))
+    >>> swapped.swaps[:2], swapped.late, swapped.records
+    (((0, 5001, 6000), (1, 5001, 6000)), 8000, 80000)
+    """
+    swaps = []
+    for partition, unique in enumerate(topic.unique):
+        length = min(_BLOCK_RECORDS, unique // 10)
+        swaps += [(partition, unique // 2 + 1, unique // 2 + length)] if length else []
+    return replace(topic, swaps=tuple(swaps))
 
 
 def send_topic(servers: str, topic: Topic) -> None:
@@ -77,10 +113,10 @@ def send_topic(servers: str, topic: Topic) -> None:
     require_all(produce(servers, topic.name, _by_turns(topic)), topic.records)
 
 
-def send_more(servers: str, topic: str, first: int, records: int) -> None:
+def send_more(servers: str, topic: str, first: int, records: int, *, value_bytes: int = VALUE_BYTES) -> None:
     """Send further records to the topic, from a sequence on, equally many to each partition."""
-    share = records // PARTITIONS
-    more = (_record(partition, number) for number in range(first, first + share) for partition in range(PARTITIONS))
+    numbers = range(first, first + records // PARTITIONS)
+    more = (_record(partition, number, value_bytes) for number in numbers for partition in range(PARTITIONS))
     require_all(produce(servers, topic, more), records)
 
 
@@ -95,7 +131,7 @@ def require_all(sent: int, planned: int) -> None:
 
 
 def _by_turns(topic: Topic) -> Iterator[Outgoing]:
-    streams = [_partition(topic, partition) for partition in range(PARTITIONS)]
+    streams = [partition_records(topic, partition) for partition in range(PARTITIONS)]
     while streams:
         for stream in list(streams):
             turn = list(islice(stream, _TURN_RECORDS))
@@ -104,15 +140,30 @@ def _by_turns(topic: Topic) -> Iterator[Outgoing]:
                 streams.remove(stream)
 
 
-def _partition(topic: Topic, partition: int) -> Iterator[Outgoing]:
+def partition_records(topic: Topic, partition: int) -> Iterator[Outgoing]:
+    """The records of a partition, in the order in which they are sent."""
     again = {last: first for where, first, last in topic.resends if where == partition}
-    for sequence in range(1, topic.unique[partition] + 1):
+    for sequence in order(topic, partition):
         resent = range(again.get(sequence, sequence + 1), sequence + 1)
         for number in chain((sequence,), resent):
-            yield _record(partition, number)
+            yield _record(partition, number, topic.value_bytes)
 
 
-def _record(partition: int, sequence: int) -> Outgoing:
-    start = (sequence * PARTITIONS + partition) * _STRIDE % (len(_NOISE) - _VALUE_BYTES)
-    key = b"key-%d-%03d" % (partition, sequence % _KEYS_PER_PARTITION)
-    return Outgoing(partition, key, _NOISE[start : start + _VALUE_BYTES], [(HEADER, b"%d" % sequence)])
+def order(topic: Topic, partition: int) -> Iterator[int]:
+    """The sequences of a partition in the order in which they are sent for the first time.
+
+    >>> list(order(Topic("t", (9,), swaps=((0, 4, 5),)), 0))
+    [1, 2, 3, 6, 7, 4, 5, 8, 9]
+    """
+    start = 1
+    for _, first, last in sorted(swap for swap in topic.swaps if swap[0] == partition):
+        after = last + (last - first + 1)
+        yield from chain(range(start, first), range(last + 1, after + 1), range(first, last + 1))
+        start = after + 1
+    yield from range(start, topic.unique[partition] + 1)
+
+
+def _record(partition: int, sequence: int, value_bytes: int) -> Outgoing:
+    start = (sequence * PARTITIONS + partition) * _STRIDE % (len(_NOISE) - value_bytes)
+    key = keys_of(partition, PARTITIONS, _KEYS_PER_PARTITION)[sequence % _KEYS_PER_PARTITION]
+    return Outgoing(partition, key, _NOISE[start : start + value_bytes], [(HEADER, b"%d" % sequence)])

@@ -104,7 +104,7 @@ def _fetch_into(folder: Path, conf: str) -> None:
         with FileLock(folder / ".lock"), tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as work:
             if not missing(conf):  # another process fetched while this one waited for the lock
                 return
-            arrived = _resolve(Path(work), conf)
+            arrived = retrieve(LOCK_FILE, conf, Path(work))
             _check(arrived, conf)
             _put_in_place(arrived, folder / conf, aside=Path(work) / "incomplete")
     except OSError as error:
@@ -117,8 +117,12 @@ def _fetch_into(folder: Path, conf: str) -> None:
         ) from error
 
 
-def _resolve(work: Path, conf: str) -> Path:
-    """Lets Ivy fetch a configuration into a folder under `work`, and returns that folder."""
+def retrieve(lock: Path, conf: str, work: Path) -> Path:
+    """Lets Ivy fetch a configuration of a lock into a folder under `work`, and returns that folder. Nothing is checked yet.
+
+    Raises:
+        ToolError: Java or pyspark is missing, or the jars could not be fetched.
+    """
     arrived = work / conf
     command = [
         str(java_executable()),
@@ -126,15 +130,15 @@ def _resolve(work: Path, conf: str) -> Path:
         f"-Divy.default.ivy.user.dir={work / 'ivy'}",
         *("-jar", str(_ivy_jar())),
         *_mirror_settings(),
-        *("-ivy", str(LOCK_FILE), "-cache", str(work / "cache"), "-confs", conf),
+        *("-ivy", str(lock), "-cache", str(work / "cache"), "-confs", conf),
         *("-retrieve", f"{arrived}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"),
     ]
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
-        raise _not_fetched(conf, f"no end after {_FETCH_SECONDS} s") from error
+        raise _not_fetched(lock, conf, f"no end after {_FETCH_SECONDS} s") from error
     if run.returncode != 0 or not arrived.is_dir():
-        raise _not_fetched(conf, _complaints(run.stdout + run.stderr))
+        raise _not_fetched(lock, conf, _complaints(run.stdout + run.stderr))
     return arrived
 
 
@@ -178,23 +182,24 @@ def _complaints(output: str) -> str:
     return re.sub(r"://[^/\s@]+@", "://***@", "\n".join(chosen[-8:]))
 
 
-def _not_fetched(conf: str, observed: str) -> ToolError:
+def _not_fetched(lock: Path, conf: str, observed: str) -> ToolError:
     return ToolError(
         "The jars could not be fetched.",
-        where=f"configuration {conf} of {LOCK_FILE.name}",
+        where=f"configuration {conf} of {lock.name}",
         observed=observed,
-        expected=f"{len(pinned(conf))} jars",
+        expected="every jar that it lists",
         next_step=_MIRROR,
     )
 
 
-def _checksums(folder: Path) -> dict[str, str]:
+def checksums(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file of a folder, by its name."""
     return {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in sorted(folder.iterdir())}
 
 
 def _check(arrived: Path, conf: str) -> None:
     """Compares names and checksums with the lock, and raises on any difference."""
-    expected, observed = pinned(conf), _checksums(arrived)
+    expected, observed = pinned(conf), checksums(arrived)
     faults = [f"{name} is missing" for name in sorted(expected.keys() - observed.keys())]
     faults += [f"{name} is not in the lock" for name in sorted(observed.keys() - expected.keys())]
     differing = sorted(name for name in expected.keys() & observed.keys() if expected[name] != observed[name])
@@ -219,7 +224,7 @@ def _put_in_place(arrived: Path, target: Path, aside: Path) -> None:
 def pin() -> None:
     """Resolves the lock anew and writes `jvm.sha256`. For whoever changes `jvm.xml`; read the difference before a commit."""
     with tempfile.TemporaryDirectory(prefix="tidemark-pin-") as work:
-        sums = {conf: _checksums(_resolve(Path(work) / conf, conf)) for conf in CONFIGURATIONS}
+        sums = {conf: checksums(retrieve(LOCK_FILE, conf, Path(work) / conf)) for conf in CONFIGURATIONS}
     lines = [f"{digest}  {conf}/{name}\n" for conf, jars in sums.items() for name, digest in jars.items()]
     CHECKSUM_FILE.write_text("".join(lines), encoding="utf-8")
 

@@ -1,0 +1,214 @@
+"""One peer at a time: its process is started, warmed up, handed its inputs, measured, and its results are counted."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass, field, replace
+from itertools import count as numbers
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka.admin import AdminClient
+
+from bench import truth
+from bench.peers import programs
+from bench.peers.job import PREPARE, RUN, Job
+from bench.peers.outcome import Outcome
+from bench.peers.process import Process
+from bench.peers.registry import FROM_BRONZE, TO_DELTA, TO_TOPIC
+from bench.peers.sizes import Watch, topic_bytes, written
+from bench.sitting import Sitting
+from bench.topics import PARTITIONS
+from bench.truth import Counts
+from bronze.local_broker import create_topic
+from lakehouse.contracts.silver import HELD, LATE
+from lakehouse.table import BRONZE_RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import ExitStack
+
+    from bench.peers.job import Answer
+    from bench.peers.registry import Input, Peer
+    from bench.topics import Topic
+
+COPIER = "copy_from_kafka"
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An input that waits to be taken in.
+
+    Attributes:
+        input: Which one.
+        topic: Its topic, as it was planned and sent.
+        bronze: The Bronze table that holds the topic's records.
+        is_timed: Whether its times count, or its results alone.
+    """
+
+    input: Input
+    topic: Topic
+    bronze: Path
+    is_timed: bool = False
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where the peers run, and what was found.
+
+    Attributes:
+        sitting: Times every run, and looks at what others do meanwhile.
+        servers: The broker.
+        broker_data: Where the broker keeps its logs.
+        folder: The peers' folder; a run's part of it is removed after it.
+        warm_up: What every process takes in first.
+        outcomes: What was found.
+    """
+
+    sitting: Sitting
+    servers: str
+    broker_data: Path
+    folder: Path
+    warm_up: Ready
+    outcomes: list[Outcome] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=numbers)
+
+    def job(self, peer: Peer, ready: Ready) -> Job:
+        """A run of a peer in a new folder; what it needs there is made, its output topic too."""
+        name = f"{peer.name.replace('_', '-')}-{next(self._numbers):05d}"
+        work = self.folder / name
+        (work / "lakehouse").mkdir(parents=True)
+        if peer.way == FROM_BRONZE:
+            (work / "lakehouse" / BRONZE_RECORDS).symlink_to(ready.bronze)
+        if peer.way == TO_TOPIC:
+            create_topic(self.servers, name, PARTITIONS)
+        return Job(
+            RUN,
+            peer=peer.name,
+            servers=self.servers,
+            topic=ready.topic.name,
+            records=ready.topic.records,
+            root=str(work / "lakehouse"),
+            work=str(work),
+            output=name,
+        )
+
+
+@dataclass(frozen=True)
+class Open:
+    """A peer's process that has taken in the warm-up.
+
+    Attributes:
+        peer: The peer.
+        process: Its process.
+        cold_seconds: From its start to the end of its first job.
+    """
+
+    peer: Peer
+    process: Process
+    cold_seconds: float
+
+
+def open_peer(bench: Bench, peer: Peer, stack: ExitStack) -> Open:
+    """Start a peer's process and let it take in the warm-up, whose result is counted as any other.
+
+    Raises:
+        PeerFailedError: It failed.
+        ToolError: What it needs could not be had.
+    """
+    command = programs.command(peer, bench.folder)  # fetches, installs and compiles, which is no part of a start
+    job = bench.job(peer, bench.warm_up)
+    started = time.perf_counter()
+    process = stack.enter_context(Process(command, bench.folder / f"{peer.name}.log"))
+    process.ask(replace(job, do=PREPARE))
+    process.ask(job)
+    cold_seconds = time.perf_counter() - started
+    clean(bench, job)
+    return Open(peer, process, cold_seconds)
+
+
+def measure(bench: Bench, opened: Open, ready: Ready, copier: Open | None) -> None:
+    """One run of a peer on an input; of a peer from topic to topic that is timed, also the copy of its topic to Delta.
+
+    Raises:
+        PeerFailedError: It failed.
+        WrongResultError: Its result holds what was never sent.
+    """
+    job = bench.job(opened.peer, ready)
+    opened.process.ask(replace(job, do=PREPARE))
+    answer, outcome = _timed(bench, opened, job, ready)
+    if copier is None or opened.peer.way != TO_TOPIC or not ready.is_timed:
+        bench.outcomes.append(replace(outcome, counts=count(bench, job, answer, ready.topic)))
+    else:  # its rows are counted in the copy: reading them from the topic too would take longer than all of this
+        output = replace(ready, topic=replace(ready.topic, name=job.output))
+        copying = bench.job(copier.peer, output)
+        answer, copied = _timed(bench, copier, copying, output)
+        counts = count(bench, copying, answer, output.topic)
+        bench.outcomes.extend(replace(each, counts=counts) for each in (outcome, _added(outcome, copied)))
+        clean(bench, copying)
+    bench.sitting.tell(f"    {bench.outcomes[-1].counts}")
+    clean(bench, job)
+
+
+def _timed(bench: Bench, opened: Open, job: Job, ready: Ready) -> tuple[Answer, Outcome]:
+    """A run and what it took; its rows are not counted yet."""
+    sitting = bench.sitting if ready.is_timed else Sitting()
+    with Watch(opened.process.pid, job.state) as watch:
+        answer = sitting.measure(opened.peer.title, ready.input.name, ready.topic.records, lambda: opened.process.ask(job))
+    bytes_written, files = written(Path(job.work))
+    topic, logs = topic_bytes(bench.broker_data, job.output) if opened.peer.way == TO_TOPIC else (0, 0)
+    taken = sitting.measurements[-1]
+    return answer, Outcome(
+        peer=opened.peer.name,
+        input=ready.input.name,
+        round=len(sitting.starts),
+        records=ready.topic.records,
+        late=ready.topic.late,
+        value_megabytes=ready.topic.value_megabytes,
+        seconds=taken.seconds,
+        cpu_seconds=taken.cpu_seconds,
+        cold_seconds=opened.cold_seconds,
+        peak_bytes=watch.peak_bytes,
+        written_bytes=bytes_written + topic + logs,
+        written_files=files,
+        state_bytes=(written(Path(answer.state))[0] if answer.state else watch.peak_folder_bytes) + logs,
+        counts=Counts(0, 0, 0, 0),
+    )
+
+
+def _added(outcome: Outcome, copied: Outcome) -> Outcome:
+    """A run from topic to topic and the copy of its topic, one after the other."""
+    cpu = None if outcome.cpu_seconds is None or copied.cpu_seconds is None else outcome.cpu_seconds + copied.cpu_seconds
+    return replace(
+        outcome,
+        peer=outcome.peer + TO_DELTA,
+        seconds=outcome.seconds + copied.seconds,
+        cpu_seconds=cpu,
+        cold_seconds=outcome.cold_seconds + copied.cold_seconds,
+        peak_bytes=outcome.peak_bytes + copied.peak_bytes,
+        written_bytes=outcome.written_bytes + copied.written_bytes,
+        written_files=outcome.written_files + copied.written_files,
+        state_bytes=outcome.state_bytes + copied.state_bytes,
+    )
+
+
+def count(bench: Bench, job: Job, answer: Answer, topic: Topic) -> Counts:
+    """Count what a run has left, against the plan of its topic.
+
+    Raises:
+        WrongResultError: It holds what was never sent.
+    """
+    if not answer.table:
+        return truth.count(topic, truth.of_topic(bench.servers, job.output))
+    held = truth.held_in(Path(answer.rejects), LATE, HELD) if answer.rejects else None
+    return truth.count(topic, truth.of_table(Path(answer.table)), held)
+
+
+def clean(bench: Bench, job: Job) -> None:
+    """Remove what a run left: its folder, and every topic that carries its name."""
+    shutil.rmtree(job.work)
+    admin = AdminClient({"bootstrap.servers": bench.servers, "log_level": 3})
+    left = [name for name in admin.list_topics(timeout=30).topics if job.output in name]
+    for done in admin.delete_topics(left).values() if left else ():
+        done.result()

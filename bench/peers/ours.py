@@ -1,0 +1,53 @@
+"""Ours, as a peer among the others: a Silver load, and the way from Kafka over Bronze to Silver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.loads import Place, Silent, settings_of
+from bench.peers.job import Answer
+from bench.sitting import WrongResultError
+from bronze.ingest import ingest
+from lakehouse.run import Run
+from lakehouse.table import SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS, Lakehouse
+from silver import load
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from bench.peers.job import Job
+    from lakehouse.settings import Settings
+
+
+def prepare(spark: SparkSession, job: Job) -> None:
+    """Create Silver's tables."""
+    settings, run = _known(spark, job)
+    load.create_tables(spark, run, Rules.of(settings))
+
+
+def load_silver(spark: SparkSession, job: Job) -> Answer:
+    """One load of what Bronze gained."""
+    settings, run = _known(spark, job)
+    if load.load_once(spark, run, Rules.of(settings)) is None:
+        raise WrongResultError("Bronze gained nothing, and a load was to be measured")
+    return Answer(
+        table=_folder(run, SILVER_RECORDS), rejects=_folder(run, SILVER_REJECTS), state=_folder(run, SILVER_WATERMARKS)
+    )
+
+
+def ingest_and_load(spark: SparkSession, job: Job) -> Answer:
+    """Both stages, one after the other."""
+    settings, run = _known(spark, job)
+    ingest(spark, run, settings.kafka)
+    return load_silver(spark, job)
+
+
+def _known(spark: SparkSession, job: Job) -> tuple[Settings, Run]:
+    settings = settings_of(Place(spark, job.servers, Path(job.root)), job.topic, Path(job.root))
+    return settings, Run(settings.pipeline, Lakehouse(root=job.root), Silent())
+
+
+def _folder(run: Run, name: str) -> str:
+    return run.table(name).location

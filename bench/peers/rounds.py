@@ -1,0 +1,149 @@
+"""All peers in one sitting: what they take in is sent first, then every peer has its turn in every round."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bench.peers import programs, small
+from bench.peers.job import INGEST, Job
+from bench.peers.measure import COPIER, Bench, Ready, measure, open_peer
+from bench.peers.process import PeerFailedError, Process
+from bench.peers.registry import CHECKED, FEW, PEERS, TIMED, TO_TOPIC
+from bench.sitting import WrongResultError
+from bench.topics import plan_topic, send_topic, swap_blocks
+from lakehouse.errors import ToolError
+from lakehouse.table import BRONZE_RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from bench.peers.measure import Open
+    from bench.peers.outcome import Outcome, SmallLoad
+    from bench.peers.registry import Input, Peer
+    from bench.sitting import Sitting
+    from bench.topics import Topic
+    from bronze.local_broker import LocalBroker
+
+_WARM_UP_RECORDS = 20_000
+_CHECKED_SHARE = 10
+"""The small edition holds one record of so many."""
+_FEWEST_CHECKED = 20_000
+_TIMED_PREFIX = "timed-"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be run.
+
+    Attributes:
+        records: Records of each timed input.
+        rounds: How often every peer has its turn.
+        names: The peers; all where it is empty.
+        small_loads: How many loads of a thousand records.
+    """
+
+    records: int
+    rounds: int
+    names: Sequence[str] = ()
+    small_loads: int = 20
+
+    @property
+    def checked_records(self) -> int:
+        """Records of the inputs whose results alone count."""
+        return min(self.records, max(self.records // _CHECKED_SHARE, _FEWEST_CHECKED))
+
+    @property
+    def peers(self) -> list[Peer]:
+        """The peers that are asked for."""
+        return [peer for peer in PEERS if not self.names or peer.name in self.names]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of it.
+
+    Attributes:
+        outcomes: Every run that ended.
+        small_loads: Every small load.
+        failures: Why a peer has no further runs, by its name.
+    """
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    small_loads: list[SmallLoad] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def run(asked: Asked, sitting: Sitting, broker: LocalBroker, folder: Path) -> Found:
+    """Send the inputs and do the rounds; in the last one every peer takes in the small inputs too, whose results are counted.
+
+    A peer that fails, or whose result holds what was never sent, has no further runs.
+    """
+    found = Found()
+    warm_up = _plan("warm-up", FEW, _WARM_UP_RECORDS)
+    wanted = [each for each in TIMED if any(each in peer.timed for peer in asked.peers)]
+    timed = [_plan(f"{_TIMED_PREFIX}{nth}", each, asked.records) for nth, each in enumerate(wanted)]
+    checked = [_plan(f"small-{nth}", each, asked.checked_records) for nth, each in enumerate(CHECKED)]
+    every = [(FEW, warm_up), *zip(wanted, timed, strict=True), *zip(CHECKED, checked, strict=True)]
+    warm, *ready = _prepare(sitting, broker, folder, every)
+    bench = Bench(sitting, broker.bootstrap_servers, broker.data_dir / "data", folder, warm, found.outcomes)
+    timed_alone = [each for each in ready if each.is_timed]
+    for nth in range(asked.rounds):
+        sitting.start_round()
+        turn = nth * len(asked.peers) // asked.rounds  # another peer begins in every round
+        is_last = nth == asked.rounds - 1
+        _round(bench, asked.peers[turn:] + asked.peers[:turn], ready if is_last else timed_alone, found)
+    if asked.small_loads:
+        sitting.tell("Small loads")
+        names = {peer.name for peer in asked.peers} - found.failures.keys()
+        try:
+            found.small_loads.extend(small.measure(bench, names, asked.small_loads, asked.checked_records))
+        except (PeerFailedError, ToolError, WrongResultError) as error:
+            found.failures[small.NAME] = str(error)
+            sitting.tell(f"  small loads FAILED: {error}")
+    return found
+
+
+def _plan(name: str, wanted: Input, records: int) -> Topic:
+    topic = plan_topic(name, records, resent_share=wanted.resent_share, value_bytes=wanted.value_bytes)
+    return swap_blocks(topic) if wanted.is_swapped else topic
+
+
+def _prepare(sitting: Sitting, broker: LocalBroker, folder: Path, topics: Iterable[tuple[Input, Topic]]) -> list[Ready]:
+    """Send each topic, and fill a Bronze of its own from it."""
+    ready = []
+    peer = next(peer for peer in PEERS if peer.name == "ours")
+    with Process(programs.command(peer, folder), folder / "bronze.log") as process:
+        for wanted, topic in topics:
+            sitting.tell(f"Sending {topic.records:,} records of {topic.value_bytes} bytes: {wanted.name}")
+            send_topic(broker.bootstrap_servers, topic)
+            root = folder / f"bronze-{topic.name}"
+            process.ask(Job(INGEST, servers=broker.bootstrap_servers, topic=topic.name, root=str(root)))
+            ready.append(Ready(wanted, topic, root / BRONZE_RECORDS, is_timed=topic.name.startswith(_TIMED_PREFIX)))
+    return ready
+
+
+def _round(bench: Bench, peers: Sequence[Peer], ready: Sequence[Ready], found: Found) -> None:
+    """Every peer's turn: a process of its own takes in the peer's inputs, one after another."""
+    with ExitStack() as copying:
+        copier = None
+        for peer in peers:
+            if peer.name in found.failures:
+                continue
+            try:
+                if peer.way == TO_TOPIC and copier is None:
+                    copier = open_peer(bench, next(each for each in PEERS if each.name == COPIER), copying)
+                _turn(bench, peer, [each for each in ready if not each.is_timed or each.input in peer.timed], copier)
+            except (PeerFailedError, ToolError, WrongResultError) as error:
+                found.failures[peer.name] = str(error)
+                bench.sitting.tell(f"  {peer.title} FAILED: {error}")
+
+
+def _turn(bench: Bench, peer: Peer, inputs: Sequence[Ready], copier: Open | None) -> None:
+    with ExitStack() as stack:
+        opened = open_peer(bench, peer, stack)
+        bench.sitting.tell(f"  {peer.title}: cold {opened.cold_seconds:.1f} s")
+        for ready in inputs:
+            measure(bench, opened, ready, copier)

@@ -1,0 +1,65 @@
+"""The peers that run in Spark, in one session that is opened with the first job."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.loads import Place, Silent, settings_of
+from bench.peers import ours, spark_batch, spark_merge, spark_stream
+from bench.peers.job import INGEST, PREPARE, Answer, Job
+from bronze.ingest import ingest
+from lakehouse.run import Run
+from lakehouse.session import open_session
+from lakehouse.table import Lakehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+RUNS: dict[str, Callable[[SparkSession, Job], Answer]] = {
+    "copy": spark_batch.copy,
+    "drop_duplicates": spark_batch.drop_duplicates,
+    "row_number": spark_batch.row_number,
+    "merge": spark_merge.merge,
+    "within_watermark": spark_stream.within_watermark,
+    "within_watermark_from_kafka": spark_stream.within_watermark_from_kafka,
+    "copy_from_kafka": spark_stream.copy_from_kafka,
+    "ours": ours.load_silver,
+    "ours_from_kafka": ours.ingest_and_load,
+}
+PREPARES: dict[str, Callable[[SparkSession, Job], None]] = {
+    "copy": spark_batch.prepare,
+    "drop_duplicates": spark_batch.prepare,
+    "row_number": spark_batch.prepare,
+    "merge": spark_batch.prepare,
+    "within_watermark": spark_stream.prepare,
+    "within_watermark_from_kafka": spark_stream.prepare,
+    "ours": ours.prepare,
+    "ours_from_kafka": ours.prepare,
+}
+
+
+def do(job: Job) -> Answer:
+    """Do a job of a Spark peer."""
+    spark = _session()
+    if job.do == INGEST:
+        return _fill_bronze(spark, job)
+    if job.do == PREPARE:
+        if job.peer in PREPARES:
+            PREPARES[job.peer](spark, job)
+        return Answer()
+    return RUNS[job.peer](spark, job)
+
+
+@cache
+def _session() -> SparkSession:
+    return open_session("tidemark-bench-peer")
+
+
+def _fill_bronze(spark: SparkSession, job: Job) -> Answer:
+    settings = settings_of(Place(spark, job.servers, Path(job.root)), job.topic, Path(job.root))
+    done = ingest(spark, Run(settings.pipeline, Lakehouse(root=job.root), Silent()), settings.kafka)
+    return Answer(version=done.to_version)

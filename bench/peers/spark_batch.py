@@ -1,0 +1,45 @@
+"""Spark's batch idioms: a plain copy, `dropDuplicates`, and the first row of a window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from bench.peers.job import Answer
+from bench.peers.spark_rows import IDENTITY, create_result, new_rows, result_of
+from lakehouse import delta
+from lakehouse.contracts.silver import silver_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bench.peers.job import Job
+
+
+def prepare(spark: SparkSession, job: Job) -> None:
+    """Create the result's table: that is nobody's work here."""
+    create_result(spark, job)
+
+
+def copy(spark: SparkSession, job: Job) -> Answer:
+    """The floor: the same rows by the same writer, nothing decided."""
+    return _append(new_rows(spark, job), job)
+
+
+def drop_duplicates(spark: SparkSession, job: Job) -> Answer:
+    """Whichever row of a record comes first out of the shuffle."""
+    return _append(new_rows(spark, job).dropDuplicates(IDENTITY), job)
+
+
+def row_number(spark: SparkSession, job: Job) -> Answer:
+    """The row of a record that has the lowest offset."""
+    first = Window.partitionBy(*IDENTITY).orderBy("offset")
+    numbered = new_rows(spark, job).withColumn("nth", F.row_number().over(first))
+    return _append(numbered.where(F.col("nth") == 1), job)
+
+
+def _append(rows: DataFrame, job: Job) -> Answer:
+    delta.append(rows, result_of(job), silver_records())
+    return Answer(table=str(job.table))

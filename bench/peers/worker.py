@@ -1,0 +1,45 @@
+"""The process of a peer that is written in Python: `python -m bench.peers.worker spark`, `duckdb` or `quix`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from bench.peers.job import Answer, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Works(Protocol):
+    """What a module of peers offers."""
+
+    def do(self, job: Job) -> Answer:
+        """Do a job."""
+
+
+MODULES = {"spark": "bench.peers.spark", "duckdb": "bench.peers.duck", "quix": "bench.peers.quix"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Answer jobs until the standard input ends."""
+    (name,) = sys.argv[1:] if argv is None else argv
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # a JVM below this process prints what it likes; answers stay alone
+    works = cast("Works", import_module(MODULES[name]))
+    for line in sys.stdin:
+        try:
+            answer = works.do(Job.parse(line))
+        except Exception as error:  # noqa: BLE001 -- whatever a peer fails with is its result
+            traceback.print_exc()
+            answer = Answer(error=f"{type(error).__name__}: {error}".splitlines()[0])
+        answers.write(answer.line() + "\n")
+        answers.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
