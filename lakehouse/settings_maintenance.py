@@ -55,4 +55,6 @@ class Maintenance(Model):
             "delta.logRetentionDuration": f"interval {self.log_retain_days} days",
             # Not left to the session's default: a platform's own may be to use them, and not every engine reads them.
             "delta.enableDeletionVectors": "false",
+            # Delta's default of 10 makes every tenth run write a checkpoint of every table, a second each.
+            "delta.checkpointInterval": "100",
         }

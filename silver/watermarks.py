@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames, state
-from lakehouse.contracts.silver import STREAM, WATERMARK_IN_LOADS
+from lakehouse.contracts.silver import LOADS, STREAM, WATERMARK_IN_LOADS
 from lakehouse.errors import RulesChangedError, TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from silver.fold import stream_of
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from lakehouse.run import Run
     from silver.fold import Ordinal, Stream
+
+
+_LOAD = "tidemark_load"
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,11 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
         AnotherWriterError: Another run moved the same rows at the same time.
     """
     table = run.table(SILVER_WATERMARKS)
-    moved = delta.merge(spark, _merge(table.sql, run.table(SILVER_LOADS).sql, load_seq), table)
+    _marks(spark, run, load_seq).createOrReplaceTempView(_LOAD)
+    try:
+        moved = delta.merge(spark, _merge(table.sql, load_seq), table)
+    finally:
+        spark.catalog.dropTempView(_LOAD)
     if moved:
         return
     finished = read(spark, run).load_seq
@@ -148,14 +155,20 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
         )
 
 
-def _merge(watermarks: str, ledger: str, load_seq: int) -> str:
+def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:
+    """Where the ledger's rows of a load leave each stream. As rows: the MERGE would read the ledger twice."""
+    names = (*STREAM, *WATERMARK_IN_LOADS.values())
+    rows = state.read(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))
+    kinds = {column.name: column.type for column in LOADS.columns}
+    of_load = [tuple(row[name] for name in names) for row in rows if row["load_seq"] == load_seq]
+    return frames.of_tuples(spark, of_load, ", ".join(f"{name} {kinds[name]}" for name in names))
+
+
+def _merge(watermarks: str, load_seq: int) -> str:
     return f"""
         MERGE INTO {watermarks} AS watermark
         USING (
-          SELECT topic, partition, producer, epoch_after, high_watermark_after, last_offset, declared_epoch, load_seq,
-            rules_fingerprint
-          FROM {ledger}
-          WHERE load_seq = {load_seq} AND (SELECT coalesce(max(load_seq), 0) FROM {watermarks}) >= {load_seq - 1}
+          SELECT * FROM {_LOAD} WHERE (SELECT coalesce(max(load_seq), 0) FROM {watermarks}) >= {load_seq - 1}
         ) AS load
         ON watermark.topic = load.topic AND watermark.partition = load.partition AND watermark.producer <=> load.producer
         WHEN MATCHED AND load.load_seq > watermark.load_seq THEN UPDATE SET
