@@ -69,7 +69,7 @@ def recorded(spark: SparkSession, run: Run) -> list[Row]:
     if not delta.exists(spark, table):
         return []
     rows = state.last(spark, table, RESULTS.names, by="evaluated_at")
-    latest = max(row["gate_run_id"] for row in rows)
+    latest = max((row["gate_run_id"] for row in rows), default=None)
     return [row for row in rows if row["gate_run_id"] == latest]
 
 

@@ -43,7 +43,7 @@ def rows(folder: Path, columns: Sequence[str], *, start: From | None = None, ver
         The rows; None where the table is not there or cannot be read here.
     """
     with suppress(*_ERRORS):
-        table = DeltaTable(folder, version=version)
+        table = _open(folder, version)
         return _read(folder, table, _files(table, start), columns, pc.field(start[0]) >= start[1] if start else None)
     return None
 
@@ -55,7 +55,7 @@ def last(folder: Path, columns: Sequence[str], *, by: str) -> pa.Table | None:
         The rows, none where the table has none; None where the table is not there or cannot be read here.
     """
     with suppress(*_ERRORS):
-        table = DeltaTable(folder)
+        table = _open(folder)
         files = _statistics(table, "path", f"max.{by}")
         known = [value for _, value in files if value is not None]
         # Of a timestamp the log says the millisecond only, of all files alike.
@@ -71,10 +71,22 @@ def highest(folder: Path, column: str) -> int | None:
         The number; None where the table is not there, or its log does not say it.
     """
     with suppress(*_ERRORS):
-        found = _statistics(DeltaTable(folder), f"max.{column}", f"null_count.{column}", "num_records")
+        found = _statistics(_open(folder), f"max.{column}", f"null_count.{column}", "num_records")
         values = [value for value, nulls, records in found if records is None or nulls is None or nulls < records]
         return None if None in values else max(values, default=0)
     return None
+
+
+def _open(folder: Path, version: int | None = None) -> DeltaTable:
+    """A table whose files hold its rows as they are: no deletion vector takes any out, no column has another name.
+
+    Raises:
+        DeltaError: It is not there, or another one.
+    """
+    table = DeltaTable(folder, version=version)
+    if table.protocol().min_reader_version > 1:
+        raise DeltaError("Its files alone do not say what its rows are.")
+    return table
 
 
 def _read(

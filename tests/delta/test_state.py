@@ -89,6 +89,18 @@ def test_a_damaged_file_is_named_by_spark(spark: SparkSession, table: Table) -> 
         state.read(spark, table, RESULTS.names)
 
 
+def test_rows_that_a_deletion_vector_takes_out_are_not_read(spark: SparkSession, table: Table) -> None:
+    """The files still hold them, so such a table is left to Spark."""
+    spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
+    delta.append(frames.of_contract(spark, _results(4, "a", "b", "c"), RESULTS), table, RESULTS)
+    delta.delete(spark, table, "expectation = 'b'")
+
+    rows = state.read(spark, table, ["first_load_seq", "expectation"])
+
+    assert {row["expectation"] for row in rows} == {"a", "c"}
+    assert state.highest(spark, table, "first_load_seq") == 4
+
+
 def _forget_checksum(file: Path) -> None:
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
