@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 _STAGES = ("bronze", "silver", "gate", "gold")
 _MOST_JOBS = {"bronze": 1, "silver": 15, "gate": 4, "gold": 18}
-"""Without adaptive execution, which makes a job of each stage. Most of them are Delta's reading of its logs; a MERGE takes eight."""
+"""Without adaptive execution, which makes a job of each stage. Most of them are Delta's own, reading its logs."""
 
 _COMMITS = {
     "bronze": {"bronze_records": 1},
