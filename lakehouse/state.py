@@ -11,7 +11,6 @@ from lakehouse import delta, local_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.local_table import From
@@ -32,26 +31,20 @@ def read(
         start: A whole-number column and the lowest value that is asked for; None for all rows.
         version: The table's version; None for the latest.
     """
-    rows: list[Row] = arrow(spark, table, columns, start=start, version=version).to_pylist()
-    return rows
-
-
-def arrow(
-    spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
-) -> pa.Table:
-    """Some rows of a table, as `read` takes them."""
-    if (folder := table.local_folder) is not None:
-        rows = local_table.rows(folder, columns, start=start, version=version)
-        if rows is not None:
-            return rows
-    whole = spark.read.table(table.sql) if version is None else delta.read(spark, table, version=version)
-    asked = whole if start is None else whole.where(F.col(start[0]) >= start[1])
-    return asked.select(*columns).toArrow()
+    folder = table.local_folder
+    rows = local_table.rows(folder, columns, start=start, version=version) if folder is not None else None
+    if rows is None:
+        whole = spark.read.table(table.sql) if version is None else delta.read(spark, table, version=version)
+        asked = whole if start is None else whole.where(F.col(start[0]) >= start[1])
+        rows = asked.select(*columns).toArrow()
+    found: list[Row] = rows.to_pylist()
+    return found
 
 
 def last(spark: SparkSession, table: Table, columns: Sequence[str], *, by: str) -> list[Row]:
     """The rows whose value in a column, which is one of those asked for, is the highest; none where the table has none."""
-    rows = local_table.last(folder, columns, by=by) if (folder := table.local_folder) is not None else None
+    folder = table.local_folder
+    rows = local_table.last(folder, columns, by=by) if folder is not None else None
     if rows is None:
         whole = spark.read.table(table.sql).select(*columns)
         highest = whole.select(F.max(by).alias(by)).toArrow()[by][0].as_py()

@@ -112,10 +112,9 @@ def _choice(found: Sequence[Piece], value: str) -> Column:
         return F.lit(None).cast("bigint")
     cases = []
     for (topic, partition), of_partition in groupby(found, key=lambda piece: (piece.topic, piece.partition)):
-        within = [f"WHEN offset <= {each.last_offset}L THEN {_in_piece(each, value)}" for each in of_partition]
+        within = [
+            f"WHEN offset BETWEEN {each.first_offset}L AND {each.last_offset}L THEN {value.format(**each._asdict())}"
+            for each in of_partition
+        ]
         cases.append(f"WHEN {at(topic, partition, 'true')} THEN CASE {' '.join(within)} END")
     return F.expr(f"CASE {' '.join(cases)} END")
-
-
-def _in_piece(piece: Piece, value: str) -> str:
-    return f"CASE WHEN offset >= {piece.first_offset}L THEN {value.format(**piece._asdict())} END"

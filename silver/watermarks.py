@@ -159,9 +159,7 @@ def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:
     """Where the ledger's rows of a load leave each stream. As rows: the MERGE would read the ledger twice."""
     names = (*STREAM, *WATERMARK_IN_LOADS.values())
     rows = state.read(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))
-    kinds = {column.name: column.type for column in LOADS.columns}
-    of_load = [tuple(row[name] for name in names) for row in rows if row["load_seq"] == load_seq]
-    return frames.of_tuples(spark, of_load, ", ".join(f"{name} {kinds[name]}" for name in names))
+    return frames.of_contract(spark, [row for row in rows if row["load_seq"] == load_seq], LOADS).select(*names)
 
 
 def _merge(watermarks: str, load_seq: int) -> str:

@@ -37,10 +37,15 @@ def load_silver(spark: SparkSession, job: Job) -> Answer:
     )
 
 
+def fill_bronze(spark: SparkSession, job: Job) -> Answer:
+    """Bronze, as it is when it has all of the topic."""
+    settings, run = _known(spark, job)
+    return Answer(version=ingest(spark, run, settings.kafka).to_version)
+
+
 def ingest_and_load(spark: SparkSession, job: Job) -> Answer:
     """Both stages, one after the other."""
-    settings, run = _known(spark, job)
-    ingest(spark, run, settings.kafka)
+    fill_bronze(spark, job)
     return load_silver(spark, job)
 
 

@@ -11,6 +11,7 @@ from bench.peers import chart
 from bench.peers.figures import SHOWN, checked, cold_seconds, figures, small_quantiles
 from bench.peers.outcome import Outcome, SmallLoad
 from bench.peers.registry import CHECKED, FROM_BRONZE, FROM_KAFKA, TIMED, TO_TOPIC
+from bench.peers.rounds import WARM_UP_RECORDS
 from bench.peers.small import NAME, RECORDS
 from bench.truth import Counts
 
@@ -92,7 +93,7 @@ def page(raw: Mapping[str, Any], outcomes: Sequence[Outcome], small: Sequence[Sm
         _correctness(checked(outcomes)),
         _small(small, raw["failures"]),
         _peers(cold_seconds(outcomes), raw["failures"]),
-        _READING.format(warm_up="20,000 records", quiet=QUIET_CORES),
+        _READING.format(warm_up=f"{WARM_UP_RECORDS:,} records", quiet=QUIET_CORES),
     ]
     return "\n".join(part for part in parts if part)
 

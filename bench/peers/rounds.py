@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bench.topics import Topic
     from bronze.local_broker import LocalBroker
 
-_WARM_UP_RECORDS = 20_000
+WARM_UP_RECORDS = 20_000
 _CHECKED_SHARE = 10
 """The small edition holds one record of so many."""
 _FEWEST_CHECKED = 20_000
@@ -82,7 +82,7 @@ def run(asked: Asked, sitting: Sitting, broker: LocalBroker, folder: Path) -> Fo
     A peer that fails, or whose result holds what was never sent, has no further runs.
     """
     found = Found()
-    warm_up = _plan("warm-up", FEW, _WARM_UP_RECORDS)
+    warm_up = _plan("warm-up", FEW, WARM_UP_RECORDS)
     wanted = [each for each in TIMED if any(each in peer.timed for peer in asked.peers)]
     timed = [_plan(f"{_TIMED_PREFIX}{nth}", each, asked.records) for nth, each in enumerate(wanted)]
     checked = [_plan(f"small-{nth}", each, asked.checked_records) for nth, each in enumerate(CHECKED)]

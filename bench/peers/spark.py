@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.loads import Place, Silent, settings_of
 from bench.peers import ours, spark_batch, spark_merge, spark_stream
 from bench.peers.job import INGEST, PREPARE, Answer, Job
-from bronze.ingest import ingest
-from lakehouse.run import Run
 from lakehouse.session import open_session
-from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +41,7 @@ def do(job: Job) -> Answer:
     """Do a job of a Spark peer."""
     spark = _session()
     if job.do == INGEST:
-        return _fill_bronze(spark, job)
+        return ours.fill_bronze(spark, job)
     if job.do == PREPARE:
         if job.peer in PREPARES:
             PREPARES[job.peer](spark, job)
@@ -57,9 +52,3 @@ def do(job: Job) -> Answer:
 @cache
 def _session() -> SparkSession:
     return open_session("tidemark-bench-peer")
-
-
-def _fill_bronze(spark: SparkSession, job: Job) -> Answer:
-    settings = settings_of(Place(spark, job.servers, Path(job.root)), job.topic, Path(job.root))
-    done = ingest(spark, Run(settings.pipeline, Lakehouse(root=job.root), Silent()), settings.kafka)
-    return Answer(version=done.to_version)

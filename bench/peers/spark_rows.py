@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from bench.loads import Silent, as_silver
+from bench.loads import as_silver
 from bench.topics import HEADER
 from lakehouse import delta
 from lakehouse.contracts.silver import silver_records
-from lakehouse.run import Run
 from lakehouse.table import BRONZE_RECORDS, Lakehouse, Table
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ IDENTITY = ["topic", "partition", "sequence"]
 
 def bronze_of(job: Job) -> Table:
     """The table that the job reads."""
-    return Run("bench", Lakehouse(root=job.root), Silent()).table(BRONZE_RECORDS)
+    return Lakehouse(root=job.root).table(BRONZE_RECORDS)
 
 
 def result_of(job: Job) -> Table:

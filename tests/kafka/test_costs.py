@@ -13,6 +13,7 @@ from lakehouse.settings import Settings
 from lakehouse.table import TABLE_NAMES
 from pipelines import medallion
 from tests.support.kafka import Sent, send
+from tests.support.small_config import small_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,12 +77,7 @@ def test_a_small_run_takes_few_jobs_and_one_commit_for_each_table_that_it_change
     spark: SparkSession, tmp_path: Path, broker: LocalBroker, topic: Callable[..., str]
 ) -> None:
     name, root = topic(2), tmp_path / "lakehouse"
-    config = {
-        "pipeline": "tests",
-        "kafka": {"bootstrap_servers": broker.bootstrap_servers, "topics": [name]},
-        "lakehouse": {"root": str(root)},
-        "sequence": {"header": "seq"},
-    }
+    config = small_config(str(root), kafka={"bootstrap_servers": broker.bootstrap_servers, "topics": [name]})
     settings = Settings.model_validate(config, context={"folder": tmp_path})
 
     def run(*sequences: int) -> Costs:
