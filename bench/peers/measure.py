@@ -207,7 +207,7 @@ def count(bench: Bench, job: Job, answer: Answer, topic: Topic) -> Counts:
 
 def clean(bench: Bench, job: Job) -> None:
     """Remove what a run left: its folder, and every topic that carries its name."""
-    shutil.rmtree(job.work)
+    shutil.rmtree(job.work, ignore_errors=True)  # a peer may be removing files of its own there
     admin = AdminClient({"bootstrap.servers": bench.servers, "log_level": 3})
     left = [name for name in admin.list_topics(timeout=30).topics if job.output in name]
     for done in admin.delete_topics(left).values() if left else ():
