@@ -8,6 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import pyarrow as pa
+from deltalake import DeltaTable
+
 from bench.machine import resident_bytes
 
 if TYPE_CHECKING:
@@ -21,14 +24,14 @@ class Watch:
 
     Args:
         pid: The root of the tree.
-        folder: The folder, which need not be there yet.
+        folder: The folder, which need not be there yet; None for no folder.
 
     Attributes:
         peak_bytes: The most memory that the tree held at a look.
         peak_folder_bytes: The most bytes that lay in the folder at a look.
     """
 
-    def __init__(self, pid: int, folder: Path) -> None:
+    def __init__(self, pid: int, folder: Path | None = None) -> None:
         self.peak_bytes = self.peak_folder_bytes = 0
         self._pid, self._folder = pid, folder
         self._is_over = threading.Event()
@@ -50,7 +53,8 @@ class Watch:
 
     def _look(self) -> None:
         self.peak_bytes = max(self.peak_bytes, resident_bytes(self._pid))
-        self.peak_folder_bytes = max(self.peak_folder_bytes, written(self._folder)[0])
+        if self._folder is not None:
+            self.peak_folder_bytes = max(self.peak_folder_bytes, written(self._folder)[0])
 
 
 def written(folder: Path) -> tuple[int, int]:
@@ -62,6 +66,12 @@ def written(folder: Path) -> tuple[int, int]:
                 total += (Path(at) / name).lstat().st_size
                 files += 1
     return total, files
+
+
+def live_bytes(table: Path) -> int:
+    """The bytes of the files that a Delta table's latest version has."""
+    actions = pa.table(DeltaTable(table).get_add_actions(flatten=True))
+    return sum(actions["size_bytes"].to_pylist())
 
 
 def topic_bytes(broker_data: Path, name: str) -> tuple[int, int]:
