@@ -116,10 +116,12 @@ def sections(folder: Path) -> str:
             lines.append((part.title, f"never run: `{part.command}`", "", ""))
             continue
         sitting, _ = report.load(file_of(folder, part.name))
-        lines += [(each.what, each.mark, each.measured, "yes" if each.is_met else "**no**") for each in part.marks(sitting)]
+        busy = ", busy machine" if sitting.disturbances() else ""
+        words = {True: f"yes{busy}", False: f"**no**{busy}"}
+        lines += [(each.what, each.mark, each.measured, words[each.is_met]) for each in part.marks(sitting)]
         made.append(section(folder, part.name))
     marked = table(("what", "mark", "measured", "met?"), lines, words=4)
-    text = "What is aimed at, and what was measured. Figures of a busy machine prove nothing; their section says so."
+    text = "What is aimed at, and what was measured. A busy machine proves nothing; the section says when it was."
     return "\n".join([f"## Marks\n\n{text}\n\n{marked}", *made])
 
 

@@ -32,8 +32,7 @@ _INTRODUCTION = """\
 # Benchmarks
 
 What Tidemark costs: held against its marks, and beside what people use instead. `make bench` and `make bench-scale` write this
-page, its chart and the raw numbers: those of the peers in [{raw}]({raw}), those of each other part in [{parts}]({parts}).
-Each part was measured in one sitting, under the conditions that it names.
+page, its chart and the raw numbers. Each part was measured in one sitting, under the conditions that it names.
 """
 
 _BESIDE = "## Beside what others use"
@@ -77,7 +76,7 @@ def save(folder: Path, sitting: Sitting, found: Found, conditions: Mapping[str, 
 
 def write(folder: Path) -> None:
     """Write the page and its chart from the raw numbers that the folder holds; what was never run says so."""
-    texts = [_INTRODUCTION.format(raw=RAW, parts=parts.FOLDER), parts.sections(folder)]
+    texts = [_INTRODUCTION, parts.sections(folder)]
     if (folder / RAW).exists():
         raw = json.loads((folder / RAW).read_text(encoding="utf-8"))
         outcomes = [Outcome(**{**each, "counts": Counts(**each["counts"])}) for each in raw["outcomes"]]
@@ -96,7 +95,7 @@ def beside(raw: Mapping[str, Any], outcomes: Sequence[Outcome], small: Sequence[
     sections = [
         f"{_BESIDE}\n",
         disturbed(raw["disturbances"]),
-        f"Conditions: {conditions}.\n",
+        f"Conditions: {conditions}. Raw numbers: [{RAW}]({RAW}), by `make bench`.\n",
         f"![Records per second of each peer](images/{CHART})\n",
         *(_way(way, [figure for figure in figures(outcomes) if figure.peer.way == way]) for way in _WAYS),
         _correctness(checked(outcomes)),

@@ -102,7 +102,7 @@ def test_the_page_shows_what_is_kept_and_says_what_was_never_run(tmp_path: Path)
     report.save(parts.file_of(tmp_path, parts.GROWTH), sitting, {"cores": 2})
     page.write(tmp_path)
     text = (tmp_path / page.PAGE).read_text(encoding="utf-8")
-    assert f"| {GROWN_LOAD}: on 32 against on 8 | at most 1.3 times | 2.00 times | **no** |" in text
+    assert f"| {GROWN_LOAD}: on 32 against on 8 | at most 1.3 times | 2.00 times | **no**, busy machine |" in text
     assert f"| {GROWN_LOAD} | on 8 | 4.00 | 4.00 to 4.00 | 1 | 1.0 | 25 | 1,000 |" in text
     assert "| Backfill | never run: `make bench-scale` |  |  |" in text
     assert "> - before round 1: 0.75 cores" in text
