@@ -31,23 +31,28 @@ def measure(sitting: Sitting, servers: str, folder: Path, rounds: int) -> None:
     Raises:
         WrongResultError: A run read something else than it had to.
     """
+    sitting.tell(f"Cold: sending {_RECORDS:,} records, and reading them once")
     topic = plan_topic("cold", _RECORDS)
     send_topic(servers, topic)
     config = write_config(servers, topic.name, folder / "cold")
-    _run(config, expected=_RECORDS)
-    _run(config, expected=0)  # what the operating system keeps of the files is there from now on
+    run = [str(Path(sys.executable).with_name("tidemark")), "run", "--json", "--config", str(config)]
+    for expected in (_RECORDS, 0):  # what the operating system keeps of the files is there from now on
+        _require_records(subprocess.run(run, check=True, capture_output=True, text=True).stdout, expected)
     for nth in range(rounds):
         sitting.start_round()
-        steps = {COLD: lambda: _run(config, expected=0), SPARK_START: _start_spark}
+        steps = {COLD: run, SPARK_START: [sys.executable, "-c", _OPEN]}
         for name in steps if nth % 2 else reversed(steps):
-            sitting.measure(name, NOTHING_NEW, 0, steps[name])
+            said = _measure(sitting, name, steps[name])
+            if name == COLD:
+                _require_records(said, 0)
 
 
-def _run(config: Path, *, expected: int) -> None:
-    command = [str(Path(sys.executable).with_name("tidemark")), "run", "--json", "--config", str(config)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    require("records of a run", observed=json.loads(done.stdout)["bronze"]["records"], expected=expected)
+def _measure(sitting: Sitting, name: str, command: list[str]) -> str:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        said, errors = sitting.measure(name, NOTHING_NEW, 0, process.communicate, watched=process.pid)
+    require(f"the end of {name}: {errors}", observed=process.returncode, expected=0)
+    return said
 
 
-def _start_spark() -> None:
-    subprocess.run([sys.executable, "-c", _OPEN], check=True, capture_output=True)
+def _require_records(said: str, expected: int) -> None:
+    require("records of a run", observed=json.loads(said)["bronze"]["records"], expected=expected)

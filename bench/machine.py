@@ -90,21 +90,21 @@ def conditions(spark: SparkSession) -> dict[str, object]:
 def resident_bytes(root: int) -> int:
     """The memory that a process and all below it hold just now; pages that two of them share count twice."""
     pages = 0
-    for pid in _tree(root, dict(_processes())):
+    for pid in tree(root, dict(processes())):
         with contextlib.suppress(OSError):  # it ended meanwhile
             pages += int((_PROC / str(pid) / "statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _own_ticks() -> int:
-    processes = dict(_processes())
-    return sum(processes[pid][1] for pid in _tree(os.getpid(), processes) if pid in processes)
+    known = dict(processes())
+    return sum(known[pid][1] for pid in tree(os.getpid(), known) if pid in known)
 
 
-def _tree(root: int, processes: Mapping[int, tuple[int, int]]) -> Iterator[int]:
-    """A process and all below it."""
+def tree(root: int, known: Mapping[int, tuple[int, int]]) -> Iterator[int]:
+    """A process and all below it, of those that `processes` knows."""
     below: dict[int, list[int]] = {}
-    for pid, (parent, _) in processes.items():
+    for pid, (parent, _) in known.items():
         below.setdefault(parent, []).append(pid)
     left = [root]
     while left:
@@ -113,8 +113,8 @@ def _tree(root: int, processes: Mapping[int, tuple[int, int]]) -> Iterator[int]:
         left += below.get(pid, [])
 
 
-def _processes() -> Iterator[tuple[int, tuple[int, int]]]:
-    """Each process's id, and with it its parent and its CPU ticks."""
+def processes() -> Iterator[tuple[int, tuple[int, int]]]:
+    """Each process's id, and with it its parent and its CPU ticks, those of its children that it has waited for included."""
     for folder in _PROC.iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError):  # it ended meanwhile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -122,8 +122,11 @@ class Sitting:
             before, started = Usage.now(), time.perf_counter()
             result = work()
             seconds, after = time.perf_counter() - started, Usage.now()
-        cpu, others = (after.own - before.own, before.others_cores(after)) if before and after else (None, None)
-        peak = watch.peak_bytes if watch else None
+        lost, peak = (watch.lost_cpu_seconds, watch.peak_bytes) if watch else (0.0, None)
+        cpu, others = None, None
+        if before and after:
+            after = replace(after, own=after.own + lost)
+            cpu, others = after.own - before.own, before.others_cores(after)
         self.measurements.append(Measurement(name, pattern, len(self.starts), records, seconds, cpu, others, peak))
         self.tell(f"  {name}, {pattern}: {seconds:.2f} s")
         return result

@@ -73,8 +73,10 @@ def measure(sitting: Sitting, place: Place, most: int, rounds: int) -> None:
         WrongResultError: A load did not accept all of its records.
     """
     wanted = cases(most)
+    sitting.tell(f"Streams: making pipelines of up to {most:,} streams")
     pipelines = {known: _Pipeline(place, known) for known in dict.fromkeys(case.known for case in wanted)}
-    for case in wanted:  # warming up, and each number of touched streams has been there once
+    sitting.tell("Streams: warming up")
+    for case in wanted:  # each number of touched streams has been there once
         pipelines[case.known].arrive(case.touched)
         pipelines[case.known].load()
     for _ in range(rounds):

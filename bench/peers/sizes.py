@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from bench.machine import resident_bytes
+from bench.machine import processes, resident_bytes, tree
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,9 +31,12 @@ class Watch:
         peak_folder_bytes: The most bytes that lay in the folder at a look.
     """
 
+    # A JVM outlives the Python that started it, by a moment: nobody waits for it, and its CPU time would be taken for others'.
+
     def __init__(self, pid: int, folder: Path | None = None) -> None:
         self.peak_bytes = self.peak_folder_bytes = 0
         self._pid, self._folder = pid, folder
+        self._seen: dict[int, tuple[int, int]] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -51,7 +54,22 @@ class Watch:
             self._look()
         self._look()
 
+    @property
+    def lost_cpu_seconds(self) -> float:
+        """CPU time of processes of the tree that ended and that no process of it has waited for, the root not included."""
+        gone = self._seen.keys() - self._alive().keys() - {self._pid}
+        return sum(self._seen[pid][1] for pid in gone) / os.sysconf("SC_CLK_TCK")
+
+    def _alive(self) -> dict[int, tuple[int, int]]:
+        known = dict(processes())
+        return {pid: known[pid] for pid in tree(self._pid, known) if pid in known}
+
     def _look(self) -> None:
+        alive = self._alive()
+        waited_for = [pid for pid, (parent, _) in self._seen.items() if pid not in alive and parent in alive]
+        for pid in waited_for:
+            del self._seen[pid]
+        self._seen |= alive
         self.peak_bytes = max(self.peak_bytes, resident_bytes(self._pid))
         if self._folder is not None:
             self.peak_folder_bytes = max(self.peak_folder_bytes, written(self._folder)[0])
