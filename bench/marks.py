@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from bench import report
 from bench.backfill import BACKFILL, INPUT_BYTES, LONGEST_SILENCE, SPILLED_BYTES
 from bench.cold import COLD, SPARK_START
-from bench.growth import GROWN_LOAD
+from bench.growth import GROWN_LOAD, GROWN_MERGE
 from bench.streams import STREAMS_LOAD
 from bench.whole import BARE_COPY, TO_BRONZE, TO_GOLD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from bench.sitting import Measurement, Sitting
 
@@ -36,13 +36,13 @@ class Mark:
         what: What is measured.
         mark: What it has to be.
         measured: What it is.
-        is_met: Whether that is so.
+        is_met: Whether that is so; None where nothing is aimed at.
     """
 
     what: str
     mark: str
     measured: str
-    is_met: bool
+    is_met: bool | None
 
 
 def of_loads(sitting: Sitting) -> list[Mark]:
@@ -57,23 +57,24 @@ def of_loads(sitting: Sitting) -> list[Mark]:
 
 
 def of_growth(sitting: Sitting) -> list[Mark]:
-    """The last history held against the first: times, and memory."""
-    seconds = _seconds(sitting, GROWN_LOAD)
-    peaks = _medians(sitting, GROWN_LOAD, lambda each: float(each.peak_bytes or 0))
-    if len(seconds) < 2:  # noqa: PLR2004 -- a first and a last one
-        return []
-    (first, *_, last), (first_peak, *_, last_peak) = seconds.items(), peaks.values()
-    what = f"{GROWN_LOAD}: {last[0]} against {first[0]}"
-    times, memory = last[1] / first[1], last_peak / first_peak
-    return [
-        Mark(what, f"at most {MOST_GROWTH_TIMES:g} times", f"{times:.2f} times", times <= MOST_GROWTH_TIMES),
-        Mark(
-            f"{what}, memory of driver and executor",
-            f"flat: at most {MOST_MEMORY_TIMES:g} times",
-            f"{memory:.2f} times",
-            memory <= MOST_MEMORY_TIMES,
-        ),
-    ]
+    """The last history held against the first: times, and memory; beside it MERGE's times, which have no mark."""
+    found = []
+    for what, times in _growth(_seconds(sitting, GROWN_LOAD), GROWN_LOAD):
+        met = times <= MOST_GROWTH_TIMES
+        found.append(Mark(what, f"at most {MOST_GROWTH_TIMES:g} times", f"{times:.2f} times", met))
+    for what, times in _growth(_medians(sitting, GROWN_LOAD, lambda each: float(each.peak_bytes or 0)), GROWN_LOAD):
+        flat = f"flat: at most {MOST_MEMORY_TIMES:g} times"
+        found.append(Mark(f"{what}, memory of driver and executor", flat, f"{times:.2f} times", times <= MOST_MEMORY_TIMES))
+    for what, times in _growth(_seconds(sitting, GROWN_MERGE), GROWN_MERGE):
+        found.append(Mark(what, "none: for comparison", f"{times:.2f} times", None))
+    return found
+
+
+def _growth(values: Mapping[str, float], name: str) -> Iterator[tuple[str, float]]:
+    """How many times the first value the last one is; nothing where there are not two."""
+    if len(values) > 1:
+        (first, least), *_, (last, most) = values.items()
+        yield f"{name}: {last} against {first}", most / least
 
 
 def of_streams(sitting: Sitting) -> list[Mark]:

@@ -117,7 +117,7 @@ def sections(folder: Path) -> str:
             continue
         sitting, _ = report.load(file_of(folder, part.name))
         busy = ", busy machine" if sitting.disturbances() else ""
-        words = {True: f"yes{busy}", False: f"**no**{busy}"}
+        words = {True: f"yes{busy}", False: f"**no**{busy}", None: busy.removeprefix(", ")}
         lines += [(each.what, each.mark, each.measured, words[each.is_met]) for each in part.marks(sitting)]
         made.append(section(folder, part.name))
     marked = table(("what", "mark", "measured", "met?"), lines, words=4)

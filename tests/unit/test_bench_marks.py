@@ -10,7 +10,7 @@ import pytest
 from bench import event_log, marks, parts, report
 from bench.backfill import BACKFILL, INPUT_BYTES, LONGEST_SILENCE, SPILLED_BYTES
 from bench.cold import COLD, NOTHING_NEW, SPARK_START
-from bench.growth import GROWN_LOAD, Sizes
+from bench.growth import GROWN_LOAD, GROWN_MERGE, Sizes
 from bench.peers import page
 from bench.sitting import SILVER, Fact, Measurement, RoundStart, Sitting
 from bench.streams import STREAMS_LOAD, Case
@@ -24,7 +24,7 @@ def taken(name: str, pattern: str, *seconds: float, records: int = 100, peak_byt
     return [Measurement(name, pattern, nth, records, each, 1.0, 0.1, peak_bytes) for nth, each in enumerate(seconds, start=1)]
 
 
-def met(found: list[marks.Mark]) -> list[tuple[str, bool]]:
+def met(found: list[marks.Mark]) -> list[tuple[str, bool | None]]:
     return [(each.measured, each.is_met) for each in found]
 
 
@@ -34,6 +34,11 @@ def test_growth_holds_the_last_history_against_the_first_in_time_and_memory() ->
     between = taken(GROWN_LOAD, "on 2,000,000", 99.0, peak_bytes=9_000)
     assert met(marks.of_growth(Sitting(small + between + large))) == [("1.32 times", False), ("1.10 times", True)]
     assert marks.of_growth(Sitting(small)) == []
+
+
+def test_merge_is_shown_beside_it_and_has_no_mark() -> None:
+    merge = taken(GROWN_MERGE, "on 500,000", 2.0) + taken(GROWN_MERGE, "on 8,000,000", 9.0)
+    assert met(marks.of_growth(Sitting(merge))) == [("4.50 times", None)]
 
 
 def test_the_measured_loads_lie_around_the_history_that_is_named() -> None:
