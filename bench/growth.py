@@ -28,6 +28,7 @@ _SHARES = (64, 16, 4, 1)
 """The histories: a 64th of the largest one, a 16th, a quarter, all of it."""
 _MERGE_SHARE = 4
 """MERGE goes on up to a quarter of the largest history: each of its loads reads all of it."""
+_WARM_UPS = 2
 _STEP_RECORDS = 2_000_000
 _SERVERS = "none:9092"
 
@@ -53,14 +54,14 @@ class Sizes:
         >>> Sizes.up_to(32_000_000, 3)
         Sizes(histories=(500000, 2000000, 8000000, 32000000), load=100000, rounds=3)
         >>> Sizes.up_to(640_000, 3)
-        Sizes(histories=(10000, 40000, 160000, 640000), load=2000, rounds=3)
+        Sizes(histories=(10000, 40000, 160000, 640000), load=2496, rounds=3)
         """
         histories = tuple(_even(most_history // share) for share in _SHARES)
-        return cls(histories, _even(min(_LOAD_RECORDS, histories[0] // (rounds + 2))), rounds)
+        return cls(histories, _even(min(_LOAD_RECORDS, histories[0] // (_WARM_UPS + rounds // 2 + 1))), rounds)
 
     def before(self, history: int) -> int:
-        """How many records are there when a process begins: its warm-up and half of its loads lead up to the history."""
-        return history - (1 + self.rounds // 2) * self.load
+        """How many records are there when a process begins: warming up and half of its loads lead up to the history."""
+        return history - (_WARM_UPS + self.rounds // 2) * self.load
 
     @property
     def of_merge(self) -> tuple[int, ...]:
@@ -110,7 +111,8 @@ class _Growing:
                 for records in _steps(sizes.before(history) - self._records):
                     self._load(process, self._filler, self._arrive(process, records))
             with self._process() as process:
-                self._load(process, self._loader, self._arrive(process, sizes.load))
+                for _ in range(_WARM_UPS):
+                    self._load(process, self._loader, self._arrive(process, sizes.load))
                 for _ in range(sizes.rounds):
                     sitting.start_round()
                     job = self._arrive(process, sizes.load)

@@ -56,7 +56,7 @@ PARTS = (
         "Growth",
         "Loads of the same size on histories that grow. Bronze is made up by Spark: values of 32 bytes, 8 partitions. The\n"
         "history of Silver comes by loads, that of MERGE's table by appends. The measured loads lie around the history that\n"
-        "is named. Each size has a process of its own, which has done one load before. *Memory* is the most that it held,\n"
+        "is named. Each size has a process of its own, which has done two loads before. *Memory* is the most that it held,\n"
         "Python and the JVM, driver and executor being one. MERGE goes up to a quarter of the largest history.",
         "make bench-scale",
         marks.of_growth,
