@@ -49,7 +49,9 @@ def measure(sitting: Sitting, servers: str, folder: Path, rounds: int) -> None:
 
 def _measure(sitting: Sitting, name: str, command: list[str]) -> str:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        said, errors = sitting.measure(name, NOTHING_NEW, 0, process.communicate, watched=process.pid)
+        # What it says fits into the pipes. Its JVM holds them too, and ends a moment later: that is nobody's waiting.
+        sitting.measure(name, NOTHING_NEW, 0, process.wait, watched=process.pid)
+        said, errors = process.communicate()
     require(f"the end of {name}: {errors}", observed=process.returncode, expected=0)
     return said
 

@@ -40,7 +40,7 @@ def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: floa
         yield
     finally:
         is_over.set()
-        looking.join()
+        looking.join(every_seconds)  # not for ever: it may be asking a JVM that no longer answers
 
 
 def _look(context: SparkContext, report: Report, event: str, is_over: threading.Event, every_seconds: float) -> None:

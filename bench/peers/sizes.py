@@ -16,6 +16,8 @@ from bench.machine import processes, resident_bytes, tree
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from bench.machine import Process
+
 _LOOK_SECONDS = 0.5
 
 
@@ -36,7 +38,7 @@ class Watch:
     def __init__(self, pid: int, folder: Path | None = None) -> None:
         self.peak_bytes = self.peak_folder_bytes = 0
         self._pid, self._folder = pid, folder
-        self._seen: dict[int, tuple[int, int]] = {}
+        self._seen: dict[int, Process] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -57,19 +59,18 @@ class Watch:
     @property
     def lost_cpu_seconds(self) -> float:
         """CPU time of processes of the tree that ended and that no process of it has waited for, the root not included."""
-        gone = self._seen.keys() - self._alive().keys() - {self._pid}
-        return sum(self._seen[pid][1] for pid in gone) / os.sysconf("SC_CLK_TCK")
+        gone = self._seen.keys() - self._there().keys() - {self._pid}
+        return sum(self._seen[pid].ticks for pid in gone) / os.sysconf("SC_CLK_TCK")
 
-    def _alive(self) -> dict[int, tuple[int, int]]:
+    def _there(self) -> dict[int, Process]:
         known = dict(processes())
         return {pid: known[pid] for pid in tree(self._pid, known) if pid in known}
 
     def _look(self) -> None:
-        alive = self._alive()
-        waited_for = [pid for pid, (parent, _) in self._seen.items() if pid not in alive and parent in alive]
-        for pid in waited_for:
-            del self._seen[pid]
-        self._seen |= alive
+        there = self._there()
+        living = {pid for pid, process in there.items() if not process.has_ended}
+        # What is gone while its parent lives, that one has waited for: its time is the parent's now.
+        self._seen = {pid: each for pid, each in self._seen.items() if pid in there or each.parent not in living} | there
         self.peak_bytes = max(self.peak_bytes, resident_bytes(self._pid))
         if self._folder is not None:
             self.peak_folder_bytes = max(self.peak_folder_bytes, written(self._folder)[0])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 
 from bench.peers.sizes import Watch
 
@@ -30,6 +32,14 @@ def lost_cpu_seconds(script: str) -> float:
 
 def test_the_time_of_a_process_that_outlives_its_parent_is_not_taken_for_others() -> None:
     assert 0.5 <= lost_cpu_seconds(_LEFT_BEHIND) < 2
+
+
+def test_nor_where_that_parent_has_not_been_waited_for_itself() -> None:
+    with subprocess.Popen([sys.executable, "-c", _LEFT_BEHIND]) as process:
+        with Watch(process.pid) as watch:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            time.sleep(1)  # a look at it while it is dead and still there
+        assert 0.5 <= watch.lost_cpu_seconds < 2
 
 
 def test_the_time_of_a_process_that_its_parent_waited_for_is_not_counted_twice() -> None:
