@@ -60,10 +60,13 @@ class Case:
 def cases(most: int) -> list[Case]:
     """One stream; a fiftieth of the most, and the most: a load that touches a few of them, and one that touches all.
 
+    Every partition has equally many.
+
     >>> [case.pattern for case in cases(50_000)]
     ['1 of 1 stream', '8 of 1,000 streams', '1,000 of 1,000 streams', '8 of 50,000 streams', '50,000 of 50,000 streams']
     """
-    return [Case(1, 1), *(Case(known, touched) for known in (most // 50, most) for touched in (_FEW, known))]
+    sizes = [max(_FEW, size // PARTITIONS * PARTITIONS) for size in (most // 50, most)]
+    return [Case(1, 1), *(Case(known, touched) for known in sizes for touched in (_FEW, known))]
 
 
 def measure(sitting: Sitting, place: Place, most: int, rounds: int) -> None:
