@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test check format bench faults bundle-check screenshots lock clean
+.PHONY: help setup java demo test check format bench bench-scale faults bundle-check screenshots lock clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,9 @@ format: setup  ## Fix what ruff can fix, and format
 
 bench: setup  ## Measure ours and its peers in one sitting, and write docs/benchmarks.md (an hour and more)
 	@$(BIN)/python -m bench.run --save
+
+bench-scale: setup  ## Measure ours on 32,000,000 records of history, and a load of 20,000,000 (an hour)
+	@$(BIN)/python -m bench.run --only growth backfill --save
 
 faults: setup  ## Kill 300 processes over a million records, and compare with the reference (two hours)
 	@$(BIN)/python -m tests.faults.run

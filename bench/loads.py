@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -50,13 +51,30 @@ class Silent:
 
 def settings_of(place: Place, topic: str, root: Path) -> Settings:
     """The settings of a pipeline that reads one of the benchmark's topics."""
-    config = {
+    return Settings.model_validate(_config(place.servers, topic, root), context={"folder": root})
+
+
+def write_config(servers: str, topic: str, root: Path) -> Path:
+    """The config of a pipeline that reads one of the benchmark's topics, as the installed commands take it.
+
+    Args:
+        servers: The broker.
+        topic: The topic.
+        root: Where the tables go; the file goes there too.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    file = root / "tidemark.yml"
+    file.write_text(json.dumps(_config(servers, topic, root)), encoding="utf-8")  # JSON is YAML
+    return file
+
+
+def _config(servers: str, topic: str, root: Path) -> dict[str, object]:
+    return {
         "pipeline": "bench",
-        "kafka": {"bootstrap_servers": place.servers, "topics": [topic]},
+        "kafka": {"bootstrap_servers": servers, "topics": [topic]},
         "lakehouse": {"root": str(root)},
         "sequence": {"header": HEADER},
     }
-    return Settings.model_validate(config, context={"folder": root})
 
 
 def measure_loads(place: Place, sitting: Sitting, topic: Topic) -> None:

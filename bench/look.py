@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from bench.generated import bronze_rows
 from bench.loads import Silent, settings_of
 from bench.sitting import CLEAN, LOOK, require
 from lakehouse import delta
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.model import ERASED_IN_BRONZE
 from lakehouse.run import Run
 from lakehouse.table import Lakehouse
 from silver import load
@@ -20,7 +20,7 @@ from silver.rules import Rules
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
     from bench.loads import Place
     from bench.sitting import Sitting
@@ -88,8 +88,10 @@ class LookPipeline:
             numbered = self._spark.range(0, part.records * STREAMS, 1, STREAMS).select(
                 (F.col("id") % STREAMS).cast("int").alias("partition"), F.floor(F.col("id") / STREAMS).alias("nth")
             )
-            made = _records(
-                numbered.select("partition", (F.col("nth") + self._offset).alias("offset"), part.sequence.alias("seq"))
+            made = bronze_rows(
+                numbered.select("partition", (F.col("nth") + self._offset).alias("offset"), part.sequence.alias("seq")),
+                _TOPIC,
+                noise=6,
             )
             rows = made if rows is None else rows.unionByName(made)
             self._offset += part.records
@@ -112,21 +114,3 @@ def _shares(records: int) -> Iterator[int]:
 def sent(nth: Column) -> Column:
     """The sequence of the nth record that is sent in order: 1, 2, 3, without the multiples of the gap."""
     return nth + 1 + F.floor(nth / (_GAP - 1))
-
-
-def _records(rows: DataFrame) -> DataFrame:
-    """Bronze records: 192 bytes of noise per record, the same again where the sequence is sent again."""
-    noise = [F.unhex(F.sha2(F.concat_ws("-", "partition", "seq", F.lit(nth)).cast("binary"), 256)) for nth in range(6)]
-    header = F.struct(F.lit("seq").alias("key"), F.col("seq").cast("string").cast("binary").alias("value"))
-    columns = {
-        "topic": F.lit(_TOPIC),
-        "timestamp": F.current_timestamp(),
-        "timestamp_type": F.lit(0),
-        "key": F.lit(b"key"),
-        "value": F.concat(*noise),
-        "headers": F.array(header),
-        "ingested_at": F.current_timestamp(),
-        "run_id": F.lit("bench"),
-        "erased": F.lit(None).cast(ERASED_IN_BRONZE),
-    }
-    return rows.withColumns(columns)

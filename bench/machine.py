@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +22,23 @@ QUIET_CORES = 0.5
 _PROC = Path("/proc")
 _IDLE = (3, 4)  # of the fields of /proc/stat: idle, iowait
 _GUEST = 8  # guest time is contained in user time already
-_PARENT, _TIMES = 1, slice(11, 15)  # after the name: parent; user and system time, own and of children that ended
+# After the name: state; parent; user and system time, own and of children that ended.
+_STATE, _PARENT, _TIMES = 0, 1, slice(11, 15)
+_ZOMBIE = "Z"
+
+
+class Process(NamedTuple):
+    """A process at a look.
+
+    Attributes:
+        parent: Its parent's id.
+        ticks: Its CPU time, with that of the children that it has waited for.
+        has_ended: Whether it has ended, and its parent has not waited for it yet.
+    """
+
+    parent: int
+    ticks: int
+    has_ended: bool
 
 
 @dataclass(frozen=True)
@@ -90,22 +106,22 @@ def conditions(spark: SparkSession) -> dict[str, object]:
 def resident_bytes(root: int) -> int:
     """The memory that a process and all below it hold just now; pages that two of them share count twice."""
     pages = 0
-    for pid in _tree(root, dict(_processes())):
+    for pid in tree(root, dict(processes())):
         with contextlib.suppress(OSError):  # it ended meanwhile
             pages += int((_PROC / str(pid) / "statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _own_ticks() -> int:
-    processes = dict(_processes())
-    return sum(processes[pid][1] for pid in _tree(os.getpid(), processes) if pid in processes)
+    known = dict(processes())
+    return sum(known[pid].ticks for pid in tree(os.getpid(), known) if pid in known)
 
 
-def _tree(root: int, processes: Mapping[int, tuple[int, int]]) -> Iterator[int]:
-    """A process and all below it."""
+def tree(root: int, known: Mapping[int, Process]) -> Iterator[int]:
+    """A process and all below it, of those that `processes` knows."""
     below: dict[int, list[int]] = {}
-    for pid, (parent, _) in processes.items():
-        below.setdefault(parent, []).append(pid)
+    for pid, process in known.items():
+        below.setdefault(process.parent, []).append(pid)
     left = [root]
     while left:
         pid = left.pop()
@@ -113,11 +129,12 @@ def _tree(root: int, processes: Mapping[int, tuple[int, int]]) -> Iterator[int]:
         left += below.get(pid, [])
 
 
-def _processes() -> Iterator[tuple[int, tuple[int, int]]]:
-    """Each process's id, and with it its parent and its CPU ticks."""
+def processes() -> Iterator[tuple[int, Process]]:
+    """Each process by its id."""
     for folder in _PROC.iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError):  # it ended meanwhile
                 # The name stands in brackets and may hold anything, brackets too.
                 fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                yield int(folder.name), (int(fields[_PARENT]), sum(int(field) for field in fields[_TIMES]))
+                ticks = sum(int(field) for field in fields[_TIMES])
+                yield int(folder.name), Process(int(fields[_PARENT]), ticks, fields[_STATE] == _ZOMBIE)

@@ -12,13 +12,29 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.machine import QUIET_CORES
-from bench.sitting import BRONZE, CHECKED, CLEAN, COPY, HELP, LOOK, NOTHING, RECOVERY, SILVER, SQL, UNCHECKED, VERIFY, WARM
+from bench.sitting import (
+    BRONZE,
+    CHECKED,
+    CLEAN,
+    COPY,
+    HELP,
+    LOOK,
+    NOTHING,
+    RECOVERY,
+    SILVER,
+    SQL,
+    UNCHECKED,
+    VERIFY,
+    WARM,
+    Fact,
+    Measurement,
+    RoundStart,
+    Sitting,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-
-    from bench.sitting import Measurement, Sitting
 
 BASE = {SILVER: COPY, LOOK: CLEAN, CHECKED: UNCHECKED}
 """What a measure is held against, in the same round and on the same input."""
@@ -122,9 +138,21 @@ def save(file: Path, sitting: Sitting, conditions: Mapping[str, object]) -> None
         "is_valid": not sitting.disturbances(),
         "rounds": [asdict(start) for start in sitting.starts],
         "measurements": [asdict(measurement) for measurement in sitting.measurements],
+        "facts": [asdict(fact) for fact in sitting.facts],
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
+
+
+def load(file: Path) -> tuple[Sitting, dict[str, object]]:
+    """The raw numbers that a file keeps, and the conditions under which they came."""
+    raw = json.loads(file.read_text(encoding="utf-8"))
+    sitting = Sitting(
+        [Measurement(**each) for each in raw["measurements"]],
+        [RoundStart(**each) for each in raw["rounds"]],
+        [Fact(**each) for each in raw["facts"]],
+    )
+    return sitting, raw["conditions"]
 
 
 def _table(rows: Sequence[Figure]) -> Table:

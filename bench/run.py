@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import report
+from bench import backfill, cold, growth, parts, report, streams, whole
 from bench.checks import ChecksPipeline
 from bench.loads import Place, measure_loads
 from bench.look import LookPipeline
@@ -23,7 +23,7 @@ from bench.topics import RESENT_SHARE, plan_topic, send_topic
 from bench.verify import VerifyPipeline
 from bench.warm import WarmPipeline, measure_help
 from bronze.local_broker import LocalBroker
-from lakehouse.session import open_session
+from lakehouse.session import driver_memory, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 LOADS, LOOKS, CHECKS, PROOF, WARM, HELP = "loads", "look", "checks", "verify", "warm", "help"
 OTHERS = "peers"
 _OURS = (LOADS, LOOKS, CHECKS, PROOF, WARM, HELP)
+_APART = (parts.STREAMS, parts.COLD, parts.WHOLE)
+_LONG = (parts.GROWTH, parts.BACKFILL)
+"""What is measured only where it is asked for by name."""
 
 _FEWEST_RECORDS = 1_000
 _MOST_HISTORY = 200_000
-_RESULTS = Path(__file__).with_name("results") / "latest.json"
 _DOCS = Path(__file__).parents[1] / "docs"
 
 
@@ -47,10 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _arguments(argv)
     # Else a broker and a peer would outlive it: only an exception ends what a `with` began.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    wanted = asked.only or [*_OURS, OTHERS]
+    wanted = asked.only or [*_OURS, *_APART, OTHERS]
     try:
         if set(wanted) & set(_OURS):
             _sit_with_ours(asked)
+        for name in (*_APART, *_LONG):
+            if name in wanted:
+                _sit_with(name, asked)
         if OTHERS in wanted:
             _sit_with_peers(asked)
     except WrongResultError as error:
@@ -65,7 +70,43 @@ def _sit_with_ours(asked: argparse.Namespace) -> None:
     known = _sit(asked, sitting)
     report.show(sitting, known)
     if asked.save:
-        report.save(_RESULTS, sitting, known)
+        _keep(asked.save, parts.LOADS, sitting, known)
+
+
+def _sit_with(name: str, asked: argparse.Namespace) -> None:
+    """A part of its own: in a new folder, with a session and a broker where it needs them."""
+    sitting, started = Sitting(), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder:
+        _measure(name, asked, sitting, Path(folder))
+        took = f"{(time.monotonic() - started) / 60:.0f} minutes"
+        into = asked.save or Path(folder) / "docs"
+        driver = backfill.DRIVER_MEMORY if name == parts.BACKFILL else driver_memory()
+        _keep(into, name, sitting, {"in all": took, **machine(), "driver": driver})
+        print(parts.section(into, name))
+
+
+def _measure(name: str, asked: argparse.Namespace, sitting: Sitting, folder: Path) -> None:
+    if name == parts.GROWTH:
+        growth.measure(sitting, folder, asked.most_history, asked.rounds)
+    elif name == parts.BACKFILL:
+        backfill.measure(sitting, folder, asked.backfill_records)
+    elif name == parts.COLD:
+        with LocalBroker() as broker:
+            cold.measure(sitting, broker.bootstrap_servers, folder, asked.rounds)
+    else:
+        with LocalBroker() as broker:
+            place = Place(open_session("tidemark-bench"), broker.bootstrap_servers, folder)
+            if name == parts.STREAMS:
+                streams.measure(sitting, place, asked.streams, asked.rounds)
+            else:
+                whole.measure(sitting, place, asked.records, asked.rounds)
+            place.spark.stop()
+
+
+def _keep(folder: Path, name: str, sitting: Sitting, known: dict[str, object]) -> None:
+    """Keep a part's raw numbers, and write the page anew from all that are kept."""
+    report.save(parts.file_of(folder, name), sitting, known)
+    page.write(folder)
 
 
 def _sit_with_peers(asked: argparse.Namespace) -> None:
@@ -126,7 +167,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--records", type=int, default=2_000_000, help="records of each topic (%(default)s)")
     parser.add_argument("--history", type=int, default=1_000_000, help="records in Silver, for look and verify (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (%(default)s)")
-    parser.add_argument("--only", nargs="+", choices=(*_OURS, OTHERS), help="measure only these")
+    everything = (*_OURS, *_APART, *_LONG, OTHERS)
+    parser.add_argument("--only", nargs="+", choices=everything, help=f"measure only these; {' and '.join(_LONG)} only so")
+    parser.add_argument("--most-history", type=int, default=growth.MOST_HISTORY, help="for growth (%(default)s)")
+    parser.add_argument("--streams", type=int, default=streams.MOST_STREAMS, help="the most of them (%(default)s)")
+    parser.add_argument("--backfill-records", type=int, default=backfill.RECORDS, help="in one load (%(default)s)")
     parser.add_argument("--peers", nargs="+", choices=[peer.name for peer in PEERS], help="of the peers only these")
     parser.add_argument("--small-loads", type=int, default=20, help="loads of 1,000 records for each peer (%(default)s)")
     parser.add_argument(
@@ -135,7 +180,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         const=_DOCS,
         type=Path,
         metavar="FOLDER",
-        help=f"keep the raw numbers in {_RESULTS.name}; write the page of the peers into a folder, docs if none is named",
+        help="keep the raw numbers in a folder, docs if none is named, and write the page there",
     )
     asked = parser.parse_args(argv)
     if asked.records < _FEWEST_RECORDS or asked.rounds < 1:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from bench.machine import QUIET_CORES, Usage, load_average, others_cores
+from bench.peers.sizes import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +44,7 @@ class Measurement:
         seconds: Wall time.
         cpu_seconds: CPU time of this benchmark's processes, None where it cannot be known: what a busy machine distorts less.
         others_cores: What others used meanwhile, in cores; None where it cannot be known.
+        peak_bytes: The most resident memory of the process tree that did it; None where nobody looked.
     """
 
     name: str
@@ -51,6 +54,24 @@ class Measurement:
     seconds: float
     cpu_seconds: float | None
     others_cores: float | None
+    peak_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Something that was counted beside the times.
+
+    Attributes:
+        name: What was counted.
+        pattern: On which input.
+        value: How much it is.
+        unit: Of what.
+    """
+
+    name: str
+    pattern: str
+    value: float
+    unit: str
 
 
 @dataclass(frozen=True)
@@ -69,10 +90,12 @@ class Sitting:
     Attributes:
         measurements: In the order in which they were made.
         starts: The machine before each round.
+        facts: What was counted.
     """
 
     measurements: list[Measurement] = field(default_factory=list)
     starts: list[RoundStart] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
     _console: Console = field(default_factory=lambda: Console(stderr=True))
 
     def start_round(self) -> int:
@@ -82,16 +105,36 @@ class Sitting:
         self.tell(f"Round {start.round}: load average {start.load_average}, others {_cores(start.others_cores)}")
         return start.round
 
-    def measure(self, name: str, pattern: str, records: int, work: Callable[[], Result]) -> Result:
-        """Do something and keep how long it took."""
+    def measure(
+        self, name: str, pattern: str, records: int, work: Callable[[], Result], *, watched: int | None = None
+    ) -> Result:
+        """Do something and keep how long it took.
+
+        Args:
+            name: What is done.
+            pattern: On which input.
+            records: How many records it takes in.
+            work: What does it.
+            watched: A process whose memory is looked at meanwhile, with all below it.
+        """
         os.sync()  # so that nobody pays for what was written before
-        before, started = Usage.now(), time.perf_counter()
-        result = work()
-        seconds, after = time.perf_counter() - started, Usage.now()
-        known = (after.own - before.own, before.others_cores(after)) if before and after else (None, None)
-        self.measurements.append(Measurement(name, pattern, len(self.starts), records, seconds, *known))
+        with nullcontext() if watched is None else Watch(watched) as watch:
+            before, started = Usage.now(), time.perf_counter()
+            result = work()
+            seconds, after = time.perf_counter() - started, Usage.now()
+        lost, peak = (watch.lost_cpu_seconds, watch.peak_bytes) if watch else (0.0, None)
+        cpu, others = None, None
+        if before and after:
+            after = replace(after, own=after.own + lost)
+            cpu, others = after.own - before.own, before.others_cores(after)
+        self.measurements.append(Measurement(name, pattern, len(self.starts), records, seconds, cpu, others, peak))
         self.tell(f"  {name}, {pattern}: {seconds:.2f} s")
         return result
+
+    def count(self, name: str, pattern: str, value: float, unit: str) -> None:
+        """Keep something that was counted."""
+        self.facts.append(Fact(name, pattern, value, unit))
+        self.tell(f"  {name}, {pattern}: {value:,.1f} {unit}")
 
     def tell(self, text: str) -> None:
         """Say how far it is."""

@@ -14,7 +14,7 @@ from jobs.demo_events import Outgoing
 from jobs.demo_input import produce
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 HEADER = "seq"
 PARTITIONS = 8
@@ -111,6 +111,14 @@ def send_topic(servers: str, topic: Topic) -> None:
     """Create a topic and fill it."""
     create_topic(servers, topic.name, PARTITIONS)
     require_all(produce(servers, topic.name, _by_turns(topic)), topic.records)
+
+
+def send_first(servers: str, topic: Topic, records: int) -> Callable[[], None]:
+    """Create a topic and send its first records only; what sends the rest."""
+    create_topic(servers, topic.name, PARTITIONS)
+    outgoing = _by_turns(topic)
+    require_all(produce(servers, topic.name, islice(outgoing, records)), records)
+    return lambda: require_all(produce(servers, topic.name, outgoing), topic.records - records)
 
 
 def send_more(servers: str, topic: str, first: int, records: int, *, value_bytes: int = VALUE_BYTES) -> None:

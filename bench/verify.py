@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.loads import settings_of
+from bench.loads import write_config
 from bench.look import LookPipeline
 from bench.sitting import SQL, VERIFY, require
 from expectations import gate
@@ -37,9 +36,7 @@ class VerifyPipeline:
         if audited is not None:
             publish(place.spark, self._run, audited, Gold())
         root = Path(str(self._run.lakehouse.root))
-        config = root / "tidemark.yml"
-        settings = settings_of(place, "look", root).model_dump(mode="json", by_alias=True, exclude_unset=True)
-        config.write_text(json.dumps(settings), encoding="utf-8")
+        config = write_config(place.servers, "look", root)
         self._sql = [str(Path(sys.executable).with_name("tidemark")), "sql", "--config", str(config)]
 
     def measure(self, sitting: Sitting) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _ENDS = frozenset({"finished", "failed"})
+_MOVING = "working"
 _REDRAWS_PER_SECOND = 5
 _LONGEST_TEXT = 40
 _NOT_SHOWN = {*BOUND, "seconds"}
@@ -25,10 +26,11 @@ _NOT_SHOWN = {*BOUND, "seconds"}
 
 @dataclass
 class _Stage:
-    """One line: a stage, the last thing that happened in it, and every number told so far."""
+    """One line: a stage, the last thing that happened in it, how far that is, and every number told so far."""
 
     name: str
     what: str = ""
+    moving: str = ""
     numbers: dict[str, str] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
@@ -66,7 +68,10 @@ class LiveReport:
             return
         self._draw()
         stage = self._stage(stage_name)
-        stage.what = what.replace("_", " ")
+        if what == _MOVING:
+            stage.moving = f"task {fields['tasks_done']:,} of {fields['tasks']:,}"
+            return
+        stage.what, stage.moving = what.replace("_", " "), ""
         told = {key: self._scrub(value) for key, value in fields.items() if key not in _NOT_SHOWN}
         stage.numbers.update(_numbers(told))
         if what in _ENDS:
@@ -96,7 +101,8 @@ class LiveReport:
         view.add_column(ratio=1, overflow="fold")
         view.add_column(justify="right", no_wrap=True)
         for stage in list(self._stages.values()):
-            told = " · ".join([stage.what, *(f"{name} {value}" for name, value in stage.numbers.items())])
+            moving = [stage.moving] if stage.moving else []
+            told = " · ".join([stage.what, *moving, *(f"{name} {value}" for name, value in stage.numbers.items())])
             view.add_row(
                 self._mark(stage), Text(stage.name, style="bold"), Text(printable(told)), Text(f"{stage.seconds:.1f} s")
             )

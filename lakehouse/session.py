@@ -78,7 +78,7 @@ def _local() -> dict[str, str]:
         "spark.master": os.environ.get("SPARK_MASTER", "local[*]"),
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in jars.spark_jars()),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseParallelGC",
-        "spark.driver.memory": f"{_driver_memory_gib()}g",
+        "spark.driver.memory": driver_memory(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(max(2, 2 * cores)),
@@ -86,7 +86,8 @@ def _local() -> dict[str, str]:
     }
 
 
-def _driver_memory_gib() -> int:
+def driver_memory() -> str:
+    """The memory of a local session's driver: what SPARK_DRIVER_MEMORY says, else a share of the machine's."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
     low, high = _MEMORY_RANGE_GIB
-    return max(low, min(high, total // _MEMORY_SHARE))
+    return os.environ.get("SPARK_DRIVER_MEMORY") or f"{max(low, min(high, total // _MEMORY_SHARE))}g"

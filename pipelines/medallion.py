@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from expectations import behind
-from lakehouse import delta, storage
+from lakehouse import delta, progress, storage
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta_errors import SPARK_ERRORS
 from lakehouse.errors import UsageError
@@ -55,7 +55,8 @@ def run(spark: SparkSession, settings: Settings, report: Report, stage: str | No
     Args:
         spark: The session.
         settings: The config.
-        report: Whom to tell: run.started, <stage>.started, <stage>.finished and what each stage reports in between.
+        report: Whom to tell: run.started, <stage>.started, <stage>.finished and what each stage reports in between; while it is
+            long at work <stage>.working, see `lakehouse.progress`.
         stage: bronze, silver, gate or gold; None for all, one after another.
 
     Returns:
@@ -73,7 +74,8 @@ def run(spark: SparkSession, settings: Settings, report: Report, stage: str | No
     with _storage_errors_named(run.lakehouse), locked(run.lakehouse):
         for name in [stage] if stage else _STAGES:
             report.event(f"{name}.started")
-            done = _STAGES[name](spark, run, settings)
+            with progress.told(spark, report, name):
+                done = _STAGES[name](spark, run, settings)
             report.event(f"{name}.finished", **done)
             result[name] = done
     result["seconds"] = round(time.monotonic() - started, 3)

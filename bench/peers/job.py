@@ -8,6 +8,8 @@ from pathlib import Path
 
 INGEST, PREPARE, RUN, FOLLOW, STOP = "ingest", "prepare", "run", "follow", "stop"
 """What can be asked: fill Bronze; get ready; take in all there is, and end; go on taking in; end that."""
+GENERATE = "generate"
+"""Append made-up records to Bronze, without a topic."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +21,12 @@ class Job:
         peer: By which peer, where a process can be several.
         servers: The broker.
         topic: The topic to read.
-        records: How many records the topic holds.
+        records: How many records the topic holds, or are to be made up.
         root: The lakehouse whose Bronze holds the topic, and the folder for a table of the peer's own.
         work: The peer's own folder.
         output: The topic to write.
         after_version: The version of Bronze up to which a former job has read; -1 before the first.
+        after_records: How many made-up records Bronze has already.
     """
 
     do: str
@@ -35,6 +38,7 @@ class Job:
     work: str = ""
     output: str = ""
     after_version: int = -1
+    after_records: int = 0
 
     @property
     def table(self) -> Path:
@@ -50,7 +54,7 @@ class Job:
         r"""The job as a line that needs no library to be read.
 
         >>> Job(RUN, topic="t", records=5).line()
-        'do=run\ttopic=t\trecords=5\tafter_version=-1'
+        'do=run\ttopic=t\trecords=5\tafter_version=-1\tafter_records=0'
         """
         return "\t".join(f"{name}={value}" for name, value in asdict(self).items() if value != "")
 

@@ -6,7 +6,9 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from bench import parts
 from bench.machine import QUIET_CORES
+from bench.markdown import disturbed, table
 from bench.peers import chart
 from bench.peers.figures import SHOWN, checked, cold_seconds, figures, small_quantiles
 from bench.peers.outcome import Outcome, SmallLoad
@@ -16,7 +18,7 @@ from bench.peers.small import NAME, RECORDS
 from bench.truth import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from bench.peers.figures import Figure
@@ -24,15 +26,16 @@ if TYPE_CHECKING:
     from bench.sitting import Sitting
 
 PAGE, RAW, CHART = "benchmarks.md", "benchmarks.json", "benchmarks.svg"
-_SHOWN_DISTURBANCES = 10
 _MEGABYTE = 1e6
 
 _INTRODUCTION = """\
 # Benchmarks
 
-What Tidemark costs beside what people use instead, all in one sitting on one machine. `make bench` writes this page, its chart
-and the raw numbers in [{raw}]({raw}); so does `python -m bench.run --only peers --save`.
+What Tidemark costs: held against its marks, and beside what people use instead. `make bench` and `make bench-scale` write this
+page, its chart and the raw numbers. Each part was measured in one sitting, under the conditions that it names.
 """
+
+_BESIDE = "## Beside what others use"
 
 _READING = """\
 ## How it is measured
@@ -72,22 +75,27 @@ def save(folder: Path, sitting: Sitting, found: Found, conditions: Mapping[str, 
 
 
 def write(folder: Path) -> None:
-    """Write the page and its chart from the raw numbers that the folder holds."""
-    raw = json.loads((folder / RAW).read_text(encoding="utf-8"))
-    outcomes = [Outcome(**{**each, "counts": Counts(**each["counts"])}) for each in raw["outcomes"]]
-    small = [SmallLoad(**each) for each in raw["small_loads"]]
-    (folder / "images").mkdir(exist_ok=True)
-    (folder / "images" / CHART).write_text(chart.svg(figures(outcomes)), encoding="utf-8")
-    (folder / PAGE).write_text(page(raw, outcomes, small), encoding="utf-8")
+    """Write the page and its chart from the raw numbers that the folder holds; what was never run says so."""
+    texts = [_INTRODUCTION, parts.sections(folder)]
+    if (folder / RAW).exists():
+        raw = json.loads((folder / RAW).read_text(encoding="utf-8"))
+        outcomes = [Outcome(**{**each, "counts": Counts(**each["counts"])}) for each in raw["outcomes"]]
+        small = [SmallLoad(**each) for each in raw["small_loads"]]
+        (folder / "images").mkdir(exist_ok=True)
+        (folder / "images" / CHART).write_text(chart.svg(figures(outcomes)), encoding="utf-8")
+        texts.append(beside(raw, outcomes, small))
+    else:
+        texts.append(f"{_BESIDE}\n\nNever run: `make bench`.\n")
+    (folder / PAGE).write_text("\n".join(texts), encoding="utf-8")
 
 
-def page(raw: Mapping[str, Any], outcomes: Sequence[Outcome], small: Sequence[SmallLoad]) -> str:
-    """The whole page."""
+def beside(raw: Mapping[str, Any], outcomes: Sequence[Outcome], small: Sequence[SmallLoad]) -> str:
+    """The peers' sections of the page."""
     conditions = "; ".join(f"{name} {value}" for name, value in raw["conditions"].items())
-    parts = [
-        _INTRODUCTION.format(raw=RAW),
-        _disturbed(raw["disturbances"]),
-        f"Conditions: {conditions}.\n",
+    sections = [
+        f"{_BESIDE}\n",
+        disturbed(raw["disturbances"]),
+        f"Conditions: {conditions}. Raw numbers: [{RAW}]({RAW}), by `make bench`.\n",
         f"![Records per second of each peer](images/{CHART})\n",
         *(_way(way, [figure for figure in figures(outcomes) if figure.peer.way == way]) for way in _WAYS),
         _correctness(checked(outcomes)),
@@ -95,7 +103,7 @@ def page(raw: Mapping[str, Any], outcomes: Sequence[Outcome], small: Sequence[Sm
         _peers(cold_seconds(outcomes), raw["failures"]),
         _READING.format(warm_up=f"{WARM_UP_RECORDS:,} records", quiet=QUIET_CORES),
     ]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(section for section in sections if section)
 
 
 _WAYS = {
@@ -103,15 +111,6 @@ _WAYS = {
     FROM_KAFKA: "All the way from the topic to a Delta table.",
     TO_TOPIC: "From the topic to another topic: half of the way.",
 }
-
-
-def _disturbed(disturbances: Sequence[str]) -> str:
-    if not disturbances:
-        return ""
-    more = len(disturbances) - _SHOWN_DISTURBANCES
-    lines = [f"> - {each}" for each in disturbances[:_SHOWN_DISTURBANCES]] + ([f"> - and {more} more"] if more > 0 else [])
-    head = f"> **These figures do not count.** Others used more than {QUIET_CORES} cores of the machine meanwhile:\n>\n"
-    return head + "\n".join(lines) + "\n"
 
 
 def _way(way: str, rows: Sequence[Figure]) -> str:
@@ -131,7 +130,7 @@ def _way(way: str, rows: Sequence[Figure]) -> str:
         )
         for row in rows
     ]
-    return f"## {way}\n\n{_WAYS[way]} {rows[0].records:,} records.\n\n{_table(head, lines, words=2)}"
+    return f"## {way}\n\n{_WAYS[way]} {rows[0].records:,} records.\n\n{table(head, lines, words=2)}"
 
 
 def _correctness(results: Mapping[str, Mapping[str, Counts]]) -> str:
@@ -146,7 +145,7 @@ def _correctness(results: Mapping[str, Mapping[str, Counts]]) -> str:
     text = (
         f"What each result holds, of small editions of the inputs (some {rows:,} records): exact is each record once, in order."
     )
-    return f"## Correctness\n\n{text}\n\n{_table(('peer', *names), lines, words=1 + len(names))}"
+    return f"## Correctness\n\n{text}\n\n{table(('peer', *names), lines, words=1 + len(names))}"
 
 
 def verdict(counts: Counts) -> str:
@@ -171,7 +170,7 @@ def _small(loads: Sequence[SmallLoad], failures: Mapping[str, str]) -> str:
         "one that runs on: from when Kafka has them to when a consumer has read them, committed. The 99th percentile of fewer\n"
         "than a hundred loads is the slowest. The others begin anew with every load, or were not tried."
     )
-    return f"## Small loads\n\n{text}\n\n{_table(('peer', 'loads', 'p50 s', 'p99 s'), lines)}"
+    return f"## Small loads\n\n{text}\n\n{table(('peer', 'loads', 'p50 s', 'p99 s'), lines)}"
 
 
 def _peers(cold: Mapping[str, float], failures: Mapping[str, str]) -> str:
@@ -181,15 +180,8 @@ def _peers(cold: Mapping[str, float], failures: Mapping[str, str]) -> str:
         why = f"; did not run: {_cell(failures[name])}" if name in failures else "" if ran else "; not asked for"
         timed = "; ".join(each.name for each in TIMED if each in peer.timed)
         lines.append((peer.title, ran, peer.what + why, timed))
-    table = _table(("peer", "cold s", "what it is", "timed on"), lines)
-    return f"## The peers\n\n{table}"
-
-
-def _table(head: Iterable[str], lines: Iterable[Sequence[str]], words: int = 1) -> str:
-    """A Markdown table whose first columns are words, the others numbers."""
-    names = list(head)
-    rules = ["---" if place < words or name in {"what it is", "timed on"} else "---:" for place, name in enumerate(names)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (names, rules, *lines))
+    peers = table(("peer", "cold s", "what it is", "timed on"), lines)
+    return f"## The peers\n\n{peers}"
 
 
 def _cell(text: str) -> str:

@@ -8,10 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from bench.machine import resident_bytes
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from bench.machine import processes, resident_bytes, tree
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from bench.machine import Process
 
 _LOOK_SECONDS = 0.5
 
@@ -21,16 +26,19 @@ class Watch:
 
     Args:
         pid: The root of the tree.
-        folder: The folder, which need not be there yet.
+        folder: The folder, which need not be there yet; None for no folder.
 
     Attributes:
         peak_bytes: The most memory that the tree held at a look.
         peak_folder_bytes: The most bytes that lay in the folder at a look.
     """
 
-    def __init__(self, pid: int, folder: Path) -> None:
+    # A JVM outlives the Python that started it, by a moment: nobody waits for it, and its CPU time would be taken for others'.
+
+    def __init__(self, pid: int, folder: Path | None = None) -> None:
         self.peak_bytes = self.peak_folder_bytes = 0
         self._pid, self._folder = pid, folder
+        self._seen: dict[int, Process] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
@@ -48,9 +56,24 @@ class Watch:
             self._look()
         self._look()
 
+    @property
+    def lost_cpu_seconds(self) -> float:
+        """CPU time of processes of the tree that ended and that no process of it has waited for, the root not included."""
+        gone = self._seen.keys() - self._there().keys() - {self._pid}
+        return sum(self._seen[pid].ticks for pid in gone) / os.sysconf("SC_CLK_TCK")
+
+    def _there(self) -> dict[int, Process]:
+        known = dict(processes())
+        return {pid: known[pid] for pid in tree(self._pid, known) if pid in known}
+
     def _look(self) -> None:
+        there = self._there()
+        living = {pid for pid, process in there.items() if not process.has_ended}
+        # What is gone while its parent lives, that one has waited for: its time is the parent's now.
+        self._seen = {pid: each for pid, each in self._seen.items() if pid in there or each.parent not in living} | there
         self.peak_bytes = max(self.peak_bytes, resident_bytes(self._pid))
-        self.peak_folder_bytes = max(self.peak_folder_bytes, written(self._folder)[0])
+        if self._folder is not None:
+            self.peak_folder_bytes = max(self.peak_folder_bytes, written(self._folder)[0])
 
 
 def written(folder: Path) -> tuple[int, int]:
@@ -62,6 +85,12 @@ def written(folder: Path) -> tuple[int, int]:
                 total += (Path(at) / name).lstat().st_size
                 files += 1
     return total, files
+
+
+def live_bytes(table: Path) -> int:
+    """The bytes of the files that a Delta table's latest version has."""
+    actions = pa.table(DeltaTable(table).get_add_actions(flatten=True))
+    return sum(actions["size_bytes"].to_pylist())
 
 
 def topic_bytes(broker_data: Path, name: str) -> tuple[int, int]:

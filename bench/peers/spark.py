@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from bench import generated
 from bench.peers import ours, spark_batch, spark_merge, spark_stream
-from bench.peers.job import INGEST, PREPARE, Answer, Job
+from bench.peers.job import GENERATE, INGEST, PREPARE, Answer, Job
+from bench.peers.spark_rows import bronze_of
 from lakehouse.session import open_session
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ def do(job: Job) -> Answer:
     spark = _session()
     if job.do == INGEST:
         return ours.fill_bronze(spark, job)
+    if job.do == GENERATE:
+        return Answer(version=generated.append_records(spark, bronze_of(job), job.records, job.after_records))
     if job.do == PREPARE:
         if job.peer in PREPARES:
             PREPARES[job.peer](spark, job)

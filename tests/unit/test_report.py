@@ -143,6 +143,19 @@ def test_the_live_view_leaves_single_partitions_to_the_log() -> None:
     assert "partition" not in screen.getvalue()
 
 
+def test_the_live_view_says_how_far_a_long_stage_is_until_the_next_thing_happens() -> None:
+    report, screen = live_view(200, no_color=True)
+    report.event("silver.claimed", load_seq=1)
+    report.event("silver.working", tasks_done=3, tasks=1_200)
+    stage = "claimed · task 3 of 1,200 · load seq 1"
+    report.close()
+    assert stage in screen.getvalue()
+    report.event("silver.working", tasks_done=3, tasks=1_200)
+    report.event("silver.appended", records=9)
+    report.close()
+    assert "task 3" not in final_view(screen.getvalue())[-1]
+
+
 def test_a_second_run_gets_a_view_of_its_own() -> None:
     report, screen = live_view(120)
     for records in (1, 2):

@@ -1,0 +1,71 @@
+"""Records that Spark makes up in Bronze: for histories that would take hours through a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from bench.topics import HEADER, PARTITIONS
+from lakehouse import delta
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.model import ERASED_IN_BRONZE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakehouse.table import Table
+
+TOPIC = "generated"
+NOISE_BYTES = 32
+"""How long a value is for each piece of noise in it."""
+PRODUCER_HEADER = "producer"
+
+
+def append_records(spark: SparkSession, bronze: Table, records: int, after: int) -> int:
+    """Append records to Bronze in one commit, equally many to each partition, numbered on; values of 32 bytes.
+
+    Args:
+        spark: The session.
+        bronze: The table, which is made if it is not there.
+        records: How many.
+        after: How many Bronze has already.
+
+    Returns:
+        Bronze's version after it.
+    """
+    delta.create(spark, bronze, BRONZE)
+    offset = F.floor(F.col("id") / PARTITIONS) + after // PARTITIONS
+    numbered = spark.range(0, records, 1, PARTITIONS).select(
+        (F.col("id") % PARTITIONS).cast("int").alias("partition"), offset.alias("offset"), (offset + 1).alias("seq")
+    )
+    delta.append(bronze_rows(numbered, TOPIC), bronze, BRONZE)
+    return delta.version(spark, bronze)
+
+
+def bronze_rows(rows: DataFrame, topic: str, *, noise: int = 1) -> DataFrame:
+    """Bronze records, the same value again where the sequence comes again.
+
+    Args:
+        rows: partition, offset and seq; where a partition has several producers, `producer` too.
+        topic: The topic that they have.
+        noise: How many pieces of noise a value is made of.
+    """
+    pieces = [F.unhex(F.sha2(F.concat_ws("-", "partition", "seq", F.lit(nth)).cast("binary"), 256)) for nth in range(noise)]
+    headers = {HEADER: "seq", **({PRODUCER_HEADER: "producer"} if "producer" in rows.columns else {})}
+    columns = {
+        "topic": F.lit(topic),
+        "timestamp": F.current_timestamp(),
+        "timestamp_type": F.lit(0),
+        "key": F.lit(b"key"),
+        "value": F.concat(*pieces),
+        "headers": F.array(*(_header(name, column) for name, column in headers.items())),
+        "ingested_at": F.current_timestamp(),
+        "run_id": F.lit("bench"),
+        "erased": F.lit(None).cast(ERASED_IN_BRONZE),
+    }
+    return rows.withColumns(columns).drop("producer")
+
+
+def _header(name: str, column: str) -> Column:
+    return F.struct(F.lit(name).alias("key"), F.col(column).cast("string").cast("binary").alias("value"))

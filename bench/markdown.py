@@ -1,0 +1,34 @@
+"""Pieces of the page: Markdown tables, and what is said where the machine was busy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.machine import QUIET_CORES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_SHOWN_DISTURBANCES = 10
+_WORDS = frozenset({"what it is", "timed on", "unit"})
+
+
+def table(head: Iterable[str], lines: Iterable[Sequence[str]], words: int = 1) -> str:
+    r"""A table whose first columns are words, the others numbers.
+
+    >>> table(("peer", "seconds"), [("copy", "1.5")])
+    '| peer | seconds |\n| --- | ---: |\n| copy | 1.5 |\n'
+    """
+    names = list(head)
+    rules = ["---" if place < words or name in _WORDS else "---:" for place, name in enumerate(names)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (names, rules, *lines))
+
+
+def disturbed(disturbances: Sequence[str]) -> str:
+    """That figures do not count, and why; nothing where they do."""
+    if not disturbances:
+        return ""
+    more = len(disturbances) - _SHOWN_DISTURBANCES
+    lines = [f"> - {each}" for each in disturbances[:_SHOWN_DISTURBANCES]] + ([f"> - and {more} more"] if more > 0 else [])
+    head = f"> **These figures do not count.** Others used more than {QUIET_CORES} cores of the machine meanwhile:\n>\n"
+    return head + "\n".join(lines) + "\n"

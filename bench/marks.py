@@ -1,0 +1,166 @@
+"""The marks: what each measure is held against, and whether it is met."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from bench import report
+from bench.backfill import BACKFILL, INPUT_BYTES, LONGEST_SILENCE, SPILLED_BYTES
+from bench.cold import COLD, SPARK_START
+from bench.growth import GROWN_LOAD, GROWN_MERGE
+from bench.streams import STREAMS_LOAD
+from bench.whole import BARE_COPY, TO_BRONZE, TO_GOLD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from bench.sitting import Measurement, Sitting
+
+MOST_GROWTH_TIMES = 1.3
+MOST_MEMORY_TIMES = 1.2
+"""What counts as flat: a JVM's memory is never the same twice."""
+MOST_STREAMS_SECONDS = 3.0
+MOST_COLD_SECONDS = 12.0
+LEAST_SHARES = {TO_BRONZE: 0.9, TO_GOLD: 0.6}
+MOST_SPILLED_TIMES = 1.0
+MOST_SILENCE_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A mark, and what was measured.
+
+    Attributes:
+        what: What is measured.
+        mark: What it has to be.
+        measured: What it is.
+        is_met: Whether that is so; None where nothing is aimed at.
+    """
+
+    what: str
+    mark: str
+    measured: str
+    is_met: bool | None
+
+
+def of_loads(sitting: Sitting) -> list[Mark]:
+    """The marks of ours beside its own base, as `bench.report` has them."""
+    found = []
+    for figure in report.figures(sitting.measurements):
+        if figure.mark is not None:
+            measured = f"{figure.seconds:.2f} s" if figure.times_base is None else f"{figure.times_base:.2f} times"
+            what = f"{figure.name}, {figure.pattern}" if figure.pattern else figure.name
+            found.append(Mark(what, figure.mark[0], measured, figure.mark[1]))
+    return found
+
+
+def of_growth(sitting: Sitting) -> list[Mark]:
+    """The last history held against the first: times, and memory; beside it MERGE's times, which have no mark."""
+    found = []
+    for what, times in _growth(_seconds(sitting, GROWN_LOAD), GROWN_LOAD):
+        met = times <= MOST_GROWTH_TIMES
+        found.append(Mark(what, f"at most {MOST_GROWTH_TIMES:g} times", f"{times:.2f} times", met))
+    for what, times in _growth(_medians(sitting, GROWN_LOAD, lambda each: float(each.peak_bytes or 0)), GROWN_LOAD):
+        flat = f"flat: at most {MOST_MEMORY_TIMES:g} times"
+        found.append(Mark(f"{what}, memory of driver and executor", flat, f"{times:.2f} times", times <= MOST_MEMORY_TIMES))
+    for what, times in _growth(_seconds(sitting, GROWN_MERGE), GROWN_MERGE):
+        found.append(Mark(what, "none: for comparison", f"{times:.2f} times", None))
+    return found
+
+
+def _growth(values: Mapping[str, float], name: str) -> Iterator[tuple[str, float]]:
+    """How many times the first value the last one is; nothing where there are not two."""
+    if len(values) > 1:
+        (first, least), *_, (last, most) = values.items()
+        yield f"{name}: {last} against {first}", most / least
+
+
+def of_streams(sitting: Sitting) -> list[Mark]:
+    """Each load on the most streams held against the one on the fewest, in seconds."""
+    seconds = _seconds(sitting, STREAMS_LOAD)
+    if not seconds:
+        return []
+    (first, base), most = next(iter(seconds.items())), list(seconds.items())[-2:]
+    return [
+        Mark(
+            f"{STREAMS_LOAD}: {pattern} against {first}",
+            f"at most {MOST_STREAMS_SECONDS:g} s more",
+            f"{taken - base:+.2f} s",
+            taken - base <= MOST_STREAMS_SECONDS,
+        )
+        for pattern, taken in most
+    ]
+
+
+def of_cold(sitting: Sitting) -> list[Mark]:
+    """The whole process; Spark's own start is told with it."""
+    start = _seconds(sitting, SPARK_START)
+    return [
+        Mark(
+            f"{COLD}, {pattern}",
+            f"at most {MOST_COLD_SECONDS:g} s",
+            f"{taken:.2f} s, Spark's own start {start[pattern]:.2f} s of it",
+            taken <= MOST_COLD_SECONDS,
+        )
+        for pattern, taken in _seconds(sitting, COLD).items()
+        if pattern in start
+    ]
+
+
+def of_whole(sitting: Sitting) -> list[Mark]:
+    """Throughput, held against the bare copy of the same round."""
+    return [
+        Mark(f"{name}, {pattern}", f"at least {least:.0%} of the bare copy's throughput", f"{share:.0%}", share >= least)
+        for name, least in LEAST_SHARES.items()
+        for pattern, share in _shares(sitting, name, BARE_COPY).items()
+    ]
+
+
+def of_backfill(sitting: Sitting) -> list[Mark]:
+    """What was spilled, held against the input; and the longest time without a word."""
+    facts = {each.name: each.value for each in sitting.facts}
+    patterns = list(_seconds(sitting, BACKFILL))
+    if not patterns or not {INPUT_BYTES, SPILLED_BYTES, LONGEST_SILENCE} <= facts.keys():
+        return []
+    times, silence = facts[SPILLED_BYTES] / facts[INPUT_BYTES], facts[LONGEST_SILENCE]
+    return [
+        Mark(f"{BACKFILL}, {patterns[0]}", "ends, and holds each record once", "it did", is_met=True),
+        Mark(
+            f"{BACKFILL}, {patterns[0]}: spilled to disk",
+            "not more than its input",
+            f"{times:.2f} times its input",
+            times <= MOST_SPILLED_TIMES,
+        ),
+        Mark(
+            f"{BACKFILL}, {patterns[0]}: longest time without a word of progress",
+            f"at most {MOST_SILENCE_SECONDS:g} s",
+            f"{silence:.1f} s",
+            silence <= MOST_SILENCE_SECONDS,
+        ),
+    ]
+
+
+def _seconds(sitting: Sitting, name: str) -> dict[str, float]:
+    return _medians(sitting, name, lambda each: each.seconds)
+
+
+def _medians(sitting: Sitting, name: str, of: Callable[[Measurement], float]) -> dict[str, float]:
+    """A measure's medians over the rounds, by its inputs in the order in which they came."""
+    values: dict[str, list[float]] = {}
+    for each in sitting.measurements:
+        if each.name == name:
+            values.setdefault(each.pattern, []).append(of(each))
+    return {pattern: median(some) for pattern, some in values.items()}
+
+
+def _shares(sitting: Sitting, name: str, base: str) -> Mapping[str, float]:
+    """A measure's throughput held against its base's in the same round, the median over rounds, by its inputs."""
+    bases = {(each.pattern, each.round): each for each in sitting.measurements if each.name == base}
+    shares: dict[str, list[float]] = {}
+    for each in sitting.measurements:
+        other = bases.get((each.pattern, each.round))
+        if each.name == name and other is not None:
+            shares.setdefault(each.pattern, []).append(each.records / each.seconds / (other.records / other.seconds))
+    return {pattern: median(some) for pattern, some in shares.items()}

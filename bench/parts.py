@@ -1,0 +1,166 @@
+"""The parts of the benchmark that are kept as files of their own, and the sections that they have on the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from bench import marks, report
+from bench.markdown import disturbed, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from bench.marks import Mark
+    from bench.sitting import Fact, Measurement, Sitting
+
+FOLDER = "benchmarks"
+"""Where the raw numbers of the parts lie, beside the page."""
+
+LOADS, GROWTH, STREAMS, COLD, WHOLE, BACKFILL = "loads", "growth", "streams", "cold", "whole", "backfill"
+
+_MEGABYTE = 1e6
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the benchmark.
+
+    Attributes:
+        name: Names its file.
+        title: Its heading.
+        text: What is done.
+        command: What measures it.
+        marks: Its marks.
+    """
+
+    name: str
+    title: str
+    text: str
+    command: str
+    marks: Callable[[Sitting], list[Mark]]
+
+
+PARTS = (
+    Part(
+        LOADS,
+        "Loads and commands",
+        "Each measure beside its base, on the same input, in turns; `bench/loads.py` and its neighbours.",
+        "make bench",
+        marks.of_loads,
+    ),
+    Part(
+        GROWTH,
+        "Growth",
+        "Loads of the same size on histories that grow. Bronze is made up by Spark: values of 32 bytes, 8 partitions. The\n"
+        "history of Silver comes by loads, that of MERGE's table by appends. The measured loads lie around the history that\n"
+        "is named. Each size has a process of its own, which has done two loads before. *Memory* is the most that it held,\n"
+        "Python and the JVM, driver and executor being one. MERGE goes up to a quarter of the largest history.",
+        "make bench-scale",
+        marks.of_growth,
+    ),
+    Part(
+        STREAMS,
+        "Streams",
+        "Loads of some 100,000 records where `silver_watermarks` has many streams: producers of 8 partitions, with names of\n"
+        "32 characters, that take turns record by record; a single stream is one partition. Values of 32 bytes. The mark\n"
+        "holds for a load that touches few of the streams and for one that touches all.",
+        "make bench",
+        marks.of_streams,
+    ),
+    Part(
+        COLD,
+        "Cold",
+        "The installed command as a process of its own, on a topic that was read before; and a process that opens the same\n"
+        "Spark session, asks it for one row, and ends.",
+        "make bench",
+        marks.of_cold,
+    ),
+    Part(
+        WHOLE,
+        "The whole path",
+        "The same topic of 8 partitions, values of 200 bytes, in turns and in one warm session: a bare Structured Streaming\n"
+        "copy to Delta, Bronze alone, and all stages to Gold. Each has taken in the topic's first records before: tables and\n"
+        "checkpoints are there.",
+        "make bench",
+        marks.of_whole,
+    ),
+    Part(
+        BACKFILL,
+        "Backfill",
+        "One load of all of Bronze into an empty Silver, by the installed command with `SPARK_DRIVER_MEMORY=2g`. Bronze is\n"
+        "made up by Spark, values of 32 bytes. *Memory* is that of the process and the JVM below it; spills are those of\n"
+        "Spark's event log; a word is a line of the command's log.",
+        "make bench-scale",
+        marks.of_backfill,
+    ),
+)
+
+
+def file_of(folder: Path, name: str) -> Path:
+    """Where a part's raw numbers are kept."""
+    return folder / FOLDER / f"{name}.json"
+
+
+def sections(folder: Path) -> str:
+    """The table of marks, and a section for each part; a part that was never run says so.
+
+    Args:
+        folder: The page's folder.
+    """
+    lines, made = [], []
+    for part in PARTS:
+        if not file_of(folder, part.name).exists():
+            lines.append((part.title, f"never run: `{part.command}`", "", ""))
+            continue
+        sitting, _ = report.load(file_of(folder, part.name))
+        busy = ", busy machine" if sitting.disturbances() else ""
+        words = {True: f"yes{busy}", False: f"**no**{busy}", None: busy.removeprefix(", ")}
+        lines += [(each.what, each.mark, each.measured, words[each.is_met]) for each in part.marks(sitting)]
+        made.append(section(folder, part.name))
+    marked = table(("what", "mark", "measured", "met?"), lines, words=4)
+    text = "What is aimed at, and what was measured. A busy machine proves nothing; the section says when it was."
+    return "\n".join([f"## Marks\n\n{text}\n\n{marked}", *made])
+
+
+def section(folder: Path, name: str) -> str:
+    """What was measured of one part, from its raw numbers."""
+    part = next(part for part in PARTS if part.name == name)
+    sitting, conditions = report.load(file_of(folder, name))
+    told = "; ".join(f"{key} {value}" for key, value in conditions.items())
+    where = f"{FOLDER}/{name}.json"
+    pieces = [
+        f"## {part.title}\n\n{part.text}\n",
+        disturbed(sitting.disturbances()),
+        f"Conditions: {told}. Raw numbers: [{where}]({where}), by `{part.command}`.\n",
+        _measures(sitting.measurements),
+        _facts(sitting.facts),
+    ]
+    return "\n".join(piece for piece in pieces if piece)
+
+
+def _measures(measurements: list[Measurement]) -> str:
+    groups: dict[tuple[str, str], list[Measurement]] = {}
+    for each in measurements:
+        groups.setdefault((each.name, each.pattern), []).append(each)
+    head = ("measure", "input", "seconds", "least to most", "rounds", "CPU s", "records/s", "memory MB")
+    return table(head, [_measure_line(*key, rounds) for key, rounds in groups.items()], words=2)
+
+
+def _measure_line(name: str, pattern: str, rounds: list[Measurement]) -> tuple[str, ...]:
+    times, records = [each.seconds for each in rounds], rounds[0].records
+    cpu = [each.cpu_seconds for each in rounds if each.cpu_seconds is not None]
+    peaks = [each.peak_bytes for each in rounds if each.peak_bytes is not None]
+    return (
+        *(name, pattern, f"{median(times):.2f}", f"{min(times):.2f} to {max(times):.2f}", f"{len(rounds)}"),
+        f"{median(cpu):.1f}" if cpu else "",
+        f"{records / median(times):,.0f}" if records else "",
+        f"{median(peaks) / _MEGABYTE:,.0f}" if peaks else "",
+    )
+
+
+def _facts(facts: list[Fact]) -> str:
+    lines = [(each.name, each.pattern, f"{each.value:,.10g}", each.unit) for each in facts]
+    return table(("count", "input", "value", "unit"), lines, words=2) if lines else ""

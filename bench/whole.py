@@ -1,0 +1,100 @@
+"""The whole path: Kafka to Bronze, and Kafka to Gold, beside a bare Structured Streaming copy of the same topic."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from bench.loads import Silent, settings_of
+from bench.peers import spark_stream
+from bench.peers.job import RUN, Job
+from bench.peers.registry import CLEAN, FEW
+from bench.sitting import Sitting, require
+from bench.topics import plan_topic, send_first
+from bronze.ingest import ingest
+from lakehouse.run import Run
+from lakehouse.table import BRONZE_RECORDS, GOLD_RECORDS, Lakehouse
+from pipelines import medallion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from bench.loads import Place
+    from bench.peers.registry import Input
+    from bench.topics import Topic
+
+BARE_COPY, TO_BRONZE, TO_GOLD = "Kafka to a table, bare copy", "Kafka to Bronze, beside it", "Kafka to Gold, all stages"
+FIRST_RECORDS = 4_000
+"""What everything has taken in before it is timed: tables and checkpoints are there then."""
+
+_WARM_UP_RECORDS = 200_000
+
+
+def measure(sitting: Sitting, place: Place, records: int, rounds: int) -> None:
+    """Take in the same topics, in turns, by a bare copy, by Bronze alone, and by all stages.
+
+    Raises:
+        WrongResultError: A table does not hold what it has to.
+    """
+    sitting.tell("Whole path: warming up")
+    warm_up = _Paths(place, FEW, "whole-warm-up", min(records, _WARM_UP_RECORDS), 1)
+    warm_up.measure(Sitting(), 0)
+    all_paths = []
+    for nth, each in enumerate((CLEAN, FEW)):
+        sitting.tell(f"Whole path: sending {records:,} records, {each.name}")
+        all_paths.append(_Paths(place, each, f"whole-{nth}", records, rounds))
+    for nth in range(rounds):
+        sitting.start_round()
+        for paths in all_paths:
+            paths.measure(sitting, nth)
+
+
+class _Paths:
+    """A topic, and for each round a folder for each way to take it in, which has taken in its first records."""
+
+    def __init__(self, place: Place, wanted: Input, name: str, records: int, rounds: int) -> None:
+        self._place, self._input = place, wanted
+        self._topic: Topic = plan_topic(name, records, resent_share=wanted.resent_share)
+        send_rest = send_first(place.servers, self._topic, FIRST_RECORDS)
+        for nth in range(rounds):
+            for way, folder in self._ways(nth):
+                folder.mkdir(parents=True)
+                self._do(way, folder)
+        send_rest()
+
+    def measure(self, sitting: Sitting, nth: int) -> None:
+        """One round: every way once, another one first in each."""
+        ways = self._ways(nth)
+        for way, folder in ways[nth % len(ways) :] + ways[: nth % len(ways)]:
+            taken = self._topic.records - FIRST_RECORDS
+            sitting.measure(way, self._input.name, taken, lambda way=way, folder=folder: self._do(way, folder))  # type: ignore[misc] # a lambda's defaults
+            self._check(way, folder)
+            shutil.rmtree(folder)
+
+    def _ways(self, nth: int) -> list[tuple[str, Path]]:
+        folder = self._place.folder / self._topic.name
+        return [(BARE_COPY, folder / f"copy-{nth}"), (TO_BRONZE, folder / f"bronze-{nth}"), (TO_GOLD, folder / f"gold-{nth}")]
+
+    def _do(self, way: str, folder: Path) -> None:
+        spark, settings = self._place.spark, settings_of(self._place, self._topic.name, folder)
+        ways: dict[str, Callable[[], object]] = {
+            BARE_COPY: lambda: spark_stream.copy_from_kafka(spark, self._job(folder)),
+            TO_BRONZE: lambda: ingest(spark, Run("bench", Lakehouse(root=str(folder)), Silent()), settings.kafka),
+            TO_GOLD: lambda: medallion.run(spark, settings, Silent()),
+        }
+        ways[way]()
+
+    def _job(self, folder: Path) -> Job:
+        return Job(RUN, servers=self._place.servers, topic=self._topic.name, work=str(folder))
+
+    def _check(self, way: str, folder: Path) -> None:
+        lakehouse = Lakehouse(root=str(folder))
+        tables = {
+            BARE_COPY: self._job(folder).table,
+            TO_BRONZE: lakehouse.table(BRONZE_RECORDS).location,
+            TO_GOLD: lakehouse.table(GOLD_RECORDS).location,
+        }
+        rows = self._place.spark.read.format("delta").load(str(tables[way])).count()
+        expected = sum(self._topic.unique) if way == TO_GOLD else self._topic.records
+        require(f"rows of {way}, {self._input.name}", observed=rows, expected=expected)

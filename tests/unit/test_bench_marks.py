@@ -1,0 +1,115 @@
+"""What the benchmark's parts come to: their marks, and the sections that they have on the page."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench import event_log, marks, parts, report
+from bench.backfill import BACKFILL, INPUT_BYTES, LONGEST_SILENCE, SPILLED_BYTES
+from bench.cold import COLD, NOTHING_NEW, SPARK_START
+from bench.growth import GROWN_LOAD, GROWN_MERGE, Sizes
+from bench.peers import page
+from bench.sitting import SILVER, Fact, Measurement, RoundStart, Sitting
+from bench.streams import STREAMS_LOAD, Case
+from bench.whole import BARE_COPY, TO_BRONZE, TO_GOLD
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def taken(name: str, pattern: str, *seconds: float, records: int = 100, peak_bytes: int | None = None) -> list[Measurement]:
+    return [Measurement(name, pattern, nth, records, each, 1.0, 0.1, peak_bytes) for nth, each in enumerate(seconds, start=1)]
+
+
+def met(found: list[marks.Mark]) -> list[tuple[str, bool | None]]:
+    return [(each.measured, each.is_met) for each in found]
+
+
+def test_growth_holds_the_last_history_against_the_first_in_time_and_memory() -> None:
+    small = taken(GROWN_LOAD, "on 500,000", 9.0, 4.0, 1.0, peak_bytes=1_000)
+    large = taken(GROWN_LOAD, "on 32,000,000", 5.0, 5.3, 9.0, peak_bytes=1_100)
+    between = taken(GROWN_LOAD, "on 2,000,000", 99.0, peak_bytes=9_000)
+    assert met(marks.of_growth(Sitting(small + between + large))) == [("1.32 times", False), ("1.10 times", True)]
+    assert marks.of_growth(Sitting(small)) == []
+
+
+def test_merge_is_shown_beside_it_and_has_no_mark() -> None:
+    merge = taken(GROWN_MERGE, "on 500,000", 2.0) + taken(GROWN_MERGE, "on 8,000,000", 9.0)
+    assert met(marks.of_growth(Sitting(merge))) == [("4.50 times", None)]
+
+
+def test_the_measured_loads_lie_around_the_history_that_is_named() -> None:
+    sizes = Sizes.up_to(32_000_000, 3)
+    starts = [sizes.before(500_000) + nth * sizes.load for nth in range(5)]
+    assert starts == [200_000, 300_000, 400_000, 500_000, 600_000]  # the first two warm up
+    assert sizes.of_merge == (500_000, 2_000_000, 8_000_000)
+
+
+@pytest.mark.parametrize("most", [16_000, 123_457, 32_000_000])
+def test_every_size_divides_among_the_partitions_and_leaves_room_for_the_loads_before(most: int) -> None:
+    sizes = Sizes.up_to(most, 3)
+    assert all(size % 8 == 0 for size in (*sizes.histories, sizes.load))
+    assert sizes.before(sizes.histories[0]) > 0
+
+
+def test_streams_are_held_against_one_both_where_few_and_where_all_are_touched() -> None:
+    one, few = taken(STREAMS_LOAD, "1 of 1 stream", 2.0), taken(STREAMS_LOAD, Case(50_000, 8).pattern, 4.5)
+    every = taken(STREAMS_LOAD, Case(50_000, 50_000).pattern, 5.5)
+    assert met(marks.of_streams(Sitting(one + few + every))) == [("+2.50 s", True), ("+3.50 s", False)]
+
+
+def test_a_cold_run_shows_sparks_own_start() -> None:
+    sitting = Sitting(taken(COLD, NOTHING_NEW, 11.0, 12.0, 13.0) + taken(SPARK_START, NOTHING_NEW, 5.0, 6.0, 7.0))
+    assert met(marks.of_cold(sitting)) == [("12.00 s, Spark's own start 6.00 s of it", True)]
+
+
+def test_throughput_is_held_against_the_copy_of_the_same_round_and_topic() -> None:
+    copies = taken(BARE_COPY, "clean", 9.0, 18.0) + taken(BARE_COPY, "other", 1.0)
+    bronze, gold = taken(TO_BRONZE, "clean", 10.0, 20.0), taken(TO_GOLD, "clean", 20.0, 40.0)
+    assert met(marks.of_whole(Sitting(copies + bronze + gold))) == [("90%", True), ("45%", False)]
+
+
+def test_a_backfill_may_spill_as_much_as_it_reads_and_has_to_speak() -> None:
+    counted = [
+        Fact(INPUT_BYTES, "p", 100, "bytes"),
+        Fact(SPILLED_BYTES, "p", 101, "bytes"),
+        Fact(LONGEST_SILENCE, "p", 15, "s"),
+    ]
+    sitting = Sitting(taken(BACKFILL, "p", 60.0), [], counted)
+    assert met(marks.of_backfill(sitting))[1:] == [("1.01 times its input", False), ("15.0 s", True)]
+
+
+def test_spills_are_summed_over_the_tasks_of_the_event_log(tmp_path: Path) -> None:
+    log = event_log.write_conf(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        event_log.spilled(log)
+    tasks = [{"Memory Bytes Spilled": 7, "Disk Bytes Spilled": 2}, {"Memory Bytes Spilled": 5, "Disk Bytes Spilled": 1}]
+    events = [{"Event": "SparkListenerTaskEnd", "Task Metrics": each} for each in tasks]
+    events += [{"Event": "SparkListenerTaskEnd"}, {"Event": "SparkListenerStageCompleted", "Task Metrics": tasks[0]}]
+    (log / "local-1").write_text("\n".join(json.dumps(each, separators=(",", ":")) for each in events))
+    assert event_log.spilled(log) == (12, 3)
+
+
+def test_raw_numbers_are_read_as_they_were_kept(tmp_path: Path) -> None:
+    sitting = Sitting(taken(SILVER, "none", 1.5), [RoundStart(1, 0.2, None)], [Fact("bytes", "p", 3, "bytes")])
+    report.save(tmp_path / "part.json", sitting, {"cores": 2})
+    found, conditions = report.load(tmp_path / "part.json")
+    assert (found.measurements, found.starts, found.facts) == (sitting.measurements, sitting.starts, sitting.facts)
+    assert conditions == {"cores": 2}
+
+
+def test_the_page_shows_what_is_kept_and_says_what_was_never_run(tmp_path: Path) -> None:
+    small = taken(GROWN_LOAD, "on 8", 4.0, records=100, peak_bytes=10**9)
+    sitting = Sitting(small + taken(GROWN_LOAD, "on 32", 8.0, peak_bytes=10**9), [RoundStart(1, 0.2, 0.75)])
+    report.save(parts.file_of(tmp_path, parts.GROWTH), sitting, {"cores": 2})
+    page.write(tmp_path)
+    text = (tmp_path / page.PAGE).read_text(encoding="utf-8")
+    assert f"| {GROWN_LOAD}: on 32 against on 8 | at most 1.3 times | 2.00 times | **no**, busy machine |" in text
+    assert f"| {GROWN_LOAD} | on 8 | 4.00 | 4.00 to 4.00 | 1 | 1.0 | 25 | 1,000 |" in text
+    assert "| Backfill | never run: `make bench-scale` |  |  |" in text
+    assert "> - before round 1: 0.75 cores" in text
+    assert "Conditions: cores 2." in text
+    assert "Never run: `make bench`." in text
