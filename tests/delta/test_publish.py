@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from expectations import gate, verdict
 from gold import publish as publishing
 from gold.publish import publish
 from gold.refresh import refresh_models
+from jobs.query import answer
 from lakehouse import delta
 from lakehouse.errors import GateFailedError, ModelError
 from lakehouse.run import Run
@@ -105,6 +107,20 @@ def test_what_passed_is_published_and_then_there_is_nothing_left_to_audit(
     assert json.loads(commit(spark, audited, "gold_stream_health")["metadata"]) == named
     assert gate.audit(spark, audited, Gate()) is None
     assert verdict.last(spark, audited) is None
+
+
+def test_gold_needs_no_file_of_silver(spark: SparkSession, audited: Run, gate_run: GateRun) -> None:
+    """Whatever maintenance removes there, and for Spark as for others: decision 0030."""
+    publish(spark, audited, gate_run, Gold())
+    held = table(spark, audited, "gold_records").orderBy("partition", "offset").collect()
+
+    folder = audited.table("silver_records").local_folder
+    assert folder is not None
+    shutil.rmtree(folder)
+
+    assert table(spark, audited, "gold_records").orderBy("partition", "offset").collect() == held
+    with answer(audited.lakehouse, "SELECT count(*) FROM gold_records WHERE octet_length(value) > 0") as found:
+        assert list(found.rows) == [(9,)]
 
 
 def test_a_gate_run_that_failed_is_refused_and_gold_stays_as_it_was(
