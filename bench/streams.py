@@ -89,7 +89,9 @@ def measure(sitting: Sitting, place: Place, most: int, rounds: int) -> None:
             pipeline.arrive(case.touched)
             sitting.measure(STREAMS_LOAD, case.pattern, pipeline.arrived, pipeline.load)
     for known, pipeline in pipelines.items():
-        sitting.count(WATERMARK_BYTES, f"{known:,} stream{'s' if known > 1 else ''}", pipeline.watermark_bytes(), "bytes")
+        held, pattern = pipeline.watermark_bytes(), f"{known:,} stream{'s' if known > 1 else ''}"
+        sitting.count(WATERMARK_BYTES, pattern, held, "bytes")
+        sitting.count(f"{WATERMARK_BYTES}, per stream", pattern, held / known, "bytes")
 
 
 class _Pipeline:
