@@ -13,11 +13,11 @@ from expectations.balance import StreamFacts, load_facts, stream_facts
 from expectations.columns import flatten
 from expectations.gx import Result
 from expectations.suites import Subject
-from lakehouse import delta, frames, state, views
+from lakehouse import ahead, delta, frames, state, views
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
 from lakehouse.crash import crash_point
 from lakehouse.run import new_id
-from lakehouse.table import GATE_RESULTS
+from lakehouse.table import GATE_RESULTS, GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +80,8 @@ def audit(spark: SparkSession, run: Run, gate: Gate) -> GateRun | None:
         run.report.event("gate.nothing_new")
         return None
     gate_run_id = new_id()
-    done = _Audit(gate_run_id, pins, _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id))
+    with ahead.known(spark, [run.table(name) for name in (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)]):
+        done = _Audit(gate_run_id, pins, _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id))
     crash_point("gate.audited")
     _record(spark, run, done)
     crash_point("gate.recorded")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames
+from lakehouse import ahead, delta, frames
 from lakehouse.contracts.silver import RECORDS, REJECTS, silver_records
 from lakehouse.delta_errors import SPARK_ERRORS, is_gone
+from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver import bronze_range, ledger, look, segments
 from silver.extract import columns_read, extract, if_erased, narrow
 from silver.segments import Collected, How
@@ -88,7 +89,8 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered) -> P
     how = How.STRETCHES if recovered.was_in_stretches else How.RECORDS
     if pinned.appended is not None and pinned.appended <= _FEW:
         how = How.FEW
-    planned = decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how)
+    with ahead.known(spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]):
+        planned = decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how)
     return planned if planned.ledger else None
 
 
