@@ -10,7 +10,7 @@ from bench import marks, report
 from bench.markdown import disturbed, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from bench.marks import Mark
@@ -104,11 +104,12 @@ def file_of(folder: Path, name: str) -> Path:
     return folder / FOLDER / f"{name}.json"
 
 
-def sections(folder: Path) -> str:
+def sections(folder: Path, more: Sequence[tuple[str, ...]] = ()) -> str:
     """The table of marks, and a section for each part; a part that was never run says so.
 
     Args:
         folder: The page's folder.
+        more: Further lines of the table of marks.
     """
     lines, made = [], []
     for part in PARTS:
@@ -116,13 +117,18 @@ def sections(folder: Path) -> str:
             lines.append((part.title, f"never run: `{part.command}`", "", ""))
             continue
         sitting, _ = report.load(file_of(folder, part.name))
-        busy = ", busy machine" if sitting.disturbances() else ""
-        words = {True: f"yes{busy}", False: f"**no**{busy}", None: busy.removeprefix(", ")}
-        lines += [(each.what, each.mark, each.measured, words[each.is_met]) for each in part.marks(sitting)]
+        lines += mark_lines(part.marks(sitting), is_busy=bool(sitting.disturbances()))
         made.append(section(folder, part.name))
-    marked = table(("what", "mark", "measured", "met?"), lines, words=4)
+    marked = table(("what", "mark", "measured", "met?"), [*lines, *more], words=4)
     text = "What is aimed at, and what was measured. A busy machine proves nothing; the section says when it was."
     return "\n".join([f"## Marks\n\n{text}\n\n{marked}", *made])
+
+
+def mark_lines(marks: Iterable[Mark], *, is_busy: bool) -> list[tuple[str, ...]]:
+    """Marks as lines of their table."""
+    busy = ", busy machine" if is_busy else ""
+    words = {True: f"yes{busy}", False: f"**no**{busy}", None: busy.removeprefix(", ")}
+    return [(each.what, each.mark, each.measured, words[each.is_met]) for each in marks]
 
 
 def section(folder: Path, name: str) -> str:

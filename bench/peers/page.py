@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bench import parts
 from bench.machine import QUIET_CORES
 from bench.markdown import disturbed, table
-from bench.peers import chart
+from bench.peers import chart, marks
 from bench.peers.figures import SHOWN, checked, cold_seconds, figures, small_quantiles
 from bench.peers.outcome import Outcome, SmallLoad
 from bench.peers.registry import CHECKED, FROM_BRONZE, FROM_KAFKA, TIMED, TO_TOPIC
@@ -35,7 +35,7 @@ What Tidemark costs: held against its marks, and beside what people use instead.
 page, its chart and the raw numbers. Each part was measured in one sitting, under the conditions that it names.
 """
 
-_BESIDE = "## Beside what others use"
+_BESIDE = "Beside what others use"
 
 _READING = """\
 ## How it is measured
@@ -76,24 +76,24 @@ def save(folder: Path, sitting: Sitting, found: Found, conditions: Mapping[str, 
 
 def write(folder: Path) -> None:
     """Write the page and its chart from the raw numbers that the folder holds; what was never run says so."""
-    texts = [_INTRODUCTION, parts.sections(folder)]
+    marked, last = [(_BESIDE, "never run: `make bench`", "", "")], ""
     if (folder / RAW).exists():
         raw = json.loads((folder / RAW).read_text(encoding="utf-8"))
         outcomes = [Outcome(**{**each, "counts": Counts(**each["counts"])}) for each in raw["outcomes"]]
         small = [SmallLoad(**each) for each in raw["small_loads"]]
         (folder / "images").mkdir(exist_ok=True)
         (folder / "images" / CHART).write_text(chart.svg(figures(outcomes)), encoding="utf-8")
-        texts.append(beside(raw, outcomes, small))
-    else:
-        texts.append(f"{_BESIDE}\n\nNever run: `make bench`.\n")
-    (folder / PAGE).write_text("\n".join(texts), encoding="utf-8")
+        marked = parts.mark_lines(marks.of_peers(figures(outcomes)), is_busy=bool(raw["disturbances"]))
+        last = beside(raw, outcomes, small)
+    text = "\n".join([_INTRODUCTION, parts.sections(folder, marked), last])
+    (folder / PAGE).write_text(f"{text.rstrip()}\n", encoding="utf-8")
 
 
 def beside(raw: Mapping[str, Any], outcomes: Sequence[Outcome], small: Sequence[SmallLoad]) -> str:
     """The peers' sections of the page."""
     conditions = "; ".join(f"{name} {value}" for name, value in raw["conditions"].items())
     sections = [
-        f"{_BESIDE}\n",
+        f"## {_BESIDE}\n",
         disturbed(raw["disturbances"]),
         f"Conditions: {conditions}. Raw numbers: [{RAW}]({RAW}), by `make bench`.\n",
         f"![Records per second of each peer](images/{CHART})\n",

@@ -112,4 +112,4 @@ def test_the_page_shows_what_is_kept_and_says_what_was_never_run(tmp_path: Path)
     assert "| Backfill | never run: `make bench-scale` |  |  |" in text
     assert "> - before round 1: 0.75 cores" in text
     assert "Conditions: cores 2." in text
-    assert "Never run: `make bench`." in text
+    assert "| Beside what others use | never run: `make bench` |  |  |" in text

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.peers import page
+from bench.peers import marks, page
 from bench.peers.figures import checked, figures, percentile, small_quantiles
 from bench.peers.job import PREPARE, RUN, Answer, Job
 from bench.peers.outcome import Outcome, SmallLoad
 from bench.peers.process import PeerFailedError, Process
-from bench.peers.registry import CHECKED, FEW, MANY, PEERS, SWAPPED, TIMED
+from bench.peers.registry import CHECKED, CLEAN, FEW, MANY, PEERS, SWAPPED, TIMED
 from bench.peers.rounds import Found
 from bench.peers.sizes import topic_bytes, written
 from bench.sitting import Measurement, RoundStart, Sitting
@@ -48,6 +48,23 @@ def test_a_peer_that_ends_has_failed_with_the_last_thing_it_said(tmp_path: Path)
     with Process([sys.executable, "-c", script], tmp_path / "log") as process, pytest.raises(PeerFailedError) as failed:
         process.ask(Job(RUN))
     assert str(failed.value) == "ended with 1; out of memory"
+
+
+def test_ours_is_held_against_the_copy_and_the_peers_that_were_timed_on_the_same_input() -> None:
+    def took(peer: str, given: str, seconds: float) -> Outcome:
+        return replace(OURS, peer=peer, input=given, seconds=seconds)
+
+    on_few = [took("copy", FEW.name, 3.0), took("merge", FEW.name, 12.0), took("duckdb", FEW.name, 1.0)]
+    on_many = [took("ours", MANY.name, 5.0), took("copy", MANY.name, 4.0), took("ours_from_kafka", FEW.name, 8.0)]
+    others = [took("streams_to_delta", FEW.name, 6.0), took("row_number", MANY.name, 10.0), took("merge", CLEAN.name, 1.0)]
+    found = marks.of_peers(figures([OURS, *on_few, *on_many, *others]))
+    assert [(each.mark, each.measured, each.is_met) for each in found] == [
+        ("at most 1.15 times its time", "1.33 times", False),
+        ("at most 1.3 times its time", "1.25 times", True),
+        ("at least 3 times its throughput", "2.00 times", False),
+        ("at least 3 times its throughput", "3.00 times", True),
+        ("at least 1 times its throughput", "0.75 times", False),
+    ]
 
 
 def test_a_figure_is_the_median_of_the_rounds_with_its_worst_result() -> None:

@@ -1,0 +1,48 @@
+"""The marks of the peers: ours held against the plain copy, against Spark's and Delta's idioms, and against Kafka Streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.marks import Mark
+from bench.peers.registry import MANY, TO_DELTA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bench.peers.figures import Figure
+
+MOST_COPY_TIMES = 1.15
+MOST_COPY_TIMES_OF_MANY = 1.3
+"""Where many records are sent again."""
+LEAST_TIMES = 3.0
+LEAST_TIMES_OF_STREAMS = 1.0
+
+_SPARK = ("drop_duplicates", "row_number", "within_watermark", "merge")
+_STREAMS = tuple(name + TO_DELTA for name in ("streams", "streams_exactly_once"))
+
+
+def of_peers(figures: Iterable[Figure]) -> list[Mark]:
+    """Ours held against each peer that was timed on the same input.
+
+    Args:
+        figures: Those of all peers, ours among them; by the medians of their times.
+    """
+    seconds = {(figure.peer.name, figure.input): figure for figure in figures}
+    found = []
+    for (name, given), peer in seconds.items():
+        ours = seconds.get(("ours_from_kafka" if name in _STREAMS else "ours", given))
+        if ours is None:
+            continue
+        times = peer.seconds / ours.seconds
+        if name == "copy":
+            most = MOST_COPY_TIMES_OF_MANY if given == MANY.name else MOST_COPY_TIMES
+            mark, measured, is_met = f"at most {most:g} times its time", f"{1 / times:.2f} times", 1 / times <= most
+        elif name in (*_SPARK, *_STREAMS):
+            least = LEAST_TIMES_OF_STREAMS if name in _STREAMS else LEAST_TIMES
+            mark, measured, is_met = f"at least {least:g} times its throughput", f"{times:.2f} times", times >= least
+        else:
+            continue
+        what = f"{ours.peer.title} against {peer.peer.title}, {given}, {ours.records:,} records"
+        found.append(Mark(what, mark, measured, is_met))
+    return found
