@@ -111,7 +111,8 @@ def sections(folder: Path, more: Sequence[tuple[str, ...]] = ()) -> str:
         folder: The page's folder.
         more: Further lines of the table of marks.
     """
-    lines, made = [], []
+    lines: list[tuple[str, ...]] = []
+    made = []
     for part in PARTS:
         if not file_of(folder, part.name).exists():
             lines.append((part.title, f"never run: `{part.command}`", "", ""))

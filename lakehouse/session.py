@@ -31,6 +31,8 @@ _OWN = {
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
     # Timestamps as the other engines read them: Spark's default in Parquet is an old form that some read wrong.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # The JVM compiles no method above 8,000 bytes: what Spark makes of a long expression as one would be interpreted.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.ui.showConsoleProgress": "false",
 }
 

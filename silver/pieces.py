@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from silver.fold import Stretch
 
-_MOST = 100
-"""More pieces than that are no short expression, and what is compiled from it no longer a fast one."""
+_MOST = 10
+"""More pieces than that make an expression that the JVM does not compile, unless Spark's `hugeMethodLimit` is set: reading each
+sequence again costs less then."""
 
 
 class Piece(NamedTuple):

@@ -214,7 +214,7 @@ def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
     if look.is_needed(found):
         columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules), *if_erased(records)}
         suspected = watermarks.in_declared_epochs(spark, extract(records.select(*sorted(columns)), rules))
-        found = look.resolve(spark, found, suspected, past())
+        found = look.resolve(spark, found, suspected, past(), chained)
     return Collected(found, chained)
 
 

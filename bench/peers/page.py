@@ -76,7 +76,8 @@ def save(folder: Path, sitting: Sitting, found: Found, conditions: Mapping[str, 
 
 def write(folder: Path) -> None:
     """Write the page and its chart from the raw numbers that the folder holds; what was never run says so."""
-    marked, last = [(_BESIDE, "never run: `make bench`", "", "")], ""
+    marked: list[tuple[str, ...]] = [(_BESIDE, "never run: `make bench`", "", "")]
+    last = ""
     if (folder / RAW).exists():
         raw = json.loads((folder / RAW).read_text(encoding="utf-8"))
         outcomes = [Outcome(**{**each, "counts": Counts(**each["counts"])}) for each in raw["outcomes"]]

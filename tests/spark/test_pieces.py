@@ -10,20 +10,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakehouse import frames
-from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import REJECTS, silver_records
 from silver import copy, look, plan, segments
 from silver.bronze_range import BronzeRange
 from silver.rules import Rules, Source
 from silver.watermarks import Watermark, Watermarks
+from tests.support.runs import bronze_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+    from tests.support.runs import Run
 
 _BY_HEADER = Rules(Source("header", "seq"), epoch=Source("header", "epoch"), max_jump=50)
-
-Run = tuple[int, int, int, int]
-"""partition, epoch, first sequence, records: -1 for a sequence that cannot be read."""
 
 _RUNS = st.lists(
     st.tuples(
@@ -40,7 +39,7 @@ _RUNS = st.lists(
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(runs=_RUNS)
 def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[Run]) -> None:
-    bronze = _bronze(spark, runs)
+    bronze = bronze_of(spark, runs)
     known = Watermarks({("t", 1, None): Watermark(0, 9, -1, 1, "rules", declared_epoch=None)})
     past = look.Past(frames.of_contract(spark, [], silver_records()), frames.of_contract(spark, [], REJECTS), known)
     found, stretches = plan.classified(spark, bronze, _BY_HEADER, watermarks=known, past=lambda: past)
@@ -67,24 +66,10 @@ def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[R
 def test_a_producers_records_are_read_one_by_one(spark: SparkSession) -> None:
     """Two producers may share a span of offsets, so that it says nothing of either."""
     rules = replace(_BY_HEADER, producer=Source("header", "epoch"))
-    bronze = _bronze(spark, [(0, 0, 1, 3)])
+    bronze = bronze_of(spark, [(0, 0, 1, 3)])
     rejects, late = segments.REJECT.empty_table(), segments.SEGMENT.empty_table()
     made = plan.Plan(1, rules, Watermarks({}), BronzeRange(0, 1, {}, None), [], rejects, late, [], stretches=())
 
     rows = copy.kept(spark, bronze, made).select("producer", "sequence").collect()
 
     assert sorted(map(tuple, rows)) == [("0", 1), ("0", 2), ("0", 3)]
-
-
-def _bronze(spark: SparkSession, runs: list[Run]) -> DataFrame:
-    """Bronze's records of the runs, one run after another, offsets without gaps."""
-    offsets = {0: 0, 1: 0}
-    rows = []
-    for partition, epoch, first, length in runs:
-        for nth in range(1 if first < 0 else length):
-            sequence = "x" if first < 0 else str(first + nth)
-            headers = [{"key": "seq", "value": sequence.encode()}, {"key": "epoch", "value": str(epoch).encode()}]
-            record = {"topic": "t", "partition": partition, "offset": offsets[partition], "headers": headers}
-            rows.append({**record, "value": f"v{sequence}".encode(), "run_id": "r"})
-            offsets[partition] += 1
-    return frames.of_contract(spark, rows, BRONZE)

@@ -1,0 +1,38 @@
+"""Bronze records that come in runs: what `silver.stretches` finds again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse import frames
+from lakehouse.contracts.bronze import BRONZE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+Run = tuple[int, int, int, int]
+"""partition, epoch, first sequence, records: -1 for a sequence that cannot be read."""
+
+
+def bronze_of(spark: SparkSession, runs: Sequence[Run], *, odd: frozenset[tuple[int, int]] = frozenset()) -> DataFrame:
+    """Bronze's records of the runs, one run after another, offsets without gaps.
+
+    Args:
+        spark: The session.
+        runs: The runs.
+        odd: Partition and offset of the records whose value is not the one that every other record of its sequence has.
+    """
+    offsets = {0: 0, 1: 0}
+    rows = []
+    for partition, epoch, first, length in runs:
+        for nth in range(1 if first < 0 else length):
+            sequence = "x" if first < 0 else str(first + nth)
+            place = (partition, offsets[partition])
+            headers = [{"key": "seq", "value": sequence.encode()}, {"key": "epoch", "value": str(epoch).encode()}]
+            record = {"topic": "t", "partition": partition, "offset": offsets[partition], "headers": headers}
+            value = f"odd {place}" if place in odd else f"v{sequence}"
+            rows.append({**record, "value": value.encode(), "run_id": "r"})
+            offsets[partition] += 1
+    return frames.of_contract(spark, rows, BRONZE)
