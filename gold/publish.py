@@ -2,17 +2,18 @@
 
 The order, and what a crash after each step leaves:
 
-1. gold_records: the range's rows, in the place of the range (`lakehouse.delta.replace`).
+1. gold_records: the range's rows, behind what there is, or in the place of the range where it is there already.
 2. gold_latest: a MERGE in which only a later record replaces another.
 3. gold_stream_health: its highest load_seq says what is published. Written last; a crash before it leaves the range
    unpublished, and the next run does all three again.
 4. the operator's models, each where it is not current: a broken one fails the run and holds up nothing that is published.
 
-Why not a transaction id, as Silver has: the retry after a crash may cover more loads than the first try, under a greater id,
-and an append would bring the first try's rows twice; and after a RESTORE the id stays while the rows are gone, so that Delta
-would skip what is missing. Here the range says what to replace: a repeat, a larger repeat, a slower publisher and a restore
-all end in the same rows. Loads that gold_records already holds are not written again, so that for those who read it as a
-stream it only grows, unless two publishers race, or Silver was rebuilt: then all of Gold is replaced.
+A range has no number of its own, as a load of Silver has: the retry after a crash may cover more loads than the first try. So
+an append is numbered by the last load that the table holds. Of two publishers that saw the same table Delta takes one. Whoever
+is left out, also by the number of an append that a RESTORE has taken back, replaces the range (`lakehouse.delta.replace`): a
+repeat, a larger repeat, a slower publisher and a restore all end in the same rows. Loads that gold_records already holds are
+not written again, so that for those who read it as a stream it only grows, unless two publishers race, or Silver was rebuilt:
+then all of Gold is replaced.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from lakehouse import delta, frames, state
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
 from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
 from lakehouse.crash import crash_point
+from lakehouse.delta import Transaction
 from lakehouse.errors import GateFailedError
-from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
+from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, SILVER_LOADS, SILVER_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,7 +95,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         _write_records(spark, run, whole, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
         _merge_latest(spark, run, whole, gate_run)
     ledger = frames.of_contract(spark, loads, LOADS)
-    _write_health(run, ledger, silver, first=0 if is_rebuilt else gate_run.first_load_seq, gate_run=gate_run)
+    _write_health(spark, run, ledger, silver, first=0 if is_rebuilt else gate_run.first_load_seq, gate_run=gate_run)
     run.report.event(
         "gold.published",
         gate_run_id=gate_run.gate_run_id,
@@ -126,12 +128,11 @@ def _create_tables(spark: SparkSession, run: Run, silver: DataFrame) -> dict[str
 
 def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, contract: Contract) -> None:
     """Step 1. The loads that the table does not hold yet: one commit holds whole loads, so its highest one says which."""
-    table = run.table(GOLD_RECORDS)
     first, last = gate_run.first_load_seq, gate_run.last_load_seq
-    first = max(first, state.highest(spark, table, "load_seq") + 1)
+    first = max(first, state.highest(spark, run.table(GOLD_RECORDS), "load_seq") + 1)
     if first <= last:
         rows = models.published(silver.where(F.col("load_seq") >= first), gate_run.gate_run_id)
-        delta.replace(rows, table, contract, where=f"load_seq >= {first} AND load_seq <= {last}", metadata=_metadata(gate_run))
+        _put(spark, run, rows, contract, loads=(first, last), metadata=_metadata(gate_run))
     crash_point("gold.records")
 
 
@@ -146,12 +147,29 @@ def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, gate_run: Ga
     crash_point("gold.latest")
 
 
-def _write_health(run: Run, ledger: DataFrame, silver: DataFrame, *, first: int, gate_run: GateRun) -> None:
+def _write_health(  # noqa: PLR0913 -- as `_write_records`, and where the range begins
+    spark: SparkSession, run: Run, ledger: DataFrame, silver: DataFrame, *, first: int, gate_run: GateRun
+) -> None:
     """Step 3. The range is published when this commit stands."""
     rows = models.stream_health(ledger, silver, gate_run.gate_run_id)
-    where = f"load_seq >= {first} AND load_seq <= {gate_run.last_load_seq}"
-    delta.replace(rows, run.table(GOLD_STREAM_HEALTH), STREAM_HEALTH, where=where, metadata=_metadata(gate_run))
+    _put(spark, run, rows, STREAM_HEALTH, loads=(first, gate_run.last_load_seq), metadata=_metadata(gate_run))
     crash_point("gold.published")
+
+
+def _put(  # noqa: PLR0913 -- what is written, where, and under which name
+    spark: SparkSession, run: Run, rows: DataFrame, contract: Contract, *, loads: tuple[int, int], metadata: str
+) -> None:
+    """Make a table hold a range of loads, in one commit: appended where it lies behind all that the table holds.
+
+    What an append saves is the search for what is to be replaced, which costs more than the few rows of a small range.
+    """
+    table, (first, last) = run.table(contract.name), loads
+    held = state.highest(spark, table, "load_seq")
+    if held < first:
+        delta.append(rows, table, contract, transaction=Transaction(run.app_id(contract.name), held + 1), metadata=metadata)
+        if delta.last_metadata(spark, table) == metadata:
+            return
+    delta.replace(rows, table, contract, where=f"load_seq >= {first} AND load_seq <= {last}", metadata=metadata)
 
 
 def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[state.Row]:

@@ -78,7 +78,7 @@ def latest(spark: SparkSession, run: Run) -> dict[str, int]:
 
 def commit(spark: SparkSession, run: Run, name: str) -> dict[str, str]:
     history = spark.sql(f"DESCRIBE HISTORY {run.table(name).sql} LIMIT 1").collect()[0]
-    return {**history["operationMetrics"], "metadata": history["userMetadata"]}
+    return {**history["operationParameters"], "metadata": history["userMetadata"]}
 
 
 def model(folder: Path, name: str, text: str) -> GoldModel:
@@ -150,7 +150,7 @@ def test_after_a_crash_a_retry_that_covers_more_loads_loses_nothing_and_writes_n
 
     assert (done.first_load_seq, done.last_load_seq, done.records) == (1, 3, 11)
     assert_gold_holds_silver(spark, audited)
-    assert commit(spark, audited, "gold_records")["numRemovedFiles"] == "0"
+    assert commit(spark, audited, "gold_records")["mode"] == "Append"
     assert latest(spark, audited) == {"k1": 9, "k2": 2, "k3": 3, "k4": 4, "k8": 8}
     loads = table(spark, audited, "gold_stream_health").groupBy("load_seq").count().orderBy("load_seq").collect()
     assert [tuple(row) for row in loads] == [(1, 2), (2, 1), (3, 1)]
@@ -164,6 +164,20 @@ def test_a_publisher_that_comes_late_or_twice_changes_no_row(spark: SparkSession
 
     assert_gold_holds_silver(spark, audited)
     assert latest(spark, audited) == {"k1": 5, "k2": 2, "k3": 3, "k4": 4, "k8": 8}
+    assert table(spark, audited, "gold_stream_health").count() == 3
+
+
+def test_of_two_publishers_that_saw_the_same_gold_one_appends_and_the_other_changes_no_row(
+    spark: SparkSession, audited: Run, gate_run: GateRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(spark, audited, gate_run, Gold())
+    assert commit(spark, audited, "gold_records")["mode"] == "Append"
+
+    monkeypatch.setattr(publishing.state, "highest", lambda *_: 0)  # what the other one read, before this one wrote
+    publish(spark, audited, replace(gate_run, gate_run_id="another"), Gold())
+
+    assert_gold_holds_silver(spark, audited)
+    assert {row["gate_run_id"] for row in table(spark, audited, "gold_records").collect()} == {"another"}
     assert table(spark, audited, "gold_stream_health").count() == 3
 
 
