@@ -2,10 +2,12 @@
 
 A block of suspects that has as many records as its range of sequences has numbers is a copy where just as many records of the
 range were kept, with the same content. Both sides are summed up by hashes of sequence and content: equal sums, equal records.
+The hashes are salted anew each time: who knew them could make other records that come to the same sums.
 """
 
 from __future__ import annotations
 
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -39,8 +41,8 @@ def are_copies(spark: SparkSession, blocks: pa.Table, suspects: DataFrame, kept:
     Args:
         spark: The session.
         blocks: Rows of `silver.segments.SEGMENT`, for which `can_be` holds.
-        suspects: Their records: key, `block` (the block's first offset), `hash` and `other_hash`.
-        kept: What Silver and the load itself kept of their sequences, and perhaps more: key, `hash` and `other_hash`.
+        suspects: Their records: key, `block` (the block's first offset) and `content_sha256`.
+        kept: What Silver and the load itself kept of their sequences, and perhaps more: key and `content_sha256`.
     """
     named = blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence", "first_offset"])
     buckets = F.sequence(_bucket("first_sequence"), _bucket("last_sequence"))
@@ -54,10 +56,11 @@ def are_copies(spark: SparkSession, blocks: pa.Table, suspects: DataFrame, kept:
         & kept["sequence"].between(wanted["first_sequence"], wanted["last_sequence"])
     )
     like = kept.join(F.broadcast(wanted), on=is_like).select(
-        *(kept[name] for name in (*STREAM, *_HASHES)), wanted["first_offset"].alias("block")
+        *(kept[name] for name in (*STREAM, "sequence", "content_sha256")), wanted["first_offset"].alias("block")
     )
     both = suspects.select(*like.columns, F.lit(True).alias("is_sent")).unionByName(like.withColumn("is_sent", F.lit(False)))
-    sums = both.groupBy(*_BLOCK, "is_sent").agg(F.count(F.lit(1)), *_sums()).toArrow().to_pylist()
+    salted = {name: F.xxhash64(F.lit(token_hex()), "sequence", "content_sha256") for name in _HASHES}
+    sums = both.withColumns(salted).groupBy(*_BLOCK, "is_sent").agg(F.count(F.lit(1)), *_sums()).toArrow().to_pylist()
     found = {(*(row.pop(name) for name in (*_BLOCK, "is_sent")),): row for row in sums}
     places = zip(*(blocks[name].to_pylist() for name in (*STREAM, "first_offset")), strict=True)
     return [found[*place, True] == found.get((*place, False)) for place in places]

@@ -135,9 +135,8 @@ def _are_copies(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) 
     some = blocks.filter(can_be)
     if sum(some["records"].to_pylist()) < _FEWEST_COPIED or _holds_some_twice(load):
         return pa.array([False] * len(blocks))
-    kept = reduce(DataFrame.unionByName, (rows.select(*KEY, *_hashes(rows)) for rows in _kept(spark, load, past, some)))
-    suspects = _at(spark, some, load.records)
-    found = iter(copies.are_copies(spark, some, suspects.select(*KEY, "block", *_hashes(suspects)), kept))
+    kept = reduce(DataFrame.unionByName, (_content(rows) for rows in _kept(spark, load, past, some)))
+    found = iter(copies.are_copies(spark, some, _suspects(spark, some, load.records), kept))
     return pa.array([can and next(found) for can in can_be.to_pylist()])
 
 
@@ -148,8 +147,7 @@ def _holds_some_twice(load: _Load) -> bool:
 
 def _one_by_one(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> pa.Table:
     count = pc.sum(blocks["records"]).as_py()
-    within = _at(spark, blocks, load.records)
-    suspects = within.select(*KEY, "offset", "block", content_sha256(within))
+    suspects = _suspects(spark, blocks, load.records)
     if _holds_some_twice(load):
         suspects = suspects.dropDuplicates([*STREAM, "offset"])
     if count > _MOST_HERE:
@@ -285,6 +283,12 @@ def _in(wanted: list[Range]) -> Column:
     )
 
 
+def _suspects(spark: SparkSession, blocks: pa.Table, records: DataFrame) -> DataFrame:
+    """The records of some blocks, narrow and hashed."""
+    within = _at(spark, blocks, records)
+    return within.select(*KEY, "offset", "block", content_sha256(within))
+
+
 def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFrame:
     """The records of some segments, each with its segment's first offset as `block`."""
     spanned = spans.of_segments(spark, segments)
@@ -321,24 +325,10 @@ def content_sha256(records: DataFrame) -> Column:
     parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
     content = F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)
     if if_erased(records):
-        content = F.when(records["erased"].isNotNull(), _of_erased(records)).otherwise(content)
+        erased = records["erased"]
+        is_collision = erased["is_collision"] if "problem" in _fields(records) else F.lit(False)
+        content = F.when(erased.isNotNull(), judge_many.erased(erased["up_to_offset"], is_collision)).otherwise(content)
     return content.alias("content_sha256")
-
-
-def _hashes(records: DataFrame) -> list[Column]:
-    """Two hashes of sequence, key and value, cheaper than one that nobody can forge: what `silver.copies` sums up."""
-    parts = [part for name in ("key", "value") for part in (records[name], records[name].isNull())]
-    if if_erased(records):
-        parts.append(_of_erased(records))
-    parts.append(records["sequence"])
-    return [F.xxhash64(*parts).alias("hash"), F.xxhash64(*reversed(parts)).alias("other_hash")]
-
-
-def _of_erased(records: DataFrame) -> Column:
-    """What stands for the content of an erased record; null where it was not erased."""
-    erased = records["erased"]
-    is_collision = erased["is_collision"] if "problem" in _fields(records) else F.lit(False)
-    return F.when(erased.isNotNull(), judge_many.erased(erased["up_to_offset"], is_collision))
 
 
 def _fields(records: DataFrame) -> list[str]:

@@ -66,4 +66,5 @@ def _classified(spark: SparkSession, runs: list[Run], odd: frozenset[tuple[int, 
 
 
 def _rows(found: pa.Table) -> list[dict[str, object]]:
-    return found.sort_by([("partition", "ascending"), ("first_offset", "ascending")]).to_pylist()
+    rows: list[dict[str, object]] = found.sort_by([("partition", "ascending"), ("first_offset", "ascending")]).to_pylist()
+    return rows
