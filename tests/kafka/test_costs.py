@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 _STAGES = ("bronze", "silver", "gate", "gold")
-_MOST_JOBS = {"bronze": 1, "silver": 15, "gate": 7, "gold": 15}
+_MOST_JOBS = {"bronze": 1, "silver": 15, "gate": 7, "gold": 11}
 """Without adaptive execution, which makes a job of each stage. Most of them are Delta's own, reading its logs."""
 
 _COMMITS = {
