@@ -33,7 +33,7 @@ from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
 from lakehouse.errors import GateFailedError
-from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, SILVER_LOADS, SILVER_RECORDS
+from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,7 +95,8 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         _write_records(spark, run, whole, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
         _merge_latest(spark, run, whole, gate_run)
     ledger = frames.of_contract(spark, loads, LOADS)
-    _write_health(spark, run, ledger, silver, first=0 if is_rebuilt else gate_run.first_load_seq, gate_run=gate_run)
+    health = models.stream_health(ledger, silver, gate_run.gate_run_id)
+    _write_health(spark, run, health, first=0 if is_rebuilt else gate_run.first_load_seq, gate_run=gate_run)
     run.report.event(
         "gold.published",
         gate_run_id=gate_run.gate_run_id,
@@ -128,11 +129,11 @@ def _create_tables(spark: SparkSession, run: Run, silver: DataFrame) -> dict[str
 
 def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, contract: Contract) -> None:
     """Step 1. The loads that the table does not hold yet: one commit holds whole loads, so its highest one says which."""
-    first, last = gate_run.first_load_seq, gate_run.last_load_seq
-    first = max(first, state.highest(spark, run.table(GOLD_RECORDS), "load_seq") + 1)
-    if first <= last:
+    held = state.highest(spark, run.table(GOLD_RECORDS), "load_seq")
+    first = max(gate_run.first_load_seq, held + 1)
+    if first <= gate_run.last_load_seq:
         rows = models.published(silver.where(F.col("load_seq") >= first), gate_run.gate_run_id)
-        _put(spark, run, rows, contract, loads=(first, last), metadata=_metadata(gate_run))
+        _put(spark, run, rows, contract, first=first, held=held, gate_run=gate_run)
     crash_point("gold.records")
 
 
@@ -147,29 +148,28 @@ def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, gate_run: Ga
     crash_point("gold.latest")
 
 
-def _write_health(  # noqa: PLR0913 -- as `_write_records`, and where the range begins
-    spark: SparkSession, run: Run, ledger: DataFrame, silver: DataFrame, *, first: int, gate_run: GateRun
-) -> None:
+def _write_health(spark: SparkSession, run: Run, rows: DataFrame, *, first: int, gate_run: GateRun) -> None:
     """Step 3. The range is published when this commit stands."""
-    rows = models.stream_health(ledger, silver, gate_run.gate_run_id)
-    _put(spark, run, rows, STREAM_HEALTH, loads=(first, gate_run.last_load_seq), metadata=_metadata(gate_run))
+    held = state.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
+    _put(spark, run, rows, STREAM_HEALTH, first=first, held=held, gate_run=gate_run)
     crash_point("gold.published")
 
 
 def _put(  # noqa: PLR0913 -- what is written, where, and under which name
-    spark: SparkSession, run: Run, rows: DataFrame, contract: Contract, *, loads: tuple[int, int], metadata: str
+    spark: SparkSession, run: Run, rows: DataFrame, contract: Contract, *, first: int, held: int, gate_run: GateRun
 ) -> None:
-    """Make a table hold a range of loads, in one commit: appended where it lies behind all that the table holds.
+    """Make a table hold the loads from the first on, in one commit: appended where they lie behind the last one that it held.
 
     What an append saves is the search for what is to be replaced, which costs more than the few rows of a small range.
     """
-    table, (first, last) = run.table(contract.name), loads
-    held = state.highest(spark, table, "load_seq")
+    table, metadata = run.table(contract.name), _metadata(gate_run)
     if held < first:
         delta.append(rows, table, contract, transaction=Transaction(run.app_id(contract.name), held + 1), metadata=metadata)
         if delta.last_metadata(spark, table) == metadata:
             return
-    delta.replace(rows, table, contract, where=f"load_seq >= {first} AND load_seq <= {last}", metadata=metadata)
+    delta.replace(
+        rows, table, contract, where=f"load_seq >= {first} AND load_seq <= {gate_run.last_load_seq}", metadata=metadata
+    )
 
 
 def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[state.Row]:

@@ -12,13 +12,12 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse.report import BOUND, bind, printable
+from lakehouse.report import BOUND, WORKING, bind, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _ENDS = frozenset({"finished", "failed"})
-_MOVING = "working"
 _REDRAWS_PER_SECOND = 5
 _LONGEST_TEXT = 40
 _NOT_SHOWN = {*BOUND, "seconds"}
@@ -68,7 +67,7 @@ class LiveReport:
             return
         self._draw()
         stage = self._stage(stage_name)
-        if what == _MOVING:
+        if what == WORKING:
             stage.moving = f"task {fields['tasks_done']:,} of {fields['tasks']:,}"
             return
         stage.what, stage.moving = what.replace("_", " "), ""

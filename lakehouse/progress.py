@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.utils import is_remote
 
+from lakehouse.report import WORKING
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -15,9 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Report
-
-WORKING = "working"
-"""What the event is called, after its stage."""
 
 _LOOK_SECONDS = 5.0
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MASK = "********"
 BOUND = ("pipeline", "run_id")
 """Fields that stay with every later event, from the first event that carries them."""
+WORKING = "working"
+"""What is told after the name of a stage that is long at work, see `lakehouse.progress`."""
 BOUND_IN_STAGE = ("load_seq",)
 """Fields that stay until another stage starts: the gate audits other loads than the one that Silver wrote last."""
 

@@ -16,14 +16,13 @@ from pyspark.sql import functions as F
 
 from lakehouse import frames
 from lakehouse.contracts.silver import STREAM
+from silver import spans
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _FEWEST = 100
 """Suspects of a block that it takes: smaller ones are compared record by record."""
-_BUCKET_BITS = 8
-"""Sequences per bucket, as bits: a kept record is compared with the blocks of its bucket only, found by hash."""
 _HALF = 2**32 - 1
 _BLOCK = (*STREAM, "block")
 _HASHES = ("hash", "other_hash")
@@ -45,16 +44,8 @@ def are_copies(spark: SparkSession, blocks: pa.Table, suspects: DataFrame, kept:
         kept: What Silver and the load itself kept of their sequences, and perhaps more: key and `content_sha256`.
     """
     named = blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence", "first_offset"])
-    buckets = F.sequence(_bucket("first_sequence"), _bucket("last_sequence"))
-    wanted = frames.of_arrow(spark, named).withColumn("bucket", F.explode(buckets))
-    is_like = (
-        (kept["topic"] == wanted["topic"])
-        & (kept["partition"] == wanted["partition"])
-        & kept["producer"].eqNullSafe(wanted["producer"])
-        & (kept["epoch"] == wanted["epoch"])
-        & (_bucket(kept["sequence"]) == wanted["bucket"])
-        & kept["sequence"].between(wanted["first_sequence"], wanted["last_sequence"])
-    )
+    wanted = spans.bucketed(frames.of_arrow(spark, named), of="sequence")
+    is_like = spans.is_within(kept, wanted, by_producer=True, of="sequence") & (kept["epoch"] == wanted["epoch"])
     like = kept.join(F.broadcast(wanted), on=is_like).select(
         *(kept[name] for name in (*STREAM, "sequence", "content_sha256")), wanted["first_offset"].alias("block")
     )
@@ -70,7 +61,3 @@ def _sums() -> list[Column]:
     """Of both hashes of each record, by halves: a sum of whole ones would overflow."""
     hashes = [F.col(name) for name in _HASHES]
     return [F.sum(half) for each in hashes for half in (F.shiftright(each, 32), each.bitwiseAND(F.lit(_HALF)))]
-
-
-def _bucket(sequence: Column | str) -> Column:
-    return F.shiftright(sequence, _BUCKET_BITS)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -42,7 +41,7 @@ from silver.segments import SEGMENT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from silver.fold import Stretch
     from silver.watermarks import Watermarks
@@ -135,7 +134,7 @@ def _are_copies(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) 
     some = blocks.filter(can_be)
     if sum(some["records"].to_pylist()) < _FEWEST_COPIED or _holds_some_twice(load):
         return pa.array([False] * len(blocks))
-    kept = reduce(DataFrame.unionByName, (_content(rows) for rows in _kept(spark, load, past, some)))
+    kept = reduce(lambda one, other: one.unionByName(other), map(_content, _kept(spark, load, past, some)))
     found = iter(copies.are_copies(spark, some, _suspects(spark, some, load.records), kept))
     return pa.array([can and next(found) for can in can_be.to_pylist()])
 

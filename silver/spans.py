@@ -1,4 +1,4 @@
-"""Spans of offsets, and the records in them: joined by buckets of offsets, so that no wide row is shuffled."""
+"""Spans of offsets or sequences, and the records in them: joined by buckets, so that no wide row is shuffled."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _BUCKET = 256
-"""Offsets per bucket: a record is compared with the spans of its bucket only, found by hash."""
+"""Numbers per bucket: a record is compared with the spans of its bucket only, found by hash."""
 
 
-def bucketed(spans: DataFrame) -> DataFrame:
+def bucketed(spans: DataFrame, *, of: str = "offset") -> DataFrame:
     """A row per span and bucket that it touches, so that a hash join finds the spans of a record.
 
     Args:
-        spans: Rows with topic, partition, first_offset and last_offset (inclusive).
+        spans: Rows with topic, partition, and first_offset and last_offset (inclusive).
+        of: What they are spans of: offset, or sequence, whose columns are first_sequence and last_sequence.
 
     Returns:
         The rows with `bucket` (bigint), to be broadcast.
     """
-    first, last = F.col("first_offset"), F.col("last_offset")
+    first, last = F.col(f"first_{of}"), F.col(f"last_{of}")
     return spans.withColumn("bucket", F.explode(F.sequence(F.floor(first / _BUCKET), F.floor(last / _BUCKET))))
 
 
@@ -49,13 +50,13 @@ def summed() -> list[Column]:
     ]
 
 
-def is_within(records: DataFrame, spans: DataFrame, *, by_producer: bool) -> Column:
+def is_within(records: DataFrame, spans: DataFrame, *, by_producer: bool, of: str = "offset") -> Column:
     """Whether a record lies in a bucketed span; of the span's stream, where producers share a partition's offsets."""
     in_span = (
         (records["topic"] == spans["topic"])
         & (records["partition"] == spans["partition"])
-        & (F.floor(records["offset"] / _BUCKET) == spans["bucket"])
-        & records["offset"].between(spans["first_offset"], spans["last_offset"])
+        & (F.floor(records[of] / _BUCKET) == spans["bucket"])
+        & records[of].between(spans[f"first_{of}"], spans[f"last_{of}"])
     )
     return in_span & records["producer"].eqNullSafe(spans["producer"]) if by_producer else in_span
 

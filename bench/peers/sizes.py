@@ -33,11 +33,10 @@ class Watch:
         peak_folder_bytes: The most bytes that lay in the folder at a look.
     """
 
-    # A JVM outlives the Python that started it, by a moment: nobody waits for it, and its CPU time would be taken for others'.
-
     def __init__(self, pid: int, folder: Path | None = None) -> None:
         self.peak_bytes = self.peak_folder_bytes = 0
         self._pid, self._folder = pid, folder
+        # A JVM outlives the Python that started it, by a moment: nobody waits for it, and its time would be taken for others'.
         self._seen: dict[int, Process] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
