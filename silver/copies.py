@@ -17,8 +17,13 @@ from pyspark.sql import functions as F
 from lakehouse import frames
 from lakehouse.contracts.silver import STREAM
 from silver import spans
+from silver.content import content
+from silver.segments import SEGMENT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _FEWEST = 100
@@ -27,6 +32,14 @@ _HALF = 2**32 - 1
 _BLOCK = (*STREAM, "block")
 _HASHES = ("hash", "other_hash")
 
+_PLACE = pa.schema(
+    [
+        *(SEGMENT.field(name) for name in (*STREAM, "first_offset", "last_offset")),
+        ("block", pa.int64()),
+        ("is_sent", pa.bool_()),
+    ]
+)
+
 
 def can_be(blocks: pa.Table) -> pa.Array:
     """Whether a block is large, and has as many records as its sequences have numbers."""
@@ -34,27 +47,50 @@ def can_be(blocks: pa.Table) -> pa.Array:
     return pc.and_(pc.greater_equal(blocks["records"], _FEWEST), pc.equal(blocks["records"], numbers))
 
 
-def are_copies(spark: SparkSession, blocks: pa.Table, suspects: DataFrame, kept: DataFrame) -> list[bool]:
+def are_copies(blocks: pa.Table, both: DataFrame) -> list[bool]:
     """Whether each block is a copy of what was kept.
 
     Args:
-        spark: The session.
         blocks: Rows of `silver.segments.SEGMENT`, for which `can_be` holds.
-        suspects: Their records: key, `block` (the block's first offset) and `content_sha256`.
-        kept: What Silver and the load itself kept of their sequences, and perhaps more: key and `content_sha256`.
+        both: Their records, and what Silver and the load itself kept of their sequences: stream, sequence, `content`, `block`
+            (the block's first offset), and `is_sent`, false for what was kept.
     """
-    named = blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence", "first_offset"])
-    wanted = spans.bucketed(frames.of_arrow(spark, named), of="sequence")
-    is_like = spans.is_within(kept, wanted, by_producer=True, of="sequence") & (kept["epoch"] == wanted["epoch"])
-    like = kept.join(F.broadcast(wanted), on=is_like).select(
-        *(kept[name] for name in (*STREAM, "sequence", "content_sha256")), wanted["first_offset"].alias("block")
-    )
-    both = suspects.select(*like.columns, F.lit(True).alias("is_sent")).unionByName(like.withColumn("is_sent", F.lit(False)))
-    salted = {name: F.xxhash64(F.lit(token_hex()), "sequence", "content_sha256") for name in _HASHES}
+    salted = {name: F.xxhash64(F.lit(token_hex()), "sequence", "content") for name in _HASHES}
     sums = both.withColumns(salted).groupBy(*_BLOCK, "is_sent").agg(F.count(F.lit(1)), *_sums()).toArrow().to_pylist()
     found = {(*(row.pop(name) for name in (*_BLOCK, "is_sent")),): row for row in sums}
     places = zip(*(blocks[name].to_pylist() for name in (*STREAM, "first_offset")), strict=True)
     return [found[*place, True] == found.get((*place, False)) for place in places]
+
+
+def at_places(spark: SparkSession, places: Sequence[Mapping[str, Any]], records: DataFrame) -> DataFrame:
+    """The records at some places, as `are_copies` takes them: one reading for a block and for what the load kept of it.
+
+    Args:
+        spark: The session.
+        places: Spans of a stream's offsets: topic, partition, producer, first_offset, last_offset; `block`, the first offset of
+            the block that it is of, or holds what was kept of; and `is_sent`.
+        records: Records of the load; not many others, if it can be.
+    """
+    spanned = spans.bucketed(frames.of_arrow(spark, pa.Table.from_pylist(places, _PLACE)))
+    within = records.join(F.broadcast(spanned), on=spans.is_within(records, spanned, by_producer=True))
+    named = [records[name] for name in (*STREAM, "sequence")]
+    return within.select(*named, content(records), spanned["block"], spanned["is_sent"])
+
+
+def of_sequences(spark: SparkSession, blocks: pa.Table, kept: DataFrame) -> DataFrame:
+    """What was kept of some blocks' sequences, as `are_copies` takes it.
+
+    Args:
+        spark: The session.
+        blocks: The blocks.
+        kept: Records that were kept; not many others, if it can be.
+    """
+    asked = blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence", "first_offset"])
+    wanted = spans.bucketed(frames.of_arrow(spark, asked), of="sequence")
+    is_like = spans.is_within(kept, wanted, by_producer=True, of="sequence") & (kept["epoch"] == wanted["epoch"])
+    like = kept.join(F.broadcast(wanted), on=is_like)
+    named = [kept[name] for name in (*STREAM, "sequence")]
+    return like.select(*named, content(kept), wanted["first_offset"].alias("block"), F.lit(False).alias("is_sent"))
 
 
 def _sums() -> list[Column]:

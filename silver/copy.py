@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from silver.pieces import Piece
     from silver.plan import Plan
     from silver.rules import Rules
 
@@ -34,9 +33,9 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
         records: The range's Bronze records, whole.
         plan: The plan; what it rejects is left out, by offset span and stream.
     """
-    found = _pieces(plan)
-    if found is not None:
-        return _completed(pieces.numbered(records, found).withColumn("arrival", F.lit(IN_ORDER)), plan)
+    if plan.stretches is not None and not plan.late.num_rows:
+        found = pieces.pieces(plan.stretches, plan.rejects)
+        return _completed(pieces.numbered(spark, records, found).withColumn("arrival", F.lit(IN_ORDER)), plan)
     if plan.replayed:
         records = _once(spark, records, plan)
     rows = plan.watermarks.in_declared_epochs(spark, extract(records, plan.rules))
@@ -52,14 +51,6 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     else:
         rows = rows.withColumn("arrival", F.lit(IN_ORDER))
     return _completed(rows, plan)
-
-
-def _pieces(plan: Plan) -> list[Piece] | None:
-    """The plan's pieces, where the load came in stretches and the copy needs nothing else."""
-    if plan.stretches is None or plan.rules.producer is not None or plan.late.num_rows:
-        return None
-    found = pieces.pieces(plan.stretches, plan.rejects)
-    return found if pieces.are_few(found) else None
 
 
 def _completed(rows: DataFrame, plan: Plan) -> DataFrame:

@@ -54,6 +54,22 @@ class Stretch:
         """How many records there are."""
         return self.last_offset - self.first_offset + 1
 
+    @property
+    def distance(self) -> int:
+        """A record's sequence less its offset; of what could be read."""
+        if self.first_sequence is None:
+            raise ValueError(f"no sequence could be read at offset {self.first_offset}: {self.problem}")
+        return self.first_sequence - self.first_offset
+
+    @property
+    def last_sequence(self) -> int:
+        """The last record's sequence; of what could be read."""
+        return self.last_offset + self.distance
+
+    def part(self, first_offset: int, last_offset: int) -> Stretch:
+        """The records at some of its offsets; of what could be read."""
+        return Stretch(self.stream, first_offset, last_offset, self.epoch, first_offset + self.distance, None)
+
 
 @dataclass(frozen=True)
 class Segment:

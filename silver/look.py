@@ -7,17 +7,13 @@ key and value. Rule: DESIGN section 1.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
 from dataclasses import dataclass
-from functools import reduce
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from lakehouse import frames
 from lakehouse.contracts.silver import (
@@ -31,36 +27,29 @@ from lakehouse.contracts.silver import (
     STREAM,
     SUSPECT,
 )
-from silver import copies, judge, judge_many, spans
-from silver.extract import if_erased
+from silver import copies, judge, judge_many, pieces, reach, spans
+from silver.content import content_sha256
 from silver.fold import stream_of
 from silver.judge import KEY
 from silver.judge_many import as_keys, same_key
 from silver.segments import SEGMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from silver.fold import Stretch
+    from silver.reach import Place, Range
     from silver.watermarks import Watermarks
 
-Key = TypeVar("Key")
-
-_MOST_RANGES = 128
 _MOST_HERE = 100_000
 """Suspects that are told apart on the driver, which costs small loads least; more stay in Spark."""
 _MOST_BROADCAST = 500_000
 _FEWEST_COPIED = 10_000
 """Suspects in blocks that may be copies: fewer are told apart one by one as fast."""
 
-_PLACE = ("topic", "partition", "first_offset", "last_offset")
-
-Place = tuple[str, int, int, int]
-"""topic, partition, first and last offset, inclusive"""
-Range = tuple[str, int, int, int, int]
-"""topic, partition, epoch, first and last sequence, inclusive"""
+_SPAN = (*STREAM, "first_offset", "last_offset")
 
 
 @dataclass(frozen=True)
@@ -86,6 +75,16 @@ class _Load:
     jumps: pa.Table
     records: DataFrame
     stretches: Sequence[Stretch] | None
+
+    @property
+    def others(self) -> pa.Table:
+        """The segments of what is not accepted."""
+        return self.found.filter(pc.invert(pc.is_in(self.found["class"], pa.array([ACCEPTED, REPLAY]))))
+
+    @cached_property
+    def kept(self) -> Sequence[Stretch] | None:
+        """Its accepted records as stretches, where it came so."""
+        return None if self.stretches is None else pieces.pieces(self.stretches, self.others)
 
 
 def is_needed(found: pa.Table) -> bool:
@@ -134,9 +133,27 @@ def _are_copies(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) 
     some = blocks.filter(can_be)
     if sum(some["records"].to_pylist()) < _FEWEST_COPIED or _holds_some_twice(load):
         return pa.array([False] * len(blocks))
-    kept = reduce(lambda one, other: one.unionByName(other), map(_content, _kept(spark, load, past, some)))
-    found = iter(copies.are_copies(spark, some, _suspects(spark, some, load.records), kept))
+    found = iter(copies.are_copies(some, _both(spark, load, past, some)))
     return pa.array([can and next(found) for can in can_be.to_pylist()])
+
+
+def _both(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> DataFrame:
+    """The records of some blocks, and what was kept of their sequences, as `silver.copies` compares them."""
+    places = [{**row, "block": row["first_offset"], "is_sent": True} for row in blocks.select(list(_SPAN)).to_pylist()]
+    above, below = _parted(blocks, past.watermarks)
+    kept = []
+    if load.kept is not None:
+        places += [{**span, "is_sent": False} for span in reach.like(load.kept, blocks)]
+    elif above:
+        kept.append(copies.of_sequences(spark, blocks, _accepted(spark, load, blocks, above)))
+    if below:
+        kept.append(copies.of_sequences(spark, blocks, past.silver.where(reach.in_sequences(below))))
+    near = load.records.where(reach.at_offsets(map(_place, places)))
+    return reduce(lambda one, other: one.unionByName(other), kept, copies.at_places(spark, places, near))
+
+
+def _place(span: Mapping[str, Any]) -> Place:
+    return span["topic"], span["partition"], span["first_offset"], span["last_offset"]
 
 
 def _holds_some_twice(load: _Load) -> bool:
@@ -173,57 +190,17 @@ def _kept(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> Ite
     """What Silver, and the load itself, kept of some suspects' sequences, and perhaps more; at least one of the two."""
     above, below = _parted(blocks, past.watermarks)
     if below:
-        yield past.silver.where(_in(below))
+        yield past.silver.where(reach.in_sequences(below))
     if above:
-        others = load.found.filter(pc.invert(pc.is_in(load.found["class"], pa.array([ACCEPTED, REPLAY]))))
-        out, records = spans.of_segments(spark, others), _alike(load, above)
-        yield records.join(F.broadcast(out), on=spans.is_within(records, out, by_producer=True), how="left_anti")
+        yield _accepted(spark, load, blocks, above)
 
 
-def _alike(load: _Load, above: list[Range]) -> DataFrame:
-    """The load's records that may share a key with a suspect: few, so that no other one is compared or hashed."""
-    if load.stretches is None:
-        return load.records.where(_in(above))
-    return _near(load.records, places(load.stretches, above))
-
-
-def places(stretches: Iterable[Stretch], wanted: Iterable[Range]) -> Iterator[Place]:
-    """The offsets at which some sequences lie.
-
-    Args:
-        stretches: Records, as stretches.
-        wanted: The sequences; those of a topic, partition and epoch in rising order, none of them twice.
-
-    >>> from silver.fold import Stretch
-    >>> list(places([Stretch(("t", 0, None), 100, 199, 0, 1, None)], [("t", 0, 0, 91, 120), ("t", 0, 1, 1, 5)]))
-    [('t', 0, 190, 199)]
-    """
-    by_place: defaultdict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
-    for topic, partition, epoch, first, last in wanted:
-        by_place[topic, partition, epoch].append((first, last))
-    for stretch in stretches:
-        if stretch.epoch is None or stretch.first_sequence is None:
-            continue  # a record that could not be read
-        spans_, distance = by_place[*stretch.stream[:2], stretch.epoch], stretch.first_offset - stretch.first_sequence
-        last_sequence = stretch.last_offset - distance
-        for first, last in spans_[bisect_left(spans_, stretch.first_sequence, key=itemgetter(1)) :]:
-            if first > last_sequence:
-                break
-            low, high = max(first, stretch.first_sequence), min(last, last_sequence)
-            yield *stretch.stream[:2], low + distance, high + distance
-
-
-def ranges(blocks: pa.Table) -> list[Range]:
-    """The sequences of some blocks, overlapping ones as one; few, however many blocks there are.
-
-    >>> names = ["topic", "partition", "epoch", "first_sequence", "last_sequence"]
-    >>> ranges(pa.table([["t", "t"], [0, 0], [0, 0], [5, 1], [9, 6]], names=names))
-    [('t', 0, 0, 1, 9)]
-    """
-    by_place: defaultdict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
-    for row in blocks.select(["topic", "partition", "epoch", "first_sequence", "last_sequence"]).to_pylist():
-        by_place[row["topic"], row["partition"], row["epoch"]].append((row["first_sequence"], row["last_sequence"]))
-    return [(*place, first, last) for place, found in _few(by_place).items() for first, last in found]
+def _accepted(spark: SparkSession, load: _Load, blocks: pa.Table, above: list[Range]) -> DataFrame:
+    """The load's accepted records that may share a key with a suspect: few, so that no other one is compared or hashed."""
+    like = None if load.kept is None else map(_place, reach.like(load.kept, blocks))
+    records = load.records.where(reach.in_sequences(above) if like is None else reach.at_offsets(like))
+    out = spans.of_segments(spark, load.others)
+    return records.join(F.broadcast(out), on=spans.is_within(records, out, by_producer=True), how="left_anti")
 
 
 def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple[object, ...]]:
@@ -234,7 +211,7 @@ def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple
     keys = frames.of_arrow(spark, named.select([*STREAM, "epoch", "first_sequence"])).withColumnRenamed(
         "first_sequence", "sequence"
     )
-    kept = silver.where(_in(ranges(named))).select(*KEY)
+    kept = silver.where(reach.in_sequences(reach.ranges(named))).select(*KEY)
     wanted = keys.select(*as_keys())
     found = kept.join(
         F.broadcast(wanted) if len(named) <= _MOST_BROADCAST else wanted, on=same_key(kept, wanted), how="left_semi"
@@ -246,24 +223,6 @@ def _of_class(found: pa.Table, kind: str) -> pa.Table:
     return found.filter(pc.equal(found["class"], kind))
 
 
-def _few(spans_of: Mapping[Key, list[tuple[int, int]]]) -> dict[Key, list[tuple[int, int]]]:
-    """Spans by where they are, overlapping ones as one; where they are many still, the whole reach of each."""
-    merged = {key: _merged(sorted(found)) for key, found in spans_of.items()}
-    if sum(map(len, merged.values())) > _MOST_RANGES:
-        return {key: [(found[0][0], found[-1][1])] for key, found in merged.items()}
-    return merged
-
-
-def _merged(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged = found[:1]
-    for first, last in found[1:]:
-        if first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return merged
-
-
 def _parted(blocks: pa.Table, watermarks: Watermarks) -> tuple[list[Range], list[Range]]:
     """Where the suspects above their watermark lie, whose like only the load can hold; and where the rest do."""
     known = watermarks.ordinals
@@ -272,14 +231,7 @@ def _parted(blocks: pa.Table, watermarks: Watermarks) -> tuple[list[Range], list
         watermark = known.get(stream_of(row))
         is_above.append(watermark is None or (row["epoch"], row["last_sequence"]) > watermark)
         is_below.append(watermark is not None and (row["epoch"], row["first_sequence"]) <= watermark)
-    return ranges(blocks.filter(pa.array(is_above))), ranges(blocks.filter(pa.array(is_below)))
-
-
-def _in(wanted: list[Range]) -> Column:
-    return spans.any_of(
-        spans.at(topic, partition, f"epoch = {epoch} AND sequence BETWEEN {first} AND {last}")
-        for topic, partition, epoch, first, last in wanted
-    )
+    return reach.ranges(blocks.filter(pa.array(is_above))), reach.ranges(blocks.filter(pa.array(is_below)))
 
 
 def _suspects(spark: SparkSession, blocks: pa.Table, records: DataFrame) -> DataFrame:
@@ -291,22 +243,9 @@ def _suspects(spark: SparkSession, blocks: pa.Table, records: DataFrame) -> Data
 def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFrame:
     """The records of some segments, each with its segment's first offset as `block`."""
     spanned = spans.of_segments(spark, segments)
-    records = _near(records, zip(*(segments[name].to_pylist() for name in _PLACE), strict=True))
+    records = records.where(reach.at_offsets(map(_place, segments.select(list(_SPAN)).to_pylist())))
     within = records.join(F.broadcast(spanned), on=spans.is_within(records, spanned, by_producer=True))
     return within.select(*(records[name] for name in records.columns), spanned["first_offset"].alias("block"))
-
-
-def _near(records: DataFrame, wanted: Iterable[Place]) -> DataFrame:
-    """The records at some offsets, and not many others: Delta's statistics and Parquet's leave out what lies elsewhere."""
-    by_place: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
-    for topic, partition, first, last in wanted:
-        by_place[topic, partition].append((first, last))
-    found = [
-        spans.at(*place, f"offset BETWEEN {first} AND {last}")
-        for place, spans_ in _few(by_place).items()
-        for first, last in spans_
-    ]
-    return records.where(spans.any_of(found) if found else F.lit(False))
 
 
 def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Table:
@@ -317,22 +256,6 @@ def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Tabl
     places = zip(*(jumps[name].to_pylist() for name in (*STREAM, "first_offset")), strict=True)
     column = SEGMENT.get_field_index("content_sha256")
     return jumps.set_column(column, SEGMENT.field(column), pa.array([hashes[place] for place in places], pa.string()))
-
-
-def content_sha256(records: DataFrame) -> Column:
-    """A hash of key and value, which tells null from empty: 64 hexadecimal digits. Of what was erased, see `judge.ERASED`."""
-    parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
-    content = F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)
-    if if_erased(records):
-        erased = records["erased"]
-        is_collision = erased["is_collision"] if "problem" in _fields(records) else F.lit(False)
-        content = F.when(erased.isNotNull(), judge_many.erased(erased["up_to_offset"], is_collision)).otherwise(content)
-    return content.alias("content_sha256")
-
-
-def _fields(records: DataFrame) -> list[str]:
-    kind = records.schema["erased"].dataType
-    return kind.fieldNames() if isinstance(kind, StructType) else []
 
 
 def _of_keys(rows: DataFrame, keys: DataFrame, count: int) -> DataFrame:

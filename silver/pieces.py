@@ -6,116 +6,82 @@ need not read it out of each record again, which costs more than all else it doe
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
-from silver.spans import at
+from lakehouse import frames
+from lakehouse.contracts.silver import STREAM
+from silver import spans
+from silver.fold import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-    from silver.fold import Stretch
+    from silver.fold import Stream, Stretch
 
-_MOST = 10
-"""More pieces than that make an expression that the JVM does not compile, unless Spark's `hugeMethodLimit` is set: reading each
-sequence again costs less then."""
-
-
-class Piece(NamedTuple):
-    """Records of a partition at offsets in a row, all kept.
-
-    Attributes:
-        topic: Kafka topic.
-        partition: Kafka partition.
-        first_offset: The first offset.
-        last_offset: The last one, inclusive.
-        epoch: The epoch of all of them.
-        distance: A record's sequence less its offset.
-    """
-
-    topic: str
-    partition: int
-    first_offset: int
-    last_offset: int
-    epoch: int
-    distance: int
+_NUMBERS = ("first_offset", "last_offset", "epoch", "distance")
+_PIECE = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("producer", pa.string()), *((name, pa.int64()) for name in _NUMBERS)]
+)
 
 
-def pieces(stretches: Iterable[Stretch], rejects: pa.Table) -> list[Piece]:
-    """What is left of stretches when the rejects are taken out.
+def pieces(stretches: Iterable[Stretch], rejects: pa.Table) -> list[Stretch]:
+    """What is left of stretches when some records are taken out.
 
     Args:
-        stretches: All records of a load, each partition's in offset order; no partition has more than one stream.
-        rejects: Rows of `silver_rejects` of the load.
+        stretches: Records of a load, each stream's in offset order.
+        rejects: The records that are taken out: spans of a stream's offsets, as in `silver_rejects`.
 
-    >>> import pyarrow as pa
     >>> from silver.fold import Stretch
     >>> stretches = [Stretch(("t", 0, None), 0, 9, 0, 1, None), Stretch(("t", 0, None), 10, 14, 0, 8, None)]
-    >>> rejects = pa.table({"topic": ["t"], "partition": [0], "first_offset": [10], "last_offset": [12]})
-    >>> [tuple(piece) for piece in pieces(stretches, rejects)]
-    [('t', 0, 0, 9, 0, 1), ('t', 0, 13, 14, 0, -2)]
+    >>> names = ["topic", "partition", "producer", "first_offset", "last_offset"]
+    >>> rejects = pa.table([["t"], [0], [None], [10], [12]], names=names)
+    >>> [(piece.first_offset, piece.last_offset, piece.first_sequence) for piece in pieces(stretches, rejects)]
+    [(0, 9, 1), (13, 14, 11)]
     """
-    out: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for row in rejects.select(["topic", "partition", "first_offset", "last_offset"]).to_pylist():
-        out.setdefault((row["topic"], row["partition"]), []).append((row["first_offset"], row["last_offset"]))
-    for spans in out.values():
-        spans.sort(reverse=True)  # the next one last
+    out: dict[Stream, list[tuple[int, int]]] = {}
+    for row in rejects.select([*STREAM, "first_offset", "last_offset"]).to_pylist():
+        out.setdefault(stream_of(row), []).append((row["first_offset"], row["last_offset"]))
+    for taken in out.values():
+        taken.sort(reverse=True)  # the next one last
     found = []
     for stretch in stretches:
-        place = stretch.stream[:2]
-        if stretch.epoch is None or stretch.first_sequence is None:
+        if stretch.epoch is None:
             continue  # a record that could not be read
-        distance, start = stretch.first_sequence - stretch.first_offset, stretch.first_offset
-        spans = out.get(place, [])
-        while spans and spans[-1][0] <= stretch.last_offset:
-            first, last = spans[-1]
+        start, taken = stretch.first_offset, out.get(stretch.stream, [])
+        while taken and taken[-1][0] <= stretch.last_offset:
+            first, last = taken[-1]
             if start < first:
-                found.append(Piece(*place, start, first - 1, stretch.epoch, distance))
+                found.append(stretch.part(start, first - 1))
             start = max(start, last + 1)
             if last > stretch.last_offset:
                 break  # it reaches into the next stretch
-            spans.pop()
+            taken.pop()
         if start <= stretch.last_offset:
-            found.append(Piece(*place, start, stretch.last_offset, stretch.epoch, distance))
+            found.append(stretch.part(start, stretch.last_offset))
     return found
 
 
-def are_few(found: Sequence[Piece]) -> bool:
-    """Whether they make an expression that is worth it."""
-    return len(found) <= _MOST
-
-
-def numbered(records: DataFrame, found: Sequence[Piece]) -> DataFrame:
-    """The records that lie in a piece, with their numbers.
+def numbered(spark: SparkSession, records: DataFrame, found: Sequence[Stretch]) -> DataFrame:
+    """The records that lie in a piece, with what it says of them.
 
     Args:
+        spark: The session.
         records: Bronze records of the load.
-        found: The pieces; not many.
+        found: The pieces.
 
     Returns:
-        The records, with producer (string, null), epoch and sequence (bigint).
+        The records, with producer (string), epoch and sequence (bigint).
     """
-    epochs = {piece.epoch for piece in found}
-    epoch = F.lit(epochs.pop()).cast("bigint") if len(epochs) == 1 else _choice(found, "{epoch}L")
-    return records.withColumns(
-        {"producer": F.lit(None).cast("string"), "epoch": epoch, "sequence": _choice(found, "offset + {distance}L")}
-    ).where("sequence IS NOT NULL")
-
-
-def _choice(found: Sequence[Piece], value: str) -> Column:
-    """An expression of the piece that a record lies in; null where it lies in none."""
-    if not found:
-        return F.lit(None).cast("bigint")
-    cases = []
-    for (topic, partition), of_partition in groupby(found, key=lambda piece: (piece.topic, piece.partition)):
-        within = [
-            f"WHEN offset BETWEEN {each.first_offset}L AND {each.last_offset}L THEN {value.format(**each._asdict())}"
-            for each in of_partition
-        ]
-        cases.append(f"WHEN {at(topic, partition, 'true')} THEN CASE {' '.join(within)} END")
-    return F.expr(f"CASE {' '.join(cases)} END")
+    rows = [
+        {**dict(zip(STREAM, piece.stream, strict=True)), **{name: getattr(piece, name) for name in _NUMBERS}} for piece in found
+    ]
+    bits = spans.bits_of(sum(piece.records for piece in found))
+    placed = spans.bucketed(frames.of_arrow(spark, pa.Table.from_pylist(rows, _PIECE)), bits=bits)
+    within = records.join(F.broadcast(placed), on=spans.is_within(records, placed, by_producer=False, bits=bits))
+    sequence = (records["offset"] + placed["distance"]).alias("sequence")
+    return within.select(*(records[name] for name in records.columns), placed["producer"], placed["epoch"], sequence)

@@ -16,22 +16,39 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_BUCKET = 256
-"""Numbers per bucket: a record is compared with the spans of its bucket only, found by hash."""
+BITS = 8
+"""A bucket holds 2^8 numbers: a record is compared with the spans of its bucket only, found by hash."""
+_MOST_BUCKETS = 2**16
 
 
-def bucketed(spans: DataFrame, *, of: str = "offset") -> DataFrame:
+def bits_of(numbers: int) -> int:
+    """How wide the buckets of spans have to be that hold so many numbers, for their rows to be few enough to be broadcast.
+
+    >>> bits_of(1_000_000), bits_of(10**9)
+    (8, 14)
+    """
+    return max(BITS, (numbers // _MOST_BUCKETS).bit_length())
+
+
+def bucketed(spans: DataFrame, *, of: str = "offset", bits: int = BITS) -> DataFrame:
     """A row per span and bucket that it touches, so that a hash join finds the spans of a record.
 
     Args:
         spans: Rows with topic, partition, and first_offset and last_offset (inclusive).
         of: What they are spans of: offset, or sequence, whose columns are first_sequence and last_sequence.
+        bits: A bucket holds 2 to the power of it.
 
     Returns:
         The rows with `bucket` (bigint), to be broadcast.
     """
-    first, last = F.col(f"first_{of}"), F.col(f"last_{of}")
-    return spans.withColumn("bucket", F.explode(F.sequence(F.floor(first / _BUCKET), F.floor(last / _BUCKET))))
+    first, last = (F.shiftright(f"{end}_{of}", bits) for end in ("first", "last"))
+    nth = spans.withColumn("bucket", F.explode(F.sequence(first, last)))
+    return nth.withColumn("bucket", _bucket(nth, nth["bucket"]))
+
+
+def _bucket(rows: DataFrame, nth: Column) -> Column:
+    """One number for topic, partition and the bucket in it: Spark finds a row by a bigint in half the time of three columns."""
+    return F.xxhash64(rows["topic"], rows["partition"]).bitwiseXOR(nth)
 
 
 def of_segments(spark: SparkSession, segments: pa.Table) -> DataFrame:
@@ -50,15 +67,20 @@ def summed() -> list[Column]:
     ]
 
 
-def is_within(records: DataFrame, spans: DataFrame, *, by_producer: bool, of: str = "offset") -> Column:
+def is_within(records: DataFrame, spans: DataFrame, *, by_producer: bool, of: str = "offset", bits: int = BITS) -> Column:
     """Whether a record lies in a bucketed span; of the span's stream, where producers share a partition's offsets."""
     in_span = (
-        (records["topic"] == spans["topic"])
-        & (records["partition"] == spans["partition"])
-        & (F.floor(records[of] / _BUCKET) == spans["bucket"])
+        (_bucket(records, F.shiftright(records[of], bits)) == spans["bucket"])
         & records[of].between(spans[f"first_{of}"], spans[f"last_{of}"])
+        & _is(records["partition"], spans["partition"])
+        & _is(records["topic"], spans["topic"])
     )
     return in_span & records["producer"].eqNullSafe(spans["producer"]) if by_producer else in_span
+
+
+def _is(one: Column, other: Column) -> Column:
+    """Whether two are equal, in a form that Spark does not take for a key of the join."""
+    return one.between(other, other)
 
 
 def at(topic: str, partition: int, condition: str) -> str:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from tests.support.runs import Run
 
-_RULES = Rules(Source("header", "seq"), epoch=Source("header", "epoch"))
-_WATERMARKS = Watermarks({("t", 1, None): Watermark(0, 9, -1, 1, "rules", declared_epoch=None)})
+_BY_EPOCH = Rules(Source("header", "seq"), epoch=Source("header", "epoch"))
+_BY_PRODUCER = Rules(Source("header", "seq"), producer=Source("header", "epoch"))
 _RUNS = st.lists(
     st.tuples(st.integers(0, 1), st.sampled_from([0, 0, 0, 1]), st.sampled_from([-1, *range(1, 20, 3)]), st.integers(1, 9)),
     min_size=1,
@@ -33,36 +33,41 @@ _ODD = st.frozensets(st.tuples(st.integers(0, 1), st.integers(0, 40)), max_size=
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@example(runs=[(0, 0, 1, 9), (0, 0, 2, 5), (1, 0, 1, 9), (1, 0, 10, 3), (1, 0, 8, 4)], odd=frozenset())
-@example(runs=[(0, 0, 1, 9), (0, 0, 2, 5), (0, 0, 4, 3)], odd=frozenset({(0, 10)}))
-@given(runs=_RUNS, odd=_ODD)
+@example(runs=[(0, 0, 1, 9), (0, 0, 2, 5), (1, 0, 1, 9), (1, 0, 10, 3), (1, 0, 8, 4)], odd=frozenset(), rules=_BY_EPOCH)
+@example(runs=[(0, 0, 1, 9), (0, 0, 2, 5), (0, 0, 4, 3)], odd=frozenset({(0, 10)}), rules=_BY_EPOCH)
+@example(runs=[(0, 0, 1, 9), (0, 1, 1, 9), (0, 0, 2, 5), (0, 1, 3, 5)], odd=frozenset(), rules=_BY_PRODUCER)
+@given(runs=_RUNS, odd=_ODD, rules=st.sampled_from([_BY_EPOCH, _BY_PRODUCER]))
 def test_copies_as_a_whole_and_one_by_one_give_the_same_classes(
-    spark: SparkSession, runs: list[Run], odd: frozenset[tuple[int, int]]
+    spark: SparkSession, runs: list[Run], odd: frozenset[tuple[int, int]], rules: Rules
 ) -> None:
-    whole, one_by_one = _classified(spark, runs, odd, fewest=1), _classified(spark, runs, odd, fewest=10_000)
+    whole, one_by_one = (_classified(spark, runs, odd, rules=rules, fewest=fewest) for fewest in (1, 10_000))
 
     assert _rows(whole) == _rows(one_by_one)
 
 
 def test_a_copy_as_a_whole_is_one_block_and_nothing_is_compared_one_by_one(spark: SparkSession) -> None:
     with patch.object(look, "_one_by_one", side_effect=AssertionError("was compared")):
-        found = _classified(spark, [(0, 0, 1, 9), (0, 0, 2, 5), (1, 0, 3, 4)], frozenset(), fewest=1)
+        found = _classified(spark, [(0, 0, 1, 9), (0, 0, 2, 5), (1, 0, 3, 4)], frozenset(), rules=_BY_EPOCH, fewest=1)
 
     told = [row for row in _rows(found) if row["class"] == DUPLICATE]
     assert [(row["partition"], row["first_offset"], row["last_offset"]) for row in told] == [(0, 9, 13), (1, 0, 3)]
 
 
-def _classified(spark: SparkSession, runs: list[Run], odd: frozenset[tuple[int, int]], *, fewest: int) -> pa.Table:
+def _classified(
+    spark: SparkSession, runs: list[Run], odd: frozenset[tuple[int, int]], *, rules: Rules, fewest: int
+) -> pa.Table:
     """The segments of the runs; Silver holds the sequences 1 to 9 of partition 1."""
-    same = {"topic": "t", "partition": 1, "epoch": 0, "load_seq": 1}
+    producer = "0" if rules.producer else None
+    watermarks = Watermarks({("t", 1, producer): Watermark(0, 9, -1, 1, "rules", declared_epoch=None)})
+    same = {"topic": "t", "partition": 1, "producer": producer, "epoch": 0, "load_seq": 1}
     kept = [{**same, "offset": -number, "sequence": number, "value": f"v{number}".encode()} for number in range(1, 10)]
     silver = frames.of_contract(spark, kept, silver_records())
-    past = look.Past(silver, frames.of_contract(spark, [], REJECTS), _WATERMARKS)
+    past = look.Past(silver, frames.of_contract(spark, [], REJECTS), watermarks)
     with ExitStack() as stack:
         stack.enter_context(patch("silver.look._FEWEST_COPIED", fewest))
         stack.enter_context(patch("silver.copies._FEWEST", 1))
         records = bronze_of(spark, runs, odd=odd)
-        return plan.classified(spark, records, _RULES, watermarks=_WATERMARKS, past=lambda: past).segments
+        return plan.classified(spark, records, rules, watermarks=watermarks, past=lambda: past).segments
 
 
 def _rows(found: pa.Table) -> list[dict[str, object]]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from tests.support.runs import Run
 
-_BY_HEADER = Rules(Source("header", "seq"), epoch=Source("header", "epoch"), max_jump=50)
+_BY_EPOCH = Rules(Source("header", "seq"), epoch=Source("header", "epoch"), max_jump=50)
+_BY_PRODUCER = Rules(Source("header", "seq"), producer=Source("header", "epoch"), max_jump=50)
 
 _RUNS = st.lists(
     st.tuples(
@@ -37,21 +38,22 @@ _RUNS = st.lists(
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(runs=_RUNS)
-def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[Run]) -> None:
+@given(runs=_RUNS, rules=st.sampled_from([_BY_EPOCH, _BY_PRODUCER]))
+def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[Run], rules: Rules) -> None:
     bronze = bronze_of(spark, runs)
-    known = Watermarks({("t", 1, None): Watermark(0, 9, -1, 1, "rules", declared_epoch=None)})
+    producer = "0" if rules.producer else None
+    known = Watermarks({("t", 1, producer): Watermark(0, 9, -1, 1, "rules", declared_epoch=None)})
     past = look.Past(frames.of_contract(spark, [], silver_records()), frames.of_contract(spark, [], REJECTS), known)
-    found, stretches = plan.classified(spark, bronze, _BY_HEADER, watermarks=known, past=lambda: past)
+    found, stretches = plan.classified(spark, bronze, rules, watermarks=known, past=lambda: past)
     assume(stretches is not None)  # two runs that are one by their distance, with another between them, are none
     by_pieces = plan.Plan(
         load_seq=2,
-        rules=_BY_HEADER,
+        rules=rules,
         watermarks=known,
         range=BronzeRange(0, 1, {}, None),
         ledger=[],
-        rejects=segments.rejects(found, 2, _BY_HEADER),
-        late=segments.late(found, _BY_HEADER),
+        rejects=segments.rejects(found, 2, rules),
+        late=segments.late(found, rules),
         replayed=[],
         stretches=stretches,
     )
@@ -61,15 +63,3 @@ def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[R
 
     assert_df_equality(fast, exact, ignore_row_order=True, ignore_nullable=True)
     assert fast.count() == sum(segment.records for segment in segments.summary(found) if segment.kind == "accepted")
-
-
-def test_a_producers_records_are_read_one_by_one(spark: SparkSession) -> None:
-    """Two producers may share a span of offsets, so that it says nothing of either."""
-    rules = replace(_BY_HEADER, producer=Source("header", "epoch"))
-    bronze = bronze_of(spark, [(0, 0, 1, 3)])
-    rejects, late = segments.REJECT.empty_table(), segments.SEGMENT.empty_table()
-    made = plan.Plan(1, rules, Watermarks({}), BronzeRange(0, 1, {}, None), [], rejects, late, [], stretches=())
-
-    rows = copy.kept(spark, bronze, made).select("producer", "sequence").collect()
-
-    assert sorted(map(tuple, rows)) == [("0", 1), ("0", 2), ("0", 3)]
