@@ -118,7 +118,8 @@ def _sit_with_peers(asked: argparse.Namespace) -> None:
         found = rounds.run(wanted, sitting, broker, Path(folder))
         took = f"{(time.monotonic() - started) / 60:.0f} minutes"
         into = asked.save or Path(folder) / "docs"
-        page.save(into, sitting, found, {"rounds": asked.rounds, "in all": took, **machine(), **versions()})
+        known = {"rounds": asked.rounds, "taken in first": wanted.first, "in all": took}
+        page.save(into, sitting, found, {**known, **machine(), **versions()})
         print((into / page.PAGE).read_text(encoding="utf-8"))
     for each in found.outcomes:
         if each.peer.startswith("ours"):

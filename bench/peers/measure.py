@@ -26,7 +26,7 @@ from lakehouse.contracts.silver import HELD, LATE
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import ExitStack
 
     from bench.peers.job import Answer
@@ -62,7 +62,7 @@ class Bench:
         servers: The broker.
         broker_data: Where the broker keeps its logs.
         folder: The peers' folder; a run's part of it is removed after it.
-        warm_up: What every process takes in first.
+        warm_ups: What every process takes in first, one after another; with the first of them it is no longer cold.
         outcomes: What was found.
     """
 
@@ -70,7 +70,7 @@ class Bench:
     servers: str
     broker_data: Path
     folder: Path
-    warm_up: Ready
+    warm_ups: Sequence[Ready]
     outcomes: list[Outcome] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=numbers)
 
@@ -97,7 +97,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Open:
-    """A peer's process that has taken in the warm-up.
+    """A peer's process that has taken in the warm-ups.
 
     Attributes:
         peer: The peer.
@@ -111,21 +111,24 @@ class Open:
 
 
 def open_peer(bench: Bench, peer: Peer, stack: ExitStack) -> Open:
-    """Start a peer's process and let it take in the warm-up, whose result is counted as any other.
+    """Start a peer's process and let it take in the warm-ups.
 
     Raises:
         PeerFailedError: It failed.
         ToolError: What it needs could not be had.
     """
     command = programs.command(peer, bench.folder)  # fetches, installs and compiles, which is no part of a start
-    job = bench.job(peer, bench.warm_up)
+    jobs = [bench.job(peer, ready) for ready in bench.warm_ups]
     started = time.perf_counter()
     process = stack.enter_context(Process(command, bench.folder / f"{peer.name}.log"))
-    process.ask(replace(job, do=PREPARE))
-    process.ask(job)
-    cold_seconds = time.perf_counter() - started
-    clean(bench, job)
-    return Open(peer, process, cold_seconds)
+    ends = []
+    for job in jobs:
+        process.ask(replace(job, do=PREPARE))
+        process.ask(job)
+        ends.append(time.perf_counter())
+    for job in jobs:
+        clean(bench, job)
+    return Open(peer, process, ends[0] - started)
 
 
 def measure(bench: Bench, opened: Open, ready: Ready, copier: Open | None) -> None:

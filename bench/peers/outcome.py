@@ -22,7 +22,7 @@ class Outcome:
         value_megabytes: Their values together.
         seconds: Wall time.
         cpu_seconds: CPU time of the peer and the broker; None where it cannot be known.
-        cold_seconds: From the start of the peer's process to the end of its first job, the warm-up.
+        cold_seconds: From the start of the peer's process to the end of its first job.
         peak_bytes: The most resident memory of the peer's process tree, the broker's not included.
         written_bytes: What lies there afterwards, state and logs included.
         written_files: In how many files.

@@ -13,7 +13,6 @@ from bench.peers import chart, marks
 from bench.peers.figures import SHOWN, checked, cold_seconds, figures, small_quantiles
 from bench.peers.outcome import Outcome, SmallLoad
 from bench.peers.registry import CHECKED, FROM_BRONZE, FROM_KAFKA, TIMED, TO_TOPIC
-from bench.peers.rounds import WARM_UP_RECORDS
 from bench.peers.small import NAME, RECORDS
 from bench.truth import Counts
 
@@ -42,8 +41,8 @@ _READING = """\
 
 - One topic of 8 partitions on a local broker, numbered records with values that do not compress. What is sent is planned, so
   the truth is known without deciding anything: where a block is sent again, and which records come late.
-- Each peer has a process of its own, which takes in {warm_up} first. Then the peers take turns, round by round, another one
-  first in each. A time is the median of the rounds, with the least and the most beside it.
+- Each peer has a process of its own, which takes in some records first: the conditions say how many. Then the peers take turns,
+  round by round, another one first in each. A time is the median of the rounds, with the least and the most beside it.
 - Nothing else may use more than {quiet} cores meanwhile; where something did, the page begins by saying so.
 - *CPU* is that of the peer and the broker. *Memory* is the most that the peer's processes held, the broker not among them; a
   JVM keeps what it once took. *Written* is what lies there at the end: data, logs, state, and topics as the broker stores them.
@@ -52,7 +51,7 @@ _READING = """\
   nor held. *Doubled*: rows whose sequence the result has already. *Out of order*: rows that stand behind one of their partition
   with a higher sequence. A topic's order is that of its offsets. A table's order is that of its commits, and within a commit
   that of the Kafka offsets. *Held*: kept out and listed, for a person to decide on.
-- *Cold* is from the start of the process to the end of its first job, the warm-up.
+- *Cold* is from the start of the process to the end of its first job.
 - What is slow, and what starts at Kafka, is timed on one input only; every peer's result is counted on every input.
 """
 
@@ -102,7 +101,7 @@ def beside(raw: Mapping[str, Any], outcomes: Sequence[Outcome], small: Sequence[
         _correctness(checked(outcomes)),
         _small(small, raw["failures"]),
         _peers(cold_seconds(outcomes), raw["failures"]),
-        _READING.format(warm_up=f"{WARM_UP_RECORDS:,} records", quiet=QUIET_CORES),
+        _READING.format(quiet=QUIET_CORES),
     ]
     return "\n".join(section for section in sections if section)
 

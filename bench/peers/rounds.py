@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from bench.topics import Topic
     from bronze.local_broker import LocalBroker
 
-WARM_UP_RECORDS = 20_000
+FIRST_RECORDS = 20_000
+WARM_UP_SHARE = 5
+"""The warm-up takes in one record of so many: a JVM compiles what runs for seconds."""
 _CHECKED_SHARE = 10
 """The small edition holds one record of so many."""
 _FEWEST_CHECKED = 20_000
@@ -56,6 +58,16 @@ class Asked:
         return min(self.records, max(self.records // _CHECKED_SHARE, _FEWEST_CHECKED))
 
     @property
+    def warm_up_records(self) -> int:
+        """Records that every process takes in before it is timed, beside the first ones."""
+        return max(self.records // WARM_UP_SHARE, FIRST_RECORDS)
+
+    @property
+    def first(self) -> str:
+        """What every process takes in before it is timed, in words."""
+        return f"{FIRST_RECORDS:,} and {self.warm_up_records:,} records"
+
+    @property
     def peers(self) -> list[Peer]:
         """The peers that are asked for."""
         return [peer for peer in PEERS if not self.names or peer.name in self.names]
@@ -82,13 +94,13 @@ def run(asked: Asked, sitting: Sitting, broker: LocalBroker, folder: Path) -> Fo
     A peer that fails, or whose result holds what was never sent, has no further runs.
     """
     found = Found()
-    warm_up = _plan("warm-up", FEW, WARM_UP_RECORDS)
+    first, warm_up = _plan("first", FEW, FIRST_RECORDS), _plan("warm-up", FEW, asked.warm_up_records)
     wanted = [each for each in TIMED if any(each in peer.timed for peer in asked.peers)]
     timed = [_plan(f"{_TIMED_PREFIX}{nth}", each, asked.records) for nth, each in enumerate(wanted)]
     checked = [_plan(f"small-{nth}", each, asked.checked_records) for nth, each in enumerate(CHECKED)]
-    every = [(FEW, warm_up), *zip(wanted, timed, strict=True), *zip(CHECKED, checked, strict=True)]
-    warm, *ready = _prepare(sitting, broker, folder, every)
-    bench = Bench(sitting, broker.bootstrap_servers, broker.data_dir / "data", folder, warm, found.outcomes)
+    every = [(FEW, first), (FEW, warm_up), *zip(wanted, timed, strict=True), *zip(CHECKED, checked, strict=True)]
+    begun, warm, *ready = _prepare(sitting, broker, folder, every)
+    bench = Bench(sitting, broker.bootstrap_servers, broker.data_dir / "data", folder, (begun, warm), found.outcomes)
     timed_alone = [each for each in ready if each.is_timed]
     for nth in range(asked.rounds):
         sitting.start_round()
