@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -44,7 +45,7 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Watermarks:
-    """The whole table as one load sees it: a row per stream, however long the history.
+    """The whole table as one load sees it: a row per stream, however long the history. Sums of it are made once.
 
     Attributes:
         rows: The watermark of each stream.
@@ -57,12 +58,12 @@ class Watermarks:
         """The last finished load; 0 before the first."""
         return max((row.load_seq for row in self.rows.values()), default=0)
 
-    @property
+    @cached_property
     def ordinals(self) -> dict[Stream, Ordinal]:
         """The watermark of each stream that has accepted something."""
         return {stream: row.ordinal for stream, row in self.rows.items() if row.ordinal is not None}
 
-    @property
+    @cached_property
     def declared(self) -> dict[Stream, int]:
         """The declared epoch of each stream that has one."""
         return {stream: row.declared_epoch for stream, row in self.rows.items() if row.declared_epoch is not None}
