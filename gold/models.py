@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -39,6 +41,23 @@ def latest(records: DataFrame) -> DataFrame:
     of_stream = keyed.groupBy(*STREAM, "key").agg(F.max_by(row, F.struct(*_SEQUENCE)).alias("newest"))
     arrived = F.struct(*(F.col(f"newest.{name}") for name in _ARRIVAL))
     return of_stream.groupBy("topic", "key").agg(F.max_by("newest", arrived).alias("newest")).select("newest.*")
+
+
+def candidates(records: DataFrame) -> DataFrame:
+    """Which records can be the latest of their key, by keys and numbers alone: no whole row is read, sorted or shuffled.
+
+    Grain: a stream, key and epoch. Columns: topic, partition, producer, key, epoch, and its highest sequence.
+
+    Args:
+        records: Rows as `published` gives them.
+    """
+    return records.where(F.col("key").isNotNull()).groupBy(*STREAM, "key", "epoch").agg(F.max("sequence").alias("sequence"))
+
+
+def among(records: DataFrame, candidates: DataFrame) -> DataFrame:
+    """The records that are among the candidates, which are few."""
+    same = [records[name].eqNullSafe(candidates[name]) for name in (*STREAM, *_SEQUENCE)]
+    return records.join(F.broadcast(candidates), on=reduce(and_, same), how="left_semi")
 
 
 def merge_latest(target: str, source: str) -> str:

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from lakehouse.settings import Gold
 
 _INCREMENT = "tidemark_increment"
+_MANY = 100_000
+"""Records from which on it pays to look for the latest ones by keys and numbers first, which takes a job of its own."""
+_MOST_KEYS = 200_000
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,11 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     is_rebuilt = any(row["kind"] == REBUILD for row in loads)
     whole = silver.where(F.col("erased").isNull()).drop("erased")
     if is_rebuilt:
-        _replace_all(run, whole, gate_run)
+        _replace_all(spark, run, whole, gate_run)
     contracts = _create_tables(spark, run, whole)
     if kept and not is_rebuilt:
         _write_records(spark, run, whole, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
-        _merge_latest(spark, run, whole, gate_run)
+        _merge_latest(spark, run, whole, gate_run=gate_run, is_large=kept >= _MANY)
     ledger = frames.of_contract(spark, loads, LOADS)
     health = models.stream_health(ledger, silver, gate_run.gate_run_id)
     _write_health(spark, run, health, first=0 if is_rebuilt else gate_run.first_load_seq, gate_run=gate_run)
@@ -108,11 +111,11 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     return Published(gate_run.gate_run_id, gate_run.first_load_seq, gate_run.last_load_seq, kept, made)
 
 
-def _replace_all(run: Run, silver: DataFrame, gate_run: GateRun) -> None:
+def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: GateRun) -> None:
     """Steps 1 and 2 where the range begins with a rebuild: nothing of what there was stays, its columns neither."""
     rows = models.published(silver, gate_run.gate_run_id)
     delta.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
-    delta.overwrite(models.latest(rows), run.table(GOLD_LATEST), metadata=_metadata(gate_run))
+    delta.overwrite(models.latest(_newest(spark, rows)), run.table(GOLD_LATEST), metadata=_metadata(gate_run))
     crash_point("gold.replaced")
 
 
@@ -137,10 +140,16 @@ def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run
     crash_point("gold.records")
 
 
-def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, gate_run: GateRun) -> None:
+def _newest(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """Of many rows those that can be the latest of their key, where keys are few: `models.latest` sorts whole rows."""
+    found = models.candidates(rows).limit(_MOST_KEYS + 1).toArrow()
+    return rows if len(found) > _MOST_KEYS else models.among(rows, frames.of_arrow(spark, found))
+
+
+def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, is_large: bool) -> None:
     """Step 2. From the whole range: what is merged already changes nothing."""
-    table = run.table(GOLD_LATEST)
-    models.latest(models.published(silver, gate_run.gate_run_id)).createOrReplaceTempView(_INCREMENT)
+    table, rows = run.table(GOLD_LATEST), models.published(silver, gate_run.gate_run_id)
+    models.latest(_newest(spark, rows) if is_large else rows).createOrReplaceTempView(_INCREMENT)
     try:
         delta.merge(spark, models.merge_latest(table.sql, _INCREMENT), table)
     finally:

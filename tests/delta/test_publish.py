@@ -87,9 +87,11 @@ def model(folder: Path, name: str, text: str) -> GoldModel:
     return GoldModel(name=name, sql=file)
 
 
+@pytest.mark.parametrize("many", [1, 100_000])
 def test_what_passed_is_published_and_then_there_is_nothing_left_to_audit(
-    spark: SparkSession, audited: Run, gate_run: GateRun
+    spark: SparkSession, audited: Run, gate_run: GateRun, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
+    monkeypatch.setattr("gold.publish._MANY", many)
     done = publish(spark, audited, gate_run, Gold())
 
     assert (done.first_load_seq, done.last_load_seq, done.records, done.models) == (1, 2, 9, ())

@@ -43,6 +43,8 @@ def test_the_latest_record_of_a_key_is_the_highest_of_its_stream_and_between_str
     records, expected = (spark.createDataFrame(rows, schema) for rows in (older + latest, latest))
 
     assert_df_equality(models.latest(records), expected, ignore_row_order=True, transforms=[])
+    of_few = models.latest(models.among(records, models.candidates(records)))
+    assert_df_equality(of_few, expected, ignore_row_order=True, transforms=[])
 
 
 def test_stream_health_has_each_stream_of_the_ledger_also_without_a_kept_record(spark: SparkSession) -> None:
