@@ -118,7 +118,7 @@ def _sit_with_peers(asked: argparse.Namespace) -> None:
         found = rounds.run(wanted, sitting, broker, Path(folder))
         took = f"{(time.monotonic() - started) / 60:.0f} minutes"
         into = asked.save or Path(folder) / "docs"
-        known = {"rounds": asked.rounds, "taken in first": wanted.first, "in all": took}
+        known = {"rounds": asked.rounds, "taken in first": wanted.taken_in_first, "in all": took}
         page.save(into, sitting, found, {**known, **machine(), **versions()})
         print((into / page.PAGE).read_text(encoding="utf-8"))
     for each in found.outcomes:

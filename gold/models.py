@@ -54,10 +54,10 @@ def candidates(records: DataFrame) -> DataFrame:
     return records.where(F.col("key").isNotNull()).groupBy(*STREAM, "key", "epoch").agg(F.max("sequence").alias("sequence"))
 
 
-def among(records: DataFrame, candidates: DataFrame) -> DataFrame:
-    """The records that are among the candidates, which are few."""
-    same = [records[name].eqNullSafe(candidates[name]) for name in (*STREAM, *_SEQUENCE)]
-    return records.join(F.broadcast(candidates), on=reduce(and_, same), how="left_semi")
+def among(records: DataFrame, found: DataFrame) -> DataFrame:
+    """The records that `candidates` has found, which are few."""
+    same = [records[name].eqNullSafe(found[name]) for name in (*STREAM, *_SEQUENCE)]
+    return records.join(F.broadcast(found), on=reduce(and_, same), how="left_semi")
 
 
 def merge_latest(target: str, source: str) -> str:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from bench.topics import Topic
     from bronze.local_broker import LocalBroker
 
-FIRST_RECORDS = 20_000
-WARM_UP_SHARE = 5
+_FIRST_RECORDS = 20_000
+_WARM_UP_SHARE = 5
 """The warm-up takes in one record of so many: a JVM compiles what runs for seconds."""
 _CHECKED_SHARE = 10
 """The small edition holds one record of so many."""
@@ -60,12 +60,12 @@ class Asked:
     @property
     def warm_up_records(self) -> int:
         """Records that every process takes in before it is timed, beside the first ones."""
-        return max(self.records // WARM_UP_SHARE, FIRST_RECORDS)
+        return max(self.records // _WARM_UP_SHARE, _FIRST_RECORDS)
 
     @property
-    def first(self) -> str:
+    def taken_in_first(self) -> str:
         """What every process takes in before it is timed, in words."""
-        return f"{FIRST_RECORDS:,} and {self.warm_up_records:,} records"
+        return f"{_FIRST_RECORDS:,} and {self.warm_up_records:,} records"
 
     @property
     def peers(self) -> list[Peer]:
@@ -94,7 +94,7 @@ def run(asked: Asked, sitting: Sitting, broker: LocalBroker, folder: Path) -> Fo
     A peer that fails, or whose result holds what was never sent, has no further runs.
     """
     found = Found()
-    first, warm_up = _plan("first", FEW, FIRST_RECORDS), _plan("warm-up", FEW, asked.warm_up_records)
+    first, warm_up = _plan("first", FEW, _FIRST_RECORDS), _plan("warm-up", FEW, asked.warm_up_records)
     wanted = [each for each in TIMED if any(each in peer.timed for peer in asked.peers)]
     timed = [_plan(f"{_TIMED_PREFIX}{nth}", each, asked.records) for nth, each in enumerate(wanted)]
     checked = [_plan(f"small-{nth}", each, asked.checked_records) for nth, each in enumerate(CHECKED)]
