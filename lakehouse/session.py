@@ -33,8 +33,12 @@ _OWN = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # The JVM compiles no method above 8,000 bytes: what Spark makes of a long expression as one would be interpreted.
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    # A run of all stages generates 400 classes, most of them those of the run before. By default 100 are kept.
+    "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.ui.showConsoleProgress": "false",
 }
+
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _MEMORY_SHARE = 4
 _MEMORY_RANGE_GIB = (1, 8)
@@ -85,6 +89,8 @@ def _local() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(max(2, 2 * cores)),
         "spark.ui.enabled": "false",
+        # The default starts a process to ask for links, a dozen times for each small file that Delta and streams write.
+        "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     }
 
 
