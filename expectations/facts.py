@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 REQUIRED = ("topic", "partition", "offset", "sequence", "epoch", "load_seq", "arrival")
 """The columns of a kept record that are never null."""
 
-_ORDINAL = ("epoch", "sequence")
+ORDINAL = ("epoch", "sequence")
+"""What orders the records of a stream."""
 
 
 def silver_facts(records: DataFrame) -> DataFrame:
@@ -38,13 +39,13 @@ def silver_facts(records: DataFrame) -> DataFrame:
         sequence) stands twice; nulls, in the required columns; undecodable; first and last, the (epoch, sequence) structs of
         the first in-order row by offset, null where there is none, and of the highest row.
     """
-    by_sequence = Window.partitionBy(*STREAM).orderBy(*_ORDINAL, "offset")
+    by_sequence = Window.partitionBy(*STREAM).orderBy(*ORDINAL, "offset")
     earlier = Window.partitionBy(*STREAM, "load_seq").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     in_order = F.when(F.col("arrival") == IN_ORDER, F.col("ordinal"))
     before = F.last("in_order", ignorenulls=True).over(earlier)
     marked = (
-        records.select(*STREAM, "load_seq", "epoch", "sequence", "offset", "arrival", _is_undecodable(records))
-        .withColumn("ordinal", F.struct(*_ORDINAL))
+        records.select(*STREAM, "load_seq", "epoch", "sequence", "offset", "arrival", is_undecodable(records))
+        .withColumn("ordinal", F.struct(*ORDINAL))
         .withColumn("repeats", F.coalesce(F.lag("ordinal").over(by_sequence) == F.col("ordinal"), F.lit(False)))
         .withColumn("in_order", in_order)
         .withColumn("falls", F.coalesce(F.col("in_order") <= before, F.lit(False)))
@@ -53,7 +54,7 @@ def silver_facts(records: DataFrame) -> DataFrame:
         F.count(F.lit(1)).alias("rows"),
         F.count_if("falls").alias("not_increasing"),
         F.count_if("repeats").alias("repeated_keys"),
-        _nulls().alias("nulls"),
+        nulls().alias("nulls"),
         F.count_if("is_undecodable").alias("undecodable"),
         F.min_by("in_order", F.when(F.col("in_order").isNotNull(), F.col("offset"))).alias("first"),
         F.max("ordinal").alias("last"),
@@ -101,13 +102,15 @@ def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:
     return found.groupBy("topic", "partition", "load_seq").agg(F.count_distinct("offset").alias("records"))
 
 
-def _is_undecodable(records: DataFrame) -> Column:
+def is_undecodable(records: DataFrame) -> Column:
+    """Whether a value did not become a payload; false where none is asked for."""
     if "payload" not in records.columns:
         return F.lit(False).alias("is_undecodable")
     return (F.col("payload").isNull() & F.col("value").isNotNull()).alias("is_undecodable")
 
 
-def _nulls() -> Column:
+def nulls() -> Column:
+    """The nulls in the required columns, summed."""
     found = F.lit(0)
     for name in REQUIRED:
         found = found + F.col(name).isNull().cast("int")

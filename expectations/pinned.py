@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations import facts
+from expectations import facts, stretches
 from expectations.evidence import BronzeCounts, Evidence, Row, by_load
 from lakehouse import delta, frames, state
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
-from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse.contracts.silver import CLASSES, KEPT, STREAM
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ _LEDGER = (
 )
 WATERMARK = (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq")
 """The columns of silver_watermarks that are compared."""
+_MANY = 100_000
+"""Kept records from which on it pays to look for stretches first, which takes a shuffle more."""
+_MOST_STRETCHES = 50_000
+"""More of them are not handed to the driver."""
 
 
 @dataclass(frozen=True)
@@ -125,20 +129,37 @@ def records(spark: SparkSession, run: Run, pins: Pins) -> DataFrame:
 
 
 def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
-    """Read the evidence: one job over Silver's narrow columns, one over Bronze's, and the ledger's rows."""
+    """Read the evidence: Silver's narrow columns, Bronze's, and the ledger's rows."""
     start = ("load_seq", pins.first_load_seq - 1)
     found = state.read(spark, run.table(SILVER_LOADS), _LEDGER, start=start, version=pins.loads_version)
     ledger = [row for row in found if pins.first_load_seq <= row["load_seq"] <= pins.finished]
+    kept = sum(row[name] for row in ledger for name in KEPT)
     before = [row["bronze_to_version"] for row in found if row["load_seq"] < pins.first_load_seq]
     return Evidence(
         first_load_seq=pins.first_load_seq,
         last_load_seq=pins.finished,
         ledger=ledger,
-        silver=_rows(facts.silver_facts(records(spark, run, pins))),
+        silver=silver_facts(spark, records(spark, run, pins), is_large=kept >= _MANY),
         watermarks=pins.watermarks,
         bronze=_bronze(spark, run, pins, ledger=ledger, after_version=max(before, default=None)),
         rejected=pins.rejected,
     )
+
+
+def silver_facts(spark: SparkSession, kept: DataFrame, *, is_large: bool) -> list[Row]:
+    """The rows of `expectations.facts.silver_facts`; of many records by stretches where they come so, which sorts none."""
+    if not is_large:
+        return _rows(facts.silver_facts(kept))
+    found = stretches.stretches(kept).limit(_MOST_STRETCHES + 1).toArrow()
+    if len(found) > _MOST_STRETCHES:
+        return _rows(facts.silver_facts(kept))
+    told, others = stretches.facts(found.to_pylist())
+    if not others:
+        return told
+    wanted = frames.of_tuples(spark, others, "topic string, partition int, producer string")
+    same = [kept[name].eqNullSafe(wanted[name]) for name in STREAM]
+    of_others = kept.join(F.broadcast(wanted), on=same[0] & same[1] & same[2], how="left_semi")
+    return told + _rows(facts.silver_facts(of_others))
 
 
 def _bronze(spark: SparkSession, run: Run, pins: Pins, *, ledger: Sequence[Row], after_version: int | None) -> BronzeCounts:

@@ -11,12 +11,12 @@ from lakehouse import frames
 from lakehouse.contracts.silver import REPLAY
 from lakehouse.findings import Finding, Violation, finding
 from lakehouse.table import BRONZE_RECORDS, GOLD_LATEST, GOLD_RECORDS, SILVER_RECORDS, SILVER_REJECTS
+from lakehouse.words import WORD_BITS
 from pipelines.verify_ways_out import BRONZE_OUT, GOLD_OUT, SILVER_OUT
 from silver import audit_words as words
 from silver.audit_rows import as_of
 from silver.extract import extract
 from silver.spans import any_of, at
-from silver.words import WORD_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import RELEASED
-from silver.words import WORD_BITS, bit, word
+from lakehouse.words import WORD_BITS, bit, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

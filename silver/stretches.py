@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM
+from lakehouse.words import bit, word
 from silver.fold import Stretch, stream_of
-from silver.words import bit, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 from chispa import assert_df_equality
 
-from expectations import facts
+from expectations import facts, pinned, stretches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +40,7 @@ def counted(spark: SparkSession, rows: list[Kept]) -> DataFrame:
     return facts.silver_facts(spark.createDataFrame(rows, _SILVER))
 
 
-def expect(spark: SparkSession, found: DataFrame, rows: list[Kept]) -> None:
+def expect(spark: SparkSession, found: DataFrame, rows: list[tuple[object, ...]]) -> None:
     assert_df_equality(found, spark.createDataFrame(rows, _FACTS), ignore_row_order=True, ignore_nullable=True, transforms=[])
 
 
@@ -127,6 +128,36 @@ def test_the_pass_shuffles_once_and_no_payload(spark: SparkSession) -> None:
     shuffles = [line for line in plan.splitlines() if "Exchange" in line]
     assert len(shuffles) == 1
     assert "payload" not in shuffles[0]
+
+
+def test_by_stretches_the_facts_are_the_same(spark: SparkSession) -> None:
+    """Ninety streams of each kind: whole stretches, with some rows late, lost, doubled, moved, or of other epochs and loads."""
+    draw = Random(7)
+    rows = [row for stream in range(450) for row in _drawn(draw, f"p{stream}" if stream else None, kind=stream % 5)]
+    frame = spark.createDataFrame(rows, _SILVER).cache()
+
+    by_row, found = facts.silver_facts(frame), pinned.silver_facts(spark, frame, is_large=True)
+
+    _, others = stretches.facts(stretches.stretches(frame).toArrow().to_pylist())
+    assert 60 < len(others) < 390
+    expect(spark, by_row, [tuple(row[name] for name in by_row.columns) for row in found])
+
+
+def _drawn(draw: Random, producer: str | None, *, kind: int) -> list[Kept]:
+    """A stream's rows: a few stretches, and what its kind does to some of them."""
+    rows, offset, sequence = [], draw.randint(0, 100), 0
+    for stretch in range(draw.randint(1, 4)):
+        offset, sequence = offset + draw.randint(0, 3), sequence + draw.choice((0, 0, 1, 4, *((-2, -300) if kind == 1 else ())))
+        late = kind == 2 and draw.random() < 0.5
+        for _ in range(draw.randint(1, 12)):
+            epoch = stretch // 2 if kind == 3 else 0
+            rows.append(kept(offset, sequence, load_seq=1 + stretch // 2, epoch=epoch, producer=producer, late=late))
+            offset, sequence = offset + 1, sequence + 1
+    if kind == 4:
+        rows[draw.randrange(len(rows))] = kept(
+            draw.randint(0, offset), draw.choice((None, -(2**63), draw.randint(0, sequence))), producer=producer
+        )
+    return rows
 
 
 def test_bronze_is_counted_by_version(spark: SparkSession) -> None:
