@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
     from lakehouse.run import Report
 
-_LOOK_SECONDS = 5.0
+_TELL_SECONDS = 5.0
+_LOOKS_PER_WORD = 5
 
 
 @contextlib.contextmanager
-def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: float = _LOOK_SECONDS) -> Iterator[None]:
-    """Report `<stage>.working` as long as the block runs, at each look at which Spark has tasks.
+def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: float = _TELL_SECONDS) -> Iterator[None]:
+    """Report `<stage>.working` every few seconds while the block runs; where Spark has no tasks then, as soon as it has some.
 
     Its fields are `tasks_done` and `tasks`, of the Spark stages that run at that moment. Over Spark Connect there is nobody to
     ask: nothing is reported then.
@@ -43,8 +44,11 @@ def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: floa
 
 
 def _look(context: SparkContext, report: Report, event: str, is_over: threading.Event, every_seconds: float) -> None:
-    tracker = context.statusTracker()
-    while not is_over.wait(every_seconds):
+    tracker, looks = context.statusTracker(), 0
+    while not is_over.wait(every_seconds / _LOOKS_PER_WORD):
+        looks += 1
+        if looks < _LOOKS_PER_WORD:
+            continue
         try:
             stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
         except Exception:  # noqa: BLE001 -- whatever the JVM fails with, a look at it must not end the run
@@ -52,3 +56,4 @@ def _look(context: SparkContext, report: Report, event: str, is_over: threading.
         if stages:
             done, tasks = sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages)
             report.event(event, tasks_done=done, tasks=tasks)
+            looks = 0
