@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames
+from lakehouse.contracts.model import sql_text
 from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS
 from silver.ledger import Arrivals
 from silver.spans import any_of, at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 Partition = tuple[str, int]
 """topic, partition"""
+
+_HALVINGS = 3
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,34 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
         return records.where(any_of(at(*each, f"offset BETWEEN {above + 1} AND {last}") for each, above, last in spans))
     records = delta.read(spark, bronze, version=bronze_range.to_version)
     decided = [at(*partition, f"offset <= {last}") for partition, last in bronze_range.above.items()]
-    return records.where(~any_of(decided)) if decided else records
+    return records.where(~any_of([*decided, *decided_together(bronze_range.above)])) if decided else records
+
+
+def decided_together(above: Mapping[Partition, int]) -> Iterator[str]:
+    """What the decided offsets of neighbouring partitions say of all of them: no more than those of each partition do.
+
+    A file's statistics say from which partition to which, and up to which offset. Of a file that holds several partitions,
+    as OPTIMIZE writes them, they rule out no condition about one.
+
+    >>> list(decided_together({("t", 0): 7, ("t", 1): 5, ("t", 3): 9}))
+    ["topic = 't' AND partition BETWEEN 0 AND 1 AND offset <= 5"]
+    """
+    numbered = enumerate(sorted(above.items()))
+    for (topic, _), run in groupby(numbered, key=lambda each: (each[1][0][0], each[1][0][1] - each[0])):
+        neighbours = [(partition, last) for _, ((_, partition), last) in run]
+        yield from _halves(topic, neighbours, _HALVINGS)
+
+
+def _halves(topic: str, neighbours: list[tuple[int, int]], halvings: int) -> Iterator[str]:
+    """A condition for all of them, and for each half of them, and so on: partitions need not be equally far."""
+    if len(neighbours) == 1:
+        return
+    first, last, up_to = neighbours[0][0], neighbours[-1][0], min(offset for _, offset in neighbours)
+    yield f"topic = {sql_text(topic)} AND partition BETWEEN {first} AND {last} AND offset <= {up_to}"
+    if halvings:
+        middle = len(neighbours) // 2
+        yield from _halves(topic, neighbours[:middle], halvings - 1)
+        yield from _halves(topic, neighbours[middle:], halvings - 1)
 
 
 def arrivals(spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: Mapping[Partition, int]) -> list[Arrivals]:

@@ -1,0 +1,52 @@
+"""What a load reads of Bronze: what is not decided yet, and no file in which all is."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse import delta
+from lakehouse.table import BRONZE_RECORDS
+from silver import bronze_range
+from tests.support.bronze import Record, put
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+_PLACES = [(topic, partition, offset) for topic in ("a", "b") for partition in range(20) for offset in range(8)]
+
+
+@pytest.mark.spark
+def test_a_file_of_several_partitions_that_are_decided_is_not_read(spark: SparkSession, run: Run) -> None:
+    for first in (0, 5):
+        put(
+            spark,
+            run,
+            [Record.of(first + nth, first + nth, partition=partition) for nth in range(5) for partition in (0, 1, 2)],
+        )
+    version = delta.version(spark, run.table(BRONZE_RECORDS))
+    pinned = bronze_range.pin(spark, run, after_version=version - 1, above={("t", partition): 4 for partition in (0, 1, 2)})
+
+    records = bronze_range.read(spark, run, pinned)
+
+    assert sorted((row["partition"], row["offset"]) for row in records.collect()) == [
+        (partition, offset) for partition in (0, 1, 2) for offset in range(5, 10)
+    ]
+    assert len(records.inputFiles()) < len(delta.read(spark, run.table(BRONZE_RECORDS), version=version).inputFiles())
+
+
+@given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 19)), st.integers(0, 7)))
+def test_partitions_together_are_decided_where_each_of_them_is(above: dict[tuple[str, int], int]) -> None:
+    together = list(bronze_range.decided_together(above))
+
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE places (topic, partition, offset)")
+    database.executemany("INSERT INTO places VALUES (?, ?, ?)", _PLACES)
+    found = [place for each in together for place in database.execute(f"SELECT * FROM places WHERE {each}")]
+    assert all(offset <= above[topic, partition] for topic, partition, offset in found)
