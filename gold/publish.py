@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from gold import models
+from gold.newest import newest
 from gold.refresh import refresh_models
 from lakehouse import delta, frames, state
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 _INCREMENT = "tidemark_increment"
 _MANY = 100_000
 """Records from which on it pays to look for the latest ones by keys and numbers first, which takes a job of its own."""
-_MOST_KEYS = 200_000
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: Gat
     """Steps 1 and 2 where the range begins with a rebuild: nothing of what there was stays, its columns neither."""
     rows = models.published(silver, gate_run.gate_run_id)
     delta.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
-    delta.overwrite(models.latest(_newest(spark, rows)), run.table(GOLD_LATEST), metadata=_metadata(gate_run))
+    delta.overwrite(newest(spark, rows), run.table(GOLD_LATEST), metadata=_metadata(gate_run))
     crash_point("gold.replaced")
 
 
@@ -140,16 +140,10 @@ def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run
     crash_point("gold.records")
 
 
-def _newest(spark: SparkSession, rows: DataFrame) -> DataFrame:
-    """Of many rows those that can be the latest of their key, where keys are few: `models.latest` sorts whole rows."""
-    found = models.candidates(rows).limit(_MOST_KEYS + 1).toArrow()
-    return rows if len(found) > _MOST_KEYS else models.among(rows, frames.of_arrow(spark, found))
-
-
 def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, is_large: bool) -> None:
     """Step 2. From the whole range: what is merged already changes nothing."""
     table, rows = run.table(GOLD_LATEST), models.published(silver, gate_run.gate_run_id)
-    models.latest(_newest(spark, rows) if is_large else rows).createOrReplaceTempView(_INCREMENT)
+    (newest(spark, rows) if is_large else models.latest(rows)).createOrReplaceTempView(_INCREMENT)
     try:
         delta.merge(spark, models.merge_latest(table.sql, _INCREMENT), table)
     finally:

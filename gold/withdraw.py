@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gold import models
+from gold.newest import newest
 from lakehouse import delta
 from lakehouse.crash import crash_point
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
@@ -40,7 +41,8 @@ def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> No
     delta.delete(spark, records, undone)
     crash_point("gold.withdrawn")
     delta.delete(spark, latest, undone)
-    models.latest(spark.read.table(records.sql)).createOrReplaceTempView(_HELD)
+    held = delta.read(spark, records, version=delta.version(spark, records))
+    newest(spark, held).createOrReplaceTempView(_HELD)
     try:
         delta.merge(spark, models.merge_latest(latest.sql, _HELD), latest)
     finally:
