@@ -154,12 +154,7 @@ def silver_facts(spark: SparkSession, kept: DataFrame, *, is_large: bool) -> lis
     if len(found) > _MOST_STRETCHES:
         return _rows(facts.silver_facts(kept))
     told, others = stretches.facts(found.to_pylist())
-    if not others:
-        return told
-    wanted = frames.of_tuples(spark, others, "topic string, partition int, producer string")
-    same = [kept[name].eqNullSafe(wanted[name]) for name in STREAM]
-    of_others = kept.join(F.broadcast(wanted), on=same[0] & same[1] & same[2], how="left_semi")
-    return told + _rows(facts.silver_facts(of_others))
+    return told + _rows(facts.silver_facts(frames.of_streams(spark, kept, others))) if others else told
 
 
 def _bronze(spark: SparkSession, run: Run, pins: Pins, *, ledger: Sequence[Row], after_version: int | None) -> BronzeCounts:

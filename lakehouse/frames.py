@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from lakehouse.contracts.model import ERASED, ERASED_IN_BRONZE, HEADERS, LOST, RANGES
+from lakehouse.contracts.silver import STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,3 +73,16 @@ def of_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     if table.num_rows:
         return spark.createDataFrame(table)
     return spark.createDataFrame(pa.Table.from_pylist([{}], table.schema)).where("false")
+
+
+def of_streams(spark: SparkSession, rows: DataFrame, streams: Iterable[Sequence[object]]) -> DataFrame:
+    """The rows of a few streams.
+
+    Args:
+        spark: The session.
+        rows: Rows with topic, partition and producer.
+        streams: Topic, partition and producer of each; what is null is compared, too.
+    """
+    wanted = of_tuples(spark, streams, "topic string, partition int, producer string")
+    same = [rows[name].eqNullSafe(wanted[name]) for name in STREAM]
+    return rows.join(F.broadcast(wanted), on=same[0] & same[1] & same[2], how="left_semi")

@@ -28,6 +28,7 @@ Partition = tuple[str, int]
 """topic, partition"""
 
 _HALVINGS = 3
+"""Fifteen conditions at the most for the neighbouring partitions of a topic: each new record is compared with all of them."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,15 @@ def decided_together(above: Mapping[Partition, int]) -> Iterator[str]:
     >>> list(decided_together({("t", 0): 7, ("t", 1): 5, ("t", 3): 9}))
     ["topic = 't' AND partition BETWEEN 0 AND 1 AND offset <= 5"]
     """
-    numbered = enumerate(sorted(above.items()))
-    for (topic, _), run in groupby(numbered, key=lambda each: (each[1][0][0], each[1][0][1] - each[0])):
+    for (topic, _), run in groupby(enumerate(sorted(above.items())), key=_numbered_on):
         neighbours = [(partition, last) for _, ((_, partition), last) in run]
         yield from _halves(topic, neighbours, _HALVINGS)
+
+
+def _numbered_on(nth_partition: tuple[int, tuple[Partition, int]]) -> tuple[str, int]:
+    """What all partitions of a topic share whose numbers follow each other."""
+    nth, ((topic, partition), _) = nth_partition
+    return topic, partition - nth
 
 
 def _halves(topic: str, neighbours: list[tuple[int, int]], halvings: int) -> Iterator[str]:

@@ -103,7 +103,9 @@ def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rule
     chained, odd = stretches.split(rows.to_pylist())
     found = _table(fold(chained, watermarks.ordinals, rules))
     if odd:
-        return Collected(pa.concat_tables([found, _by_records(spark, _of(spark, narrow, odd), watermarks, rules)]))
+        return Collected(
+            pa.concat_tables([found, _by_records(spark, frames.of_streams(spark, narrow, odd), watermarks, rules)])
+        )
     return Collected(found, tuple(chained))
 
 
@@ -117,7 +119,7 @@ def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, 
     if not streams:
         return found
     is_kept = [stream not in streams for stream in zip(*(found[name].to_pylist() for name in STREAM), strict=True)]
-    folded = fold(_in_offset_order(_of(spark, narrow, streams)), watermarks.ordinals, rules)
+    folded = fold(_in_offset_order(frames.of_streams(spark, narrow, streams)), watermarks.ordinals, rules)
     return pa.concat_tables([found.filter(pa.array(is_kept)), _table(folded)])
 
 
@@ -141,21 +143,14 @@ def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Stretch]:
     chained, odd = stretches.split(stretches.stretches(narrow).toArrow().to_pylist())
     yield from chained
     if odd:
-        yield from _in_offset_order(_of(spark, narrow, odd))
+        yield from _in_offset_order(frames.of_streams(spark, narrow, odd))
 
 
 def gaps(
     spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, streams: set[Stream]
 ) -> dict[Stream, list[Range]]:
     """What some streams step over: their records once more, as stretches. Takes what `collect` takes."""
-    return fold_gaps(in_order(spark, _of(spark, narrow, streams)), watermarks.ordinals, rules)
-
-
-def _of(spark: SparkSession, narrow: DataFrame, streams: set[Stream]) -> DataFrame:
-    """The narrow records of a few streams."""
-    wanted = frames.of_tuples(spark, streams, "topic string, partition int, producer string")
-    same = [narrow[name].eqNullSafe(wanted[name]) for name in STREAM]
-    return narrow.join(F.broadcast(wanted), on=same[0] & same[1] & same[2], how="left_semi")
+    return fold_gaps(in_order(spark, frames.of_streams(spark, narrow, streams)), watermarks.ordinals, rules)
 
 
 def _in_offset_order(narrow: DataFrame) -> Iterator[Stretch]:
