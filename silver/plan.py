@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from silver.watermarks import Watermarks
 
 
-_FEW = 10_000
-"""Bronze records up to which a load is decided on the driver."""
+_FEW, _FEW_IN_TURNS = 10_000, 250_000
+"""Bronze records up to which a load is decided on the driver; more of them where few stretches are to be expected."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,19 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered) -> P
     if pinned.appended == 0:
         return None
     claim = claimed(run, rules, pinned, load_seq=watermarks.load_seq + 1)
-    how = How.STRETCHES if recovered.was_in_stretches else How.RECORDS
-    if pinned.appended is not None and pinned.appended <= _FEW:
-        how = How.FEW
     with ahead.known(spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]):
+        how = _how(recovered, pinned.appended)
         planned = decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how)
     return planned if planned.ledger else None
+
+
+def _how(recovered: Recovered, records: int | None) -> How:
+    """What fits a load of so many records, by what came before it."""
+    streams = recovered.watermarks.ordinals
+    takes_turns = not recovered.was_in_stretches or len(streams) > len({stream[:2] for stream in streams})
+    if records is not None and records <= (_FEW_IN_TURNS if takes_turns else _FEW):
+        return How.FEW
+    return How.STRETCHES if recovered.was_in_stretches else How.RECORDS
 
 
 def claimed(run: Run, rules: Rules, pinned: BronzeRange, *, load_seq: int, request: Request | None = None) -> dict[str, object]:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from lakehouse import frames
 from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM
-from silver import decide, stretches
+from silver import decide, rising, stretches
 from silver.fold import Segment, Stretch, fold, stream_of
 from silver.fold import gaps as fold_gaps
 
@@ -52,11 +52,15 @@ _MOST_STRETCHES = 50_000
 """More of them are not handed to the driver: the input is no chain, and each record is decided on its own."""
 
 
+_BATCH = 10_000
+"""Records that are taken out of Arrow at once: as Python's objects they are ten times as large."""
+
+
 class How(StrEnum):
     """How a decision is sought. The outcome is the same; what fits the input costs least.
 
     Attributes:
-        FEW: Every record comes to the driver and is folded there: no shuffle, nothing to compile.
+        FEW: Every record comes to the driver and is decided there: no shuffle, nothing to compile.
         STRETCHES: By stretches, and the streams that do not come in stretches record by record.
         RECORDS: Record by record.
     """
@@ -94,7 +98,8 @@ def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rule
     """
     if how is How.FEW:
         ordered = narrow.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
-        return Collected(_table(fold(map(_single, ordered.to_pylist()), watermarks.ordinals, rules)))
+        risen, others = rising.part(ordered, watermarks.ordinals, rules)
+        return Collected(_table([*risen, *fold(_one_by_one(others), watermarks.ordinals, rules)]))
     if how is How.RECORDS:
         return Collected(_by_records(spark, narrow, watermarks, rules))
     rows = stretches.stretches(narrow).limit(_MOST_STRETCHES + 1).toArrow()
@@ -156,6 +161,12 @@ def gaps(
 def _in_offset_order(narrow: DataFrame) -> Iterator[Stretch]:
     """Records as stretches of one, one stream after another, handed over batch by batch."""
     return map(_single, narrow.orderBy(*STREAM, "offset").toLocalIterator(prefetchPartitions=True))
+
+
+def _one_by_one(records: pa.Table) -> Iterator[Stretch]:
+    """Records as stretches of one, in their order."""
+    for batch in records.to_batches(max_chunksize=_BATCH):
+        yield from map(_single, batch.to_pylist())
 
 
 def _single(row: Mapping[str, Any] | Row) -> Stretch:
