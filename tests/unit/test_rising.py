@@ -1,0 +1,67 @@
+"""Streams that only rise, against the fold over each of their records."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from silver import rising
+from silver.fold import Stretch, fold
+from silver.rules import Policy, Rules, Source
+
+_COLUMNS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("producer", pa.string()),
+        *((name, pa.int64()) for name in ("offset", "epoch", "sequence")),
+        ("problem", pa.string()),
+    ]
+)
+_RULES = Rules(Source("header", "seq"), max_jump=9, topics=(("u", Policy()),))
+_STREAMS = st.sampled_from([("t", 0, None), ("t", 0, "a"), ("t", 1, None), ("u", 0, "a")])
+_RISEN = st.lists(st.integers(0, 30), unique=True).map(sorted)
+_ORDINALS = st.tuples(st.integers(0, 1), st.integers(0, 12))
+
+
+@st.composite
+def _records(draw: st.DrawFn) -> list[Stretch]:
+    """Whole streams in offset order. Most rise; in some a record is sent again, read twice, of another epoch or unreadable."""
+    found = []
+    for stream in sorted(draw(st.sets(_STREAMS)), key=str):
+        epoch = draw(st.integers(0, 1))
+        sent: list[tuple[int | None, int | None]] = [(epoch, sequence) for sequence in draw(_RISEN)]
+        if draw(st.booleans()) and sent:
+            sent.insert(draw(st.integers(0, len(sent))), draw(st.sampled_from([*sent, (1, 40), (None, None)])))
+        is_twice = draw(st.integers(0, 3 * len(sent)))
+        for nth, (of_epoch, sequence) in enumerate(sent):
+            problem = "no sequence" if sequence is None else None
+            found += [Stretch(stream, nth * 2, nth * 2, of_epoch, sequence, problem)] * (2 if nth == is_twice else 1)
+    return found
+
+
+@settings(deadline=None)
+@given(records=_records(), watermarks=st.dictionaries(_STREAMS, _ORDINALS))
+def test_what_rises_comes_to_what_the_fold_makes_of_it(
+    records: list[Stretch], watermarks: dict[tuple[str, int, str | None], tuple[int, int]]
+) -> None:
+    rows = [(*each.stream, each.first_offset, each.epoch, each.first_sequence, each.problem) for each in records]
+    table = pa.Table.from_pylist([dict(zip(_COLUMNS.names, row, strict=True)) for row in rows], _COLUMNS)
+
+    risen, others = rising.part(table, watermarks, _RULES)
+
+    streams = {segment.stream for segment in risen}
+    left = [each for each in records if each.stream not in streams]
+    assert others["offset"].to_pylist() == [each.first_offset for each in left]
+    assert sorted([*risen, *fold(left, watermarks, _RULES)], key=str) == sorted(fold(records, watermarks, _RULES), key=str)
+
+
+def test_gaps_are_no_reason_to_look_at_each_record() -> None:
+    sequences = [3, 7, 8, 20]
+    rows = [dict(zip(_COLUMNS.names, ("u", 0, "a", n, 0, seq, None), strict=True)) for n, seq in enumerate(sequences)]
+
+    risen, others = rising.part(pa.Table.from_pylist(rows, _COLUMNS), {("u", 0, "a"): (0, 2)}, _RULES)
+
+    assert [(each.first_sequence, each.last_sequence, each.records, each.jumps_forward) for each in risen] == [(3, 20, 4, 2)]
+    assert others.num_rows == 0
