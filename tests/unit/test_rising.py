@@ -33,7 +33,7 @@ def _records(draw: st.DrawFn) -> list[Stretch]:
         steps = draw(st.lists(st.sampled_from([1, 1, 1, 3, 5]), max_size=6))
         risen = [above + sum(steps[: nth + 1]) for nth in range(len(steps))]
         sent: list[tuple[int | None, int | None]] = [(int(sequence > next_epoch), sequence) for sequence in risen]
-        if sent and draw(st.booleans()):
+        if draw(st.booleans()) and sent:
             sent.insert(draw(st.integers(0, len(sent))), draw(st.sampled_from([*sent, (None, None)])))
         is_twice = draw(st.integers(0, 3 * len(sent)))
         for nth, (of_epoch, sequence) in enumerate(sent):
