@@ -17,7 +17,7 @@ from lakehouse.contracts.silver import STREAM
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.contracts.model import Contract
 
@@ -84,5 +84,10 @@ def of_streams(spark: SparkSession, rows: DataFrame, streams: Iterable[Sequence[
         streams: Topic, partition and producer of each; what is null is compared, too.
     """
     wanted = of_tuples(spark, streams, "topic string, partition int, producer string")
-    same = [rows[name].eqNullSafe(wanted[name]) for name in STREAM]
-    return rows.join(F.broadcast(wanted), on=same[0] & same[1] & same[2], how="left_semi")
+    return rows.join(F.broadcast(wanted), on=same_stream(rows, wanted), how="left_semi")
+
+
+def same_stream(rows: DataFrame, others: DataFrame) -> Column:
+    """The condition of a join on topic, partition and producer: what is null is compared, too."""
+    same = [rows[name].eqNullSafe(others[name]) for name in STREAM]
+    return same[0] & same[1] & same[2]

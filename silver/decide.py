@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
+from lakehouse import frames
 from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, REPLAY, STREAM, SUSPECT
 from silver import spans
 
@@ -41,7 +42,7 @@ def classify(records: DataFrame, watermarks: DataFrame, *, has_epochs: bool) -> 
         sequence of the record before it in its stream and epoch).
     """
     by_offset, earlier = _by_offset(), _by_offset().rowsBetween(Window.unboundedPreceding, -1)
-    known = records.join(F.broadcast(watermarks), on=_same_stream(records, watermarks), how="left").select(
+    known = records.join(F.broadcast(watermarks), on=frames.same_stream(records, watermarks), how="left").select(
         *(records[name] for name in records.columns), "known_epoch", "known_sequence"
     )
     is_replay = F.coalesce(F.lag("offset").over(by_offset) == F.col("offset"), F.lit(False))
@@ -148,8 +149,3 @@ def _by_offset() -> WindowSpec:
 
 def _ordinal(epoch: str, sequence: str) -> Column:
     return F.struct(F.col(epoch).alias("epoch"), F.col(sequence).alias("sequence"))
-
-
-def _same_stream(records: DataFrame, watermarks: DataFrame) -> Column:
-    same = [records[name].eqNullSafe(watermarks[name]) for name in STREAM]
-    return same[0] & same[1] & same[2]

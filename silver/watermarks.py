@@ -97,9 +97,8 @@ class Watermarks:
             return rows
         declared = [(*stream, epoch) for stream, epoch in self.declared.items()]
         known = frames.of_tuples(spark, declared, "topic string, partition int, producer string, declared_epoch bigint")
-        same = [rows[name].eqNullSafe(known[name]) for name in STREAM]
         epoch = F.when(rows["epoch"].isNotNull(), F.coalesce(known["declared_epoch"], rows["epoch"])).alias("epoch")
-        joined = rows.join(F.broadcast(known), on=same[0] & same[1] & same[2], how="left")
+        joined = rows.join(F.broadcast(known), on=frames.same_stream(rows, known), how="left")
         return joined.select(*(epoch if name == "epoch" else rows[name] for name in rows.columns))
 
     def require(self, rules_fingerprint: str, *, where: str) -> None:
