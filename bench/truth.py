@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     Sequences = NDArray[np.int64]
 
-_BATCH_RECORDS = 10_000
 _POLL_SECONDS = 20.0
 
 
@@ -181,17 +180,16 @@ def of_topic(servers: str, name: str) -> dict[int, Sequences]:
         consumer.assign([TopicPartition(name, partition, 0) for partition in range(PARTITIONS)])
         open_partitions = set(range(PARTITIONS))
         while open_partitions:
-            messages = consumer.consume(_BATCH_RECORDS, _POLL_SECONDS)
-            if not messages:
+            message = consumer.poll(_POLL_SECONDS)  # one by one: `consume` waits for a full batch, also behind the last record
+            if message is None:
                 raise WrongResultError(f"topic {name}: nothing more came within {_POLL_SECONDS:g} s")
-            for message in messages:
-                error = message.error()
-                if error is None:
-                    found[message.partition() or 0].append(_sequence(message.headers()))
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 -- the only name that the client has for it
-                    open_partitions.discard(message.partition() or 0)
-                else:
-                    raise WrongResultError(f"topic {name}: {error}")
+            error = message.error()
+            if error is None:
+                found[message.partition() or 0].append(_sequence(message.headers()))
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 -- the only name that the client has for it
+                open_partitions.discard(message.partition() or 0)
+            else:
+                raise WrongResultError(f"topic {name}: {error}")
     finally:
         consumer.close()
     return {partition: np.array(sequences, dtype=np.int64) for partition, sequences in found.items()}

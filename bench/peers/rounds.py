@@ -50,7 +50,7 @@ class Asked:
     records: int
     rounds: int
     names: Sequence[str] = ()
-    small_loads: int = 20
+    small_loads: int = 10
 
     @property
     def checked_records(self) -> int:
