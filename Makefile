@@ -32,11 +32,11 @@ format: setup  ## Fix what ruff can fix, and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup  ## Measure ours and its peers in one sitting, and write docs/benchmarks.md (an hour and more)
+bench: setup  ## Measure ours and its peers in one sitting, and write docs/benchmarks.md (an hour)
 	@$(BIN)/python -m bench.run --save
 
-bench-scale: setup  ## Measure ours on 32,000,000 records of history, and a load of 20,000,000 (an hour)
-	@$(BIN)/python -m bench.run --only growth backfill --save
+bench-scale: setup  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold and a backfill (half an hour)
+	@$(BIN)/python -m bench.run --only growth streams cold whole backfill --save
 
 faults: setup  ## Kill 300 processes over a million records, and compare with the reference (two hours)
 	@$(BIN)/python -m tests.faults.run

@@ -67,7 +67,7 @@ PARTS = (
         "Loads of some 100,000 records where `silver_watermarks` has many streams: producers of 8 partitions, with names of\n"
         "32 characters, that take turns record by record; a single stream is one partition. Values of 32 bytes. The mark\n"
         "holds for a load that touches few of the streams and for one that touches all.",
-        "make bench",
+        "make bench-scale",
         marks.of_streams,
     ),
     Part(
@@ -75,7 +75,7 @@ PARTS = (
         "Cold",
         "The installed command as a process of its own, on a topic that was read before; and a process that opens the same\n"
         "Spark session, asks it for one row, and ends.",
-        "make bench",
+        "make bench-scale",
         marks.of_cold,
     ),
     Part(
@@ -84,7 +84,7 @@ PARTS = (
         "The same topic of 8 partitions, values of 200 bytes, in turns and in one warm session: a bare Structured Streaming\n"
         "copy to Delta, Bronze alone, and all stages to Gold. Each has taken in the topic's first records before: tables and\n"
         "checkpoints are there.",
-        "make bench",
+        "make bench-scale",
         marks.of_whole,
     ),
     Part(

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 LOADS, LOOKS, CHECKS, PROOF, WARM, HELP = "loads", "look", "checks", "verify", "warm", "help"
 OTHERS = "peers"
 _OURS = (LOADS, LOOKS, CHECKS, PROOF, WARM, HELP)
-_APART = (parts.STREAMS, parts.COLD, parts.WHOLE)
-_LONG = (parts.GROWTH, parts.BACKFILL)
+_APART = (parts.GROWTH, parts.STREAMS, parts.COLD, parts.WHOLE, parts.BACKFILL)
 """What is measured only where it is asked for by name."""
 
 _FEWEST_RECORDS = 1_000
@@ -49,11 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _arguments(argv)
     # Else a broker and a peer would outlive it: only an exception ends what a `with` began.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    wanted = asked.only or [*_OURS, *_APART, OTHERS]
+    wanted = asked.only or [*_OURS, OTHERS]
     try:
         if set(wanted) & set(_OURS):
             _sit_with_ours(asked)
-        for name in (*_APART, *_LONG):
+        for name in _APART:
             if name in wanted:
                 _sit_with(name, asked)
         if OTHERS in wanted:
@@ -168,8 +167,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--records", type=int, default=2_000_000, help="records of each topic (%(default)s)")
     parser.add_argument("--history", type=int, default=1_000_000, help="records in Silver, for look and verify (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (%(default)s)")
-    everything = (*_OURS, *_APART, *_LONG, OTHERS)
-    parser.add_argument("--only", nargs="+", choices=everything, help=f"measure only these; {' and '.join(_LONG)} only so")
+    everything = (*_OURS, *_APART, OTHERS)
+    parser.add_argument("--only", nargs="+", choices=everything, help=f"measure only these; {', '.join(_APART)} only so")
     parser.add_argument("--most-history", type=int, default=growth.MOST_HISTORY, help="for growth (%(default)s)")
     parser.add_argument("--streams", type=int, default=streams.MOST_STREAMS, help="the most of them (%(default)s)")
     parser.add_argument("--backfill-records", type=int, default=backfill.RECORDS, help="in one load (%(default)s)")
