@@ -173,7 +173,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--streams", type=int, default=streams.MOST_STREAMS, help="the most of them (%(default)s)")
     parser.add_argument("--backfill-records", type=int, default=backfill.RECORDS, help="in one load (%(default)s)")
     parser.add_argument("--peers", nargs="+", choices=[peer.name for peer in PEERS], help="of the peers only these")
-    parser.add_argument("--small-loads", type=int, default=10, help="loads of 1,000 records for each peer (%(default)s)")
+    parser.add_argument(
+        "--small-loads", type=int, default=rounds.Asked.small_loads, help="loads of 1,000 records for each peer (%(default)s)"
+    )
     parser.add_argument(
         "--save",
         nargs="?",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from lakehouse import frames
 from lakehouse.contracts.silver import CLASSES, STREAM
 
 if TYPE_CHECKING:
@@ -56,8 +55,7 @@ def candidates(records: DataFrame) -> DataFrame:
 
 def among(records: DataFrame, found: DataFrame) -> DataFrame:
     """The records that `candidates` has found, which are few."""
-    same = [records[name].eqNullSafe(found[name]) for name in (*STREAM, *_SEQUENCE)]
-    return records.join(F.broadcast(found), on=reduce(and_, same), how="left_semi")
+    return records.join(F.broadcast(found), on=frames.same_stream(records, found, *_SEQUENCE), how="left_semi")
 
 
 def merge_latest(target: str, source: str) -> str:
@@ -103,9 +101,8 @@ def stream_health(ledger: DataFrame, silver: DataFrame, gate_run_id: str) -> Dat
     found = silver.groupBy(*STREAM, "load_seq").agg(
         F.count_if(undecodable).alias("undecodable"), F.max("timestamp").alias("newest_record_at")
     )
-    same = [ledger[name].eqNullSafe(found[name]) for name in (*STREAM, "load_seq")]
     counts = ("records", *CLASSES, "missing", "jumps_forward", "jumps_backward")
-    return ledger.join(found, on=same[0] & same[1] & same[2] & same[3], how="left").select(
+    return ledger.join(found, on=frames.same_stream(ledger, found, "load_seq"), how="left").select(
         *(ledger[name] for name in (*STREAM, "load_seq", *counts, "last_offset", "claimed_at")),
         ledger["epoch_after"].alias("epoch"),
         ledger["high_watermark_after"].alias("high_watermark"),

@@ -6,6 +6,8 @@ an Arrow table goes to the JVM as it is.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -87,7 +89,6 @@ def of_streams(spark: SparkSession, rows: DataFrame, streams: Iterable[Sequence[
     return rows.join(F.broadcast(wanted), on=same_stream(rows, wanted), how="left_semi")
 
 
-def same_stream(rows: DataFrame, others: DataFrame) -> Column:
-    """The condition of a join on topic, partition and producer: what is null is compared, too."""
-    same = [rows[name].eqNullSafe(others[name]) for name in STREAM]
-    return same[0] & same[1] & same[2]
+def same_stream(rows: DataFrame, others: DataFrame, *more: str) -> Column:
+    """The condition of a join on topic, partition and producer, and on more columns: what is null is compared, too."""
+    return reduce(and_, [rows[name].eqNullSafe(others[name]) for name in (*STREAM, *more)])
