@@ -55,7 +55,7 @@ def read_log(servers: str, topic: str) -> list[Logged]:
     consumer.assign(places)
     log: list[Logged] = []
     while len(log) < missing:
-        found = consumer.consume(_BATCH, timeout=_SECONDS)
+        found = consumer.consume(min(_BATCH, missing - len(log)), timeout=_SECONDS)
         if not found:
             raise TimeoutError(f"The broker gave {len(log)} of {missing} records.")
         for message in found:
