@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test check format bench bench-scale faults bundle-check screenshots lock clean
+.PHONY: help setup java demo test test-all check format bench bench-scale faults bundle-check screenshots lock clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -21,6 +21,9 @@ demo: setup  ## Run the main job on a real local Kafka broker and print the tabl
 # Two processes, with a Spark session each: most of a small test waits for commits. A test that is done early takes over the other's.
 test: setup  ## Run the whole test suite, broker tests included
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-all: export TIDEMARK_TESTS := all
+test-all: test  ## The same, and every property drawn many times over
 
 check: setup  ## Lint, formatting, types, architecture
 	$(BIN)/ruff check .
