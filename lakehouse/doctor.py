@@ -85,10 +85,11 @@ def check_package(name: str, expected: str) -> Finding:
 
 
 def check_jars(conf: str) -> Finding:
-    """Whether a configuration's jars are in the cache."""
-    absent, total = jars.missing(conf), len(jars.pinned(conf))
-    observed = f"{total - len(absent)} in {jars.cache_dir() / conf}"
-    return _finding(f"{conf} jars", (not absent, observed, str(total)), f"tidemark jars fetch {conf}")
+    """Whether a configuration's jars are in the cache, and are those that the lock pins."""
+    absent, changed, total = jars.missing(conf), jars.differing(conf), len(jars.pinned(conf))
+    others = f", {len(changed)} more that the lock does not pin: {', '.join(changed)}" if changed else ""
+    observed = f"{total - len(absent) - len(changed)} in {jars.cache_dir() / conf}{others}"
+    return _finding(f"{conf} jars", (not absent and not changed, observed, str(total)), f"tidemark jars fetch {conf}")
 
 
 def check_memory() -> Finding:

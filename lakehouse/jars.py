@@ -7,6 +7,9 @@ Coursier and no `spark.jars.packages` is needed. A fetch, step by step:
 2. Ivy resolves into a temporary folder in the same cache folder;
 3. names and SHA-256 of what arrived are compared with the lock;
 4. a rename puts the whole set in place, so a reader sees all jars or none.
+
+Whoever starts a JVM from them gets them verified: the SHA-256 of each is compared with the lock every time. That takes 0.02 s for
+Spark's and 0.05 s for the broker's, so nothing is remembered that could be forged.
 """
 
 from __future__ import annotations
@@ -65,8 +68,17 @@ def missing(conf: str) -> list[str]:
     return sorted(name for name in pinned(conf) if not (folder / name).is_file())
 
 
+def differing(conf: str) -> list[str]:
+    """The names of a configuration's jars that are in the cache with other bytes than the lock pins, sorted."""
+    folder, expected = cache_dir() / conf, pinned(conf)
+    there = [name for name in expected if (folder / name).is_file()]
+    return sorted(name for name in there if _sha256(folder / name) != expected[name])
+
+
 def fetch(conf: str | None = None) -> Path:
     """Puts the jars of one configuration, or of all, into the cache; without touching the network when they are there.
+
+    Jars whose bytes are not those of the lock are replaced.
 
     Args:
         conf: `spark`, `broker`, or None for both.
@@ -80,21 +92,39 @@ def fetch(conf: str | None = None) -> Path:
     """
     folder = cache_dir()
     for each in CONFIGURATIONS if conf is None else (conf,):
-        if missing(each):
+        if missing(each) or differing(each):
             _fetch_into(folder, each)
     return folder
 
 
 def spark_jars() -> list[Path]:
-    """The jars to hand to a Spark session (`spark.jars`), fetched first if need be."""
-    folder = fetch("spark") / "spark"
-    return [folder / name for name in sorted(pinned("spark"))]
+    """The jars to start a Spark session from, fetched first if need be.
+
+    Raises:
+        ToolError: One of them is not what the lock pins; or as `fetch`.
+    """
+    return _verified("spark")
 
 
 def broker_classpath() -> str:
-    """The Java class path of the local Kafka broker, fetched first if need be."""
-    folder = fetch("broker") / "broker"
-    return os.pathsep.join(str(folder / name) for name in sorted(pinned("broker")))
+    """The Java class path of the local Kafka broker, fetched first if need be. Raises as `spark_jars`."""
+    return os.pathsep.join(str(jar) for jar in _verified("broker"))
+
+
+def _verified(conf: str) -> list[Path]:
+    """The jars of a configuration, their bytes compared with the lock. One that was changed is an alarm, so it stays as it is."""
+    if missing(conf):
+        fetch(conf)
+    folder = cache_dir() / conf
+    if changed := differing(conf):
+        raise ToolError(
+            "A jar in the cache is not the one the lock pins. No JVM was started from it.",
+            where=str(folder),
+            observed="; ".join(f"{name} has SHA-256 {_sha256(folder / name)}" for name in changed),
+            expected=f"the checksums of {CHECKSUM_FILE.name}",
+            next_step=f"Find out who changed it. `tidemark jars fetch {conf}` replaces it.",
+        )
+    return [folder / name for name in sorted(pinned(conf))]
 
 
 def _fetch_into(folder: Path, conf: str) -> None:
@@ -102,7 +132,7 @@ def _fetch_into(folder: Path, conf: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"), tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as work:
-            if not missing(conf):  # another process fetched while this one waited for the lock
+            if not missing(conf) and not differing(conf):  # another process fetched while this one waited for the lock
                 return
             arrived = retrieve(LOCK_FILE, conf, Path(work))
             _check(arrived, conf)
@@ -194,7 +224,11 @@ def _not_fetched(lock: Path, conf: str, observed: str) -> ToolError:
 
 def checksums(folder: Path) -> dict[str, str]:
     """The SHA-256 of each file of a folder, by its name."""
-    return {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in sorted(folder.iterdir())}
+    return {jar.name: _sha256(jar) for jar in sorted(folder.iterdir())}
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _check(arrived: Path, conf: str) -> None:

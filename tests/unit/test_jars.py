@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,13 +83,37 @@ def test_an_unknown_set_of_jars_is_a_usage_error(cache: Path) -> None:
         jars.fetch("flink")
 
 
-def test_jars_that_are_there_are_used_without_java_or_network(cache: Path, java_that: Callable[[str], None]) -> None:
+def test_jars_that_are_there_are_used_without_java_or_network(
+    cache: Path, java_that: Callable[[str], None], lock_of_one_jar: None
+) -> None:
     java_that("exit 1")
-    (cache / "spark").mkdir(parents=True)
-    for name in jars.pinned("spark"):
-        (cache / "spark" / name).touch()
+    put(cache, b"good")
     assert jars.fetch("spark") == cache
-    assert [jar.name for jar in jars.spark_jars()] == sorted(jars.pinned("spark"))
+    assert jars.spark_jars() == [cache / "spark" / "one-1.jar"]
+
+
+def test_no_jvm_is_started_from_a_jar_that_was_changed(
+    cache: Path, java_that: Callable[[str], None], lock_of_one_jar: None
+) -> None:
+    java_that(DELIVER + 'printf good > "$folder/one-1.jar"')
+    jar = put(cache, b"good")
+    before = jar.stat()
+    jar.write_bytes(b"evil")
+    os.utime(jar, ns=(before.st_atime_ns, before.st_mtime_ns))  # size and time tell nothing
+    with pytest.raises(ToolError, match=f"one-1.jar has SHA-256 {hashlib.sha256(b'evil').hexdigest()}"):
+        jars.spark_jars()
+    assert jar.read_bytes() == b"evil"  # kept, for whoever wants to know what it is
+    jars.fetch("spark")
+    assert jars.spark_jars() == [jar]
+    assert jar.read_bytes() == b"good"
+
+
+def put(cache: Path, content: bytes) -> Path:
+    """The one jar of the lock, with some content."""
+    jar = cache / "spark" / "one-1.jar"
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    jar.write_bytes(content)
+    return jar
 
 
 @pytest.mark.usefixtures("lock_of_one_jar")
