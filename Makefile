@@ -4,57 +4,70 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-all check format bench bench-scale faults bundle-check screenshots lock clean
+.PHONY: help setup dev java demo test test-all check format bench bench-scale faults bundle-check screenshots lock sbom clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-setup: java $(STAMP)  ## Install into .venv: pinned Python packages, this project, the JVM jars
+setup: java $(STAMP)  ## Install into .venv what a user needs: pinned Python packages, this project, the JVM jars
 	@$(BIN)/python -m lakehouse.jars fetch > /dev/null
+
+dev: setup $(DEV)  ## Install the tools for tests, checks and benchmarks too
 
 demo: setup  ## Run the main job on a real local Kafka broker and print the tables
 	@$(BIN)/tidemark demo
 
 # Two processes, with a Spark session each: most of a small test waits for commits. A test that is done early takes over the other's.
-test: setup  ## Run the whole test suite, broker tests included
+test: dev  ## Run the whole test suite, broker tests included
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: export TIDEMARK_TESTS := all
 test-all: test  ## The same, and every property drawn many times over
 
-check: setup  ## Lint, formatting, types, architecture
+check: dev  ## Lint, formatting, types, architecture
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: setup  ## Fix what ruff can fix, and format
+format: dev  ## Fix what ruff can fix, and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup  ## Measure ours and its peers in one sitting, and write docs/benchmarks.md (an hour)
+bench: dev  ## Measure ours and its peers in one sitting, and write docs/benchmarks.md (an hour)
 	@$(BIN)/python -m bench.run --save
 
-bench-scale: setup  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold and a backfill (half an hour)
+bench-scale: dev  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold and a backfill (half an hour)
 	@$(BIN)/python -m bench.run --only growth streams cold whole backfill --save
 
-faults: setup  ## Kill 300 processes over a million records, and compare with the reference (two hours)
+faults: dev  ## Kill 300 processes over a million records, and compare with the reference (two hours)
 	@$(BIN)/python -m tests.faults.run
 
 # The first time, this builds the platform's command line from its Go module, which takes minutes.
-bundle-check: $(STAMP)  ## Validate and plan the Databricks bundle, both targets, without a workspace (needs Go)
+bundle-check: $(DEV)  ## Validate and plan the Databricks bundle, both targets, without a workspace (needs Go)
 	@$(BIN)/python -m tests.packaging.bundle_check
 
-screenshots: setup  ## Run the pipeline, and keep pictures of its report in docs/images (needs Chromium)
+screenshots: dev  ## Run the pipeline, and keep pictures of its report in docs/images (needs Chromium)
 	@$(BIN)/python -m tests.browser.screenshots
 
-# Universal: one lock for every platform and for Python 3.11 and later. No index is named in it; pip's configuration decides.
-lock: $(STAMP)  ## Resolve requirements.lock anew from pyproject.toml (UPGRADE=1: take newer versions)
-	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra local --group dev --generate-hashes \
-		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) --quiet --output-file requirements.lock
+# Universal: every lock holds for every platform and for Python 3.11 and later. No index is named in it; pip's configuration decides.
+# requirements.lock is what a user installs, -dev what a developer adds, -build what makes the environment and builds pyspark in it.
+# resources/files/requirements.txt is for a platform that brings its Spark: without hashes, because the wheel beside it has none.
+LOCKING := $(BIN)/uv pip compile --universal --python-version 3.11 --custom-compile-command "make lock" --quiet
+UPGRADING := $(if $(UPGRADE),--upgrade)
+lock: $(DEV)  ## Resolve the locks of Python packages anew from pyproject.toml (UPGRADE=1: take newer versions)
+	$(LOCKING) $(UPGRADING) --generate-hashes pyproject.toml --extra local --output-file requirements.lock
+	$(LOCKING) $(UPGRADING) --generate-hashes --group build --output-file requirements-build.lock
+	$(LOCKING) $(UPGRADING) --generate-hashes pyproject.toml --extra local --group dev \
+		--constraints requirements.lock --constraints requirements-build.lock --output-file requirements-dev.lock
+	$(LOCKING) --no-annotate pyproject.toml --constraints requirements.lock --output-file resources/files/requirements.txt
+
+sbom: dev  ## Write what a user gets, and under which licences: dist/sbom.cdx.json, licenses.md, NOTICE
+	@$(BIN)/python -m tests.packaging.sbom
 
 clean:  ## Remove .venv and every build and cache folder (the jar cache stays)
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db
@@ -74,7 +87,8 @@ java:
 
 # Candidates are run, not only looked up: a version manager's shim is on the path also when its Python is not installed.
 # The versions that the lock was tried on come first, any later one after them.
-$(STAMP): requirements.lock pyproject.toml
+# Builds are not isolated: an isolated one would fetch build tools that no lock pins. They come from requirements-build.lock.
+$(STAMP): requirements.lock requirements-build.lock pyproject.toml
 	@if ! $(BIN)/python -c '' 2> /dev/null; then \
 		python=; bare=; \
 		for last in 13 99; do \
@@ -99,6 +113,11 @@ $(STAMP): requirements.lock pyproject.toml
 		rm -rf $(VENV); "$$python" -m venv $(VENV); \
 	fi
 	@echo "Installing the pinned Python packages; the first time this downloads about 1 GB, most of it Spark."
-	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: --requirement requirements-build.lock
+	@$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
+
+$(DEV): requirements-dev.lock $(STAMP)
+	@$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation --requirement requirements-dev.lock
+	@touch $(DEV)

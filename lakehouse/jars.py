@@ -8,8 +8,8 @@ Coursier and no `spark.jars.packages` is needed. A fetch, step by step:
 3. names and SHA-256 of what arrived are compared with the lock;
 4. a rename puts the whole set in place, so a reader sees all jars or none.
 
-Whoever starts a JVM from them gets them verified: the SHA-256 of each is compared with the lock every time. That takes 0.02 s for
-Spark's and 0.05 s for the broker's, so nothing is remembered that could be forged.
+Whoever starts a JVM from them gets them verified: the SHA-256 of each is compared with the lock, every time. That takes 0.02 s
+for Spark's and 0.05 s for the broker's, so nothing is remembered that could be forged.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def broker_classpath() -> str:
 
 
 def _verified(conf: str) -> list[Path]:
-    """The jars of a configuration, their bytes compared with the lock. One that was changed is an alarm, so it stays as it is."""
+    """The jars of a configuration, their bytes compared with the lock. One that was changed is an alarm, and stays as it is."""
     if missing(conf):
         fetch(conf)
     folder = cache_dir() / conf

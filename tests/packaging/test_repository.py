@@ -10,8 +10,14 @@ import tokenize
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
+PRODUCTION = "resources/files/requirements.txt"
 PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver")
 
 REGISTRY_HOST = re.compile(
@@ -91,19 +97,56 @@ def test_the_ci_script_can_be_run() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-def test_every_locked_requirement_is_pinned_and_hashed() -> None:
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8").replace("\\\n", " ")
-    entries = [line for line in lock.splitlines() if line and not line.lstrip().startswith("#")]
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_locked_requirement_is_pinned_and_hashed(lock: str) -> None:
+    text = (ROOT / lock).read_text(encoding="utf-8").replace("\\\n", " ")
+    entries = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
     assert [entry for entry in entries if not re.match(r"[a-z0-9.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)] == []
 
 
-def test_the_lock_covers_every_declared_dependency() -> None:
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    groups = [
-        declared["project"]["dependencies"],
-        declared["project"]["optional-dependencies"]["local"],
-        declared["dependency-groups"]["dev"],
-    ]
-    names = {re.split(r"[\[<>=!~; ]", requirement)[0].lower() for group in groups for requirement in group}
-    locked = set(re.findall(r"(?m)^([a-z0-9.-]+)==", (ROOT / "requirements.lock").read_text(encoding="utf-8")))
-    assert names - locked == set()
+def test_the_locks_cover_every_declared_dependency() -> None:
+    for_users = {*names(PROJECT["project"]["dependencies"]), *names(PROJECT["project"]["optional-dependencies"]["local"])}
+    groups = PROJECT["dependency-groups"]
+    assert for_users - locked("requirements.lock").keys() == set()
+    assert names(groups["build"]) - locked("requirements-build.lock").keys() == set()
+    assert (for_users | names(groups["dev"])) - locked("requirements-dev.lock").keys() == set()
+
+
+def test_a_user_gets_no_tool_of_the_developers() -> None:
+    declared = names(PROJECT["dependency-groups"]["dev"]) | names(PROJECT["dependency-groups"]["build"])
+    assert declared & locked("requirements.lock").keys() == set()
+
+
+def test_every_lock_pins_the_same_versions() -> None:
+    users, developers = locked("requirements.lock"), locked("requirements-dev.lock")
+    assert {name: developers.get(name) for name in users} == users
+    build = locked("requirements-build.lock")
+    assert {name: developers.get(name) for name in build} == build
+    production = locked(PRODUCTION)
+    assert {name: users.get(name) for name in production} == production
+
+
+def test_production_takes_what_the_wheel_needs_and_brings_no_spark() -> None:
+    production = locked(PRODUCTION).keys()
+    assert names(PROJECT["project"]["dependencies"]) - production == set()
+    assert production & {"pyspark", "delta-spark", "py4j"} == set()
+
+
+def test_no_build_brings_tools_that_no_lock_pins() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    installs = [line for line in makefile.splitlines() if "pip install" in line]
+    assert [line for line in installs if "--no-build-isolation" not in line and "--only-binary :all:" not in line] == []
+    assert [line for line in installs if "--require-hashes" not in line and "--no-deps" not in line] == []
+
+
+def locked(lock: str) -> dict[str, set[str]]:
+    """The versions that a lock pins, by name: more than one where they differ by platform."""
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(r"(?m)^([a-z0-9.-]+)==([^ ;\n\\]+)", (ROOT / lock).read_text(encoding="utf-8")):
+        found.setdefault(name, set()).add(version)
+    return found
+
+
+def names(requirements: list[Any]) -> set[str]:
+    """The packages that are asked for by name."""
+    return {re.split(r"[\[<>=!~; ]", each)[0].lower() for each in requirements if isinstance(each, str)}

@@ -1,0 +1,96 @@
+"""What a user gets: all of it is named, under a licence that was looked at."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.metadata import PackageNotFoundError, distribution
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from license_expression import get_spdx_licensing
+
+from lakehouse import jars
+from tests.packaging import sbom
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Each is approved by the Open Source Initiative, but CC0-1.0, a dedication to the public domain of one file inside numpy.
+APPROVED = {
+    *("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0", "Zlib"),
+}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    sbom.main(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def components(written: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((written / "sbom.cdx.json").read_text(encoding="utf-8"))["components"]
+    return found
+
+
+def test_the_bill_of_materials_is_valid_cyclonedx(written: Path) -> None:
+    text = (written / "sbom.cdx.json").read_text(encoding="utf-8")
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+
+def test_it_names_each_python_package_that_make_setup_installs(components: list[dict[str, Any]]) -> None:
+    text = (sbom.ROOT / "requirements.lock").read_text(encoding="utf-8")
+    locked = set()
+    for name, version in re.findall(r"(?m)^([a-z0-9.-]+)==([^ ;\\]+)", text):
+        try:
+            locked |= {f"pkg:pypi/{name}@{version}"} if distribution(name).version == version else set()
+        except PackageNotFoundError:  # for another platform
+            continue
+    assert {each["purl"] for each in components if each["purl"].startswith("pkg:pypi/")} == locked
+    assert "pkg:pypi/pyspark@4.2.0" in locked
+
+
+def test_it_names_each_jar_of_the_lock_by_its_hash(components: list[dict[str, Any]]) -> None:
+    named = {digest["content"] for each in components if each["purl"].startswith("pkg:maven/") for digest in each["hashes"]}
+    assert named == {digest for conf in jars.CONFIGURATIONS for digest in jars.pinned(conf).values()}
+
+
+def test_it_names_each_jar_inside_pyspark(components: list[dict[str, Any]]) -> None:
+    (pyspark,) = [each for each in components if each["name"] == "pyspark"]
+    named = {
+        f"{each['name']}-{each['version']}.jar" if "version" in each else f"{each['name']}.jar"
+        for each in pyspark["components"]
+    }
+    folder = distribution("pyspark").locate_file("pyspark/jars")
+    assert named == {jar.name for jar in folder.glob("*.jar")}  # type: ignore[attr-defined]  # a Path, for an installed package
+
+
+def test_everything_is_under_a_licence_that_was_approved() -> None:
+    spdx = get_spdx_licensing()
+    parts = [*sbom.python_packages(), *sbom.locked_jars()]
+    others = {part.purl.name: part.license for part in parts if set(spdx.license_keys(part.license)) - APPROVED}
+    assert others == {}
+
+
+def test_the_table_of_reviewed_licences_holds_nothing_that_is_gone() -> None:
+    reviewed = sbom._REVIEWED
+    assert set(reviewed["python"]) <= {requirement.name for requirement, _ in sbom.locked_requirements()}
+    assert set(reviewed["jvm"]) == {part.purl.namespace for part in sbom.locked_jars()}
+
+
+def test_the_notices_of_spark_delta_and_kafka_are_kept(written: Path) -> None:
+    text = (written / "NOTICE").read_text(encoding="utf-8")
+    assert re.search(r"Apache Spark\nCopyright", text)
+    assert "Apache Kafka\nCopyright" in text
+    assert "Delta Lake" in text
+
+
+def test_the_table_of_licences_names_every_part(written: Path, components: list[dict[str, Any]]) -> None:
+    text = (written / "licenses.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if line.startswith("| ")][1:]
+    names = {f"{each['group']}:{each['name']}" if "group" in each else each["name"] for each in components}
+    assert names <= set(rows)
