@@ -98,9 +98,9 @@ def python_packages() -> Iterator[Part]:
 def _stated_license(name: str, installed: Distribution) -> str:
     if name in _REVIEWED["python"]:
         return str(_REVIEWED["python"][name])
-    stated = installed.metadata.get("License-Expression") or installed.metadata.get("License") or ""
+    stated = installed.metadata.json.get("license_expression") or installed.metadata.json.get("license") or ""
     try:
-        parsed = _SPDX.parse(stated, validate=True, strict=True)
+        parsed = _SPDX.parse(str(stated), validate=True, strict=True)
     except ExpressionError:
         parsed = None
     return _unknown(name) if parsed is None else str(parsed)
