@@ -33,10 +33,19 @@ def flatten(records: DataFrame, checks: Sequence[Check]) -> tuple[DataFrame, lis
         The rows, and the checks in their order.
     """
     own = [check for check in checks if check.subject is Subject.RECORDS]
-    paths = {path for check in own for name in _ARGUMENTS for path in _paths(check.arguments.get(name))}
+    paths = {path for check in own for path in named(check.arguments)}
     flat = {path: path.replace(".", "__") for path in sorted(paths) if "." in path and _is_in(records.schema, path)}
     flattened = records.withColumns({alias: F.col(path) for path, alias in flat.items()}) if flat else records
     return flattened, [replace(check, arguments=_renamed(check.arguments, flat)) if check in own else check for check in checks]
+
+
+def named(arguments: Mapping[str, Any]) -> list[str]:
+    """The columns that an expectation's arguments name, nested ones as paths.
+
+    >>> named({"column_A": "payload.low", "column_list": ["key", "offset"], "min_value": 0})
+    ['payload.low', 'key', 'offset']
+    """
+    return [path for name in _ARGUMENTS for path in _paths(arguments.get(name))]
 
 
 def _paths(argument: Any) -> list[str]:

@@ -54,8 +54,10 @@ def config_show(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = N
 def config_check(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check the config whole; nothing is started."""
     from jobs.show import tell
+    from pipelines import preflight
 
     settings = load_settings(config, overrides)
+    preflight.require(settings)
     found = {"config": str(config), "pipeline": settings.pipeline, "ok": True}
     tell(found, f"{config}: pipeline {settings.pipeline} is in order.", as_json=as_json)
 

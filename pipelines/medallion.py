@@ -22,6 +22,7 @@ from pipelines import (
     decide_gate,
     kafka_to_bronze,
     maintenance,
+    preflight,
     silver_to_gold,
 )
 from pipelines import rebuild as anew
@@ -63,10 +64,12 @@ def run(spark: SparkSession, settings: Settings, report: Report, stage: str | No
         pipeline, run_id, what each stage did (None for those that did not run), seconds; everything fits JSON.
 
     Raises:
+        ConfigError: Something in the config is wrong, see `pipelines.preflight`. Nothing was started.
         TidemarkError: A stage failed; see the stages. What earlier stages committed stays.
     """
     if stage is not None and stage not in _STAGES:
         raise UsageError("There is no such stage.", where="--stage", observed=stage, expected=", ".join(_STAGES))
+    preflight.require(settings, stage)
     started = time.monotonic()
     run = _new_run(settings, report)
     report.event("run.started", pipeline=run.pipeline, run_id=run.run_id, stage=stage or "all")

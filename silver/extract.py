@@ -230,25 +230,34 @@ def _pairs(read: Mapping[str, _Pair]) -> dict[str, Column]:
 
 
 def _imported(source: Source) -> Callable[..., Column]:
+    return imported(source.argument, where=source.argument)
+
+
+def imported(named: str, *, where: str) -> Callable[..., Column]:
     """The operator's own extractor: a function of Columns that are named after Bronze's.
+
+    Args:
+        named: `module:function`.
+        where: The place that names it, for the error.
 
     Raises:
         ConfigError: The module or function is not there, or a parameter is no column of Bronze.
     """
-    module_name, _, function_name = source.argument.partition(":")
+    module_name, _, function_name = named.partition(":")
     try:
         function: Callable[..., Column] = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # the operator's code: importing it may raise anything
         raise ConfigError(
-            f"The custom extractor cannot be imported: {error}.",
-            where=source.argument,
+            f"The custom extractor cannot be imported: {type(error).__name__}: {error}.",
+            where=where,
+            observed=named,
             next_step="Install the package that holds it where the job runs, or correct `custom: module:function`.",
         ) from error
     unknown = [name for name in inspect.signature(function).parameters if name not in BRONZE.names]
     if unknown:
         raise ConfigError(
             "The custom extractor has parameters that are no columns of bronze_records.",
-            where=source.argument,
+            where=where,
             observed=", ".join(unknown),
             expected=f"some of {', '.join(BRONZE.names)}",
         )

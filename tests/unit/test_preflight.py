@@ -1,0 +1,97 @@
+"""What a config gets wrong and only an import can tell: found before anything starts."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.cli import main
+from lakehouse import config
+from lakehouse.errors import ConfigError
+from pipelines import medallion
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOT_NULL = "expect_column_values_to_not_be_null"
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "a misspelled expectation": (
+        {"gate": {"expectations": [{"expect_column_values_to_not_be_nul": {"column": "key"}}]}},
+        "Did you mean expect_column_values_to_not_be_null?",
+    ),
+    "a misspelled argument": ({"gate": {"expectations": [{NOT_NULL: {"colum": "key"}}]}}, "column: "),
+    "an expectation that is wrong on Spark": (
+        {"gate": {"expectations": [{"expect_column_values_to_be_increasing": {"column": "sequence"}}]}},
+        "wrong answers on Spark",
+    ),
+    "a payload without a value section": (
+        {"gate": {"expectations": [{NOT_NULL: {"column": "payload.id"}}]}},
+        "`value` section",
+    ),
+    "a column that Gold does not have": ({"gate": {"expectations": [{NOT_NULL: {"column": "sequenz"}}]}}, "sequenz"),
+    "a custom module that is not there": ({"sequence": {"custom": "nowhere_at_all:sequence"}}, "nowhere_at_all"),
+    "a custom function that is not there": ({"producer": {"custom": "json:no_such_function"}}, "no_such_function"),
+    "a custom function of other columns": ({"epoch": {"custom": "json:dumps"}}, "bronze_records"),
+}
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    return tmp_path / "tidemark.yml"
+
+
+def written(file: Path, changes: dict[str, Any]) -> Path:
+    import yaml
+
+    given = {
+        "pipeline": "p",
+        "kafka": {"bootstrap_servers": "localhost:1", "topics": ["t"]},
+        "lakehouse": {"root": str(file.parent / "lakehouse")},
+        "sequence": {"header": "seq"},
+        **changes,
+    }
+    file.write_text(yaml.safe_dump(given), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_config_check_finds_it(mistake: str, config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes, told = MISTAKES[mistake]
+    assert main(["config", "check", "--config", str(written(config_file, changes))]) == ConfigError.exit_code
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_run_ends_before_it_starts_anything(mistake: str, config_file: Path) -> None:
+    changes, told = MISTAKES[mistake]
+    settings = config.load(written(config_file, changes), overrides={}, environ={})
+    said: list[str] = []
+
+    class Report:
+        def event(self, name: str, **_: object) -> None:
+            said.append(name)
+
+    with pytest.raises(ConfigError, match=told.replace("?", r"\?").replace("(", r"\(")):
+        medallion.run(None, settings, Report())  # type: ignore[arg-type]  # no session is needed to find it
+    assert said == []
+    assert [path.name for path in config_file.parent.iterdir()] == ["tidemark.yml"]
+
+
+def test_a_config_that_is_right_passes(config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_extractors.py").write_text("def sequence(key, value):\n    return value\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    changes = {
+        "sequence": {"custom": "own_extractors:sequence"},
+        "value": {"format": "json", "schema": "id STRING"},
+        "gate": {
+            "expectations": [
+                {NOT_NULL: {"column": "payload.id", "severity": "warn"}},
+                {"expect_column_pair_values_to_be_equal": {"column_A": "key", "column_B": "value"}},
+                {"expect_table_row_count_to_be_between": {"min_value": 0}},
+            ]
+        },
+    }
+    assert main(["config", "check", "--config", str(written(config_file, changes))]) == 0
+    monkeypatch.delitem(sys.modules, "own_extractors")
