@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MASK = "********"
+LONGEST_SHOWN = 200
+"""Characters of a value that a terminal, a log, an alert or a report shows, see `shortened`."""
 BOUND = ("pipeline", "run_id")
 """Fields that stay with every later event, from the first event that carries them."""
 WORKING = "working"
@@ -73,6 +75,18 @@ def printable(text: str) -> str:
     'red \\x1b[31m, café'
     """
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def shortened(text: str, longest: int = LONGEST_SHOWN) -> str:
+    """The text as it is shown or sent: cut, with how long it was, where it is longer than that. What is stored stays whole.
+
+    Cut first and escape then, so that a megabyte is not escaped for a line. A cut that would not save anything is not made.
+
+    >>> shortened("orders"), shortened("a" * 3000, 8)
+    ('orders', 'aaaaaaaa… (3,000 characters)')
+    """
+    cut = f"{text[:longest]}… ({len(text):,} characters)"
+    return cut if len(cut) < len(text) else text
 
 
 def bind(bound: dict[str, object], name: str, fields: Mapping[str, object]) -> None:
