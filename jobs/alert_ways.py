@@ -13,7 +13,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from lakehouse.report import printable
+from lakehouse.escape import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def post(alert: Alert, webhook: Webhook) -> None:
         raise_on_status=False,
         respect_retry_after_header=False,
     )
-    body = {**asdict(alert), "text": f"{alert.pipeline}: {alert.text}", "details": _lines(alert.details)}
+    body = {**asdict(alert), "text": printable(f"{alert.pipeline}: {alert.text}"), "details": _lines(alert.details)}
     with _unlogged(), requests.Session() as session:
         for scheme in ("https://", "http://"):
             session.mount(scheme, HTTPAdapter(max_retries=retry))
@@ -97,7 +97,7 @@ def run_program(alert: Alert, command: Sequence[str]) -> None:
         NotToldError: It cannot be started, fails, or does not end within half a minute.
     """
     lines = [
-        f"{alert.pipeline}: {alert.text}",
+        printable(f"{alert.pipeline}: {alert.text}"),
         "",
         *([_lines(alert.details), ""] if alert.details else []),
         f"alert {alert.alert}, {alert.state}; since {alert.since:%Y-%m-%d %H:%M:%S} UTC; run {alert.run_id}",

@@ -9,7 +9,7 @@ import typer
 from jobs.cli_tools import AsJson, OffsetArgument, PartitionArgument, TopicArgument, group, need_command
 from jobs.common import DEFAULT_CONFIG, ConfigFile, Overrides, decide_once, lakehouse_of, load_settings, open_session, reporting
 from lakehouse.errors import UsageError
-from lakehouse.report import printable
+from lakehouse.escape import printable
 
 if TYPE_CHECKING:
     from pathlib import Path

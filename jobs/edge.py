@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from lakehouse.errors import TidemarkError, UsageError, headline
+from lakehouse.escape import printable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -130,7 +131,8 @@ def _interrupt(spark: SparkSession) -> None:
 
 def _complain(text: str, code: int) -> int:
     with contextlib.suppress(OSError):
-        sys.stderr.write(scrub_text(text).rstrip("\n") + "\n")
+        # A traceback may hold what a producer sent; an error of ours has escaped its parts itself.
+        sys.stderr.write(printable(scrub_text(text), keeps="\n").rstrip("\n") + "\n")
         sys.stderr.flush()
     return code
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from jobs import show
 from lakehouse.contracts.gate import PASSED, REJECTED, RELEASED
-from lakehouse.report import printable
+from lakehouse.escape import printable
 
 _COLUMNS = ("severity", "outcome", "expectation", "column", "observed", "expected")
 _WAITS = 'It waits for you: `tidemark gate release --reason "..."` or `tidemark gate reject --reason "..."`.'

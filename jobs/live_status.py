@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import threading
 import time
@@ -19,7 +18,7 @@ from jobs.lag import lag_sentence, positions, with_lag
 from jobs.status import sentences, status
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.errors import TidemarkError, UsageError
-from lakehouse.report import printable
+from lakehouse.escape import json_text, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -139,7 +138,7 @@ def watch(settings: Settings, *, seconds: float, as_json: bool) -> None:
         while True:
             found = _look(looks, is_patient=as_json)
             if live is None:
-                show.write(json.dumps(show.plain(found), ensure_ascii=False))
+                show.write(json_text(show.plain(found)))
             else:
                 live.update(view(found, lines=live.console.height), refresh=True)
             time.sleep(seconds)
@@ -224,7 +223,7 @@ def _table(title: str, columns: tuple[str, ...], rows: list[list[Any]]) -> Table
 
     table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(Text(column), justify="left" if column in ("", "topic") else "right", no_wrap=True)
+        table.add_column(Text(printable(column)), justify="left" if column in ("", "topic") else "right", no_wrap=True)
     for row in rows:
         cells = [f"{value:,}" if isinstance(value, int) else printable(show.cell(value)) for value in row]
         table.add_row(*map(Text, cells))

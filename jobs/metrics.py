@@ -17,6 +17,7 @@ from jobs.lag import positions
 from lakehouse import __version__
 from lakehouse.contracts.gate import CRITICAL, WARN
 from lakehouse.contracts.silver import CLASSES, HELD, QUARANTINED
+from lakehouse.escape import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -142,7 +143,7 @@ def show(pipeline: str, samples: Iterable[Sample]) -> None:
     last = {(name, labels): value for name, labels, value in samples if value is not None}
     families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
     for (name, labels), value in last.items():
-        families.setdefault(name, _family(name)).add_metric([pipeline, *labels], value)
+        families.setdefault(name, _family(name)).add_metric([printable(label) for label in (pipeline, *labels)], value)
     _SHOWN.families = [families[name] for name in METRICS if name in families]
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from jobs import show
-from lakehouse.report import printable
+from lakehouse.escape import printable
 from silver.diagnosis import diagnose
 
 if TYPE_CHECKING:

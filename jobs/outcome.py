@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from jobs import show
-from lakehouse.report import printable
+from lakehouse.escape import json_text, printable
 
 STAGES = ("bronze", "silver", "gate", "gold")
 
@@ -14,7 +13,7 @@ STAGES = ("bronze", "silver", "gate", "gold")
 def write_result(result: dict[str, Any], *, as_json: bool) -> None:
     """Print a run's result on stdout: a line per stage, or one line of JSON."""
     if as_json:
-        show.write(json.dumps(show.plain(result), ensure_ascii=False))
+        show.write(json_text(show.plain(result)))
         return
     show.write(f"{result['pipeline']} {result['run_id']}, {result['seconds']:.1f} s")
     for stage in STAGES:
@@ -40,7 +39,7 @@ def write_plan(planned: dict[str, Any], *, as_json: bool) -> None:
         rows = [[row[name] for name in columns] for row in kept_out]
         show.write_table(columns, rows, title="Kept out: the first of each class")
     for trip in planned.get("breaker") or []:
-        show.write(f"The breaker would stop this load. {trip['what']} ({trip['where']}: {trip['observed']})")
+        show.write("The breaker would stop this load. " + printable(f"{trip['what']} ({trip['where']}: {trip['observed']})"))
 
 
 _DONE = {"release": "Released", "discard": "Discarded", "reset": "Reset", "erase": "Erased"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 
@@ -34,6 +34,9 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,  # a name that is no table is a mistake, not a variable of ours
     "temp_directory": str(Path(tempfile.gettempdir()) / "tidemark-sql"),  # not the working folder
 }
+
+_COLUMNS_MAY_BE_RENAMED = 2
+"""The version of Delta's protocol for readers that brought it. From 3 on the log says so, and delta-rs looks."""
 
 
 @dataclass(frozen=True)
@@ -90,22 +93,15 @@ def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Itera
         ToolError: DuckDB's Delta extension is not installed.
         TidemarkError: A table is there and cannot be read.
     """
-    found = tables(lakehouse)
-    with duckdb.connect(config=_SETTINGS) as database:
-        database.execute(f"LOAD {sql_text(str(_extension()))}")
-        database.execute("SET TimeZone = 'UTC'")
-        wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
-        for name in sorted(wanted & found.keys()):
-            _add_view(database, name, found[name])
-        for name, query in views.queries("duckdb").items():
-            if name in wanted - found.keys() and views.READ_BY[name] <= found.keys():
-                database.execute(f'CREATE VIEW "{name}" AS {query}')
+    with _opened(lakehouse, names, _add_view) as database:
         yield database
 
 
 @contextlib.contextmanager
 def answer(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
-    """What a query over the views yields; read it inside the `with` block. It cannot write, nor read a file elsewhere.
+    """What a query over the views yields; read it inside the `with` block.
+
+    It can open no file, neither to write nor to read: DuckDB is given the rows, not the folder that they lie in.
 
     Raises:
         UsageError: The query is not SQL, does more than read, or names a table or column that is not there; the error lists
@@ -113,11 +109,27 @@ def answer(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
         TidemarkError: The query failed while it ran.
     """
     known = tables(lakehouse)
-    with connect(lakehouse, _named(query, known)) as database, _named_errors(query, sorted(known)):
+    with _opened(lakehouse, _named(query, known), _add_rows) as database, _named_errors(query, sorted(known)):
+        read_only.fence(database)
         read_only.require(database, query)
-        read_only.fence(database, lakehouse.local_root or Path())
         result = database.execute(query)
         yield Answer([column[0] for column in result.description], result)
+
+
+@contextlib.contextmanager
+def _opened(
+    lakehouse: Lakehouse, names: Collection[str] | None, add: Callable[[duckdb.DuckDBPyConnection, str, Path], None]
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    found = tables(lakehouse)
+    with duckdb.connect(config=_SETTINGS) as database:
+        database.execute("SET TimeZone = 'UTC'")
+        wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
+        for name in sorted(wanted & found.keys()):
+            add(database, name, found[name])
+        for name, query in views.queries("duckdb").items():
+            if name in wanted - found.keys() and views.READ_BY[name] <= found.keys():
+                database.execute(f'CREATE VIEW "{name}" AS {query}')
+        yield database
 
 
 def _named(query: str, known: Collection[str]) -> set[str] | None:
@@ -153,11 +165,34 @@ def _extension() -> Path:
     return files[0]
 
 
+def _add_rows(database: duckdb.DuckDBPyConnection, name: str, folder: Path) -> None:
+    """A table's rows under its name, as Arrow reads them: DuckDB asks for columns and filters, and needs no file system.
+
+    A table that only DuckDB's own reader understands (deletion vectors of another writer) is copied into the database instead.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    with contextlib.suppress(DeltaError):
+        table = DeltaTable(folder)
+        if table.protocol().min_reader_version != _COLUMNS_MAY_BE_RENAMED:
+            files = SubTreeFileSystem(str(folder.absolute()), LocalFileSystem())
+            database.from_arrow(table.to_pyarrow_dataset(filesystem=files)).create_view(name)
+            return
+    _add(database, name, folder, "TABLE")
+
+
 def _add_view(database: duckdb.DuckDBPyConnection, name: str, folder: Path) -> None:
+    _add(database, name, folder, "VIEW")
+
+
+def _add(database: duckdb.DuckDBPyConnection, name: str, folder: Path, kind: Literal["TABLE", "VIEW"]) -> None:
     quoted = name.replace('"', '""')
     try:
+        database.execute(f"LOAD {sql_text(str(_extension()))}")
         rows = f"delta_scan({sql_text(str(folder))})"
-        database.execute(f'CREATE VIEW "{quoted}" AS SELECT * FROM {rows}')  # noqa: S608 -- both are quoted; a view takes no parameter
+        database.execute(f'CREATE {kind} "{quoted}" AS SELECT * FROM {rows}')  # noqa: S608 -- both are quoted; a view takes no parameter
     except duckdb.Error as error:
         raise TidemarkError(
             "A table cannot be read.",
@@ -183,5 +218,7 @@ def _named_errors(query: str, known: list[str]) -> Iterator[None]:
             expected=f"tables: {expected}" if is_unknown_table else None,
             next_step="Run `tidemark run` first." if is_unknown_table and not known else None,
         ) from error
+    except duckdb.PermissionException:
+        raise read_only.no_select(query, "a file or an address that it opens") from None
     except duckdb.Error as error:
         raise TidemarkError("The query failed.", where=f"query: {query}", observed=str(error)) from error

@@ -1,51 +1,84 @@
-"""What keeps a query of `tidemark sql` from writing: what it may say, and what it may touch. Knows DuckDB only."""
+"""What keeps a query of `tidemark sql` from writing and from reaching out: what it may say, and that it can open nothing.
+
+Knows DuckDB only. Each of the two would do: what is not known to read is refused by `require`, and what gets past it finds no
+file system and no network (`fence`).
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from lakehouse.errors import UsageError
 
-_WRITING = {"copy_dir", "delta_set_transaction_version", "write_blob"}
-_READING_SQL = {"json_execute_serialized_sql", "query"}
-"""Functions that run text as SQL: what it says is known too late."""
+TABLE_FUNCTIONS = frozenset(
+    {
+        *(
+            "generate_series",
+            "range",
+            "repeat",
+            "repeat_row",
+            "unnest",
+            "json_each",
+            "json_tree",
+            "histogram",
+            "histogram_values",
+        ),
+        *("duckdb_columns", "duckdb_functions", "duckdb_keywords", "duckdb_tables", "duckdb_types", "duckdb_views"),
+        *("icu_calendar_names", "pg_timezone_names", "pragma_table_info", "pragma_version"),
+    }
+)
+"""The table functions that a query may call: they make rows of their arguments, or tell what there is in this database."""
 
-_EXPLAIN = re.compile(r"\s*explain(\s+analyze)?\s", re.IGNORECASE)
+REFUSED_FUNCTIONS = frozenset(
+    {
+        *("write_blob", "write_log"),  # write
+        *("getenv", "read_blob", "read_text", "current_setting", "parse_duckdb_log_message"),  # tell of the machine
+        *("json_execute_serialized_sql", "query", "query_table"),  # run a text as SQL: what it says is known too late
+        *("nextval", "currval", "setseed", "sleep_ms", "pg_sleep"),  # are no part of reading tables
+    }
+)
+"""Scalar functions and macros that it may not. A test looks that every other one of DuckDB's was looked at."""
+
+_STATEMENTS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
+_EXPLAIN = re.compile(r"\s*explain(\s+analyze)?(\s*\(\s*format\s+\w+\s*\))?\s", re.IGNORECASE)
 
 
 def require(database: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Refuse a query that could write: all but SELECT, what DuckDB makes one (FROM, VALUES, DESCRIBE, SHOW), and its EXPLAIN.
+    """Refuse all but one SELECT, or what DuckDB makes one (FROM, VALUES, DESCRIBE, SHOW), or its EXPLAIN.
 
     Raises:
-        UsageError: It is another statement, or calls a function that writes.
+        UsageError: It is another statement or more than one, or calls a function that is not known only to read.
         duckdb.ParserException: It is not SQL.
     """
-    if not database.extract_statements(query):
+    try:
+        statements = database.extract_statements(query)
+    except duckdb.PermissionException:  # to take IMPORT DATABASE apart, DuckDB opens what it names
+        raise no_select(query, "a statement that opens a file") from None
+    if not statements:
         raise UsageError("There is nothing to answer.", where="query", observed=repr(query), expected="a SELECT")
     read = _EXPLAIN.sub("", query, count=1) if _EXPLAIN.match(query) else query
     # As text, not as a parameter: to take a Python value, DuckDB imports pandas and pyarrow first, four tenths of a second.
-    [parsed] = database.execute(f"SELECT json_serialize_sql({sql_text(read)})").fetchone() or ("{}",)
-    parsed = json.loads(parsed)
-    called = sorted(set(_functions(parsed)) & (_WRITING | _READING_SQL))
-    if parsed["error"] or called:
-        raise UsageError(
-            "The query does more than read.",
-            where=f"query: {query}",
-            observed=f"a call of {', '.join(called)}" if called else "a statement that is no SELECT",
-            expected="SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, SHOW, or EXPLAIN of one",
-            next_step="For a file of the answer: --format csv, json or parquet, with -o FILE.",
-        )
+    [serialized] = database.execute(f"SELECT json_serialize_sql({sql_text(read)})").fetchone() or ("{}",)
+    parsed = json.loads(serialized)
+    refused = sorted(_refused(parsed))
+    observed = None
+    if len(statements) > 1:
+        observed = f"{len(statements)} statements"
+    elif statements[0].type not in _STATEMENTS or parsed["error"]:
+        observed = "a statement that is no SELECT"
+    elif refused:
+        observed = f"a call of {', '.join(refused)}"
+    if observed:
+        raise no_select(query, observed)
 
 
-def fence(database: duckdb.DuckDBPyConnection, root: Path) -> None:
-    """Leave a database the files under one folder, no network, and no way to undo that."""
-    database.execute(f"SET allowed_directories = [{sql_text(str(root.absolute()))}]")
+def fence(database: duckdb.DuckDBPyConnection) -> None:
+    """Leave a database no file, no network, and no way to undo that; what was opened stays open."""
     database.execute("SET enable_external_access = false")
     database.execute("SET lock_configuration = true")
 
@@ -56,12 +89,27 @@ def sql_text(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _functions(parsed: Any) -> Iterator[str]:
-    """The names of the functions that a parsed query calls, in small letters."""
+def no_select(query: str, observed: str) -> UsageError:
+    """The error of a query that is not only a SELECT over the tables."""
+    return UsageError(
+        "The query does more than read.",
+        where=f"query: {query}",
+        observed=observed,
+        expected="one SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, SHOW, or EXPLAIN of one",
+        next_step="For a file of the answer: --format csv, json or parquet, with -o FILE.",
+    )
+
+
+def _refused(parsed: Any) -> Iterator[str]:
+    """The names of the functions that a parsed query calls and may not, in small letters."""
     if isinstance(parsed, dict):
-        if "function_name" in parsed:
+        if parsed.get("type") == "TABLE_FUNCTION":
+            name = str(parsed["function"].get("function_name", "a table function")).lower()
+            if name not in TABLE_FUNCTIONS:
+                yield name
+        elif "function_name" in parsed and parsed["function_name"].lower() in REFUSED_FUNCTIONS:
             yield parsed["function_name"].lower()
         parsed = list(parsed.values())
     if isinstance(parsed, list):
         for part in parsed:
-            yield from _functions(part)
+            yield from _refused(part)

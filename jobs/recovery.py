@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jobs import show
+from lakehouse.escape import printable
 
 
 def write_restored(done: dict[str, Any], *, as_json: bool) -> None:
@@ -38,7 +39,7 @@ def write_rebuilt(done: dict[str, Any], *, as_json: bool) -> None:
     if done["repeated"]:
         show.write(f"Decisions of people that were done again: {done['repeated']}.")
     for each in done["not_repeated"]:
-        show.write(f"Not done again: {each}")
+        show.write(f"Not done again: {printable(each)}")
     if done["is_applied"]:
         show.write(f"Put in place, as load {done['load_seq']}. The next `tidemark run` audits all of it and publishes it anew.")
     else:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from lakehouse.contracts.silver import ACCEPTED, CLASSES, STREAM
-from lakehouse.report import printable
+from lakehouse.escape import printable
 
 _LONGEST = 120
 NOTHING = "-"

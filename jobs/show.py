@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.files import whole
 from lakehouse.errors import UsageError
-from lakehouse.report import printable
+from lakehouse.escape import csv_text, json_text, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +26,11 @@ _NO_WIDTH = 10_000
 
 
 def write(text: str) -> None:
-    """Write a result to stdout, with a line end."""
+    """Write a result to stdout, with a line end. Its caller has escaped what is not ours in it: its line ends stay here."""
+    _put(printable(text, keeps="\n"))
+
+
+def _put(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
     sys.stdout.flush()
 
@@ -75,7 +78,7 @@ def cell(value: Any) -> str:
     found = plain(value)
     if found is None:
         return ""
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    return found if isinstance(found, str) else json_text(found)
 
 
 def tell(value: Any, text: str, *, as_json: bool) -> None:
@@ -88,24 +91,28 @@ def tell(value: Any, text: str, *, as_json: bool) -> None:
 
 def write_json(value: Any) -> None:
     """One JSON value on stdout."""
-    write(json.dumps(plain(value), indent=2, ensure_ascii=False))
+    write(json_text(plain(value), indent=2))
 
 
 def write_json_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """A JSON array on stdout, an object per row, as the rows come."""
     before = "["
     for row in rows:
-        sys.stdout.write(before + "\n" + json.dumps(dict(zip(columns, map(plain, row), strict=True)), ensure_ascii=False))
+        sys.stdout.write(before + "\n" + json_text(dict(zip(columns, map(plain, row), strict=True))))
         before = ","
     write("[]" if before == "[" else "\n]")
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """CSV with a header line on stdout, as the rows come."""
+    """CSV with a header line on stdout, as the rows come. Texts are escaped, and are no formulas: see `lakehouse.escape`."""
     lines = csv.writer(sys.stdout, lineterminator="\n")
-    lines.writerow(columns)
-    lines.writerows([cell(value) for value in row] for row in rows)
+    lines.writerow([csv_text(column) for column in columns])
+    lines.writerows([_csv_cell(value) for value in row] for row in rows)
     sys.stdout.flush()
+
+
+def _csv_cell(value: Any) -> str:
+    return cell(value) if isinstance(value, int | float | Decimal) else csv_text(cell(value))
 
 
 def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:
@@ -162,7 +169,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     console.print(view)
     text = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO from above
     lines = [line.rstrip() for line in text.rstrip().lstrip("\n").split("\n")]
-    write("\n".join([*(["", title] if title else []), *lines]))
+    _put("\n".join([*(["", printable(title)] if title else []), *lines]))  # its cells are escaped; its styles are rich's
     if left_out:
         sys.stderr.write(f"{left_out:,} more rows; --format csv shows all.\n")
 
@@ -174,7 +181,7 @@ def _grid(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
 
     view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        view.add_column(Text(column), overflow="fold")
+        view.add_column(Text(printable(column)), overflow="fold")
     for row in cells:
         # Text, not str: square brackets in a value are no markup.
         view.add_row(*[Text(text, justify=side) for text, side in row])
@@ -191,7 +198,7 @@ def _list(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
     for number, row in enumerate(cells, start=1):
         view.add_row(Text(f"row {number}", style="bold"), "")
         for column, (text, _) in zip(columns, row, strict=True):
-            view.add_row(Text(column), Text(text))
+            view.add_row(Text(printable(column)), Text(text))
     return view
 
 

@@ -9,7 +9,7 @@ from jobs.gate import decided
 from lakehouse.contracts import views
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.silver import CLASSES, STREAM
-from lakehouse.report import printable
+from lakehouse.escape import printable
 from lakehouse.table import (
     GATE_DECISIONS,
     GATE_RESULTS,
@@ -195,4 +195,4 @@ def _missing(row: dict[str, Any]) -> str:
 def _unmet(result: dict[str, Any]) -> str:
     what = " ".join(part for part in (result["expectation"], result["column"]) if part)
     observed = printable(str(result["observed"]))
-    return f"{what} {result['outcome']}; observed {observed}, expected {result['expected']}"
+    return f"{printable(what)} {result['outcome']}; observed {observed}, expected {printable(str(result['expected']))}"

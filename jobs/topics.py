@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import query, show
 from lakehouse.contracts.bronze import RECREATED
+from lakehouse.escape import printable
 from lakehouse.table import BRONZE_TOPICS
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def ranges(lost: list[dict[str, int]] | None) -> str | None:
 
 def _what(done: dict[str, Any]) -> str:
     if done["cause"] == RECREATED:
+        stored_as = printable(done["stored_as"])
         ids = f"topic id {done['new_topic_id']} instead of {done['old_topic_id']}"
-        return f"topic {done['topic']} is another one ({ids}); its records are stored as {done['stored_as']}."
+        return f"topic {printable(done['topic'])} is another one ({ids}); its records are stored as {stored_as}."
     count = sum(each["last_offset"] - each["first_offset"] + 1 for each in done["lost"])
-    return f"{count:,} offsets of topic {done['topic']} are lost ({ranges(done['lost'])})."
+    return f"{count:,} offsets of topic {printable(done['topic'])} are lost ({ranges(done['lost'])})."

@@ -18,7 +18,7 @@ from lakehouse.contracts.silver import (
     RELEASED,
 )
 from lakehouse.errors import TidemarkError
-from lakehouse.report import printable
+from lakehouse.escape import printable
 from lakehouse.table import (
     BRONZE_RECORDS,
     GATE_DECISIONS,
@@ -181,7 +181,7 @@ def write_why(found: Mapping[str, Any]) -> None:
         f"{name} {printable(show.cell(found[name]))}" for name in ("producer", "epoch", "sequence") if found[name] is not None
     ]
     show.write(f"{place} ({', '.join(named) or 'no sequence'}): {found['class']}.")
-    why_not = f" ({found['reason']})" if found["reason"] else ""
+    why_not = f" ({printable(found['reason'])})" if found["reason"] else ""
     show.write(f"Because {found['rule']}{why_not}.")
     show.write("\n".join(_sentences(found)))
 

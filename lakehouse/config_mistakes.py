@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.config_keys import PROPERTIES, WEBHOOK, Path, all_keys, dotted, key_at
 from lakehouse.errors import ConfigError
+from lakehouse.escape import part_of_error, printable
 from lakehouse.secrets import Secret, smells_of_secret
 from lakehouse.settings_base import nearest
 
@@ -40,9 +41,9 @@ class Mistake:
     next_step: str = ""
 
     def __str__(self) -> str:
-        lines = [f"{self.key} ({self.place}): {self.what}" if self.key else f"{self.place}: {self.what}"]
+        lines = [printable(f"{self.key} ({self.place}): {self.what}" if self.key else f"{self.place}: {self.what}")]
         parts = (("observed", self.observed), ("expected", self.expected), ("next", self.next_step))
-        return "\n".join([*lines, *(f"     {name}: {part}" for name, part in parts if part)])
+        return "\n".join([*lines, *(f"     {name}: {part_of_error(part)}" for name, part in parts if part)])
 
 
 class ConfigMistakesError(ConfigError):
@@ -55,8 +56,11 @@ class ConfigMistakesError(ConfigError):
     def __init__(self, file: str, mistakes: list[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
         count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
-        listed = "\n".join(f"  {number}. {mistake}" for number, mistake in enumerate(mistakes, 1))
-        super().__init__(f"The config {file} has {count}; nothing was started.\n{listed}")
+        super().__init__(f"The config {file} has {count}; nothing was started.")
+
+    def _message(self) -> str:
+        listed = (f"  {number}. {mistake}" for number, mistake in enumerate(self.mistakes, 1))
+        return "\n".join([super()._message(), *listed])
 
 
 def mistakes_of(error: ValidationError, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> list[tuple[Path, Mistake]]:

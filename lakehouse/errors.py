@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from lakehouse.escape import part_of_error, printable
+
 
 class TidemarkError(Exception):
     """The root of the tree. Exit code 1: the operation failed; the tables are as they were, or the next run finishes them.
@@ -45,7 +47,8 @@ class TidemarkError(Exception):
             ("expected", self.expected),
             ("next", self.next_step),
         ]
-        return "\n".join([self.what, *(f"  {name}: {part}" for name, part in parts if part is not None)])
+        told = (f"  {name}: {part_of_error(part)}" for name, part in parts if part is not None)
+        return "\n".join([printable(self.what), *told])
 
 
 class ConfigError(TidemarkError):

@@ -12,7 +12,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse.report import BOUND, WORKING, bind, printable
+from lakehouse.escape import printable
+from lakehouse.report import BOUND, WORKING, bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

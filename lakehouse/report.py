@@ -13,6 +13,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Protocol
 
+from lakehouse.escape import json_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
@@ -66,15 +68,6 @@ def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
         return pattern.sub(MASK, text)
 
     return scrub
-
-
-def printable(text: str) -> str:
-    r"""The text with every control character escaped: what a producer sent must not steer the reader's terminal.
-
-    >>> printable("red \x1b[31m, caf\u00e9")
-    'red \\x1b[31m, café'
-    """
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def shortened(text: str, longest: int = LONGEST_SHOWN) -> str:
@@ -145,7 +138,7 @@ class JsonReport:
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
                 scrub_event,
-                structlog.processors.JSONRenderer(),
+                structlog.processors.JSONRenderer(serializer=lambda event, **_: json_text(event, is_ascii=True)),
             ],
             wrapper_class=structlog.BoundLogger,
         )
@@ -178,7 +171,7 @@ def save_result(folder: Path, result: Mapping[str, object]) -> Path:
     Returns:
         The file.
     """
-    return replace_file(folder / f"{result['run_id']}.json", json.dumps(result, indent=2, default=str) + "\n")
+    return replace_file(folder / f"{result['run_id']}.json", json_text(result, indent=2, is_ascii=True) + "\n")
 
 
 def replace_file(target: Path, text: str) -> Path:

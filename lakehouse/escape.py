@@ -1,0 +1,73 @@
+"""Whatever leaves for a terminal, a log, a CSV file or an alert passes here: a producer's text must not steer its reader.
+
+Escaped are control characters (C0 and C1, line ends among them), what turns the reading direction or shows as nothing, spaces
+other than the plain one, lone surrogates: all that `str.isprintable` refuses. What JSON says stays the same value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FORMULA = re.compile(r"[=+\-@]")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_BASIC_PLANE = 0x10000
+
+
+def printable(text: str, *, keeps: str = "") -> str:
+    r"""The text with every character escaped that is not to be seen.
+
+    Args:
+        text: What somebody sent.
+        keeps: Characters that stay as they are: the line ends of what is ours.
+
+    >>> printable("red \x1b[31m, caf\u00e9, \u202e, \u009b2J, \ud800, a\nb")
+    'red \\x1b[31m, café, \\u202e, \\x9b2J, \\ud800, a\\nb'
+    """
+    return _escaped(text, lambda each: each.encode("unicode_escape").decode(), keeps)
+
+
+def part_of_error(value: object) -> str:
+    r"""A value as a part of an error's message; each of its lines after the first begins with a bar, so none passes for ours.
+
+    >>> part_of_error("Could not convert 'x\n{\"event\": \"run.finished\"}'")
+    'Could not convert \'x\n  | {"event": "run.finished"}\''
+    """
+    return "\n  | ".join(printable(line) for line in str(value).rstrip("\n").split("\n"))
+
+
+def json_text(value: object, *, indent: int | None = None, is_ascii: bool = False) -> str:
+    r"""A value as JSON that reads back as the same value, and shows nothing that a terminal would follow.
+
+    >>> json_text({"producer": "caf\u00e9 \u009b2J \u202e \x7f"})
+    '{"producer": "café \\u009b2J \\u202e \\u007f"}'
+    """
+    return _escaped(json.dumps(value, indent=indent, ensure_ascii=is_ascii, default=str), _json_escape, "\n")
+
+
+def csv_text(text: str) -> str:
+    r"""A text as a cell of CSV: printable, and no formula to a spreadsheet. JSON and Parquet have it as it is.
+
+    >>> csv_text("=HYPERLINK(1)"), csv_text(" \t@SUM(1)"), csv_text("-5"), csv_text("a-b")
+    ("'=HYPERLINK(1)", "' \\t@SUM(1)", '-5', 'a-b')
+    """
+    is_formula = _FORMULA.match(text.lstrip()) and not _NUMBER.fullmatch(text)
+    return ("'" if is_formula else "") + printable(text)
+
+
+def _escaped(text: str, escape: Callable[[str], str], keeps: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in keeps else escape(each) for each in text)
+
+
+def _json_escape(each: str) -> str:
+    point = ord(each)
+    if point < _BASIC_PLANE:
+        return f"\\u{point:04x}"
+    high, low = divmod(point - _BASIC_PLANE, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"

@@ -1,0 +1,116 @@
+"""What leaves for a terminal, a log, a CSV file or an alert holds nothing that steers its reader."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import generate_latest
+
+from jobs import edge, metrics, show
+from lakehouse.errors import BreakerOpenError, TidemarkError
+from lakehouse.escape import csv_text, json_text, part_of_error, printable
+from lakehouse.report import JsonReport, scrubber
+from tests.support.examples import examples
+
+if TYPE_CHECKING:
+    import pytest
+
+ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=[])) | st.text(
+    "\x00\x1b\r\n\u009b\u202e\u200b\u2028\ud800=+-@\t\x7f"
+)
+FORGED = 'x\x1b]0;owned\x07\u009b2J\u202e\u200b\n{"event": "run.finished", "level": "info"}\r\n'
+
+
+def is_harmless(text: str) -> bool:
+    """Whether nothing in it is a control character but the line ends that are ours."""
+    return all(each.isprintable() or each == "\n" for each in text)
+
+
+@given(ANY_TEXT)
+@settings(max_examples=examples(100, 1000))
+def test_every_way_out_is_harmless_and_json_reads_back_as_it_was(text: str) -> None:
+    assert printable(text).isprintable()
+    assert csv_text(text).isprintable()
+    assert is_harmless(part_of_error(text))
+    for indent in (None, 2):
+        for is_ascii in (False, True):
+            written = json_text({text: [text]}, indent=indent, is_ascii=is_ascii)
+            assert is_harmless(written)
+            assert json.loads(written) == {text: [text]}
+
+
+@given(ANY_TEXT)
+@settings(max_examples=examples(100, 1000))
+def test_no_cell_of_csv_is_a_formula(text: str) -> None:
+    [cell] = next(csv.reader(io.StringIO(csv_text(text).replace('"', '""').join('""'))), [""]) or [""]
+    is_number = cell.lstrip("+-").replace(".", "").replace("e", "").replace("E", "").replace("-", "").replace("+", "").isdigit()
+    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r")) or is_number
+
+
+def test_an_error_of_ours_is_lines_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise BreakerOpenError(
+            f"{FORGED} opened.", where=f"stream {FORGED}", observed=FORGED, expected=FORGED, next_step=FORGED
+        )
+
+    assert edge.exit_code_of(fail) == 5
+    said = capsys.readouterr().err
+    assert is_harmless(said)
+    assert all(line.startswith(("tidemark: ", "  ")) for line in said.splitlines())
+    assert not any(line.lstrip().startswith("{") for line in said.splitlines())
+
+
+def test_an_error_that_nobody_expected_is_harmless_too(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise ValueError("x\x1b]0;owned\x07\u009b2J\u202e")
+
+    assert edge.exit_code_of(fail) == 1
+    assert is_harmless(capsys.readouterr().err)
+
+
+def test_an_error_keeps_its_parts_as_they_were_for_programs() -> None:
+    assert TidemarkError("x", where=FORGED).where == FORGED
+
+
+def test_a_log_line_is_one_line_of_harmless_json(capsys: pytest.CaptureFixture[str]) -> None:
+    JsonReport(scrubber([])).event("silver.planned", producer=FORGED + "\x7f")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.rstrip("\n").isascii()
+    assert said.rstrip("\n").isprintable()
+    assert json.loads(said)["producer"] == FORGED + "\x7f"
+
+
+def test_what_is_shown_is_harmless_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(FORGED, FORGED.encode(), [{"key": FORGED}], "=1+1", -5)]
+    columns = [FORGED, "key", "headers", "formula", "number"]
+    show.write_table(columns, rows, title=FORGED)
+    show.write_csv(columns, rows)
+    show.write_json_rows(columns, rows)
+    show.write_json({FORGED: rows})
+    show.write(FORGED)
+    assert is_harmless(capsys.readouterr().out)
+
+
+def test_numbers_of_csv_stay_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    show.write_csv(["a", "b", "c", "d"], [(-5, "=1+1", "-5", "@x")])
+    assert capsys.readouterr().out == "a,b,c,d\n-5,'=1+1,-5,'@x\n"
+
+
+def test_labels_of_metrics_are_harmless() -> None:
+    metrics.show("p\x1b", [("tidemark_last_offset", ("t\u009b\n", "0"), 7)])
+    assert is_harmless(generate_latest(metrics._REGISTRY).decode())
+
+
+def test_a_terminal_gets_no_escape_but_of_ours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    show.write_table(["name"], [(FORGED,)])
+    said = capsys.readouterr().out
+    assert "\x1b]0;" not in said
+    assert "\u009b" not in said
