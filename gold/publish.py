@@ -19,6 +19,7 @@ then all of Gold is replaced.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
 from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
-from lakehouse.errors import GateFailedError
+from lakehouse.errors import GateFailedError, TableStateError
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
             expected="no critical expectation unmet",
             next_step="See `tidemark gate show`.",
         )
-    silver = _between(delta.read(spark, run.table(SILVER_RECORDS), version=gate_run.silver_version), gate_run)
     loads = _loads(spark, run, gate_run)
+    silver = _silver(spark, run, gate_run, loads)
     kept = sum(row[name] for row in loads for name in KEPT)
     is_rebuilt = any(row["kind"] == REBUILD for row in loads)
     whole = silver.where(F.col("erased").isNull()).drop("erased")
@@ -176,15 +177,39 @@ def _put(  # noqa: PLR0913 -- what is written, where, and under which name
 
 
 def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[state.Row]:
-    """The ledger's rows of the range's loads that were not rejected."""
-    start = ("load_seq", gate_run.first_load_seq)
-    rows = state.read(spark, run.table(SILVER_LOADS), LOADS.names, start=start, version=gate_run.loads_version)
+    """The ledger's rows of the range's loads that were not rejected; as they are now, for a finished load's never change."""
+    rows = state.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", gate_run.first_load_seq))
     return [row for row in rows if row["load_seq"] <= gate_run.last_load_seq and row["load_seq"] not in gate_run.rejected]
 
 
-def _between(rows: DataFrame, gate_run: GateRun) -> DataFrame:
-    is_in_range = F.col("load_seq").between(gate_run.first_load_seq, gate_run.last_load_seq)
-    return rows.where(is_in_range & F.expr(gate_run.rejected.excluded))
+def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[state.Row]) -> DataFrame:
+    """Silver's rows of the range, from the version that was audited.
+
+    Where that is gone, from the last one: a load's rows change by an erasure only, and that is to be followed. The ledger says
+    how many they were.
+
+    Raises:
+        TableStateError: They are not as many any more.
+    """
+    table, version = run.table(SILVER_RECORDS), gate_run.silver_version
+    latest = delta.version(spark, table)
+    if version == latest or delta.can_read(spark, table, version=version, where=gate_run.range):
+        return delta.read(spark, table, version=version).where(gate_run.range)
+    run.report.event("gold.audited_version_gone", gate_run_id=gate_run.gate_run_id, silver_version=version, read=latest)
+    rows = delta.read(spark, table, version=latest).where(gate_run.range)
+    expected = Counter[int]()
+    for row in loads:
+        expected[row["load_seq"]] += sum(row[name] for name in KEPT)
+    observed = {row["load_seq"]: row["count"] for row in rows.groupBy("load_seq").count().collect()}
+    if observed != +expected:
+        raise TableStateError(
+            "The version that was audited is gone, and its loads hold other rows by now; nothing was published.",
+            where=str(table),
+            observed=f"rows by load: {observed}",
+            expected=f"rows by load: {dict(+expected)}, as the ledger says",
+            next_step="`tidemark verify` names what is damaged, and the way out.",
+        )
+    return rows
 
 
 def _metadata(gate_run: GateRun) -> str:
