@@ -3,7 +3,7 @@
 The order, and what a crash after each step leaves:
 
 1. gold_records: the range's rows, behind what there is, or in the place of the range where it is there already.
-2. gold_latest: a MERGE in which only a later record replaces another.
+2. gold_latest: the latest record of each key, see `gold.newest`; where several streams have one, gold_latest_by_stream first.
 3. gold_stream_health: its highest load_seq says what is published. Written last; a crash before it leaves the range
    unpublished, and the next run does all three again.
 4. the operator's models, each where it is not current: a broken one fails the run and holds up nothing that is published.
@@ -27,15 +27,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from gold import models
-from gold.newest import newest
+from gold.newest import is_kept, make_anew, merge, newest, newest_of_few
 from gold.refresh import refresh_models
 from lakehouse import delta, frames, state
-from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
+from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
 from lakehouse.errors import GateFailedError, TableStateError
-from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
+from lakehouse.table import GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from lakehouse.run import Run
     from lakehouse.settings import Gold
 
-_INCREMENT = "tidemark_increment"
 _MANY = 100_000
 """Records from which on it pays to look for the latest ones by keys and numbers first, which takes a job of its own."""
 
@@ -72,7 +71,8 @@ class Published:
 def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Published:
     """Publish the range of loads that a gate run let out, without those in it that people rejected.
 
-    Commits to gold_records, gold_latest, gold_stream_health and the models' tables, in this order.
+    Commits to gold_records, gold_latest_by_stream, gold_latest, gold_stream_health and the models' tables, in this order. A
+    gold_latest that Tidemark 0.1 made is made anew, once.
 
     Raises:
         GateFailedError: The gate run did not pass, and nobody released it; nothing was written.
@@ -94,9 +94,13 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     whole = silver.where(F.col("erased").isNull()).drop("erased")
     if is_rebuilt:
         _replace_all(spark, run, whole, gate_run)
-    contracts = _create_tables(spark, run, whole)
+    is_old = not is_kept(spark, run)
+    contracts = _create_tables(spark, run, whole, but=GOLD_LATEST_BY_STREAM if is_old else None)
     if kept and not is_rebuilt:
         _write_records(spark, run, whole, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
+    if is_old:
+        make_anew(spark, run)
+    elif kept and not is_rebuilt:
         _merge_latest(spark, run, whole, gate_run=gate_run, is_large=kept >= _MANY)
     ledger = frames.of_contract(spark, loads, LOADS)
     health = models.stream_health(ledger, silver, gate_run.gate_run_id)
@@ -116,18 +120,20 @@ def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: Gat
     """Steps 1 and 2 where the range begins with a rebuild: nothing of what there was stays, its columns neither."""
     rows = models.published(silver, gate_run.gate_run_id)
     delta.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
-    delta.overwrite(newest(spark, rows), run.table(GOLD_LATEST), metadata=_metadata(gate_run))
     crash_point("gold.replaced")
+    make_anew(spark, run)
 
 
-def _create_tables(spark: SparkSession, run: Run, silver: DataFrame) -> dict[str, Contract]:
+def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, but: str | None) -> dict[str, Contract]:
     payload_type = None
     if "payload" in silver.columns:
         payload = StructType([StructField("payload", silver.schema["payload"].dataType)])
         payload_type = payload.toDDL().removeprefix("payload ")
-    contracts = {each.name: each for each in (gold_records(payload_type), gold_latest(payload_type), STREAM_HEALTH)}
+    of_records = (gold_records(payload_type), gold_latest(payload_type), gold_latest_by_stream(payload_type))
+    contracts = {each.name: each for each in (*of_records, STREAM_HEALTH)}
     for name, contract in contracts.items():
-        delta.create(spark, run.table(name), contract)
+        if name != but:
+            delta.create(spark, run.table(name), contract)
     return contracts
 
 
@@ -143,12 +149,8 @@ def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run
 
 def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, is_large: bool) -> None:
     """Step 2. From the whole range: what is merged already changes nothing."""
-    table, rows = run.table(GOLD_LATEST), models.published(silver, gate_run.gate_run_id)
-    (newest(spark, rows) if is_large else models.latest(rows)).createOrReplaceTempView(_INCREMENT)
-    try:
-        delta.merge(spark, models.merge_latest(table.sql, _INCREMENT), table)
-    finally:
-        spark.catalog.dropTempView(_INCREMENT)
+    rows = models.published(silver, gate_run.gate_run_id)
+    merge(spark, run, newest(spark, rows) if is_large else newest_of_few(rows), up_to=gate_run.last_load_seq)
     crash_point("gold.latest")
 
 
