@@ -76,6 +76,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
 
     Raises:
         GateFailedError: The gate run did not pass, and nobody released it; nothing was written.
+        TableStateError: The audited version is gone, and the loads do not hold what the ledger says; nothing was written.
         AnotherWriterError: Another run published the same loads at the same time.
         ModelError: A model failed; the range is published, and the next run tries the model again.
     """

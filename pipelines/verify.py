@@ -92,7 +92,7 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
         yield from Offsets(spark, run, pins, verify_deep.rules(spark, run, pins) if is_deep else None).findings()
     if pins.published_to is not None and not pins.is_before_rebuild:
         yield from _gold(spark, run, pins)
-        if is_deep and GOLD_LATEST in pins.versions:
+        if is_deep and {GOLD_LATEST, GOLD_RECORDS} <= pins.versions.keys():
             yield _latest(spark, run, pins)
     if is_deep:
         yield from verify_deep.findings(spark, run, pins)
