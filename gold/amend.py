@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import delta, frames
 from lakehouse.crash import crash_point
-from lakehouse.table import GOLD_LATEST, GOLD_RECORDS
+from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ def remove_key(spark: SparkSession, run: Run, *, topic: str, key_sha256: str, be
         f"record.topic = asked.topic AND sha2(record.key, 256) = asked.key_sha256 AND record.load_seq < {before_load_seq}"
     )
     try:
-        for name in (GOLD_LATEST, GOLD_RECORDS):
+        for name in (GOLD_LATEST_BY_STREAM, GOLD_LATEST, GOLD_RECORDS):
             table = run.table(name)
             found = f"SELECT 1 FROM {table.sql} AS record JOIN {_ASKED} AS asked ON {is_meant} LIMIT 1"  # noqa: S608 -- names of ours, a number
             if delta.exists(spark, table) and spark.sql(found).collect():

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _SEQUENCE = ("epoch", "sequence")
 """What makes a record the latest of its key within a stream."""
 
-_ARRIVAL = ("load_seq", "offset", "partition")
-"""And between streams: the later load, in it the higher offset. The partition only settles a tie."""
+_TIME = ("timestamp", "partition", "offset")
+"""And which of several streams' it is: Kafka's time of the record, its place where they are equal. No time comes before any."""
 
 
 def published(silver: DataFrame, gate_run_id: str) -> DataFrame:
@@ -28,18 +28,44 @@ def published(silver: DataFrame, gate_run_id: str) -> DataFrame:
 
 
 def latest(records: DataFrame) -> DataFrame:
-    """The latest record of each topic and key: of a stream the highest by sequence, of several streams the last to arrive.
+    """The latest record of each topic and key: of each stream the highest by sequence, of several streams' the last by time.
 
     Grain: a topic and key; records without a key are left out, a tombstone is not. Columns: those given.
 
     Args:
-        records: Rows as `published` gives them.
+        records: Rows as `published` gives them, whole or only what order and key are in.
     """
-    row = F.struct(*records.columns)
+    return among_streams(by_stream(records))
+
+
+def by_stream(records: DataFrame) -> DataFrame:
+    """The record of each topic, key and stream with the highest (epoch, sequence). Columns: those given."""
+    newest = F.max_by(F.struct(*records.columns), F.struct(*_SEQUENCE)).alias("newest")
     keyed = records.where(F.col("key").isNotNull())
-    of_stream = keyed.groupBy(*STREAM, "key").agg(F.max_by(row, F.struct(*_SEQUENCE)).alias("newest"))
-    arrived = F.struct(*(F.col(f"newest.{name}") for name in _ARRIVAL))
-    return of_stream.groupBy("topic", "key").agg(F.max_by("newest", arrived).alias("newest")).select("newest.*")
+    return keyed.groupBy(*STREAM, "key").agg(newest).select("newest.*")
+
+
+def among_streams(of_streams: DataFrame) -> DataFrame:
+    """The latest record of each topic and key. Takes rows as `by_stream` gives them, one of each stream that has the key."""
+    newest = F.max_by(F.struct(*of_streams.columns), F.struct(*_TIME)).alias("newest")
+    return of_streams.groupBy("topic", "key").agg(newest).select("newest.*")
+
+
+def shared(of_streams: DataFrame) -> DataFrame:
+    """The keys that more than one stream has.
+
+    Grain: a topic and key.
+
+    Args:
+        of_streams: Rows with topic, partition, producer and key, as often as may be.
+    """
+    streams = of_streams.where(F.col("key").isNotNull()).select(*STREAM, "key").distinct()
+    return streams.groupBy("topic", "key").count().where("count > 1").select("topic", "key")
+
+
+def of_keys(rows: DataFrame, keys: DataFrame, *, how: str = "left_semi") -> DataFrame:
+    """The rows that have one of some topics and keys; with `how="left_anti"` those that have none."""
+    return rows.join(keys, on=["topic", "key"], how=how)
 
 
 def candidates(records: DataFrame) -> DataFrame:
@@ -58,26 +84,45 @@ def among(records: DataFrame, found: DataFrame) -> DataFrame:
     return records.join(F.broadcast(found), on=frames.same_stream(records, found, *_SEQUENCE), how="left_semi")
 
 
-def merge_latest(target: str, source: str) -> str:
-    """The MERGE that puts the latest records into `gold_latest`. Only a later record replaces another.
-
-    A late record arrives after those that follow it in its stream, so within a stream the sequence decides.
+def merge_by_stream(target: str, source: str) -> str:
+    """The MERGE that puts records into `gold_latest_by_stream`. Only a higher one of the same stream replaces another.
 
     Args:
         target: The table, as SQL.
-        source: A view of rows as `latest` gives them.
+        source: A view of rows as `by_stream` gives them.
     """
     return f"""
         MERGE INTO {target} AS old USING {source} AS new
-        ON old.topic = new.topic AND old.key = new.key
-        WHEN MATCHED AND CASE WHEN old.partition = new.partition AND old.producer <=> new.producer
-          THEN {_is_after(_SEQUENCE)} ELSE {_is_after(_ARRIVAL)} END THEN UPDATE SET *
+        ON old.topic = new.topic AND old.key = new.key AND {_IS_SAME_STREAM}
+        WHEN MATCHED AND {_is_higher()} THEN UPDATE SET *
         WHEN NOT MATCHED THEN INSERT *
     """
 
 
-def _is_after(columns: tuple[str, ...]) -> str:
-    new, old = (f"struct({', '.join(f'{side}.{name}' for name in columns)})" for side in ("new", "old"))
+def merge_latest(target: str, source: str, *, up_to: int) -> str:
+    """The MERGE that puts the latest records into `gold_latest`.
+
+    Of the same stream only a higher one replaces another. One of another stream was chosen among all streams that have the key;
+    what a later load brought was not known to who comes too late, and stays.
+
+    Args:
+        target: The table, as SQL.
+        source: A view of rows: of a key that one stream has its highest record, of another the latest of all streams.
+        up_to: The last load that is published.
+    """
+    return f"""
+        MERGE INTO {target} AS old USING {source} AS new
+        ON old.topic = new.topic AND old.key = new.key
+        WHEN MATCHED AND ({_is_higher()} OR NOT ({_IS_SAME_STREAM}) AND old.load_seq <= {up_to}) THEN UPDATE SET *
+        WHEN NOT MATCHED THEN INSERT *
+    """
+
+
+_IS_SAME_STREAM = "old.partition = new.partition AND old.producer <=> new.producer"
+
+
+def _is_higher() -> str:
+    new, old = (f"struct({', '.join(f'{side}.{name}' for name in _SEQUENCE)})" for side in ("new", "old"))
     return f"{new} > {old}"
 
 

@@ -1,27 +1,134 @@
-"""The latest record of each key among many, sought by keys and numbers first, so that no whole row is sorted: decision 0034."""
+"""`gold_latest` and what it chooses from: kept up with what is published, or made anew from all of `gold_records`.
+
+Within a stream a record's sequence says which is the later one, and between streams their time: two orders, which together do
+not make one. So of a key that several streams have, the last record of each has to be known, and is kept beside
+(`gold_latest_by_stream`): decision 0043. Most keys have one stream, and are not there.
+
+Among many records the highest of each key and stream is sought by keys and numbers first, so that no whole row is sorted:
+decision 0034.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gold import models
-from lakehouse import frames
+from lakehouse import delta, frames, state
+from lakehouse.contracts.silver import STREAM
+from lakehouse.crash import crash_point
+from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run import Run
 
 _MOST_KEYS = 200_000
 """More of them are not handed to the driver: nearly every record is the latest of its key then."""
+_INCREMENT = "tidemark_increment"
 
 
-def newest(spark: SparkSession, records: DataFrame) -> DataFrame:
-    """The rows of `gold.models.latest`, by a job of its own first and then, where keys are few, over few rows.
+@dataclass(frozen=True)
+class Newest:
+    """What is the latest of each key and stream among some records.
+
+    Attributes:
+        rows: The rows of `gold.models.by_stream`.
+        streams: topic, partition, producer and key of the same, as often as may be: no whole row is read for these.
+    """
+
+    rows: DataFrame
+    streams: DataFrame
+
+
+def newest(spark: SparkSession, records: DataFrame) -> Newest:
+    """What is the latest of each key and stream, by a job of its own first and then, where keys are few, over few rows.
 
     Args:
         spark: The session.
-        records: Rows as `gold.models.published` gives them, pinned: they are read twice.
+        records: Rows as `gold.models.published` gives them, pinned: they are read more than once.
     """
     found = models.candidates(records).limit(_MOST_KEYS + 1).toArrow()
     if len(found) > _MOST_KEYS:
-        return models.latest(records)
-    return models.latest(models.among(records, frames.of_arrow(spark, found)))
+        return newest_of_few(records)
+    candidates = frames.of_arrow(spark, found)
+    return Newest(models.by_stream(models.among(records, candidates)), candidates)
+
+
+def newest_of_few(records: DataFrame) -> Newest:
+    """The same without that job, which costs more than it saves where records are few."""
+    return Newest(models.by_stream(records), records)
+
+
+def is_kept(spark: SparkSession, run: Run) -> bool:
+    """Whether `gold_latest`, if it is there, was made by the rule that holds now: Tidemark 0.1 took what arrived last."""
+    return delta.exists(spark, run.table(GOLD_LATEST_BY_STREAM)) or not delta.exists(spark, run.table(GOLD_LATEST))
+
+
+def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
+    """Bring the latest records of what is published. Done again, or with more records, it comes to the same rows.
+
+    Commits to gold_latest_by_stream, where there are keys that more than one stream has, and then to gold_latest.
+
+    Args:
+        spark: The session.
+        run: The run.
+        found: What is the latest among the records that are published.
+        up_to: The last load of theirs.
+    """
+    merge_latest = partial(models.merge_latest, up_to=up_to)
+    known = [_pinned(spark, run, GOLD_LATEST)]
+    if state.highest(spark, run.table(GOLD_LATEST_BY_STREAM), "load_seq"):
+        known.append(_pinned(spark, run, GOLD_LATEST_BY_STREAM))
+    shared = _shared(spark, found.streams, known)
+    if shared is None:
+        _merge(spark, run, GOLD_LATEST, merge_latest, found.rows)
+        return
+    rows = models.of_keys(found.rows, shared)
+    for each in known:
+        rows = rows.unionByName(models.of_keys(each, shared))
+    _merge(spark, run, GOLD_LATEST_BY_STREAM, models.merge_by_stream, models.by_stream(rows))
+    crash_point("gold.by_stream")
+    chosen = models.among_streams(models.of_keys(_pinned(spark, run, GOLD_LATEST_BY_STREAM), shared))
+    others = models.of_keys(found.rows, shared, how="left_anti")
+    _merge(spark, run, GOLD_LATEST, merge_latest, others.unionByName(chosen))
+
+
+def make_anew(spark: SparkSession, run: Run) -> None:
+    """Make both tables from `gold_records`, whole, in one commit each; `gold_latest_by_stream` last, see `is_kept`."""
+    found = newest(spark, _pinned(spark, run, GOLD_RECORDS))
+    delta.overwrite(models.among_streams(found.rows), run.table(GOLD_LATEST))
+    crash_point("gold.latest_anew")
+    shared = models.shared(found.streams)
+    delta.overwrite(models.of_keys(found.rows, shared), run.table(GOLD_LATEST_BY_STREAM))
+    run.report.event("gold.latest_made_anew")
+
+
+def _pinned(spark: SparkSession, run: Run, name: str) -> DataFrame:
+    table = run.table(name)
+    return delta.read(spark, table, version=delta.version(spark, table))
+
+
+def _shared(spark: SparkSession, came: DataFrame, known: list[DataFrame]) -> DataFrame | None:
+    """The keys of what came that more than one stream has, with what was known before; None where there is none."""
+    streams = came.select(*STREAM, "key")
+    keys = came.select("topic", "key").distinct()
+    for each in known:
+        streams = streams.unionByName(models.of_keys(each.select(*STREAM, "key"), keys))
+    shared = models.shared(streams)
+    found = shared.limit(_MOST_KEYS + 1).toArrow()
+    if not len(found):
+        return None
+    return shared if len(found) > _MOST_KEYS else frames.of_arrow(spark, found)
+
+
+def _merge(spark: SparkSession, run: Run, name: str, statement: Callable[[str, str], str], rows: DataFrame) -> None:
+    rows.createOrReplaceTempView(_INCREMENT)
+    try:
+        delta.merge(spark, statement(run.table(name).sql, _INCREMENT), run.table(name))
+    finally:
+        spark.catalog.dropTempView(_INCREMENT)

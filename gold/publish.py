@@ -3,7 +3,7 @@
 The order, and what a crash after each step leaves:
 
 1. gold_records: the range's rows, behind what there is, or in the place of the range where it is there already.
-2. gold_latest: a MERGE in which only a later record replaces another.
+2. gold_latest: the latest record of each key, see `gold.newest`; where several streams have one, gold_latest_by_stream first.
 3. gold_stream_health: its highest load_seq says what is published. Written last; a crash before it leaves the range
    unpublished, and the next run does all three again.
 4. the operator's models, each where it is not current: a broken one fails the run and holds up nothing that is published.
@@ -19,6 +19,7 @@ then all of Gold is replaced.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,15 +27,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from gold import models
-from gold.newest import newest
+from gold.newest import is_kept, make_anew, merge, newest, newest_of_few
 from gold.refresh import refresh_models
 from lakehouse import delta, frames, state
-from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
+from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
-from lakehouse.errors import GateFailedError
-from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
+from lakehouse.errors import GateFailedError, TableStateError
+from lakehouse.table import GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from lakehouse.run import Run
     from lakehouse.settings import Gold
 
-_INCREMENT = "tidemark_increment"
 _MANY = 100_000
 """Records from which on it pays to look for the latest ones by keys and numbers first, which takes a job of its own."""
 
@@ -71,10 +71,12 @@ class Published:
 def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Published:
     """Publish the range of loads that a gate run let out, without those in it that people rejected.
 
-    Commits to gold_records, gold_latest, gold_stream_health and the models' tables, in this order.
+    Commits to gold_records, gold_latest_by_stream, gold_latest, gold_stream_health and the models' tables, in this order. A
+    gold_latest that Tidemark 0.1 made is made anew, once.
 
     Raises:
         GateFailedError: The gate run did not pass, and nobody released it; nothing was written.
+        TableStateError: The audited version is gone, and the loads do not hold what the ledger says; nothing was written.
         AnotherWriterError: Another run published the same loads at the same time.
         ModelError: A model failed; the range is published, and the next run tries the model again.
     """
@@ -86,16 +88,20 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
             expected="no critical expectation unmet",
             next_step="See `tidemark gate show`.",
         )
-    silver = _between(delta.read(spark, run.table(SILVER_RECORDS), version=gate_run.silver_version), gate_run)
     loads = _loads(spark, run, gate_run)
+    silver = _silver(spark, run, gate_run, loads)
     kept = sum(row[name] for row in loads for name in KEPT)
     is_rebuilt = any(row["kind"] == REBUILD for row in loads)
     whole = silver.where(F.col("erased").isNull()).drop("erased")
     if is_rebuilt:
         _replace_all(spark, run, whole, gate_run)
-    contracts = _create_tables(spark, run, whole)
+    is_old = not is_kept(spark, run)
+    contracts = _create_tables(spark, run, whole, but=GOLD_LATEST_BY_STREAM if is_old else None)
     if kept and not is_rebuilt:
         _write_records(spark, run, whole, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
+    if is_old:
+        make_anew(spark, run)
+    elif kept and not is_rebuilt:
         _merge_latest(spark, run, whole, gate_run=gate_run, is_large=kept >= _MANY)
     ledger = frames.of_contract(spark, loads, LOADS)
     health = models.stream_health(ledger, silver, gate_run.gate_run_id)
@@ -115,18 +121,20 @@ def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: Gat
     """Steps 1 and 2 where the range begins with a rebuild: nothing of what there was stays, its columns neither."""
     rows = models.published(silver, gate_run.gate_run_id)
     delta.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
-    delta.overwrite(newest(spark, rows), run.table(GOLD_LATEST), metadata=_metadata(gate_run))
     crash_point("gold.replaced")
+    make_anew(spark, run)
 
 
-def _create_tables(spark: SparkSession, run: Run, silver: DataFrame) -> dict[str, Contract]:
+def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, but: str | None) -> dict[str, Contract]:
     payload_type = None
     if "payload" in silver.columns:
         payload = StructType([StructField("payload", silver.schema["payload"].dataType)])
         payload_type = payload.toDDL().removeprefix("payload ")
-    contracts = {each.name: each for each in (gold_records(payload_type), gold_latest(payload_type), STREAM_HEALTH)}
+    of_records = (gold_records(payload_type), gold_latest(payload_type), gold_latest_by_stream(payload_type))
+    contracts = {each.name: each for each in (*of_records, STREAM_HEALTH)}
     for name, contract in contracts.items():
-        delta.create(spark, run.table(name), contract)
+        if name != but:
+            delta.create(spark, run.table(name), contract)
     return contracts
 
 
@@ -142,12 +150,8 @@ def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run
 
 def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, is_large: bool) -> None:
     """Step 2. From the whole range: what is merged already changes nothing."""
-    table, rows = run.table(GOLD_LATEST), models.published(silver, gate_run.gate_run_id)
-    (newest(spark, rows) if is_large else models.latest(rows)).createOrReplaceTempView(_INCREMENT)
-    try:
-        delta.merge(spark, models.merge_latest(table.sql, _INCREMENT), table)
-    finally:
-        spark.catalog.dropTempView(_INCREMENT)
+    rows = models.published(silver, gate_run.gate_run_id)
+    merge(spark, run, newest(spark, rows) if is_large else newest_of_few(rows), up_to=gate_run.last_load_seq)
     crash_point("gold.latest")
 
 
@@ -176,15 +180,39 @@ def _put(  # noqa: PLR0913 -- what is written, where, and under which name
 
 
 def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[state.Row]:
-    """The ledger's rows of the range's loads that were not rejected."""
-    start = ("load_seq", gate_run.first_load_seq)
-    rows = state.read(spark, run.table(SILVER_LOADS), LOADS.names, start=start, version=gate_run.loads_version)
+    """The ledger's rows of the range's loads that were not rejected; as they are now, for a finished load's never change."""
+    rows = state.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", gate_run.first_load_seq))
     return [row for row in rows if row["load_seq"] <= gate_run.last_load_seq and row["load_seq"] not in gate_run.rejected]
 
 
-def _between(rows: DataFrame, gate_run: GateRun) -> DataFrame:
-    is_in_range = F.col("load_seq").between(gate_run.first_load_seq, gate_run.last_load_seq)
-    return rows.where(is_in_range & F.expr(gate_run.rejected.excluded))
+def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[state.Row]) -> DataFrame:
+    """Silver's rows of the range, from the version that was audited.
+
+    Where that is gone, from the last one: a load's rows change by an erasure only, and that is to be followed. The ledger says
+    how many they were.
+
+    Raises:
+        TableStateError: They are not as many any more.
+    """
+    table, version = run.table(SILVER_RECORDS), gate_run.silver_version
+    latest = delta.version(spark, table)
+    if version == latest or delta.can_read(spark, table, version=version, where=gate_run.range):
+        return delta.read(spark, table, version=version).where(gate_run.range)
+    run.report.event("gold.audited_version_gone", gate_run_id=gate_run.gate_run_id, silver_version=version, read=latest)
+    rows = delta.read(spark, table, version=latest).where(gate_run.range)
+    expected = Counter[int]()
+    for row in loads:
+        expected[row["load_seq"]] += sum(row[name] for name in KEPT)
+    observed = {row["load_seq"]: row["count"] for row in rows.groupBy("load_seq").count().collect()}
+    if observed != +expected:
+        raise TableStateError(
+            "The version that was audited is gone, and its loads hold other rows by now; nothing was published.",
+            where=str(table),
+            observed=f"rows by load: {observed}",
+            expected=f"rows by load: {dict(+expected)}, as the ledger says",
+            next_step="`tidemark verify` names what is damaged, and the way out.",
+        )
+    return rows
 
 
 def _metadata(gate_run: GateRun) -> str:

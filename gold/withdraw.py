@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gold import models
-from gold.newest import newest
+from gold.newest import is_kept, make_anew
 from lakehouse import delta
 from lakehouse.crash import crash_point
-from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
+from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
 
-_HELD = "tidemark_held"
-
 
 def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> None:
     """Take back what the loads after one brought. Done again it changes nothing; where there is no Gold it does nothing.
 
-    A key whose latest record goes gets the latest of those that stay. Commits to gold_records, gold_latest and
-    gold_stream_health, in this order; the last one says what is published.
+    A key whose latest record goes gets the latest of those that stay. Commits to gold_records, gold_latest,
+    gold_latest_by_stream and gold_stream_health, in this order; the last one says what is published.
 
     Args:
         spark: The session.
@@ -37,15 +34,11 @@ def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> No
     if not delta.exists(spark, health):
         return
     undone = f"load_seq > {keep_to} AND load_seq <= {undo_to}"
-    records, latest = run.table(GOLD_RECORDS), run.table(GOLD_LATEST)
-    delta.delete(spark, records, undone)
+    delta.delete(spark, run.table(GOLD_RECORDS), undone)
     crash_point("gold.withdrawn")
-    delta.delete(spark, latest, undone)
-    held = delta.read(spark, records, version=delta.version(spark, records))
-    newest(spark, held).createOrReplaceTempView(_HELD)
-    try:
-        delta.merge(spark, models.merge_latest(latest.sql, _HELD), latest)
-    finally:
-        spark.catalog.dropTempView(_HELD)
+    if not is_kept(spark, run) or any(
+        not spark.read.table(run.table(name).sql).where(undone).isEmpty() for name in (GOLD_LATEST, GOLD_LATEST_BY_STREAM)
+    ):
+        make_anew(spark, run)
     delta.delete(spark, health, undone)
     run.report.event("gold.withdrawn", keep_to=keep_to, undo_to=undo_to)

@@ -203,6 +203,17 @@ def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:
     return spark.read.option("versionAsOf", version).table(table.sql)
 
 
+def can_read(spark: SparkSession, table: Table, *, version: int, where: str) -> bool:
+    """Whether some rows can be read as of a version: it is in the log, and their files are there. Reads a column of them."""
+    try:
+        read(spark, table, version=version).where(where).count()
+    except SPARK_ERRORS as error:
+        if is_gone(error):
+            return False
+        raise
+    return True
+
+
 def collect_appended(
     spark: SparkSession,
     table: Table,

@@ -35,6 +35,10 @@ _NO_TABLE = (
 )
 _NO_VERSION = (
     "DELTA_VERSION_NOT_FOUND",
+    "DELTA_LOG_FILE_NOT_FOUND",  # what a change feed says of versions that left a log which was cleaned
+    "DELTA_TRUNCATED_TRANSACTION_LOG",
+    "DELTA_NO_RECREATABLE_HISTORY_FOUND",
+    "Could not find any delta files for version",  # the same, of a version between two that are there: Delta has no name for it
     "DELTA_VERSIONS_NOT_CONTIGUOUS",
     "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
     "DELTA_MISSING_CHANGE_DATA",

@@ -21,6 +21,7 @@ OWN_TABLES = frozenset(
         "gate_decisions",
         "gold_records",
         "gold_latest",
+        "gold_latest_by_stream",
         "gold_stream_health",
         "watermark_status",
         "duplicates_by_partition",

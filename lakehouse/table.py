@@ -19,6 +19,7 @@ GATE_RESULTS = "gate_results"
 GATE_DECISIONS = "gate_decisions"
 GOLD_RECORDS = "gold_records"
 GOLD_LATEST = "gold_latest"
+GOLD_LATEST_BY_STREAM = "gold_latest_by_stream"
 GOLD_STREAM_HEALTH = "gold_stream_health"
 
 SHADOWS = "_shadow"
@@ -35,6 +36,7 @@ TABLE_NAMES = (
     GATE_DECISIONS,
     GOLD_RECORDS,
     GOLD_LATEST,
+    GOLD_LATEST_BY_STREAM,
     GOLD_STREAM_HEALTH,
 )
 

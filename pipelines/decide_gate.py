@@ -17,14 +17,13 @@ from lakehouse import delta
 from lakehouse.contracts.gate import REJECTED, RELEASED
 from lakehouse.contracts.silver import REBUILD
 from lakehouse.crash import crash_point
-from lakehouse.delta_errors import SPARK_ERRORS, is_gone
 from lakehouse.errors import TableStateError, UsageError
 from lakehouse.table import GATE_RESULTS, SILVER_LOADS, SILVER_RECORDS
 from pipelines import silver_to_gold
 from pipelines.amendments import amend_gold, withdraw_unpublished
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakehouse.contracts.gate import Decision, GateRun
     from lakehouse.run import Run
@@ -141,7 +140,7 @@ def _require_sound(run: Run, waiting: GateRun) -> None:
 
 
 def _require_no_rebuild(spark: SparkSession, run: Run, waiting: GateRun) -> None:
-    loads = _between(spark.read.table(run.table(SILVER_LOADS).sql), waiting)
+    loads = spark.read.table(run.table(SILVER_LOADS).sql).where(waiting.range)
     if not loads.where(F.col("kind") == REBUILD).isEmpty():
         raise UsageError(
             "This range holds a rebuild, and cannot be rejected: Gold would mix loads from before it with loads from after it.",
@@ -152,27 +151,18 @@ def _require_no_rebuild(spark: SparkSession, run: Run, waiting: GateRun) -> None
 
 
 def _records(spark: SparkSession, run: Run, waiting: GateRun, asked: Decision) -> int:
-    """How many records of Silver the range has. Of a release the files are read: what is recorded must be publishable."""
-    if asked.decision == REJECTED:
-        return _between(spark.read.table(run.table(SILVER_RECORDS).sql), waiting).count()
-    versions = {SILVER_LOADS: waiting.loads_version, SILVER_RECORDS: waiting.silver_version}
-    counted = 0
-    for name, version in versions.items():
-        try:
-            counted = _between(delta.read(spark, run.table(name), version=version), waiting).count()
-        except SPARK_ERRORS as error:
-            if not is_gone(error):
-                raise
-            raise TableStateError(
-                "What was audited cannot be read any more; nothing was released.",
-                where=str(run.table(name)),
-                observed=f"version {version} is gone, or its files are",
-                expected="the version that the gate run audited",
-                next_step="Have it audited anew: `tidemark run --stage gate`. Then release that gate run.",
-            ) from error
-    return counted
+    """How many records of Silver the range has. Before a release the files are read: a person releases what was audited.
 
-
-def _between(rows: DataFrame, waiting: GateRun) -> DataFrame:
-    is_in_range = F.col("load_seq").between(waiting.first_load_seq, waiting.last_load_seq)
-    return rows.where(is_in_range & F.expr(waiting.rejected.excluded))
+    What is released already is published whatever became of the version, see `gold.publish`.
+    """
+    if asked.decision == RELEASED and waiting.decision is None:
+        for name, version in {SILVER_LOADS: waiting.loads_version, SILVER_RECORDS: waiting.silver_version}.items():
+            if not delta.can_read(spark, run.table(name), version=version, where=waiting.range):
+                raise TableStateError(
+                    "What was audited cannot be read any more; nothing was released.",
+                    where=str(run.table(name)),
+                    observed=f"version {version} is gone, or its files are",
+                    expected="the version that the gate run audited",
+                    next_step="Have it audited anew: `tidemark run --stage gate`. Then release that gate run.",
+                )
+    return spark.read.table(run.table(SILVER_RECORDS).sql).where(waiting.range).count()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from gold import models, newest
 from lakehouse import delta, delta_log
 from lakehouse.contracts.silver import CLASSES, STREAM
 from lakehouse.delta_errors import SPARK_ERRORS
@@ -20,6 +21,7 @@ from lakehouse.errors import headline
 from lakehouse.findings import Finding, Violation, finding
 from lakehouse.table import (
     GOLD_LATEST,
+    GOLD_RECORDS,
     GOLD_STREAM_HEALTH,
     SILVER_LOADS,
     SILVER_RECORDS,
@@ -34,7 +36,7 @@ from pipelines.verify_ways_out import GOLD_OUT, LOG_OUT, SILVER_OUT
 from silver import audit, audit_rejects, audit_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -90,6 +92,8 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
         yield from Offsets(spark, run, pins, verify_deep.rules(spark, run, pins) if is_deep else None).findings()
     if pins.published_to is not None and not pins.is_before_rebuild:
         yield from _gold(spark, run, pins)
+        if is_deep and {GOLD_LATEST, GOLD_RECORDS} <= pins.versions.keys():
+            yield _latest(spark, run, pins)
     if is_deep:
         yield from verify_deep.findings(spark, run, pins)
 
@@ -153,6 +157,32 @@ def _gold(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
         keys = pins.read(spark, run, GOLD_LATEST).groupBy("topic", "key").count().where("count > 1").limit(1).collect()
         twice = [Violation(f"{GOLD_LATEST}, topic {row['topic']}", f"{row['count']} rows of a key", "one") for row in keys]
         yield finding("one_latest_per_key", twice, where=latest, holds="each key once", next_step=GOLD_OUT)
+
+
+def _latest(spark: SparkSession, run: Run, pins: Pins) -> Finding:
+    """Whether gold_latest has the record of each key that the rule names; a publishing that is under way is left alone."""
+    where, holds = str(run.table(GOLD_LATEST)), "the record of each key that is the latest"
+    records = pins.read(spark, run, GOLD_RECORDS)
+    if not newest.is_kept(spark, run):
+        holds = "not looked at: Tidemark 0.1 made it, and the next publish makes it anew"
+    elif not records.where(F.col("load_seq") > pins.published).isEmpty():
+        holds = "not looked at: a publishing is under way"
+    else:
+        place = ("partition", "offset")
+        narrow = records.select(*STREAM, "key", "epoch", "sequence", "timestamp", "offset")
+        latest = models.latest(narrow).select("topic", "key", F.struct(*place).alias("expected"))
+        found = pins.read(spark, run, GOLD_LATEST).select("topic", "key", F.struct(*place).alias("observed"))
+        both = latest.join(found, on=["topic", "key"], how="full_outer").where(~F.col("observed").eqNullSafe(F.col("expected")))
+        wrong = [
+            Violation(f"{GOLD_LATEST}, topic {row['topic']}", f"of a key {_place(row['observed'])}", _place(row["expected"]))
+            for row in both.limit(1).collect()
+        ]
+        return finding("latest_by_rule", wrong, where=where, holds=holds, next_step=GOLD_OUT)
+    return finding("latest_by_rule", [], where=where, holds=holds, next_step=GOLD_OUT)
+
+
+def _place(found: Mapping[str, int] | None) -> str:
+    return "no record" if found is None else f"partition {found['partition']}, offset {found['offset']}"
 
 
 def _unhealthy(pins: Pins, rows: list[Row]) -> Iterator[Violation]:

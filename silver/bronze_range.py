@@ -146,8 +146,10 @@ def _halves(topic: str, neighbours: list[tuple[int, int]], halvings: int) -> Ite
         yield from _halves(topic, neighbours[middle:], halvings - 1)
 
 
-def arrivals(spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: Mapping[Partition, int]) -> list[Arrivals]:
-    """Count what the range holds of each partition.
+def arrivals(
+    spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: Mapping[Partition, int]
+) -> tuple[list[Arrivals], bool]:
+    """Count what the range holds of each partition; and say whether that counts the records that were read again.
 
     Where the range's commits added as many records as were decided, nothing was read again and the count is done. Else the
     change feed is counted, which names what a version added whatever was compacted since. Where a version is gone from the
@@ -161,8 +163,10 @@ def arrivals(spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: 
     """
     above = bronze_range.above
     all_new = [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
-    if bronze_range.appended == sum(decided.values()) or bronze_range.up_to is not None:
-        return all_new
+    if bronze_range.up_to is not None:
+        return all_new, False
+    if bronze_range.appended == sum(decided.values()):
+        return all_new, True
     offsets = [(*partition, offset) for partition, offset in above.items()]
     known = frames.of_tuples(spark, offsets, "topic string, partition int, above bigint")
     counted = delta.collect_appended(
@@ -174,11 +178,11 @@ def arrivals(spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: 
     )
     if counted is None:
         run.report.event("silver.versions_gone", after_version=bronze_range.after_version, to_version=bronze_range.to_version)
-        return all_new
+        return all_new, False
     arrived = [Arrivals(row["topic"], row["partition"], row["records"], row["replayed"], row["above"]) for row in counted]
     # Decided, and not brought by the range: the partition's watermark was put back, and its records are older.
     unbrought = decided.keys() - {(each.topic, each.partition) for each in arrived}
-    return arrived + [Arrivals(*partition, 0, 0, above.get(partition)) for partition in sorted(unbrought)]
+    return arrived + [Arrivals(*partition, 0, 0, above.get(partition)) for partition in sorted(unbrought)], True
 
 
 def _counted(records: DataFrame, *, decided: DataFrame) -> DataFrame:

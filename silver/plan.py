@@ -53,6 +53,8 @@ class Plan:
         settled: Rows of `silver_rejects` of earlier loads that a person released or discarded.
         request: What that person asked for.
         stretches: All records of the load, as stretches; None where they did not come so.
+        counts_replays: Whether the records that Bronze read again before the load are counted: where the versions that brought
+            them are gone from the log, nobody knows any more.
     """
 
     load_seq: int
@@ -66,6 +68,7 @@ class Plan:
     settled: pa.Table = field(default_factory=segments.REJECT.empty_table)
     request: Request | None = None
     stretches: Sequence[Stretch] | None = None
+    counts_replays: bool = True
 
     def count(self, name: str) -> int:
         """The sum of one of the ledger's counts over all streams."""
@@ -142,7 +145,7 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     decided_records = Counter[bronze_range.Partition]()
     for segment in summed:
         decided_records[segment.stream[:2]] += segment.records
-    arrivals = bronze_range.arrivals(spark, run, pinned, decided_records)
+    arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, decided_records)
     streams = ledger.stream_loads(summed, arrivals, watermarks)
     holed = {stream for stream, load in streams.items() if load.missing and rules.policy(stream[0]).contiguous}
     if holed:
@@ -159,6 +162,7 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
         late=segments.late(found, rules),
         replayed=segments.replayed(found),
         stretches=chained,
+        counts_replays=counts_replays,
     )
 
 

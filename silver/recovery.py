@@ -142,7 +142,7 @@ def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     rules = Rules.from_json(shared["rules"])
     run.report.event("silver.repeating", load_seq=shared["load_seq"], claimed_by=shared["run_id"])
     planned = _planned(spark, run, rules, recovered.watermarks, claim)
-    counts_replays = planned is None or planned.range.up_to is None
+    counts_replays = planned is None or planned.counts_replays
     observed = _outcomes(planned.ledger if planned else [], counts_replays=counts_replays)
     expected = _outcomes(claim, counts_replays=counts_replays)
     if planned is None or observed != expected:

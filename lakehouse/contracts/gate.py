@@ -146,6 +146,11 @@ class GateRun:
         return f"loads {self.first_load_seq} to {self.last_load_seq}, gate run {self.gate_run_id}"
 
     @property
+    def range(self) -> str:
+        """As SQL: whether a row's load is of the range, and was not rejected. Holds numbers only."""
+        return f"load_seq BETWEEN {self.first_load_seq} AND {self.last_load_seq} AND {self.rejected.excluded}"
+
+    @property
     def passed(self) -> bool:
         """Whether every critical expectation was met."""
         return not self.failed

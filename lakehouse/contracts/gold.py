@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakehouse.contracts.model import Column, Contract
 from lakehouse.contracts.silver import CLASSES, record_columns
-from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
+from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
 _GATE_RUN = Column("gate_run_id", "string", "The gate run that let the record's load out")
 
@@ -15,9 +15,23 @@ def gold_records(payload_type: str | None = None) -> Contract:
 
 
 def gold_latest(payload_type: str | None = None) -> Contract:
-    """The contract of `gold_latest`: the last published record of each topic and key."""
-    grain = "The last published record of a topic and key. A record without a key is not here; a tombstone is, its value null."
+    """The contract of `gold_latest`: the latest published record of each topic and key.
+
+    Of the published records with a topic and key, the one with the highest (epoch, sequence) of each stream, and of these the
+    one with the greatest (timestamp, partition, offset): how they were cut into loads does not matter, and when they arrived
+    does not either.
+    """
+    grain = (
+        "The latest published record of a topic and key: the highest (epoch, sequence) of each stream, of these the greatest "
+        "(timestamp, partition, offset). A record without a key is not here; a tombstone is, its value null."
+    )
     return Contract(GOLD_LATEST, grain, (*record_columns(payload_type), _GATE_RUN))
+
+
+def gold_latest_by_stream(payload_type: str | None = None) -> Contract:
+    """The contract of `gold_latest_by_stream`: what `gold_latest` chooses from, where more than one stream has a key."""
+    grain = "The published record of a topic, key and stream with the highest (epoch, sequence), of keys in several streams."
+    return Contract(GOLD_LATEST_BY_STREAM, grain, (*record_columns(payload_type), _GATE_RUN))
 
 
 STREAM_HEALTH = Contract(

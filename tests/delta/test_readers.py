@@ -67,6 +67,8 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: 
     late = Request("release", "asked the sender", "ann", wanted=Wanted(topic="t", offset=6))
     by_hand.carry_out(spark, run, settings, late, is_dry_run=False)
     published(spark, run, settings)
+    latest = spark.read.table(run.table("gold_latest").sql)  # as if another stream had its keys, too
+    latest.write.format("delta").mode("append").save(run.table("gold_latest_by_stream").location)
     begun = {"topic": "t", "incarnation": 1, "stored_as": "t", "cause": "begun", "known_since": datetime.now(UTC)}
     decision = {
         "gate_run_id": "of-another-time",

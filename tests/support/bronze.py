@@ -32,6 +32,7 @@ class Record:
     headers: tuple[tuple[str, bytes | None], ...] | None = None
     partition: int = 0
     topic: str = "t"
+    timestamp: datetime | None = _AT
 
     @classmethod
     def of(cls, offset: int, sequence: object, *, partition: int = 0, producer: object = None, epoch: object = None) -> Record:
@@ -49,7 +50,6 @@ def put(spark: SparkSession, run: Run, records: Iterable[Record]) -> None:
         {
             **vars(record),
             "headers": record.headers and [{"key": key, "value": value} for key, value in record.headers],
-            "timestamp": _AT,
             "timestamp_type": 0,
             "ingested_at": _AT,
             "run_id": run.run_id,

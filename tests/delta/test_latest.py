@@ -1,0 +1,237 @@
+"""`gold_latest` over real tables: the latest record of each key by what the records say, however they were cut into loads."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from gold import newest as keeping
+from gold.newest import make_anew, merge, newest, newest_of_few
+from lakehouse import delta, frames
+from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_records
+from pipelines import bronze_to_silver, by_hand, rebuild, restore, verify
+from silver.request import Erase, Request, Wanted
+from tests.support.bronze import Record, put
+from tests.support.examples import examples
+from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, published, ran, require_sound, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+_AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
+BY_PRODUCER: dict[str, Any] = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}}
+
+
+class Sent(NamedTuple):
+    """What of a published record its being the latest depends on."""
+
+    topic: str
+    partition: int
+    producer: str | None
+    key: bytes | None
+    epoch: int
+    sequence: int
+    timestamp: datetime | None
+    offset: int
+
+
+def latest_of(records: Iterable[Sent]) -> dict[tuple[str, bytes], tuple[int, int]]:
+    """The rule, read literally: the place of the latest record of each topic and key."""
+    last: dict[tuple[object, ...], Sent] = {}
+    for record in records:
+        stream = (record.topic, record.partition, record.producer, record.key)
+        if record.key is None:
+            continue
+        if stream not in last or (record.epoch, record.sequence) > (last[stream].epoch, last[stream].sequence):
+            last[stream] = record
+    found: dict[tuple[str, bytes], Sent] = {}
+    for record in last.values():
+        assert record.key is not None
+        known = found.get((record.topic, record.key))
+        if known is None or _time(record) > _time(known):
+            found[record.topic, record.key] = record
+    return {key: (record.partition, record.offset) for key, record in found.items()}
+
+
+def _time(record: Sent) -> tuple[datetime, int, int]:
+    return record.timestamp or _AT - timedelta(days=1), record.partition, record.offset
+
+
+def rows(spark: SparkSession, run: Run, name: str) -> list[Sent]:
+    found = spark.read.table(run.table(name).sql).select(*Sent._fields).toArrow().to_pylist()
+    return [Sent(**row) for row in found]
+
+
+def held(spark: SparkSession, run: Run) -> dict[tuple[str, bytes], tuple[int, int]]:
+    """What gold_latest holds; each key once."""
+    found = [((row.topic, row.key), (row.partition, row.offset)) for row in rows(spark, run, "gold_latest") if row.key]
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def assert_latest(spark: SparkSession, run: Run) -> None:
+    assert held(spark, run) == latest_of(rows(spark, run, "gold_records"))
+
+
+def drawn(chance: random.Random, topic: str) -> list[tuple[int, Sent]]:
+    """Records of a topic that two streams or six share keys in, each with the load that it comes with."""
+    once: dict[tuple[object, ...], Sent] = {}
+    for offset in range(chance.randrange(13)):
+        stream = topic, chance.randrange(2), chance.choice([None, "p", "q"])
+        ordinal = chance.choice([0, 0, 1]), chance.randrange(10)
+        at = None if chance.random() < 0.1 else _AT + timedelta(minutes=chance.randrange(6))
+        once[*stream, *ordinal] = Sent(*stream, chance.choice([b"a", b"a", b"b", None]), *ordinal, at, offset)
+    return [(chance.randint(1, 3), record) for record in once.values()]
+
+
+@pytest.mark.parametrize("seed", range(examples(2, 10)))
+def test_however_records_are_cut_the_same_ones_are_the_latest(spark: SparkSession, run: Run, seed: int) -> None:
+    """A hundred topics, each an example, in one go: their loads are merged one after another, one of them twice."""
+    chance = random.Random(seed)
+    for contract in (gold_records(), gold_latest(), gold_latest_by_stream()):
+        delta.create(spark, run.table(contract.name), contract)
+    sent = [each for topic in range(100) for each in drawn(chance, f"t{topic}")]
+    for load_seq in (1, 2, 2, 3):
+        made = [{**record._asdict(), "load_seq": load_seq, "arrival": "late"} for load, record in sent if load == load_seq]
+        records = frames.of_contract(spark, made, gold_records())
+        found = newest(spark, records) if seed % 2 else newest_of_few(records)
+        merge(spark, run, found, up_to=load_seq)
+        known = [record for load, record in sent if load <= load_seq]
+        assert held(spark, run) == latest_of(known)
+
+    whole = frames.of_contract(spark, [{**record._asdict(), "load_seq": load} for load, record in sent], gold_records())
+    delta.append(whole, run.table("gold_records"), gold_records())
+    make_anew(spark, run)
+    assert held(spark, run) == latest_of(record for _, record in sent)
+
+
+def logged(seed: int, topics: tuple[str, ...]) -> list[Record]:
+    """Records of two partitions and producers, late ones and resent ones among them, whose keys several streams have."""
+    chance = random.Random(seed)
+    found = []
+    for topic in topics:
+        for partition in range(2):
+            for offset in range(24):
+                producer = chance.choice([b"p", b"q"])
+                headers = (
+                    ("seq", b"%d" % chance.randrange(30)),
+                    ("producer", producer),
+                    ("epoch", chance.choice([b"0", b"0", b"1"])),
+                )
+                key, at = chance.choice([b"a", b"b", b"c", None]), _AT + timedelta(minutes=chance.randrange(9))
+                found.append(Record(offset, b"v", key, headers, partition, topic, at))
+    return found
+
+
+def cut(records: list[Record], parts: int) -> list[list[Record]]:
+    size = 24 // parts
+    return [[record for record in records if record.offset // size == part] for part in range(parts)]
+
+
+def released(spark: SparkSession, run: Run, config: Settings) -> None:
+    request = Request("release", "looked at", "ann", wanted=Wanted(kind="late"))
+    by_hand.carry_out(spark, run, config, request, is_dry_run=False)
+
+
+@pytest.mark.parametrize("seed", range(examples(1, 5)))
+def test_one_load_and_three_published_at_once_or_each_with_releases_restores_erasures_and_rebuilds_end_in_the_same(
+    spark: SparkSession, run_at: Callable[[Path], Run], tmp_path: Path, seed: int
+) -> None:
+    topics = ("t", "u", "v")
+    records = logged(seed, topics)
+    at_once, each = run_at(tmp_path / "at_once"), run_at(tmp_path / "each")
+    policies = {"max_quarantined_share": 1}
+    config, config_of_each = (settings_of(run, topics=topics, policies=policies, **BY_PRODUCER) for run in (at_once, each))
+
+    put(spark, at_once, records)
+    bronze_to_silver.run(spark, at_once, config)
+    released(spark, at_once, config)
+    published(spark, at_once, config)
+    for nth, part in enumerate(cut(records, 3)):
+        put(spark, each, part)
+        ran(spark, each, config_of_each)
+        assert_latest(spark, each)
+        if nth:
+            released(spark, each, config_of_each)
+    published(spark, each, config_of_each)
+
+    assert sorted(rows(spark, at_once, "gold_records"), key=str) == sorted(rows(spark, each, "gold_records"), key=str)
+    assert held(spark, at_once) == held(spark, each)
+    assert_latest(spark, each)
+
+    restore.restore(spark, each, config_of_each, 2, reason="why", by="ann", is_dry_run=False)
+    assert_latest(spark, each)
+    ran(spark, each, config_of_each)
+    released(spark, each, config_of_each)
+    published(spark, each, config_of_each)
+    assert held(spark, each) == held(spark, at_once)
+
+    asked = Request("erase", "asked for", "ann", erase=Erase("t", hashlib.sha256(b"a").hexdigest()))
+    by_hand.carry_out(spark, each, config_of_each, asked, is_dry_run=False)
+    published(spark, each, config_of_each)
+    without = {key: place for key, place in held(spark, at_once).items() if key != ("t", b"a")}
+    assert held(spark, each) == without
+    rebuild.rebuild(spark, each, config_of_each, is_applied=True, reason="why", by="ann")
+    published(spark, each, config_of_each)
+    assert held(spark, each) == without
+    require_sound(spark, each, is_deep=True)
+
+
+def test_what_0_1_took_for_the_latest_is_made_anew_by_the_next_publish_and_verify_says_so_until_then(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, config = new_run(), settings_of(new_run(), policies={"late": "accept"})
+    first, second = Record.of(0, 1), Record.of(0, 1, partition=1)
+    put(spark, run, [Record(**{**vars(first), "timestamp": _AT + timedelta(hours=1)}), second])
+    ran(spark, run, config)
+    assert held(spark, run) == {("t", b"k"): (0, 0)}
+    root = run.lakehouse.local_root
+    assert root is not None
+    others = spark.read.table(run.table("gold_records").sql).where("partition = 1")
+    shutil.rmtree(root / "gold_latest_by_stream")  # as 0.1 left it: what arrived last
+    delta.overwrite(others, run.table("gold_latest"))
+    require_sound(spark, run, is_deep=True)
+    put(spark, run, [Record.of(1, 2, partition=2)])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(keeping, "crash_point", stop)
+        with pytest.raises(Stopped):
+            ran(spark, run, config)
+    ran(spark, run, config)
+
+    assert held(spark, run) == {("t", b"k"): (0, 0)}
+    delta.overwrite(others, run.table("gold_latest"))
+    found: Any = verify.verify(spark, run, is_deep=True)
+    assert [each["check"] for each in found["checks"] if not each["ok"]] == ["latest_by_rule"]
+
+
+def test_a_publishing_that_stops_between_the_two_tables_is_finished_by_the_next(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, config = new_run(), settings_of(new_run())
+    put(spark, run, [Record.of(0, 1), Record.of(0, 1, partition=1)])
+    ran(spark, run, config)
+    put(spark, run, [Record.of(1, 2)])
+    with monkeypatch.context() as patched:
+        patched.setattr(keeping, "crash_point", stop)
+        with pytest.raises(Stopped):
+            ran(spark, run, config)
+    put(spark, run, [Record.of(1, 2, partition=1)])
+    ran(spark, run, config)
+
+    assert held(spark, run) == {("t", b"k"): (1, 1)}
+    require_sound(spark, run, is_deep=True)
