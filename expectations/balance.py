@@ -121,7 +121,7 @@ class _Facts:
                 row.nulls = found["nulls"]
             row.silver_mismatch = abs((found["rows"] if found else 0) - (_kept(claimed) if claimed else 0))
             if claimed is not None:
-                row.unaccounted = abs(claimed["records"] - sum(claimed[name] for name in CLASSES))
+                row.unaccounted = abs(claimed["records"] - sum(claimed[name] for name in CLASSES)) + max(0, -claimed["missing"])
         first, last = self.evidence.first_load_seq, self.evidence.last_load_seq
         kinds = {load_seq: claimed["kind"] for (_, load_seq), claimed in self.ledger.items()}
         for load_seq in lacking(kinds, last, first=first):

@@ -75,12 +75,15 @@ _SETTLED = f"""
 """  # noqa: S608 -- as above
 _SAME = "producer IS NOT DISTINCT FROM $producer AND epoch = $epoch"
 _WINNER = f"""
-    SELECT "offset", 'silver_records' AS "table", load_seq, timestamp FROM {SILVER_RECORDS}
-    WHERE {_AT} AND {_SAME} AND sequence = $sequence
-    UNION ALL
-    SELECT first_offset, 'silver_rejects', load_seq, NULL FROM {SILVER_REJECTS}
-    WHERE {_AT} AND {_SAME} AND first_sequence = $sequence AND class IN ('{LATE}', '{JUMP}') AND first_offset < $offset
-    ORDER BY "table", "offset" LIMIT 1
+    SELECT "offset", "table", load_seq, timestamp FROM (
+        SELECT "offset", 'silver_records' AS "table", load_seq, timestamp, '{LATE}' AS class FROM {SILVER_RECORDS}
+        WHERE {_AT} AND {_SAME} AND sequence = $sequence
+        UNION ALL
+        SELECT first_offset, 'silver_rejects', load_seq, NULL, class FROM {SILVER_REJECTS}
+        WHERE {_AT} AND {_SAME} AND first_sequence = $sequence AND class IN ('{LATE}', '{JUMP}') AND first_offset < $offset
+    )
+    -- A jump that waited was known to the loads of version 0.1 only.
+    ORDER BY "table", class = '{JUMP}', "offset" LIMIT 1
 """  # noqa: S608 -- as above
 _GATE = f"""
     SELECT gate_run_id, max(silver_version) AS silver_version, max(evaluated_at) AS evaluated_at,

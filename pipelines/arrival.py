@@ -12,7 +12,7 @@ from lakehouse.contracts.silver import COLLISION, STREAM
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver import segments
 from silver.extract import NARROW, narrow
-from silver.fold import stream_of
+from silver.fold import by_name, stream_of
 from silver.order import Order, arrival_order
 from silver.rules import Rules
 
@@ -63,4 +63,4 @@ def _orders(spark: SparkSession, records: DataFrame, topic: str | None) -> list[
     wanted = once if topic is None else once.where(F.col("topic") == topic)
     streams = groupby(segments.in_order(spark, wanted), key=lambda stretch: stretch.stream)
     orders = [arrival_order(of_stream) for _, of_stream in streams]
-    return sorted(orders, key=lambda order: (order.stream[0], order.stream[1], order.stream[2] or ""))
+    return sorted(orders, key=lambda order: by_name(order.stream))

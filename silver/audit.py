@@ -132,6 +132,9 @@ def sums(ledger: Iterable[Row]) -> Iterator[Violation]:
             yield Violation(where, f"{row[wrong[0]]} {wrong[0]}", f"none: the load is of kind {row['kind']}")
         if row["late_accepted"] not in (0, row[LATE]) or min(row[name] for name in (*CLASSES, *asked)) < 0:
             yield Violation(where, "counts below 0, or late_accepted that is neither 0 nor late", "counts of records")
+        if row["missing"] < 0:
+            what = f"{row['missing']} missing sequences: more records were accepted than the stream has sequences"
+            yield Violation(where, what, "0 or more")
 
 
 def marks(ledger: Iterable[Row], watermarks: Iterable[Row]) -> Iterator[Violation]:

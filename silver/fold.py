@@ -35,6 +35,16 @@ def stream_of(row: Mapping[str, Any] | Row) -> Stream:
     return row["topic"], row["partition"], row["producer"]
 
 
+def by_name(stream: Stream) -> tuple[str, int, bool, str]:
+    """What streams are sorted by: each has a place of its own. A producer that is null is another one than the empty one.
+
+    >>> sorted([("t", 0, ""), ("t", 0, None), ("t", 0, "")], key=by_name)
+    [('t', 0, None), ('t', 0, ''), ('t', 0, '')]
+    """
+    topic, partition, producer = stream
+    return topic, partition, producer is not None, producer or ""
+
+
 @dataclass(frozen=True)
 class Stretch:
     """Records of a stream at offsets in a row whose sequences rise one by one; or a single record.
@@ -99,6 +109,9 @@ def fold(stretches: Iterable[Stretch], watermarks: Mapping[Stream, Ordinal], rul
     Yields:
         The rejects' blocks in offset order, and after a stream's last stretch one accepted segment per epoch.
 
+    Raises:
+        ValueError: A stream comes a second time: its records would be decided as if those before them had not been there.
+
     >>> from silver.rules import Rules, Source
     >>> rules = Rules(Source("header", "seq"), max_jump=10)
     >>> stream = ("t", 0, None)
@@ -106,7 +119,7 @@ def fold(stretches: Iterable[Stretch], watermarks: Mapping[Stream, Ordinal], rul
     >>> [(s.kind, s.first_sequence, s.last_sequence, s.records) for s in fold(sent, {}, rules)]
     [('suspect', 8, 10, 3), ('jump', 900, 900, 1), ('accepted', 1, 12, 12)]
     """
-    for stream, of_stream in groupby(stretches, key=lambda stretch: stretch.stream):
+    for stream, of_stream in _by_stream(stretches):
         folding = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump)
         for stretch in of_stream:
             yield from folding.take(stretch)
@@ -125,12 +138,22 @@ def gaps(stretches: Iterable[Stretch], watermarks: Mapping[Stream, Ordinal], rul
     {('t', 0, None): [(0, 2, 2), (0, 8, 8)]}
     """
     found = {}
-    for stream, of_stream in groupby(stretches, key=lambda stretch: stretch.stream):
+    for stream, of_stream in _by_stream(stretches):
         folding = _Stream(watermarks.get(stream), rules.policy(stream[0]).max_jump)
         for stretch in of_stream:
             deque(folding.take(stretch), maxlen=0)
         found[stream] = folding.gaps
     return found
+
+
+def _by_stream(stretches: Iterable[Stretch]) -> Iterator[tuple[Stream, Iterator[Stretch]]]:
+    """The stretches of each stream. One that comes twice was sorted wrongly: it would be decided twice."""
+    seen: set[Stream] = set()
+    for stream, of_stream in groupby(stretches, key=lambda stretch: stretch.stream):
+        if stream in seen:
+            raise ValueError(f"the stretches of stream {stream!r} do not stand together")
+        seen.add(stream)
+        yield stream, of_stream
 
 
 class _Stream:

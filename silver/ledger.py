@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.silver import ACCEPTED, CLASSES, LATE, REPLAY
 from lakehouse.errors import ConservationError
+from silver.fold import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -77,6 +78,7 @@ class StreamLoad:
         epoch, first, last = segment.epoch, segment.first_sequence, segment.last_sequence
         if segment.kind == ACCEPTED and epoch is not None and first is not None and last is not None:
             below = self.ordinal[1] if self.ordinal is not None and self.ordinal[0] == epoch else first - 1
+            _require_rising(segment, self.ordinal, missing=last - below - segment.records)
             self.missing += last - below - segment.records
             self.ordinal = (epoch, last)
 
@@ -87,7 +89,8 @@ def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], wate
     Replayed records name nothing new, so they are counted in the partition's own row, whose producer is null.
 
     Raises:
-        ConservationError: The classes of a partition do not add up to the records that Bronze holds of it.
+        ConservationError: The classes of a partition do not add up to the records that Bronze holds of it; or more records
+            of a stream were accepted than there are sequences above its watermark.
     """
     known = watermarks.ordinals
     loads: dict[Stream, StreamLoad] = {}
@@ -139,7 +142,7 @@ def rows(
             "missing": min(load.missing, _LARGEST),
             "missing_ranges": _ranges(load, is_contiguous=rules.policy(stream[0]).contiguous),
         }
-        for stream, load in sorted(loads.items(), key=lambda item: (item[0][0], item[0][1], item[0][2] or ""))
+        for stream, load in sorted(loads.items(), key=lambda item: by_name(item[0]))
     ]
 
 
@@ -181,6 +184,23 @@ def _ranges(load: StreamLoad, *, is_contiguous: bool) -> list[dict[str, int]] | 
 def _ordinal(when: str, ordinal: Ordinal | None) -> dict[str, object]:
     epoch, sequence = ordinal if ordinal is not None else (None, None)
     return {f"epoch_{when}": epoch, f"high_watermark_{when}": sequence}
+
+
+def _require_rising(segment: Segment, watermark: Ordinal | None, *, missing: int) -> None:
+    """Accepted records lie above the watermark and have a sequence each. Anything else would be kept twice."""
+    first = (segment.epoch, segment.first_sequence)
+    if missing >= 0 and (watermark is None or first > watermark):
+        return
+    topic, partition, producer = segment.stream
+    above = "" if watermark is None else f", above (epoch, sequence) {watermark}"
+    raise ConservationError(
+        "More records of a stream were accepted than it has sequences; nothing was written.",
+        where=f"topic {topic}, partition {partition}, producer {producer!r}",
+        observed=f"{segment.records} records accepted, of epoch {segment.epoch} and sequences {segment.first_sequence} to "
+        f"{segment.last_sequence}",
+        expected=f"each sequence once{above}",
+        next_step="This is a fault of Tidemark: please report it, with what `tidemark plan` prints. Bronze holds the records.",
+    )
 
 
 def _require_conservation(arrivals: Iterable[Arrivals], counted: Mapping[tuple[str, int], int]) -> None:

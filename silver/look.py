@@ -1,4 +1,4 @@
-"""The exact look at the suspects: duplicate, late or collision, by what was kept or held of the same sequence before.
+"""The exact look at the suspects: duplicate, late or collision, by what was kept of the same sequence, or was late, before.
 
 A watermark alone cannot tell a record that was sent again from one that it never saw. So the suspects, and only they, are
 compared with Silver, with the load's own accepted records and with the rejects, on stream, epoch and sequence and on a hash of
@@ -18,9 +18,7 @@ from pyspark.sql import functions as F
 from lakehouse import frames
 from lakehouse.contracts.silver import (
     ACCEPTED,
-    DISCARDED,
     DUPLICATE,
-    HELD,
     JUMP,
     LATE,
     REPLAY,
@@ -69,10 +67,9 @@ class Past:
 
 @dataclass(frozen=True)
 class _Load:
-    """A load while its suspects are told apart: its segments, its hashed jumps, its records: extracted, and as stretches."""
+    """A load while its suspects are told apart: its segments, and its records: extracted, and as stretches."""
 
     found: pa.Table
-    jumps: pa.Table
     records: DataFrame
     stretches: Sequence[Stretch] | None
 
@@ -95,7 +92,7 @@ def is_needed(found: pa.Table) -> bool:
 def resolve(
     spark: SparkSession, found: pa.Table, records: DataFrame, past: Past, stretches: Sequence[Stretch] | None = None
 ) -> pa.Table:
-    """Tell the suspects of a load apart, and hash what has to be known again.
+    """Tell the suspects of a load apart, and hash what waits for a decision.
 
     Args:
         spark: The session.
@@ -114,7 +111,7 @@ def resolve(
     if jumps.num_rows:
         jumps = _hashed(spark, jumps, records)
     if blocks.num_rows:
-        blocks = _told_apart(spark, _Load(found, jumps, records, stretches), past)
+        blocks = _told_apart(spark, _Load(found, records, stretches), past)
     return pa.concat_tables([rest, jumps, blocks])
 
 
@@ -176,11 +173,9 @@ def _one_by_one(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) 
 
 
 def _known(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table, keys: DataFrame) -> DataFrame:
-    """What was kept, or waits, under a suspect's key: the key, `content_sha256`, and `place`, the lower the earlier."""
+    """What was kept, or is late, under a suspect's key: the key, `content_sha256`, and `place`, the lower the earlier."""
     count = pc.sum(blocks["records"]).as_py()
     known = _waiting(past.rejects, keys, count)
-    if load.jumps.num_rows:
-        known = known.unionByName(_waiting(frames.of_arrow(spark, load.jumps).withColumn("state", F.lit(HELD)), keys, count))
     for rows in _kept(spark, load, past, blocks):
         known = known.unionByName(_content(_of_keys(rows, keys, count)))
     return known
@@ -270,9 +265,12 @@ def _content(rows: DataFrame) -> DataFrame:
 
 
 def _waiting(rejects: DataFrame, keys: DataFrame, count: int) -> DataFrame:
-    """What waits, or waited, in quarantine under a suspect's key: its next copy is no news, whatever was decided of it."""
-    is_waiting = (F.col("class") == LATE) | ((F.col("class") == JUMP) & (F.col("state") != DISCARDED))
-    rows = rejects.where(is_waiting).withColumns({"sequence": F.col("first_sequence"), "place": F.col("first_offset")})
+    """The late record under a suspect's key: its next copy is no news, whatever became of it.
+
+    A jump is none: its number is not believed, so nothing was accepted under it until it is released, and then Silver has it.
+    """
+    late = rejects.where(F.col("class") == LATE)
+    rows = late.withColumns({"sequence": F.col("first_sequence"), "place": F.col("first_offset")})
     return _of_keys(rows, keys, count).select(*KEY, "content_sha256", "place")
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM
 from lakehouse.words import bit, word
-from silver.fold import Stretch, stream_of
+from silver.fold import Stretch, by_name, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,9 +82,8 @@ def split(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Stretch], set[Stream]
     return chained, odd
 
 
-def _place(stretch: Stretch) -> tuple[str, int, str, int]:
-    topic, partition, producer = stretch.stream
-    return topic, partition, producer or "", stretch.first_offset
+def _place(stretch: Stretch) -> tuple[tuple[str, int, bool, str], int]:
+    return by_name(stretch.stream), stretch.first_offset
 
 
 def _stretch(row: Mapping[str, Any]) -> Stretch:

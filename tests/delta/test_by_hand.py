@@ -149,6 +149,27 @@ def test_a_released_jump_is_believed_the_watermark_follows_and_what_lies_between
     assert spark.read.table(run.table("silver_loads").sql).where("load_seq = 2").collect()[0]["missing"] == 97
 
 
+def test_of_a_held_jump_and_a_late_record_with_its_number_silver_takes_one(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run, policies={"max_jump": 3, "max_quarantined_share": 1})
+    loaded(spark, run, settings, sent(0, [1, 6, 4, 7, 6]))
+    loaded(spark, run, settings, sent(0, [1, 6, 4, 7, 6], partition=1))
+
+    done = asked(spark, new_run(), settings, "release", partition=0)
+    asked(spark, new_run(), settings, "discard", kind="jump", partition=1)
+    later = loaded(spark, new_run(), settings, [*sent(5, [6]), *sent(5, [6], partition=1)])
+
+    assert (done["records"], done["left"]) == (1, {"already_kept": 1})
+    assert waiting(spark, run)[:2] == [(1, "jump", "released", 3), (4, "late", "held", None)]
+    assert later.counts["duplicate"] == 2  # of what Silver took, and of what is late
+    assert [row[:3] for row in kept(spark, run)] == [
+        *[(0, 0, 1), (1, 0, 6), (2, 0, 4), (3, 0, 7)],
+        *[(0, 0, 1), (2, 0, 4), (3, 0, 7)],
+    ]
+
+
 @pytest.mark.parametrize("steps", [0, 2], ids=["claim", "rejects"])
 def test_a_release_that_stopped_after_any_step_is_finished_by_the_next_run(
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, steps: int

@@ -166,16 +166,32 @@ def test_each_topic_has_its_own_policies_in_one_load(spark: SparkSession, new_ru
     ]
 
 
-def test_a_held_jump_makes_its_next_copy_a_duplicate(spark: SparkSession, new_run: Callable[[], Run]) -> None:
-    rules = replace(RULES, max_jump=10)
-    loaded(spark, new_run(), [Record.of(0, 1), Record.of(1, 15), Record.of(2, 9), Record.of(3, 19)], rules)
-    loaded(spark, new_run(), [Record.of(4, 15), other(Record.of(5, 15))], rules)
+JUMPED = [Record.of(offset, sequence) for offset, sequence in enumerate([1, 6, 4, 7, 6, 6])] + [other(Record.of(6, 6))]
+
+
+@pytest.mark.parametrize("cut", [0, 3, 5], ids=lambda cut: f"cut before offset {cut}")
+def test_what_only_a_held_jump_has_was_never_accepted(spark: SparkSession, new_run: Callable[[], Run], cut: int) -> None:
+    rules = replace(RULES, max_jump=3)
+    for part in (JUMPED[:cut], JUMPED[cut:]):
+        if part:
+            loaded(spark, new_run(), part, rules)
 
     assert rejects(spark, new_run()) == [
         ("jump", 1, 1, 1, "held"),
-        ("duplicate", 4, 4, 1, "discarded"),
-        ("collision", 5, 5, 1, "held"),
+        ("late", 4, 4, 1, "held"),
+        ("duplicate", 5, 5, 1, "discarded"),
+        ("collision", 6, 6, 1, "held"),
     ]
+    assert why(new_run().lakehouse, "t", 0, 5)["winner"]["offset"] == 4
+
+
+def test_a_genuine_record_gets_in_past_a_held_jump_where_late_ones_do(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    rules = replace(RULES, max_jump=3, late="accept")
+    loaded(spark, new_run(), JUMPED[:4], rules)
+    loaded(spark, new_run(), [other(Record.of(4, 6), b"genuine"), Record.of(5, 6)], rules)
+
+    assert kept_with_arrival(spark, new_run()) == [(0, 1, "in_order"), (2, 4, "in_order"), (3, 7, "in_order"), (4, 6, "late")]
+    assert rejects(spark, new_run()) == [("jump", 1, 1, 1, "held"), ("collision", 5, 5, 1, "held")]
 
 
 def test_one_corrupt_number_opens_the_breaker_and_the_load_goes_through_when_it_is_let(

@@ -14,7 +14,7 @@ from lakehouse.contracts.silver import DUPLICATE, REJECTS, silver_records
 from silver import look, plan
 from silver.rules import Rules, Source
 from silver.watermarks import Watermark, Watermarks
-from tests.support.runs import bronze_of
+from tests.support.runs import PRODUCERS, bronze_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.support.runs import Run
 
 _BY_EPOCH = Rules(Source("header", "seq"), epoch=Source("header", "epoch"))
-_BY_PRODUCER = Rules(Source("header", "seq"), producer=Source("header", "epoch"))
+_BY_PRODUCER = Rules(Source("header", "seq"), producer=Source("header", "producer"))
 _RUNS = st.lists(
     st.tuples(st.integers(0, 1), st.sampled_from([0, 0, 0, 1]), st.sampled_from([-1, *range(1, 20, 3)]), st.integers(1, 9)),
     min_size=1,
@@ -57,7 +57,7 @@ def _classified(
     spark: SparkSession, runs: list[Run], odd: frozenset[tuple[int, int]], *, rules: Rules, fewest: int
 ) -> pa.Table:
     """The segments of the runs; Silver holds the sequences 1 to 9 of partition 1."""
-    producer = "0" if rules.producer else None
+    producer = PRODUCERS[0] if rules.producer else None
     watermarks = Watermarks({("t", 1, producer): Watermark(0, 9, -1, 1, "rules", declared_epoch=None)})
     same = {"topic": "t", "partition": 1, "producer": producer, "epoch": 0, "load_seq": 1}
     kept = [{**same, "offset": -number, "sequence": number, "value": f"v{number}".encode()} for number in range(1, 10)]

@@ -15,7 +15,7 @@ from silver import copy, look, plan, segments
 from silver.bronze_range import BronzeRange
 from silver.rules import Rules, Source
 from silver.watermarks import Watermark, Watermarks
-from tests.support.runs import bronze_of
+from tests.support.runs import PRODUCERS, bronze_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.support.runs import Run
 
 _BY_EPOCH = Rules(Source("header", "seq"), epoch=Source("header", "epoch"), max_jump=50)
-_BY_PRODUCER = Rules(Source("header", "seq"), producer=Source("header", "epoch"), max_jump=50)
+_BY_PRODUCER = Rules(Source("header", "seq"), producer=Source("header", "producer"), max_jump=50)
 
 _RUNS = st.lists(
     st.tuples(
@@ -41,7 +41,7 @@ _RUNS = st.lists(
 @given(runs=_RUNS, rules=st.sampled_from([_BY_EPOCH, _BY_PRODUCER]))
 def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[Run], rules: Rules) -> None:
     bronze = bronze_of(spark, runs)
-    producer = "0" if rules.producer else None
+    producer = PRODUCERS[0] if rules.producer else None
     known = Watermarks({("t", 1, producer): Watermark(0, 9, -1, 1, "rules", declared_epoch=None)})
     past = look.Past(frames.of_contract(spark, [], silver_records()), frames.of_contract(spark, [], REJECTS), known)
     found, stretches = plan.classified(spark, bronze, rules, watermarks=known, past=lambda: past)

@@ -135,12 +135,13 @@ class Reference:
         return "duplicate" if first == record.payload else "collision"
 
     def _first_like(self, record: Seen) -> str | None:
-        """The payload that was there first: Silver's, or what waits; a discarded jump is forgotten."""
+        """The payload that was there first: Silver's, or the late one's, whatever became of it.
+
+        A jump is not there before it is released: nothing was accepted under its number.
+        """
         if record.key in self._kept:
             return self._kept[record.key]
         for other in self._out:
-            kind = self.classes[other.place]
-            waits = kind == "late" or (kind == "jump" and self.states[other.place] != "discarded")
-            if waits and other.key == record.key:
+            if self.classes[other.place] == "late" and other.key == record.key:
                 return other.payload
         return None

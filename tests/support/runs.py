@@ -16,6 +16,10 @@ Run = tuple[int, int, int, int]
 """partition, epoch, first sequence, records: -1 for a sequence that cannot be read."""
 
 
+PRODUCERS = ("a", "a ")
+"""The producer of the records of each epoch: two names that differ in a trailing blank."""
+
+
 def bronze_of(spark: SparkSession, runs: Sequence[Run], *, odd: frozenset[tuple[int, int]] = frozenset()) -> DataFrame:
     """Bronze's records of the runs, one run after another, offsets without gaps.
 
@@ -30,7 +34,8 @@ def bronze_of(spark: SparkSession, runs: Sequence[Run], *, odd: frozenset[tuple[
         for nth in range(1 if first < 0 else length):
             sequence = "x" if first < 0 else str(first + nth)
             place = (partition, offsets[partition])
-            headers = [{"key": "seq", "value": sequence.encode()}, {"key": "epoch", "value": str(epoch).encode()}]
+            named = {"seq": sequence, "epoch": str(epoch), "producer": PRODUCERS[epoch]}
+            headers = [{"key": name, "value": text.encode()} for name, text in named.items()]
             record = {"topic": "t", "partition": partition, "offset": offsets[partition], "headers": headers}
             value = f"odd {place}" if place in odd else f"v{sequence}"
             rows.append({**record, "value": value.encode(), "run_id": "r"})

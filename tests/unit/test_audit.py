@@ -42,6 +42,7 @@ def claim(load_seq: int, **named: Any) -> Row:
         "high_watermark_after": 7 * load_seq,
         "last_offset_before": None if first else 10 * (load_seq - 1) - 1,
         "last_offset": 10 * load_seq - 1,
+        "missing": 0,
         "declared_epoch": None,
         "rules_fingerprint": "f",
         "run_id": f"run-{load_seq}",
@@ -125,6 +126,7 @@ def test_a_reset_may_lower_a_watermark_and_the_next_load_goes_on_from_there() ->
         ({"kind": "release"}, "10 records of Bronze / none"),
         ({"released": 1}, "1 released / none: the load is of kind records"),
         ({"late_accepted": 2}, "late_accepted"),
+        ({"missing": -5}, "-5 missing sequences: more records were accepted than the stream has sequences / 0 or more"),
     ],
 )
 def test_an_edited_count_is_named(edited: dict[str, Any], expected: str) -> None:

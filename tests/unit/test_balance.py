@@ -124,6 +124,10 @@ def test_classes_that_do_not_add_up_to_the_ledgers_own_records_are_unaccounted()
     assert violations(replace(GOOD, ledger=[claim(records=9)])) == {"unaccounted": 1}
 
 
+def test_more_accepted_records_than_sequences_are_unaccounted() -> None:
+    assert violations(replace(GOOD, ledger=[claim(missing=-5)])) == {"unaccounted": 5}
+
+
 def test_the_step_from_the_watermark_before_is_looked_at() -> None:
     ledger = [claim(epoch_before=0, high_watermark_before=1)]
 

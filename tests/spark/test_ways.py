@@ -1,0 +1,206 @@
+"""However a load is decided, it is decided alike, and as the reference does: any cutting, odd producers, extreme numbers."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakehouse import frames
+from lakehouse.contracts.silver import REJECTS, silver_records
+from silver import ledger, look, segments
+from silver.fold import by_name
+from silver.rules import Policy, Rules, Source
+from silver.segments import How
+from silver.watermarks import Watermark, Watermarks
+from tests.support.examples import examples
+from tests.support.logs import LOADS, Log, logs
+from tests.support.reference import Reference, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+_STREAM = "topic string, partition int, producer string"
+_NARROW = f"{_STREAM}, offset bigint, epoch bigint, sequence bigint, problem string"
+_WIDE = f"{_STREAM}, offset bigint, epoch bigint, sequence bigint, key binary, value binary"
+_AT_ONCE = 25
+"""Logs that are decided in one frame, each as a topic of its own: a Spark job for each would be too dear."""
+
+_IN_SPARK = {"silver.look._MOST_HERE": 0}
+_NOT_BROADCAST = {**_IN_SPARK, "silver.look._MOST_BROADCAST": 0}
+_AS_COPIES = {"silver.look._FEWEST_COPIED": 1, "silver.copies._FEWEST": 1}
+WAYS: dict[str, tuple[How, dict[str, int]]] = {
+    "few": (How.FEW, {}),
+    "stretches, copies as a whole": (How.STRETCHES, _AS_COPIES),
+    "records, in Spark": (How.RECORDS, _IN_SPARK),
+    "few, copies as a whole": (How.FEW, _AS_COPIES),
+    "stretches, nothing broadcast": (How.STRETCHES, _NOT_BROADCAST),
+}
+
+
+@dataclass
+class Topic:
+    """A drawn log, its policies, and what the reference says of it."""
+
+    log: Log
+    policy: Policy
+    settles: Literal["release", "discard"] | None
+    reference: Reference = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start with nothing decided."""
+        self.reference = Reference(late=self.policy.late, max_jump=self.policy.max_jump)
+
+    def settle(self) -> None:
+        """Have a person decide on the jumps that wait, between two loads."""
+        if self.settles is not None:
+            self.reference.settle(self.settles, lambda record: self.reference.classes[record.place] == "jump")
+
+
+_POLICIES = st.builds(Policy, max_jump=st.sampled_from([None, 3, 20]), late=st.sampled_from(["quarantine", "accept", "drop"]))
+
+
+@st.composite
+def topics(draw: st.DrawFn) -> tuple[list[Topic], bool]:
+    """Some topics, and whether epochs differ."""
+    with_epochs, with_replays = draw(st.booleans()), draw(st.booleans())
+    log = logs(with_epochs=with_epochs, with_replays=with_replays)
+    topic = st.builds(Topic, log, _POLICIES, st.sampled_from([None, "release", "discard"]))
+    drawn = draw(st.lists(topic, min_size=_AT_ONCE, max_size=_AT_ONCE))
+    return [replace(each, log=each.log.of(f"t{nth}")) for nth, each in enumerate(drawn)], with_epochs
+
+
+@settings(
+    max_examples=examples(3, 25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(drawn=topics())
+def test_every_way_decides_every_load_as_the_reference_does(spark: SparkSession, drawn: tuple[list[Topic], bool]) -> None:
+    found, with_epochs = drawn
+    policies = tuple((f"t{nth}", topic.policy) for nth, topic in enumerate(found))
+    rules = Rules(Source("value"), epoch=Source("header", "epoch") if with_epochs else None, topics=policies)
+    rejects: list[dict[str, Any]] = []
+    for load in range(LOADS):
+        sent = [record for topic in found for record in topic.log.arrivals(load)]
+        past, known = _past(spark, found, rejects)
+        for topic in found:
+            topic.reference.take(topic.log.loads[load])
+        if not sent:
+            continue
+        told = {name: _outcome(_decided(spark, sent, rules, past, way), known, rules, load + 1) for name, way in WAYS.items()}
+
+        first, *others = told
+        for name in others:
+            assert told[name] == told[first], f"{name} and {first}"
+        streams, out = told[first]
+        expected = {record.place: topic.reference.classes[record.place] for topic in found for record in topic.log.loads[load]}
+        late_accepted = {f"t{nth}" for nth, topic in enumerate(found) if topic.policy.late == "accept"}
+        assert _classes(sent, out) == {
+            place: "accepted" if kind == "late" and place[0] in late_accepted else kind for place, kind in expected.items()
+        }
+        marks = {stream: mark for topic in found for stream, mark in topic.reference.watermarks.items()}
+        assert {stream: done.ordinal for stream, done in streams.items() if done.ordinal} == {
+            stream: mark for stream, mark in marks.items() if stream in streams
+        }
+        assert sum(sum(done.counts.values()) for done in streams.values()) == len(sent)
+        rejects += out
+        for topic in found:
+            topic.settle()
+
+
+@pytest.mark.parametrize("count", [5, 5_300])
+def test_records_of_an_empty_producer_that_are_sent_again_are_suspects(spark: SparkSession, count: int) -> None:
+    empty = [("t", 0, "", offset, 0, offset + 1, None) for offset in range(count)]
+    without = ("t", 0, None, count, None, None, "producer_missing")
+    again = [("t", 0, "", count + 1 + offset, 0, offset + 1, None) for offset in range(count)]
+    narrow = frames.of_tuples(spark, [*empty, without, *again], _NARROW)
+
+    for how in How:
+        found = segments.collect(spark, narrow, Watermarks({}), Rules(Source("value")), how).segments
+        told = sorted((row["class"], row["producer"], row["records"], row["first_sequence"]) for row in found.to_pylist())
+        assert told == [("accepted", "", count, 1), ("invalid", None, 1, None), ("suspect", "", count, 1)], how
+
+
+def _past(spark: SparkSession, found: Iterable[Topic], rejects: Sequence[Mapping[str, Any]]) -> tuple[look.Past, Watermarks]:
+    """What the loads before left, by the reference; the rejects as they were decided, in the state that they are in by now."""
+    marks: dict[Any, Watermark] = {}
+    kept: list[dict[str, object]] = []
+    states: dict[Any, str] = {}
+    for topic in found:
+        reference = topic.reference
+        for stream, (epoch, sequence) in reference.watermarks.items():
+            marks[stream] = Watermark(epoch, sequence, -1, 1, "rules")
+        states |= reference.states
+        for load in topic.log.loads:
+            kept += [_kept(record) for record in load if record.place in reference.silver]
+    known = Watermarks(marks)
+    waiting = [
+        {**row, "state": states[row["topic"], row["partition"], row["first_offset"]]} if row["records"] == 1 else dict(row)
+        for row in rejects
+    ]
+    silver = frames.of_contract(spark, kept, silver_records())
+    return look.Past(silver, frames.of_contract(spark, waiting, REJECTS), known), known
+
+
+def _kept(record: Seen) -> dict[str, object]:
+    names = dict(zip(("topic", "partition", "producer"), record.stream, strict=True))
+    numbers = {"offset": record.offset, "epoch": record.epoch, "sequence": record.sequence, "load_seq": 1}
+    return {**names, **numbers, "key": b"k", "value": record.payload.encode()}
+
+
+def _decided(
+    spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: look.Past, way: tuple[How, dict[str, int]]
+) -> pa.Table:
+    """A load's segments, its suspects told apart, as `silver.plan.classified` finds them behind the extractors."""
+    how, limits = way
+    narrow, wide = [], []
+    for record in reversed(sent):
+        numbers = (None, None) if record.sequence is None else (record.epoch, record.sequence)
+        place = (*record.stream, record.offset, *numbers)
+        narrow.append((*place, "unread" if record.sequence is None else None))
+        wide.append((*place, b"k", record.payload.encode()))
+    with ExitStack() as stack:
+        for name, limit in limits.items():
+            stack.enter_context(patch(name, limit))
+        found, stretches = segments.collect(spark, _frame(spark, narrow, _NARROW), past.watermarks, rules, how)
+        return look.resolve(spark, found, _frame(spark, wide, _WIDE), past, stretches) if look.is_needed(found) else found
+
+
+def _frame(spark: SparkSession, rows: list[tuple[object, ...]], columns: str) -> DataFrame:
+    return frames.of_tuples(spark, rows, columns)
+
+
+def _outcome(
+    found: pa.Table, watermarks: Watermarks, rules: Rules, load_seq: int
+) -> tuple[dict[Any, ledger.StreamLoad], list[dict[str, Any]]]:
+    """What the ledger says of each stream, and the rejects in the order of their places."""
+    rejects = segments.rejects(found, load_seq, rules).to_pylist()
+    rejects.sort(key=lambda row: (by_name((row["topic"], row["partition"], row["producer"])), row["first_offset"]))
+    return ledger.stream_loads(segments.summary(found), [], watermarks), rejects
+
+
+def _classes(sent: Iterable[Seen], rejects: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, int], str]:
+    """The class of each record: accepted where no reject of its stream spans its offset."""
+    classes = {record.place: "accepted" for record in sent}
+    by_place: dict[tuple[object, ...], list[Seen]] = {}
+    for record in {record.place: record for record in sent}.values():
+        by_place.setdefault(record.stream, []).append(record)
+    for reject in rejects:
+        stream = (reject["topic"], reject["partition"], reject["producer"])
+        span = [r for r in by_place[stream] if reject["first_offset"] <= r.offset <= reject["last_offset"]]
+        assert len(span) == reject["records"]
+        for record in span:
+            assert classes[record.place] == "accepted", "two rejects span one record"
+            classes[record.place] = str(reject["class"])
+    return classes

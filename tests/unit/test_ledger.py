@@ -1,0 +1,37 @@
+"""The ledger takes nothing that would keep a record twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse.errors import ConservationError
+from silver import ledger
+from silver.fold import Segment
+from silver.watermarks import Watermark, Watermarks
+
+STREAM = ("t", 0, "")
+
+
+def accepted(first: int, last: int, records: int) -> Segment:
+    return Segment(STREAM, 0, "accepted", None, 0, records - 1, first, last, records)
+
+
+@pytest.mark.parametrize(
+    ("segment", "expected"),
+    [(accepted(8, 12, 10), "sequences 8 to 12"), (accepted(7, 12, 6), "above (epoch, sequence) (0, 7)")],
+    ids=["more records than sequences", "not above the watermark"],
+)
+def test_more_accepted_records_than_sequences_above_the_watermark_are_refused(segment: Segment, expected: str) -> None:
+    known = Watermarks({STREAM: Watermark(0, 7, 20, 1, "rules")})
+
+    with pytest.raises(ConservationError, match="accepted than it has sequences") as refused:
+        ledger.stream_loads([segment], [], known)
+
+    assert expected in str(refused.value)
+    assert "producer ''" in str(refused.value)
+
+
+def test_what_is_stepped_over_is_missing() -> None:
+    known = Watermarks({STREAM: Watermark(0, 7, 20, 1, "rules")})
+
+    assert ledger.stream_loads([accepted(10, 12, 3)], [], known)[STREAM].missing == 2
