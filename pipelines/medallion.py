@@ -209,9 +209,11 @@ def maintain(spark: SparkSession, settings: Settings, report: Report, *, is_dry_
     run, started = _new_run(settings, report), time.monotonic()
     report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
     tables = maintenance.maintain(spark, run, settings, is_dry_run=is_dry_run)
+    retired = maintenance.retire(spark, run, settings, is_dry_run=is_dry_run)
     seconds = round(time.monotonic() - started, 3)
     report.event("maintenance.finished", seconds=seconds)
-    return {"pipeline": run.pipeline, "run_id": run.run_id, "is_dry_run": is_dry_run, "tables": tables, "seconds": seconds}
+    told = {"pipeline": run.pipeline, "run_id": run.run_id, "is_dry_run": is_dry_run}
+    return {**told, "tables": tables, "retired": retired, "seconds": seconds}
 
 
 def _new_run(settings: Settings, report: Report) -> Run:

@@ -14,6 +14,7 @@ from silver import ledger, segments, stretches
 from silver.fold import Stretch
 from silver.rules import Policy, Rules, Source
 from silver.segments import How
+from silver.streams import Known
 from silver.watermarks import Watermark, Watermarks
 from tests.support.reference import Reference, Seen
 
@@ -106,7 +107,7 @@ def test_a_step_is_a_jump_in_the_topic_whose_max_jump_it_passes(spark: SparkSess
     load = [Seen(topic, 0, offset, number) for topic in topics for offset, number in enumerate(sequences)]
     rules = Rules(Source("value"), topics=(("orders", Policy(max_jump=2)), ("payments", Policy(max_jump=20))))
 
-    found = segments.collect(spark, _narrow(spark, load), Watermarks({}), rules, how).segments.to_pylist()
+    found = segments.collect(spark, _narrow(spark, load), Known(Watermarks({})), rules, how).segments.to_pylist()
 
     assert sorted((row["topic"], row["first_sequence"]) for row in found if row["class"] == "jump") == [
         ("orders", 5),
@@ -149,7 +150,7 @@ def _load(
     spark: SparkSession, load: list[Seen], watermarks: Watermarks, number: int, rules: Rules
 ) -> tuple[dict[tuple[str, int, int], str], Watermarks]:
     """Decide one load as the planner does, in every way, and move the watermarks as the ledger says."""
-    ways = [segments.collect(spark, _narrow(spark, load), watermarks, rules, how).segments for how in How]
+    ways = [segments.collect(spark, _narrow(spark, load), Known(watermarks), rules, how).segments for how in How]
     (streams, rejects), *others = [_outcome(found, watermarks, rules) for found in ways]
     assert all(other == (streams, rejects) for other in others)
     moved = {}
