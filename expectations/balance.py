@@ -19,6 +19,7 @@ from lakehouse.contracts.silver import (
     REPLAY,
     RESET,
     STREAM,
+    is_retired,
     lacking,
 )
 
@@ -143,7 +144,7 @@ class _Facts:
     def compare_watermarks(self) -> None:
         """Silver's highest row, the ledger's watermark and silver_watermarks say the same of each stream.
 
-        But for a reset: there a person said where the watermark is.
+        But for a reset: there a person said where the watermark is. And a stream that was retired has none in the table.
         """
         latest: dict[Stream, Row] = {}
         for (stream, load_seq), claimed in self.ledger.items():
@@ -156,7 +157,8 @@ class _Facts:
                 latest[stream] = claimed
         standing = {_stream(row): row for row in self.evidence.watermarks}
         for stream, claimed in latest.items():
-            if not _is_same_watermark(claimed, standing.get(stream)):
+            is_there = standing.get(stream) is not None
+            if is_there if is_retired(claimed) else not _is_same_watermark(claimed, standing.get(stream)):
                 self.of(stream, claimed["load_seq"]).watermark_mismatch += 1
         for stream, row in standing.items():
             if stream not in latest and row["load_seq"] >= self.evidence.first_load_seq:

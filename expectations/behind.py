@@ -13,15 +13,15 @@ from expectations.balance import load_facts
 from expectations.columns import flatten
 from expectations.differences import differences
 from expectations.rules import INVARIANTS
-from lakehouse import delta, frames
+from lakehouse import delta, frames, state
 from lakehouse.contracts.gate import ERRORED, PASSED
-from lakehouse.contracts.silver import COLLISION, DUPLICATE, LATE, QUARANTINED, STREAM, WATERMARK_IN_LOADS
+from lakehouse.contracts.silver import COLLISION, DUPLICATE, LATE, QUARANTINED, STREAM, WATERMARK_IN_LOADS, is_retired
 from lakehouse.delta_errors import SPARK_ERRORS, is_gone
 from lakehouse.errors import TidemarkError
-from lakehouse.table import BRONZE_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_REJECTS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -136,7 +136,9 @@ class _Look:
     def evidence(self) -> Evidence:
         """What the gate run held against each other. A watermark that moved on since is where the ledger had left it."""
         found = pinned.evidence(self.spark, self.run, self.pins)
-        return replace(found, watermarks=_as_they_were(found))
+        names = (*STREAM, "kind", "load_seq")
+        since = state.read(self.spark, self.run.table(SILVER_LOADS), names, start=("load_seq", found.last_load_seq + 1))
+        return replace(found, watermarks=_as_they_were(found, filter(is_retired, since)))
 
     def _with_floor(self) -> DataFrame:
         """Silver's rows of the range, narrow, with the ledger's watermark before each one's load."""
@@ -195,11 +197,20 @@ class _Look:
         return {"records that it names": [{flat.get(name, name): value for name, value in row.items()} for row in found]}
 
 
-def _as_they_were(found: Evidence) -> Sequence[Row]:
-    """The watermarks, but for those that moved after the gate run: they are where the ledger's last row had left them."""
+def _as_they_were(found: Evidence, retired: Iterable[Row]) -> Sequence[Row]:
+    """The watermarks, but for those that moved after the gate run: they are where the ledger's last row had left them.
+
+    Takes the ledger's rows of the streams that were retired since: where they did not come back, they have no row any more.
+    """
     last: dict[tuple[object, ...], Row] = {}
     for row in sorted(found.ledger, key=lambda row: row["load_seq"]):
-        last[tuple(row[name] for name in STREAM)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in pinned.WATERMARK}
-    moved = [row for row in found.watermarks if row["load_seq"] > found.last_load_seq]
-    then = [last[key] for row in moved if (key := tuple(row[name] for name in STREAM)) in last]
-    return [*(row for row in found.watermarks if row not in moved), *then]
+        last[_key(row)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in pinned.WATERMARK}
+        if is_retired(row):
+            del last[_key(row)]
+    stood = [row for row in found.watermarks if row["load_seq"] <= found.last_load_seq]
+    moved = {_key(row) for row in found.watermarks if row["load_seq"] > found.last_load_seq} | set(map(_key, retired))
+    return [*stood, *(last[key] for key in moved - set(map(_key, stood)) if key in last)]
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return tuple(row[name] for name in STREAM)

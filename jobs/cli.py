@@ -20,7 +20,9 @@ from jobs.cli_reading import report, sql
 from jobs.cli_recovery import rebuild, restore, verify
 from jobs.cli_status import status
 from jobs.cli_tools import (
+    MOST_ROWS,
     AsJson,
+    Limit,
     OffsetArgument,
     PartitionArgument,
     TopicArgument,
@@ -124,14 +126,16 @@ def run(
 
 
 @app.command()
-def plan(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def plan(
+    *, limit: Limit = MOST_ROWS, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
+) -> None:
     """Say what the next Silver load would do; load nothing."""
     from jobs.outcome import write_plan
 
     settings = load_settings(config, overrides)
     with reporting() as report:
         planned = plan_once(open_session(settings, report), settings, report)
-    write_plan(planned, as_json=as_json)
+    write_plan(planned, as_json=as_json, most=limit)
 
 
 @app.command()

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from jobs.cli_tools import AsJson, OffsetArgument, PartitionArgument, TopicArgument, group, need_command
+from jobs.cli_tools import (
+    MOST_ROWS,
+    AsJson,
+    Limit,
+    OffsetArgument,
+    PartitionArgument,
+    TopicArgument,
+    group,
+    need_command,
+)
 from jobs.common import DEFAULT_CONFIG, ConfigFile, Overrides, decide_once, lakehouse_of, load_settings, open_session, reporting
 from lakehouse.errors import UsageError
 from lakehouse.escape import printable
@@ -39,14 +48,20 @@ watermark_app.callback(invoke_without_command=True)(need_command)
 
 
 @watermark_app.command("show")
-def watermark_show(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def watermark_show(
+    *, limit: Limit = MOST_ROWS, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
+) -> None:
     """Show each stream's watermark: where its producer can go on."""
     from jobs.show import write_json
-    from jobs.status import status, write_streams
+    from jobs.status import status, tell_left_out, write_streams
 
     settings = load_settings(config, overrides)
-    streams = status(settings.pipeline, lakehouse_of(settings.lakehouse))["streams"]
-    write_json(streams) if as_json else write_streams(streams)
+    found = status(settings.pipeline, lakehouse_of(settings.lakehouse), with_missing=False, most_streams=limit)
+    if as_json:
+        write_json(found["streams"])
+        tell_left_out(len(found["streams"]), found["stream_count"])
+    else:
+        write_streams(found["streams"], found["stream_count"])
 
 
 @quarantine_app.command("list")
@@ -57,6 +72,7 @@ def quarantine_list(
     partition: PartitionOption = None,
     producer: ProducerOption = None,
     days: DaysOption = None,
+    limit: Limit = MOST_ROWS,
     config: ConfigFile = DEFAULT_CONFIG,
     overrides: Overrides = None,
     as_json: AsJson = False,
@@ -68,8 +84,9 @@ def quarantine_list(
 
     settings = load_settings(config, overrides)
     wanted = Wanted(kind, topic, partition, None, producer, days)
-    found = quarantine.held(lakehouse_of(settings.lakehouse), wanted)
-    write_json(found) if as_json else quarantine.write_held(found)
+    found, count = quarantine.held(lakehouse_of(settings.lakehouse), wanted, most=limit)
+    write_json(found) if as_json else quarantine.write_held(found, count)
+    quarantine.tell_left_out(len(found), count)
 
 
 @quarantine_app.command("show")
@@ -89,7 +106,7 @@ def quarantine_show(
     lakehouse = lakehouse_of(load_settings(config, overrides).lakehouse)
     told, raw = why_with_record(lakehouse, topic, partition, offset)
     if as_json:
-        write_json({**told, "record": raw})
+        write_json({**told, "record": raw}, is_whole=True)
         return
     write_why(told)
     write("\n".join(["", *(f"{name:<12} {printable(cell(value))}" for name, value in raw.items())]))

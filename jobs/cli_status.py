@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli_tools import AsJson
+from jobs.cli_tools import MOST_ROWS, AsJson, Limit
 from jobs.common import DEFAULT_CONFIG, ConfigFile, Overrides, lakehouse_of, load_settings
 from lakehouse.errors import UsageError
 
@@ -20,6 +20,7 @@ def status(
     every: Annotated[
         float | None, typer.Option("--every", metavar="SECONDS", min=0.1, help="With --watch: from look to look; 2.")
     ] = None,
+    limit: Limit = MOST_ROWS,
     config: ConfigFile = DEFAULT_CONFIG,
     overrides: Overrides = None,
     as_json: AsJson = False,
@@ -36,7 +37,7 @@ def status(
     from jobs import status as reading
     from jobs.show import write_json
 
-    found = reading.status(settings.pipeline, lakehouse_of(settings.lakehouse))
+    found = reading.status(settings.pipeline, lakehouse_of(settings.lakehouse), most_streams=limit)
     if lag:
         from jobs.lag import with_lag
 

@@ -12,6 +12,11 @@ from jobs.common import DEFAULT_CONFIG, ConfigFile, Overrides, load_settings
 from lakehouse.errors import UsageError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+MOST_ROWS = 1_000
+"""Streams, or records, that a command lists where nobody asks for more."""
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="ROWS", min=1, help="How many are listed, at most; the rest is counted.")
+]
 TopicArgument = Annotated[str, typer.Argument(help="The Kafka topic.")]
 PartitionArgument = Annotated[int, typer.Argument(min=0, help="The partition.")]
 OffsetArgument = Annotated[int, typer.Argument(min=0, help="The offset of the record.")]

@@ -32,7 +32,7 @@ def positions(streams: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Pos
     """How far Silver is in each partition that Kafka has now, by topic and partition.
 
     Args:
-        streams: Rows of `silver_watermarks`.
+        streams: Rows of `silver_watermarks`, or of its partitions.
 
     >>> stream = {"topic": "t", "partition": 0, "high_watermark": 7, "last_offset": 9}
     >>> positions([stream, {**stream, "high_watermark": None, "last_offset": 12}])
@@ -57,7 +57,7 @@ def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, A
 
     Args:
         kafka: Where the topics are.
-        streams: Rows of `silver_watermarks`.
+        streams: Rows of `silver_watermarks`, or of its partitions.
 
     Returns:
         A row per partition that Kafka has, by topic and partition: topic, partition, last_offset (the last one that Silver
@@ -82,7 +82,7 @@ def with_lag(found: dict[str, Any], kafka: Kafka) -> dict[str, Any]:
         The status, with `lag`, see `lags`; None where no broker could be asked, and `lag_unknown` then says why.
     """
     try:
-        return {**found, "lag": lags(kafka, found["streams"]), "lag_unknown": None}
+        return {**found, "lag": lags(kafka, found["partitions"]), "lag_unknown": None}
     except admin.LookError as error:
         return {**found, "lag": None, "lag_unknown": str(error)}
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from jobs import show
+from jobs.cli_tools import MOST_ROWS
 from jobs.common import lakehouse_of
 from jobs.lag import lag_sentence, positions, with_lag
 from jobs.status import sentences, status
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.errors import TidemarkError, UsageError
 from lakehouse.escape import json_text, printable
+from lakehouse.shown import brief
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -93,7 +95,7 @@ class Looks:
         """
         at = datetime.now(UTC)
         lakehouse = lakehouse_of(self._settings.lakehouse)
-        found = status(self._settings.pipeline, lakehouse, with_missing=False)
+        found = status(self._settings.pipeline, lakehouse, with_missing=False, most_streams=MOST_ROWS)
         self._decided.read(found["totals"]["records"] if found["totals"] else 0, at=time.monotonic())
         self._ask(found)
         if is_patient and self._asking is not None:
@@ -138,7 +140,7 @@ def watch(settings: Settings, *, seconds: float, as_json: bool) -> None:
         while True:
             found = _look(looks, is_patient=as_json)
             if live is None:
-                show.write(json_text(show.plain(found)))
+                show.write(json_text(brief(show.plain(found))))
             else:
                 live.update(view(found, lines=live.console.height), refresh=True)
             time.sleep(seconds)
@@ -199,7 +201,7 @@ def _rates(rates: dict[str, dict[str, float | None]]) -> list[str]:
 
 
 def _partitions(found: dict[str, Any], room: int) -> Table:
-    known = {place: position._asdict() for place, position in positions(found["streams"]).items()}
+    known = {place: position._asdict() for place, position in positions(found["partitions"]).items()}
     for row in found["lag"] or []:
         place = row["topic"], row["partition"]
         known[place] = {**row, **known.get(place, {})}
@@ -225,6 +227,6 @@ def _table(title: str, columns: tuple[str, ...], rows: list[list[Any]]) -> Table
     for column in columns:
         table.add_column(Text(printable(column)), justify="left" if column in ("", "topic") else "right", no_wrap=True)
     for row in rows:
-        cells = [f"{value:,}" if isinstance(value, int) else printable(show.cell(value)) for value in row]
+        cells = [f"{value:,}" if isinstance(value, int) else show.shown(value) for value in row]
         table.add_row(*map(Text, cells))
     return table

@@ -117,7 +117,7 @@ def of_tables(found: Mapping[str, Any]) -> Iterator[Sample]:
         for name in CLASSES:
             yield "tidemark_records_total", (name,), totals[name]
         # The last one that was claimed may not be finished.
-        yield "tidemark_last_load", (), max((stream["load_seq"] for stream in found["streams"]), default=0)
+        yield "tidemark_last_load", (), max((row["load_seq"] for row in found["partitions"]), default=0)
         held = {row["class"]: row["records"] for row in found["rejects"] if row["state"] == HELD}
         for name in QUARANTINED:
             yield "tidemark_held_records", (name,), held.get(name, 0)
@@ -127,7 +127,7 @@ def of_tables(found: Mapping[str, Any]) -> Iterator[Sample]:
         for severity in (CRITICAL, WARN):
             unmet = sum(each["severity"] == severity for each in gate["unmet"])
             yield "tidemark_gate_unmet_expectations", (severity,), unmet
-    for (topic, partition), position in positions(found.get("streams", [])).items():
+    for (topic, partition), position in positions(found.get("partitions", [])).items():
         yield "tidemark_high_watermark", (topic, str(partition)), position.high_watermark
         yield "tidemark_last_offset", (topic, str(partition)), position.last_offset
 

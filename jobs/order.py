@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import show
 from lakehouse.escape import printable
+from lakehouse.shown import shortened
 from silver.diagnosis import diagnose
 
 if TYPE_CHECKING:
     from silver.order import Order
 
 COLUMNS = ("Layer", "Topic", "Partition", "Producer", "Received", "MsgsWithDups", "DJF", "DJB", "JF", "JB")
-_MOST_JUMPS = 20
+_MOST_JUMPS, _MOST_STREAMS = 20, 100
 
 
 def rows(found: dict[str, list[Order]]) -> list[list[Any]]:
@@ -42,18 +43,23 @@ def _plain(order: Order, layer: str) -> dict[str, Any]:
 
 def _write_text(found: dict[str, list[Order]]) -> None:
     for layer, orders in found.items():
-        for order in orders:
+        jumping = [order for order in orders if order.jumps]
+        for order in jumping[:_MOST_STREAMS]:
             named = _named(order)
             for jump in order.jumps[:_MOST_JUMPS]:
                 show.write(printable(f"{layer}: {named}, offset {jump.offset}: {jump}"))
             if len(order.jumps) > _MOST_JUMPS:
                 show.write(printable(f"{layer}: {named}: {len(order.jumps) - _MOST_JUMPS} jumps more"))
+        if len(jumping) > _MOST_STREAMS:
+            show.write(f"{layer}: {len(jumping) - _MOST_STREAMS:,} streams more with jumps; --format json has all")
     show.write_table(COLUMNS, rows(found))
-    for order in found["bronze"]:
-        for finding in diagnose(order):
-            show.write(printable(f"{_named(order)}: {finding.name}: {finding.evidence}.") + f"\n  {finding.cure}")
+    told = [(order, finding) for order in found["bronze"] for finding in diagnose(order)]
+    for order, finding in told[:_MOST_STREAMS]:
+        show.write(printable(f"{_named(order)}: {finding.name}: {finding.evidence}.") + f"\n  {finding.cure}")
+    if len(told) > _MOST_STREAMS:
+        show.write(f"{len(told) - _MOST_STREAMS:,} findings more; --format json has all")
 
 
 def _named(order: Order) -> str:
     topic, partition, producer = order.stream
-    return f"{topic}, partition {partition}" + (f", producer {producer}" if producer is not None else "")
+    return f"{topic}, partition {partition}" + (f", producer {shortened(producer)}" if producer is not None else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jobs import show
-from lakehouse.escape import json_text, printable
+from lakehouse.escape import json_text
 
 STAGES = ("bronze", "silver", "gate", "gold")
 
@@ -21,25 +21,42 @@ def write_result(result: dict[str, Any], *, as_json: bool) -> None:
             show.write(f"  {stage:<7} {summary(result[stage])}")
 
 
-def write_plan(planned: dict[str, Any], *, as_json: bool) -> None:
-    """Print a plan on stdout: what is the same for all streams, a line per stream, samples of what is kept out; or JSON."""
+def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = show.MAX_TABLE_ROWS) -> None:
+    """Print a plan on stdout: what is the same for all streams, a line per stream, samples of what is kept out; or JSON.
+
+    Args:
+        planned: What `pipelines.medallion.plan` returned.
+        as_json: Whether as JSON.
+        most: How many streams, at most; `stream_count` says how many there are.
+    """
+    streams = planned.get("streams") or []
+    planned = {**planned, "streams": streams[:most], "stream_count": len(streams)}
+    streams = planned["streams"]
     if as_json:
         show.write_json(planned)
         return
-    streams = planned.get("streams") or []
     show.write(summary({name: value for name, value in planned.items() if not isinstance(value, list)}))
     if not streams:
-        show.write("There is nothing to load.")
+        _write_trips(planned)
+        if not planned.get("breaker"):
+            show.write("There is nothing to load.")
         return
     # A class that no stream shows is no column.
     columns = [name for name in streams[0] if any(stream[name] not in (None, 0) for stream in streams)]
     show.write_table(columns, [[stream[name] for name in columns] for stream in streams])
+    if planned["stream_count"] > len(streams):
+        show.write(f"{planned['stream_count'] - len(streams):,} streams more; --limit {planned['stream_count']} shows all.")
     if kept_out := planned.get("kept_out"):
         columns = [name for name in kept_out[0] if any(row[name] is not None for row in kept_out)]
         rows = [[row[name] for name in columns] for row in kept_out]
         show.write_table(columns, rows, title="Kept out: the first of each class")
+    _write_trips(planned)
+
+
+def _write_trips(planned: dict[str, Any]) -> None:
     for trip in planned.get("breaker") or []:
-        show.write("The breaker would stop this load. " + printable(f"{trip['what']} ({trip['where']}: {trip['observed']})"))
+        observed = f"{trip['where']}: {trip['observed']}, where {trip['expected']} would be let through"
+        show.write(show.shown(f"The breaker would stop this load. {trip['what']} ({observed})"))
 
 
 _DONE = {"release": "Released", "discard": "Discarded", "reset": "Reset", "erase": "Erased"}
@@ -58,6 +75,7 @@ _KEPT = (
 
 def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
     """Print on stdout what a release, discard, reset or erasure did, or would do; or JSON."""
+    done = {**done, "streams": done["streams"][: show.MAX_TABLE_ROWS], "stream_count": len(done["streams"])}
     if as_json:
         show.write_json(done)
         return
@@ -103,4 +121,4 @@ def _short(value: Any) -> str:
         return f"({summary(value)})"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return ", ".join(map(_short, value)) if isinstance(value, list) else printable(show.cell(value))
+    return ", ".join(map(_short, value)) if isinstance(value, list) else show.shown(value)

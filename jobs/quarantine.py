@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,36 +16,53 @@ if TYPE_CHECKING:
 
 _HELD = f"""
     SELECT rejects.class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,
-        rejects.first_sequence, rejects.first_offset, rejects.load_seq, loads.claimed_at AS kept_out_at
+        rejects.first_sequence, rejects.first_offset, rejects.load_seq, loads.claimed_at AS kept_out_at,
+        count(*) OVER () AS held
     FROM {SILVER_REJECTS} AS rejects
     LEFT JOIN (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq) AS loads USING (load_seq)
     WHERE rejects.state = '{HELD}' AND list_contains($classes, rejects.class)
         AND ($topic IS NULL OR rejects.topic = $topic) AND ($partition IS NULL OR rejects.partition = $partition)
         AND ($offset IS NULL OR rejects.first_offset = $offset) AND ($producer IS NULL OR rejects.producer = $producer)
         AND ($days IS NULL OR loads.claimed_at <= now() - to_seconds($days * 86400))
-    ORDER BY rejects.topic, rejects.partition, rejects.first_offset
+    ORDER BY rejects.topic, rejects.partition, rejects.first_offset LIMIT $most
 """  # noqa: S608 -- the tables' names are ours; what a user names is a parameter
 
 
-def held(lakehouse: Lakehouse, wanted: Wanted) -> list[dict[str, Any]]:
+def held(lakehouse: Lakehouse, wanted: Wanted, *, most: int | None = None) -> tuple[list[dict[str, Any]], int]:
     """What waits in quarantine, in the order of its offsets: a record each, with the time its load was claimed.
+
+    Args:
+        lakehouse: Where the tables lie.
+        wanted: Which records.
+        most: How many are told; None for all.
+
+    Returns:
+        The records, and how many wait in all.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
     """
     if SILVER_REJECTS not in query.tables(lakehouse):
-        return []
+        return [], 0
     filters = asdict(wanted)
     classes = [wanted.kind] if wanted.kind else list(QUARANTINED)
     del filters["kind"]
     with query.connect(lakehouse) as database:
-        return query.rows(database, _HELD, {**filters, "classes": classes})
+        rows = query.rows(database, _HELD, {**filters, "classes": classes, "most": most})
+    count = rows[0]["held"] if rows else 0
+    return [{name: value for name, value in row.items() if name != "held"} for row in rows], count
 
 
-def write_held(found: list[dict[str, Any]]) -> None:
+def tell_left_out(shown: int, count: int) -> None:
+    """Say on stderr what the list leaves out; nothing where it is whole."""
+    if shown < count:
+        sys.stderr.write(f"{shown:,} of {count:,} records; --limit {count} lists all.\n")
+
+
+def write_held(found: list[dict[str, Any]], count: int) -> None:
     """Print what waits as a table, on stdout."""
     if not found:
         show.write("Nothing waits in quarantine.")
         return
     show.write_table(list(found[0]), [list(row.values()) for row in found])
-    show.write(f"{len(found):,} records wait.")
+    show.write(f"{count:,} records wait.")

@@ -108,7 +108,7 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
         TidemarkError: A table is there and cannot be read.
     """
     there = query.tables(lakehouse).keys()
-    found = status(settings.pipeline, lakehouse) | {"made_at": datetime.now(UTC)}
+    found = status(settings.pipeline, lakehouse, most_streams=MAX_ROWS) | {"made_at": datetime.now(UTC)}
     with query.connect(lakehouse) as database:
 
         def ask(sql: str) -> Rows:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lakehouse.contracts.silver import ACCEPTED, CLASSES, STREAM
 from lakehouse.escape import printable
+from lakehouse.shown import shortened
 
 _LONGEST = 120
 NOTHING = "-"
@@ -15,13 +16,12 @@ NOTHING = "-"
 def text(value: Any) -> str:
     r"""Text that somebody sent: control characters, and those that turn the reading direction, are written out; cut where long.
 
-    >>> text("a\u202eb"), text("x" * 200)[-3:], text(None)
-    ('a\\u202eb', 'xx…', '-')
+    >>> text("a\u202eb"), text("x" * 200)[-20:], text(None)
+    ('a\\u202eb', 'xx… (200 characters)', '-')
     """
     if value is None:
         return NOTHING
-    whole = printable(str(value)[: 2 * _LONGEST])
-    return whole if len(whole) <= _LONGEST else whole[: _LONGEST - 1] + "…"
+    return printable(shortened(str(value), _LONGEST))
 
 
 def count(value: int | None) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.files import whole
 from lakehouse.errors import UsageError
 from lakehouse.escape import csv_text, json_text, printable
+from lakehouse.shown import brief, shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,17 +82,27 @@ def cell(value: Any) -> str:
     return found if isinstance(found, str) else json_text(found)
 
 
+def shown(value: Any) -> str:
+    r"""A value as text for people: its beginning, with control characters escaped.
+
+    >>> shown("red\x1b[31m"), shown("x" * 3000)[-22:]
+    ('red\\x1b[31m', 'xx… (3,000 characters)')
+    """
+    return printable(shortened(cell(value)))
+
+
 def tell(value: Any, text: str, *, as_json: bool) -> None:
-    """A result on stdout: as JSON, or as the text that says the same."""
+    """A result of ours on stdout, whole: as JSON, or as the text that says the same."""
     if as_json:
-        write_json(value)
+        write_json(value, is_whole=True)
     else:
         write(text)
 
 
-def write_json(value: Any) -> None:
-    """One JSON value on stdout."""
-    write(json_text(plain(value), indent=2))
+def write_json(value: Any, *, is_whole: bool = False) -> None:
+    """One JSON value on stdout; texts in it are cut, see `lakehouse.shown`, unless it is asked for whole."""
+    found = plain(value)
+    write(json_text(found if is_whole else brief(found), indent=2))
 
 
 def write_json_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -148,7 +159,7 @@ def into(file: Path | None) -> Iterator[None]:
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
-    """A table on stdout; at most a thousand rows of it.
+    """A table on stdout; at most a thousand rows of it, and of each value its beginning.
 
     On a terminal that is too narrow for it, every row is a list of its columns. A file or a pipe has no width.
     """
@@ -158,7 +169,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     left_out = 0
     for row in rows:
         if len(cells) < MAX_TABLE_ROWS:
-            cells.append([(printable(cell(value)), _side(value)) for value in row])
+            cells.append([(shown(value), _side(value)) for value in row])
         else:
             left_out += 1
     is_terminal = sys.stdout.isatty()
@@ -171,7 +182,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     lines = [line.rstrip() for line in text.rstrip().lstrip("\n").split("\n")]
     _put("\n".join([*(["", printable(title)] if title else []), *lines]))  # its cells are escaped; its styles are rich's
     if left_out:
-        sys.stderr.write(f"{left_out:,} more rows; --format csv shows all.\n")
+        sys.stderr.write(f"{left_out:,} more rows; JSON or CSV shows them.\n")
 
 
 def _grid(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from jobs import query, show
@@ -9,7 +10,6 @@ from jobs.gate import decided
 from lakehouse.contracts import views
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.silver import CLASSES, STREAM
-from lakehouse.escape import printable
 from lakehouse.table import (
     GATE_DECISIONS,
     GATE_RESULTS,
@@ -31,8 +31,13 @@ _SUMS = ", ".join(f'coalesce(sum("{name}"), 0)::BIGINT AS "{name}"' for name in 
 
 _STREAMS = f"""
     SELECT topic, partition, producer, epoch, high_watermark, last_offset, load_seq, updated_at, rules_fingerprint
-    FROM {SILVER_WATERMARKS} ORDER BY topic, partition, producer NULLS FIRST
+    FROM {SILVER_WATERMARKS} ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
 """  # noqa: S608 -- the table's name is ours; as in every query below
+_PARTITIONS = f"""
+    SELECT topic, partition, count(*) AS streams, max(high_watermark) AS high_watermark, max(last_offset) AS last_offset,
+        max(load_seq) AS load_seq
+    FROM {SILVER_WATERMARKS} GROUP BY ALL ORDER BY topic, partition
+"""  # noqa: S608 -- as above
 _TOTALS = f"SELECT {_SUMS} FROM {SILVER_LOADS}"  # noqa: S608 -- as above
 _LAST_LOAD = f"""
     SELECT load_seq, any_value(run_id) AS run_id, max(claimed_at) AS claimed_at, {_SUMS}
@@ -58,21 +63,31 @@ _PUBLISHED = f"""
 """  # noqa: S608 -- as above
 _MISSING = f"""
     SELECT topic, partition, producer, sum(sequences)::BIGINT AS sequences, count(*) AS ranges
-    FROM {views.MISSING} GROUP BY ALL ORDER BY topic, partition, producer NULLS FIRST
+    FROM {views.MISSING} GROUP BY ALL ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
 """  # noqa: S608 -- as above
+_MISSING_COUNT = f"SELECT count(DISTINCT (topic, partition, producer)) AS streams FROM {views.MISSING}"  # noqa: S608 -- as above
+
+_MOST_SENTENCES = 20
+"""Streams that lack sequences and are told of one by one."""
 
 
-def status(pipeline: str, lakehouse: Lakehouse, *, with_missing: bool = True) -> dict[str, Any]:
+def status(
+    pipeline: str, lakehouse: Lakehouse, *, with_missing: bool = True, most_streams: int | None = None
+) -> dict[str, Any]:
     """The state of a pipeline, as its tables tell it; what is not there yet is empty or None.
 
     Args:
         pipeline: The pipeline's name.
         lakehouse: Where its tables lie.
         with_missing: Whether what contiguous streams lack is looked for: the one part that reads Silver's records.
+        most_streams: How many streams are told one by one; None for all.
 
     Returns:
-        `streams` (per stream its watermark, and `last_accepted` with epoch and sequence, None until a record was accepted),
-        `missing` (of each contiguous stream that lacks some: how many sequences, in how many ranges; where it is asked for),
+        `streams` (per stream its watermark, and `last_accepted` with epoch and sequence, None until a record was accepted) and
+        `stream_count` (how many there are), `partitions` (per partition how many streams it has, and their highest watermark,
+        last_offset and load_seq),
+        `missing` (of each contiguous stream that lacks some: how many sequences, in how many ranges; where it is asked for)
+        and `missing_count` (how many such streams there are),
         `totals` (records per class over all loads), `last_load`, `unfinished_load`, `rejects`, `gate` (the last gate run, with
         the `decision` on it) and `published`.
 
@@ -84,13 +99,17 @@ def status(pipeline: str, lakehouse: Lakehouse, *, with_missing: bool = True) ->
     with query.connect(lakehouse) as database:
 
         def rows(sql: str, table: str) -> Rows:
-            return query.rows(database, sql) if table in there else []
+            return query.rows(database, sql, _bound(sql, most_streams)) if table in there else []
 
+        partitions = rows(_PARTITIONS, SILVER_WATERMARKS)
+        streams = rows(_STREAMS, SILVER_WATERMARKS) if most_streams != 0 else []
         return {
             "pipeline": pipeline,
             "lakehouse": lakehouse.root,
-            "streams": [{**row, "last_accepted": _last_accepted(row)} for row in rows(_STREAMS, SILVER_WATERMARKS)],
-            **({"missing": rows(_MISSING, SILVER_LOADS) if SILVER_RECORDS in there else []} if with_missing else {}),
+            "streams": [{**row, "last_accepted": _last_accepted(row)} for row in streams],
+            "stream_count": sum(row["streams"] for row in partitions),
+            "partitions": partitions,
+            **(_missing_of(rows if SILVER_RECORDS in there else lambda *_: []) if with_missing else {}),
             **_loads(rows),
             "rejects": rows(_REJECTS, SILVER_REJECTS),
             "gate": _gate(rows(_GATE, GATE_RESULTS), rows(_DECISIONS, GATE_DECISIONS)),
@@ -98,11 +117,20 @@ def status(pipeline: str, lakehouse: Lakehouse, *, with_missing: bool = True) ->
         }
 
 
+def _bound(sql: str, most_streams: int | None) -> dict[str, Any] | None:
+    return {"most": most_streams} if "$most" in sql else None
+
+
+def _missing_of(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
+    counted = rows(_MISSING_COUNT, SILVER_LOADS)
+    return {"missing": rows(_MISSING, SILVER_LOADS), "missing_count": counted[0]["streams"] if counted else 0}
+
+
 def write_status(found: dict[str, Any]) -> None:
     """Print a status as people read it, on stdout."""
     show.write(f"Pipeline {found['pipeline']} in {found['lakehouse']}")
     if found["last_load"]:
-        write_streams(found["streams"])
+        write_streams(found["streams"], found["stream_count"])
         _write_classes(found)
         show.write("\n".join(["", *sentences(found)]))
     else:
@@ -113,10 +141,17 @@ def write_status(found: dict[str, Any]) -> None:
         write_lag(found)
 
 
-def write_streams(streams: Rows) -> None:
-    """Print the watermarks as a table, on stdout."""
+def write_streams(streams: Rows, stream_count: int) -> None:
+    """Print the watermarks as a table, on stdout, and on stderr how many there are beside them."""
     columns = ["topic", "partition", "producer", "epoch", "high_watermark", "last_offset", "load_seq"]
     show.write_table(columns, [[stream[name] for name in columns] for stream in streams], title="Streams")
+    tell_left_out(len(streams), stream_count)
+
+
+def tell_left_out(shown: int, count: int) -> None:
+    """Say on stderr what a list leaves out; nothing where it is whole."""
+    if shown < count:
+        sys.stderr.write(f"{shown:,} of {count:,} streams; --limit {count} shows all.\n")
 
 
 def _loads(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
@@ -167,7 +202,10 @@ def sentences(found: dict[str, Any]) -> list[str]:
     if found["unfinished_load"]:
         told.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
     told.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
-    told += [f"Missing: {_missing(row)}; see silver_missing." for row in found.get("missing", [])]
+    lacking = found.get("missing", [])[:_MOST_SENTENCES]
+    told += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
+    if (more := found.get("missing_count", 0) - len(lacking)) > 0:
+        told.append(f"Missing: sequences of {more:,} streams more; see silver_missing.")
     if gate is None:
         told.append("Gate: has not run.")
     else:
@@ -188,11 +226,11 @@ def _held(rejects: Rows) -> list[str]:
 
 
 def _missing(row: dict[str, Any]) -> str:
-    stream = "/".join(printable(str(row[name])) for name in STREAM if row[name] is not None)
+    stream = "/".join(show.shown(row[name]) for name in STREAM if row[name] is not None)
     return f"{row['sequences']:,} sequences of {stream} in {row['ranges']:,} ranges"
 
 
 def _unmet(result: dict[str, Any]) -> str:
     what = " ".join(part for part in (result["expectation"], result["column"]) if part)
-    observed = printable(str(result["observed"]))
-    return f"{printable(what)} {result['outcome']}; observed {observed}, expected {printable(str(result['expected']))}"
+    observed, expected = show.shown(result["observed"]), show.shown(result["expected"])
+    return f"{show.shown(what)} {result['outcome']}; observed {observed}, expected {expected}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.edge import beside, scrub_text
 from lakehouse.errors import BreakerOpenError, TidemarkError
+from lakehouse.shown import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from lakehouse.settings import Alerts, Settings
 
 _STAGES = ("bronze", "silver", "gate", "gold")
+_LONGEST_DETAILS = 4_000
+"""Characters of an alert's details: receivers refuse long bodies."""
 
 
 class Followed:
@@ -148,21 +151,21 @@ def _tables(spark: SparkSession, settings: Settings, report: OpenReport) -> dict
     if lakehouse.local_root is not None:
         from jobs.status import status
 
-        return status(settings.pipeline, lakehouse, with_missing=False)
+        return status(settings.pipeline, lakehouse, with_missing=False, most_streams=0)
     from pipelines import medallion
 
-    return {"streams": medallion.streams(spark, settings, report)}
+    return {"partitions": medallion.partitions(spark, settings, report)}
 
 
 def _lags(settings: Settings, found: dict[str, Any], report: OpenReport) -> list[dict[str, Any]] | None:
     is_wanted = settings.watch.has_metrics or settings.watch.alerts.max_lag is not None
-    if not is_wanted or "streams" not in found:
+    if not is_wanted or "partitions" not in found:
         return None  # without the watermarks, all that Kafka has would count as behind
     from bronze.admin import LookError
     from jobs.lag import lags
 
     try:
-        return lags(settings.kafka, found["streams"])
+        return lags(settings.kafka, found["partitions"])
     except LookError as error:
         report.event("watch.lag_failed", why=str(error))
         return None
@@ -203,8 +206,8 @@ def _alert(settings: Settings, state: State, findings: list[Finding], report: Op
             pipeline=settings.pipeline,
             alert=finding.name,
             state=what,
-            text=scrub_text(finding.text),
-            details=scrub_text(finding.details),
+            text=shortened(scrub_text(finding.text)),
+            details=shortened(scrub_text(finding.details), _LONGEST_DETAILS),
             since=told.since,
             at=now,
             run_id=state.run_id,

@@ -180,9 +180,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
 def write_why(found: Mapping[str, Any]) -> None:
     """Print it as people read it, on stdout."""
     place = f"Topic {printable(found['topic'])}, partition {found['partition']}, offset {found['offset']}"
-    named = [
-        f"{name} {printable(show.cell(found[name]))}" for name in ("producer", "epoch", "sequence") if found[name] is not None
-    ]
+    named = [f"{name} {show.shown(found[name])}" for name in ("producer", "epoch", "sequence") if found[name] is not None]
     show.write(f"{place} ({', '.join(named) or 'no sequence'}): {found['class']}.")
     why_not = f" ({printable(found['reason'])})" if found["reason"] else ""
     show.write(f"Because {found['rule']}{why_not}.")
@@ -222,7 +220,7 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
 
 
 def _by_whom(settled: Mapping[str, Any]) -> str:
-    who, when, why = (printable(show.cell(settled[name])) for name in ("requested_by", "claimed_at", "reason"))
+    who, when, why = (show.shown(settled[name]) for name in ("requested_by", "claimed_at", "reason"))
     return f"by {who} in load {settled['load_seq']}, {when}: {why}"
 
 

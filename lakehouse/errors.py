@@ -9,6 +9,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from lakehouse.escape import part_of_error, printable
+from lakehouse.shown import shortened
+
+_LONGEST_PART = 2_000
+"""Characters of each part of a message."""
 
 
 class TidemarkError(Exception):
@@ -47,8 +51,9 @@ class TidemarkError(Exception):
             ("expected", self.expected),
             ("next", self.next_step),
         ]
-        told = (f"  {name}: {part_of_error(part)}" for name, part in parts if part is not None)
-        return "\n".join([printable(self.what), *told])
+        # A part may hold names of a producer's: the attributes keep them whole, a log or an alert does not.
+        told = (f"  {name}: {part_of_error(shortened(str(part), _LONGEST_PART))}" for name, part in parts if part is not None)
+        return "\n".join([printable(shortened(self.what, _LONGEST_PART)), *told])
 
 
 class ConfigError(TidemarkError):

@@ -77,6 +77,18 @@ def highest(folder: Path, column: str) -> int | None:
     return None
 
 
+def may_hold(folder: Path, column: str, text: str) -> bool | None:
+    """Whether a row may have a short text in a column, by the log's statistics.
+
+    Returns:
+        False where no file can hold it; None where the table is not there, or its log does not say it.
+    """
+    with suppress(*_ERRORS):
+        found = _statistics(_open(folder), f"min.{column}", f"max.{column}")
+        return None if any(None in bounds for bounds in found) else any(low <= text <= high for low, high in found)
+    return None
+
+
 def _open(folder: Path, version: int | None = None) -> DeltaTable:
     """A table whose files hold its rows as they are: no deletion vector takes any out, no column has another name.
 

@@ -14,14 +14,15 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from lakehouse.escape import json_text
+from lakehouse.shown import brief, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
 MASK = "********"
-LONGEST_SHOWN = 200
-"""Characters of a value that a terminal, a log, an alert or a report shows, see `shortened`."""
+_LONGEST_IN_LOG = 10_000
+"""Characters of an event's text: the message of an error with its parts, each of which is cut by itself."""
 BOUND = ("pipeline", "run_id")
 """Fields that stay with every later event, from the first event that carries them."""
 WORKING = "working"
@@ -68,18 +69,6 @@ def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
         return pattern.sub(MASK, text)
 
     return scrub
-
-
-def shortened(text: str, longest: int = LONGEST_SHOWN) -> str:
-    """The text as it is shown or sent: cut, with how long it was, where it is longer than that. What is stored stays whole.
-
-    Cut first and escape then, so that a megabyte is not escaped for a line. A cut that would not save anything is not made.
-
-    >>> shortened("orders"), shortened("a" * 3000, 8)
-    ('orders', 'aaaaaaaa… (3,000 characters)')
-    """
-    cut = f"{text[:longest]}… ({len(text):,} characters)"
-    return cut if len(cut) < len(text) else text
 
 
 def bind(bound: dict[str, object], name: str, fields: Mapping[str, object]) -> None:
@@ -129,7 +118,10 @@ class JsonReport:
         import structlog  # a third of a second: not for a command that reports nothing
 
         def scrub_event(_logger: object, _method: str, event: Mapping[str, object]) -> Mapping[str, object]:
-            return {name: scrub(value) for name, value in event.items()}
+            return {name: cut(scrub(value)) for name, value in event.items()}
+
+        def cut(value: object) -> object:
+            return shortened(value, _LONGEST_IN_LOG) if isinstance(value, str) else brief(value)
 
         self.bound: dict[str, object] = {}
         self._log = structlog.wrap_logger(

@@ -25,6 +25,12 @@ class Maintenance(Model):
     )
     file_mib: Whole = Field(default=128, description="the size that small files are put together to, in MiB", examples=["256"])
 
+    retire_streams_days: Whole | None = Field(
+        default=None,
+        description="how long a producer must have sent nothing for its watermark to leave silver_watermarks; null for never",
+        examples=["30"],
+    )
+
     @field_validator("retain_hours")
     @classmethod
     def _is_safe(cls, hours: int, info: ValidationInfo) -> int:

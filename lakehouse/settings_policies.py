@@ -20,6 +20,11 @@ class TopicPolicies(Model):
     max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
         default=0.5, description="the share of a load above which the breaker opens, 0 to 1", examples=["0.5"]
     )
+    max_new_streams: Whole | None = Field(
+        default=10_000,
+        description="how many new streams of a topic a load may bring before the breaker opens; null for any",
+        examples=["1000"],
+    )
     contiguous: bool = Field(
         default=False, description="whether sequences have no gaps, so that missing ones are followed up", examples=["true"]
     )
@@ -42,6 +47,11 @@ class Policies(TopicPolicies):
     @classmethod
     def _inherit(cls, topics: dict[str, TopicPolicies], info: ValidationInfo) -> dict[str, TopicPolicies]:
         return {topic: own.over(info.data) for topic, own in topics.items()}
+
+    @property
+    def new_streams_of_topics(self) -> dict[str, int | None]:
+        """The `max_new_streams` of each topic that names one."""
+        return {topic: own.max_new_streams for topic, own in self.topics.items() if "max_new_streams" in own.model_fields_set}
 
     @property
     def topic_shares(self) -> dict[str, float]:

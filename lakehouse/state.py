@@ -53,6 +53,13 @@ def last(spark: SparkSession, table: Table, columns: Sequence[str], *, by: str) 
     return found
 
 
+def may_hold(spark: SparkSession, table: Table, column: str, text: str) -> bool:
+    """Whether a row may have a short text in a column, which is never null; False is certain. The table must be there."""
+    if (folder := table.local_folder) is not None and (found := local_table.may_hold(folder, column, text)) is not None:
+        return found
+    return not spark.read.table(table.sql).where(F.col(column) == text).isEmpty()
+
+
 def highest(spark: SparkSession, table: Table, column: str) -> int:
     """The highest number in a column, by the files' statistics where they say it; 0 where there is none, or no table."""
     if (folder := table.local_folder) is not None and (found := local_table.highest(folder, column)) is not None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
 from lakehouse import delta
 from lakehouse.contracts.silver import CLASSES
+from lakehouse.errors import BreakerOpenError
 from lakehouse.table import SILVER_WATERMARKS
 from pipelines import consumer_group
 from silver import breaker, load, plan, recovery, swap
 from silver.rules import Rules
+from silver.streams import Limits
 from silver.watermarks import Watermarks
 
 if TYPE_CHECKING:
@@ -38,6 +41,15 @@ _SHOWN = (
     "jumps_backward",
 )
 
+_NOTHING: dict[str, object] = {
+    "load_seq": None,
+    "is_repeat": False,
+    "records": 0,
+    "breaker": [],
+    "kept_out": [],
+    "streams": [],
+}
+
 _SAMPLES = 5
 """Rejects of each class that a plan shows."""
 
@@ -51,8 +63,9 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     rules = Rules.of(settings)
     load.create_tables(spark, run, rules)
     share, topic_shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
+    do = partial(load.load_once, max_quarantined_share=share, topic_shares=topic_shares, stream_limits=_limits(settings))
     loads = []
-    while (done := load.load_once(spark, run, rules, max_quarantined_share=share, topic_shares=topic_shares)) is not None:
+    while (done := do(spark, run, rules)) is not None:
         loads.append(done)
         if not done.is_repeat:  # a load takes all that Bronze has; only a repeat takes what was pinned before the crash
             break
@@ -75,7 +88,8 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
     Returns:
         load_seq, is_repeat, Bronze range, records; `breaker`, what would stop the load; `kept_out`, the first rows of what
         would go to silver_rejects, some of each class; `streams`, the counts and watermarks of each. load_seq is None and the
-        lists are empty where Bronze gained nothing.
+        lists are empty where Bronze gained nothing. Where more new streams come than may, nothing is decided: `breaker` says
+        so, and the rest is as of a load of no record.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
@@ -96,9 +110,12 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
             raise swap.unfinished(run, recovered.open_claim[0])
         planned: plan.Plan | None = recovery.planned_again(spark, run, recovered)
     else:
-        planned = plan.plan(spark, run, rules, recovered)
+        try:
+            planned = plan.plan(spark, run, rules, recovered, _limits(settings))
+        except BreakerOpenError as opened:
+            return {**_NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [breaker.trip_of(opened)._asdict()]}
     if planned is None:
-        return {"load_seq": None, "is_repeat": False, "records": 0, "breaker": [], "kept_out": [], "streams": []}
+        return dict(_NOTHING)
     policies = settings.policies
     found = breaker.trips(planned.load_seq, planned.ledger, policies.max_quarantined_share, policies.topic_shares)
     return {
@@ -111,6 +128,10 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
         "kept_out": _samples(planned.rejects),
         "streams": [{name: row[name] for name in _SHOWN} for row in planned.ledger],
     }
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(settings.policies.max_new_streams, settings.policies.new_streams_of_topics)
 
 
 def _samples(rejects: pa.Table) -> list[dict[str, object]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse import delta
+from lakehouse.contracts.silver import is_retired
 from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver
@@ -46,8 +47,9 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
 
     Returns:
         kind; load_seq, None where there was nothing to do; records settled, and `classes`, how many of each class; erased, how
-        many lost their content; `left`, how many were meant and had to stay, by why; `streams`, the watermark of each before
-        and after, and its declared epoch; is_dry_run. Of the dry run of a reset also `next_load`, what the next load would do.
+        many lost their content; retired, how many streams; `left`, how many were meant and had to stay, by why; `streams`, the
+        watermark of each before and after, and its declared epoch; is_dry_run. Of the dry run of a reset also
+        `next_load`, what the next load would do.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -124,6 +126,7 @@ def _told(answer: Answer) -> dict[str, object]:
         "classes": dict(classes),
         "erased": planned.count("erased") if planned else 0,
         "left": dict(answer.left),
+        "retired": sum(map(is_retired, planned.ledger)) if planned else 0,
         "streams": [{name: row[name] for name in (*_MOVED, "declared_epoch")} for row in planned.ledger] if planned else [],
     }
 

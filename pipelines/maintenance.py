@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from expectations import verdict
 from lakehouse import delta, state, upkeep
+from lakehouse.contracts.silver import RETIRE
 from lakehouse.errors import AnotherWriterError
 from lakehouse.lock import locked
 from lakehouse.table import (
@@ -22,6 +23,8 @@ from lakehouse.table import (
     SILVER_WATERMARKS,
     TABLE_NAMES,
 )
+from pipelines import by_hand
+from silver.request import Request, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +61,30 @@ def maintain(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: b
         done.append(work(spark, run, table, settings.maintenance))
         run.report.event("maintenance.table", **done[-1])
     return done
+
+
+def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool) -> dict[str, object]:
+    """Retire the streams that have been quiet for as long as the config says, as a load of its own: `silver.retire`.
+
+    Commits to silver_loads and silver_watermarks.
+
+    Returns:
+        load_seq, None where there was nothing to do; streams, how many; `skipped`, why it was left for the next time, or None.
+    """
+    days = settings.maintenance.retire_streams_days
+    nothing: dict[str, object] = {"load_seq": None, "streams": 0, "skipped": None}
+    if days is None or not delta.exists(spark, run.table(SILVER_WATERMARKS)):
+        return nothing
+    reason = f"quiet for {days} days or longer (maintenance.retire_streams_days)"
+    asked = Request(RETIRE, reason, "tidemark maintain", wanted=Wanted(days=days))
+    try:
+        with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS, is_maintenance=True):
+            done = by_hand.carry_out(spark, run, settings, asked, is_dry_run=is_dry_run)
+    except AnotherWriterError:
+        return {**nothing, "skipped": "another writer was first"}
+    found = {**nothing, "load_seq": done["load_seq"], "streams": done["retired"]}
+    run.report.event("maintenance.retired", **found)
+    return found
 
 
 def _look(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) -> dict[str, object]:

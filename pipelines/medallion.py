@@ -6,6 +6,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from expectations import behind
 from lakehouse import delta, progress, storage
 from lakehouse.contracts.silver import ACCEPT
@@ -175,12 +177,17 @@ def rebuild(  # noqa: PLR0913 -- a command's flags
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 
-def streams(spark: SparkSession, settings: Settings, report: Report) -> list[dict[str, Any]]:
-    """The rows of silver_watermarks, where no other reader of the tables is at hand; none before the first load."""
+def partitions(spark: SparkSession, settings: Settings, report: Report) -> list[dict[str, Any]]:
+    """Where Silver stands in each partition, where no other reader of the tables is at hand; none before the first load.
+
+    Grain: a partition. Columns: topic, partition, and of its streams the highest high_watermark, last_offset and load_seq.
+    """
     table = _new_run(settings, report).table(SILVER_WATERMARKS)
     if not delta.exists(spark, table):
         return []
-    return [row.asDict() for row in spark.read.table(table.sql).collect()]
+    highest = [F.max(name).alias(name) for name in ("high_watermark", "last_offset", "load_seq")]
+    found = spark.read.table(table.sql).groupBy("topic", "partition").agg(*highest).orderBy("topic", "partition")
+    return [row.asDict() for row in found.collect()]
 
 
 def orders(spark: SparkSession, settings: Settings, report: Report, topic: str | None = None) -> dict[str, list[Order]]:
@@ -202,9 +209,11 @@ def maintain(spark: SparkSession, settings: Settings, report: Report, *, is_dry_
     run, started = _new_run(settings, report), time.monotonic()
     report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
     tables = maintenance.maintain(spark, run, settings, is_dry_run=is_dry_run)
+    retired = maintenance.retire(spark, run, settings, is_dry_run=is_dry_run)
     seconds = round(time.monotonic() - started, 3)
     report.event("maintenance.finished", seconds=seconds)
-    return {"pipeline": run.pipeline, "run_id": run.run_id, "is_dry_run": is_dry_run, "tables": tables, "seconds": seconds}
+    told = {"pipeline": run.pipeline, "run_id": run.run_id, "is_dry_run": is_dry_run}
+    return {**told, "tables": tables, "retired": retired, "seconds": seconds}
 
 
 def _new_run(settings: Settings, report: Report) -> Run:

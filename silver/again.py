@@ -21,6 +21,7 @@ from silver.fold import stream_of
 from silver.plan import classified
 from silver.rules import Rules
 from silver.spans import any_of, at
+from silver.streams import Known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +67,7 @@ def decide(
         return look.Past(tables["silver"].where(is_earlier), as_of(rejects, load_seq - 1), before)
 
     records = tables["bronze"].where(_within(decided))
-    found = classified(spark, records, rules, watermarks=before, past=past).segments
+    found = classified(spark, records, rules, streams=Known(before), past=past).segments
     found = found.filter(pc.not_equal(found["class"], REPLAY))
     loads = ledger.stream_loads(segments.summary(found), [], before)
     again = {stream_of(row): row for row in ledger.rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}

@@ -24,6 +24,7 @@ from lakehouse.contracts.silver import (
     RESET,
     SWAPS,
     WATERMARK_IN_LOADS,
+    is_retired,
     lacking,
 )
 from lakehouse.findings import Violation
@@ -138,8 +139,9 @@ def sums(ledger: Iterable[Row]) -> Iterator[Violation]:
 
 
 def marks(ledger: Iterable[Row], watermarks: Iterable[Row]) -> Iterator[Violation]:
-    """Each watermark is where the stream's last row of the ledger left it."""
+    """Each watermark is where the stream's last row of the ledger left it; a stream that was retired has none."""
     last = {stream_of(row): row for row in ledger}
+    last = {stream: row for stream, row in last.items() if not is_retired(row)}
     standing = {stream_of(row): row for row in watermarks}
     for stream in sorted({**last, **standing}, key=str):
         where = f"{SILVER_WATERMARKS}, {named(stream)}"

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import ACCEPTED, COLLISION, LATE, QUARANTINED, STREAM
 from lakehouse.errors import BreakerOpenError
+from lakehouse.escape import printable
+from lakehouse.shown import shortened
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
@@ -18,6 +20,12 @@ if TYPE_CHECKING:
 
 _FEWEST = 10
 """Records kept out below which nothing is stopped: a handful of bad records is not a pattern, whatever their share."""
+
+
+_MOST_NAMED = 20
+"""Reasons that are told one by one; a restarted host may have thousands of streams."""
+_LONGEST = 250
+"""Characters of a name that are shown; a topic has at most 249."""
 
 
 class _Limit(NamedTuple):
@@ -79,7 +87,11 @@ def trips(
         for limit, rows in parts.items()
     ]
     anew = [_started_anew(row, limit) for limit, rows in parts.items() for row in rows]
-    return [trip for trip in (*in_all, *anew) if trip is not None]
+    found = [trip for trip in (*in_all, *anew) if trip is not None]
+    if len(found) <= _MOST_NAMED:
+        return found
+    more = found[-1]._replace(where=f"{len(found) - _MOST_NAMED:,} streams more", observed="the like")
+    return [*found[:_MOST_NAMED], more]
 
 
 def _too_much(where: str, rows: list[Mapping[str, object]], limit: _Limit) -> Trip | None:
@@ -97,9 +109,14 @@ def _started_anew(row: Mapping[str, object], limit: _Limit) -> Trip | None:
     if count[ACCEPTED] or not limit.is_passed(low, count["records"]):
         return None
     what = "A stream sends only numbers below its watermark that are no duplicates: its sequence started anew, or one corrupt "
-    stream = ", ".join(f"{name} {row[name]}" for name in STREAM if row[name] is not None)
+    stream = ", ".join(f"{name} {printable(shortened(str(row[name]), _LONGEST))}" for name in STREAM if row[name] is not None)
     observed = f"{low} of {count['records']} records below the watermark {row['high_watermark_before']}, none above"
     return Trip(f"{what}number raised the watermark.", stream, f"{observed}: {_named([count])}", limit.expected)
+
+
+def trip_of(opened: BreakerOpenError) -> Trip:
+    """An error as the reason that it gives."""
+    return Trip(opened.what, str(opened.where), str(opened.observed), str(opened.expected))
 
 
 def require_closed(run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None) -> None:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import delta
-from lakehouse.contracts.silver import REJECTS, silver_records
+from lakehouse.contracts.silver import REJECTS, RETIRE, silver_records
 from lakehouse.table import BRONZE_RECORDS
-from silver import accept, erase, ledger, reset, segments, settle
+from silver import accept, erase, ledger, reset, retire, segments, settle
 from silver.bronze_range import BronzeRange
 from silver.plan import Plan, before
 from silver.request import Request
 from silver.rules import Rules
+from silver.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,19 +51,25 @@ def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping
     load_seq, rules, request = claim["load_seq"], Rules.from_json(claim["rules"]), Request.from_json(claim["request"])
     silver = before(spark, run, silver_records(), load_seq)
     choice = settle.Choice(segments.REJECT.empty_table(), {})
+    met = Streams(spark, run, watermarks)
     if request.accepted is not None:
         loads = accept.stream_loads(request.accepted, watermarks)
+    elif request.kind == RETIRE:
+        loads = retire.stream_loads(request.up_to_load_seq or 0, watermarks)
     elif request.reset is not None:
-        loads = reset.stream_loads(request.reset, watermarks, rules, silver)
+        met.know([request.reset.stream])
+        loads = reset.stream_loads(request.reset, met.watermarks, rules, silver)
     elif request.erase is not None:
         bronze = run.table(BRONZE_RECORDS)
         whole = delta.read(spark, bronze, version=delta.version(spark, bronze))
         meant = erase.records(whole, request.erase, watermarks, load_seq)
         choice = erase.choose(meant, before(spark, run, REJECTS, load_seq), load_seq)
-        loads = erase.stream_loads(meant, choice, rules, watermarks)
+        loads = erase.stream_loads(meant, choice, rules, met)
     else:
         choice = settle.choose(spark, request, before(spark, run, REJECTS, load_seq), silver, load_seq)
-        loads = settle.stream_loads(choice, request.kind, watermarks)
+        met.meet(choice.rows)
+        loads = settle.stream_loads(choice, request.kind, met.watermarks)
+    watermarks = met.watermarks
     if not loads:
         return Answer(None, choice.left)
     plan = Plan(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from silver.plan import Plan
     from silver.request import Erase
     from silver.rules import Rules
+    from silver.streams import Known
     from silver.watermarks import Watermarks
 
 _PLACES = "tidemark_erased"
@@ -71,15 +72,17 @@ def choose(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
     return Choice(found.toArrow().cast(REJECT), {})
 
 
-def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
+def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Known) -> dict[Stream, StreamLoad]:
     """What the erasure comes to, per stream: a row of the ledger whose watermark stays.
 
     Raises:
         TableStateError: A record's stream has no watermark: somebody removed it.
     """
-    read = extract(meant, rules).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records"))
+    read = extract(meant, rules).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
+    streams.meet(read)
+    watermarks = streams.meet(choice.rows)
     loads: dict[Stream, StreamLoad] = {}
-    for row in read.toArrow().to_pylist():
+    for row in read.to_pylist():
         loads.setdefault(stream_of(row), load_of(stream_of(row), watermarks)).erased = row["records"]
     for row in choice.rows.select(list(STREAM)).to_pylist():
         loads.setdefault(stream_of(row), load_of(stream_of(row), watermarks)).discarded += 1

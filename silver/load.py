@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lakehouse.run import Run
     from silver.recovery import Recovered
     from silver.rules import Payload, Rules
+    from silver.streams import Limits
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,14 @@ def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: b
         delta.create(spark, run.table(contract.name), contract, is_checked=is_checked)
 
 
-def load_once(
+def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     spark: SparkSession,
     run: Run,
     rules: Rules,
     *,
     max_quarantined_share: float = 1,
     topic_shares: Mapping[str, float] | None = None,
+    stream_limits: Limits | None = None,
 ) -> Load | None:
     """Do one load: finish the one that was claimed and not finished, else plan and write the next.
 
@@ -109,12 +111,13 @@ def load_once(
         RulesChangedError: The extractors are not those of the watermarks.
         AnotherWriterError: Another run claimed the same load first.
         ConservationError: The classes do not add up; nothing was written.
-        BreakerOpenError: More of the load, or of a topic, than its share would go into quarantine; nothing was written.
+        BreakerOpenError: More of the load, or of a topic, than its share would go into quarantine, or a topic brings more new
+            streams than it may; nothing was written.
     """
     recovered = recovery.recover(spark, run, rules)
     if recovered.open_claim is not None:
         return finish(spark, run, recovered)
-    planned = plan(spark, run, rules, recovered)
+    planned = plan(spark, run, rules, recovered, stream_limits)
     if planned is None:
         run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
         return None

@@ -16,6 +16,7 @@ from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver import bronze_range, ledger, look, segments
 from silver.extract import columns_read, extract, if_erased, narrow
 from silver.segments import Collected, How
+from silver.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from silver.recovery import Recovered
     from silver.request import Request
     from silver.rules import Rules
+    from silver.streams import Known, Limits
     from silver.watermarks import Watermarks
 
 
@@ -44,7 +46,7 @@ class Plan:
     Attributes:
         load_seq: The load's number.
         rules: The rules that it is decided by.
-        watermarks: The watermarks that it meets.
+        watermarks: The watermarks that it meets, of retired streams too where it meets some.
         range: The pinned Bronze range; empty where a person decided.
         ledger: The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
         rejects: The rows of `silver_rejects`.
@@ -75,13 +77,14 @@ class Plan:
         return sum(int(str(row[name])) for row in self.ledger)
 
 
-def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered) -> Plan | None:
+def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, limits: Limits | None = None) -> Plan | None:
     """Plan the load after the last finished one: pin what Bronze gained, and decide it.
 
     Returns:
         The plan, or None where Bronze gained nothing.
 
     Raises:
+        BreakerOpenError: A topic brings more new streams than the limits let in.
         ConservationError: The classes do not add up to what Bronze holds.
     """
     watermarks = recovered.watermarks
@@ -91,7 +94,7 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered) -> P
     claim = claimed(run, rules, pinned, load_seq=watermarks.load_seq + 1)
     with ahead.known(spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]):
         how = _how(recovered, pinned.appended)
-        planned = decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how)
+        planned = decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how, limits=limits)
     return planned if planned.ledger else None
 
 
@@ -131,16 +134,22 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     pinned: BronzeRange,
     claim: dict[str, object],
     how: How = How.STRETCHES,
+    limits: Limits | None = None,
 ) -> Plan:
     """Decide a pinned range. The same range, watermarks and rules give the same plan, whenever and however often.
 
-    `how` it is sought does not change it.
+    `how` it is sought does not change it. `limits` are for what is not claimed yet.
+
+    Raises:
+        BreakerOpenError: A topic brings more new streams than the limits let in.
+        ConservationError: The classes do not add up to what Bronze holds.
     """
     records = bronze_range.read(spark, run, pinned)
     load_seq = int(str(claim["load_seq"]))
-    found, chained = classified(
-        spark, records, rules, watermarks=watermarks, past=lambda: _past(spark, run, watermarks, load_seq), how=how
-    )
+    met = Streams(spark, run, watermarks, limits)
+    past = lambda: _past(spark, run, met.watermarks, load_seq)  # noqa: E731 -- asked for after the streams are met, if at all
+    found, chained = classified(spark, records, rules, streams=met, past=past, how=how)
+    watermarks = met.watermarks
     summed = list(segments.summary(found))
     decided_records = Counter[bronze_range.Partition]()
     for segment in summed:
@@ -203,7 +212,7 @@ def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
     records: DataFrame,
     rules: Rules,
     *,
-    watermarks: Watermarks,
+    streams: Known,
     past: Callable[[], look.Past],
     how: How = How.STRETCHES,
 ) -> Collected:
@@ -213,15 +222,16 @@ def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
         spark: The session.
         records: The load's Bronze records, whole.
         rules: The rules.
-        watermarks: The watermarks that the load meets.
+        streams: The watermarks that the load meets.
         past: What suspects are compared with; asked for only where there are some.
         how: How the decision is sought.
 
     Returns:
         The load's segments, see `silver.segments.SEGMENT`; and the stretches that they were found by.
     """
+    watermarks = streams.watermarks  # of a stream with a declared epoch the row is there always, see `silver.retire`
     narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
-    found, chained = segments.collect(spark, narrowed, watermarks, rules, how)
+    found, chained = segments.collect(spark, narrowed, streams, rules, how)
     if look.is_needed(found):
         columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules), *if_erased(records)}
         suspected = watermarks.in_declared_epochs(spark, extract(records.select(*sorted(columns)), rules))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse import delta, state
-from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REPLAY, STREAM
+from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REPLAY, STREAM, is_retired
 from lakehouse.delta import Transaction
 from lakehouse.errors import TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
@@ -200,11 +200,11 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterab
 
 
 def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
-    """Each stream of the last finished load stands where the ledger left it."""
+    """Each stream of the last finished load stands where the ledger left it, and none that it retired."""
     for row in last:
         mark = known.rows.get(stream_of(row))
         observed = (mark.epoch, mark.high_watermark, mark.last_offset, mark.declared_epoch) if mark else None
-        expected = tuple(row[name] for name in _AFTER)
+        expected = None if is_retired(row) else tuple(row[name] for name in _AFTER)
         if observed != expected:
             raise TableStateError(
                 "A watermark is not where the last finished load left it.",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.silver import RECORDS, SWAPS
+from lakehouse.contracts.silver import RECORDS, RETIRE, SWAPS
 from lakehouse.errors import UsageError
 from silver import by_request, load
 from silver import plan as planning
@@ -95,7 +95,7 @@ def steps(ledger: Iterable[Row]) -> list[Step]:
         ledger: The ledger's rows of the finished loads, with their texts, in the order of the loads.
     """
     loads = [list(rows) for _, rows in groupby(ledger, key=lambda row: row["load_seq"])]
-    loads = [rows for rows in loads if rows[0]["kind"] not in SWAPS]
+    loads = [rows for rows in loads if rows[0]["kind"] not in (*SWAPS, RETIRE)]  # a retirement decides no record otherwise
     asked = [Request.from_json(rows[0]["request"]) if rows[0]["request"] else None for rows in loads]
     named = {request.up_to_load_seq for request in asked if request is not None}
     found: list[Step] = []

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lakehouse.contracts.bronze import LostRange
 
-Kind = Literal["release", "discard", "reset", "accept", "erase", "restore", "rebuild"]
+if TYPE_CHECKING:
+    from silver.fold import Stream
+
+Kind = Literal["release", "discard", "reset", "accept", "erase", "restore", "rebuild", "retire"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,11 @@ class Reset:
     producer: str | None = None
     to: int | None = None
     is_new_epoch: bool = False
+
+    @property
+    def stream(self) -> Stream:
+        """The stream whose watermark it is."""
+        return self.topic, self.partition, self.producer
 
 
 @dataclass(frozen=True)
@@ -111,10 +119,10 @@ class Request:
     """A person's request.
 
     Attributes:
-        kind: release, discard, reset, accept, erase, restore or rebuild.
+        kind: release, discard, reset, accept, erase, restore, rebuild or retire.
         reason: Why, in their words.
         requested_by: Who they are.
-        wanted: The records of a release or discard.
+        wanted: The records of a release or discard; of a retirement how many days its streams were quiet.
         up_to_load_seq: The last load whose records are meant, pinned when the load is planned; None for any.
         reset: The watermark of a reset.
         swap: What a restore or rebuild puts in place of what.

@@ -36,7 +36,7 @@ def stream_loads(reset: Reset, watermarks: Watermarks, rules: Rules, silver: Dat
     Raises:
         UsageError: There is no such stream, or it cannot be moved there.
     """
-    stream = (reset.topic, reset.partition, reset.producer)
+    stream = reset.stream
     mark = watermarks.rows.get(stream)
     if mark is None or mark.ordinal is None:
         raise _no_stream(stream, watermarks)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from silver.fold import Range, Stream
     from silver.rules import Late, Rules
+    from silver.streams import Known
     from silver.watermarks import Watermarks
 
 _SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
@@ -83,13 +84,13 @@ class Collected(NamedTuple):
     stretches: tuple[Stretch, ...] | None = None
 
 
-def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, how: How) -> Collected:
+def collect(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules, how: How) -> Collected:
     """Decide narrow records.
 
     Args:
         spark: The session.
         narrow: A row per record with topic, partition, producer, offset, epoch, sequence and problem.
-        watermarks: The watermarks that the records meet.
+        streams: The watermarks that the records meet.
         rules: The rules: each topic's `max_jump`, and whether epochs differ.
         how: How.
 
@@ -98,13 +99,15 @@ def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rule
     """
     if how is How.FEW:
         ordered = narrow.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
+        watermarks = streams.meet(ordered)
         risen, others = rising.part(ordered, watermarks.ordinals, rules)
         return Collected(_table([*risen, *fold(_one_by_one(others), watermarks.ordinals, rules)]))
     if how is How.RECORDS:
-        return Collected(_by_records(spark, narrow, watermarks, rules))
+        return Collected(_all_by_records(spark, narrow, streams, rules))
     rows = stretches.stretches(narrow).limit(_MOST_STRETCHES + 1).toArrow()
+    watermarks = streams.meet(rows, is_whole=len(rows) <= _MOST_STRETCHES)
     if len(rows) > _MOST_STRETCHES:
-        return Collected(_by_records(spark, narrow, watermarks, rules))
+        return Collected(_all_by_records(spark, narrow, streams, rules))
     chained, odd = stretches.split(rows.to_pylist())
     found = _table(fold(chained, watermarks.ordinals, rules))
     if odd:
@@ -112,6 +115,15 @@ def collect(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rule
             pa.concat_tables([found, _by_records(spark, frames.of_streams(spark, narrow, odd), watermarks, rules)])
         )
     return Collected(found, tuple(chained))
+
+
+def _all_by_records(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules) -> pa.Table:
+    """All records of a load by the running maximum. Retired streams must be known before it; all others are met after it."""
+    if streams.has_retired:
+        streams.meet(narrow.select(*STREAM).distinct().toArrow())
+    found = _by_records(spark, narrow, streams.watermarks, rules)
+    streams.meet(found)
+    return found
 
 
 def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules) -> pa.Table:

@@ -23,7 +23,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames, state
-from lakehouse.contracts.silver import HELD, LOADS, STREAM, SWAPS, WATERMARK_IN_LOADS, WATERMARKS
+from lakehouse.contracts.silver import HELD, LOADS, STREAM, SWAPS, WATERMARK_IN_LOADS, WATERMARKS, is_retired
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
 from lakehouse.errors import TableStateError
@@ -64,16 +64,16 @@ def highest_load(spark: SparkSession, run: Run) -> int:
 
 
 def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:
-    """The watermarks as the ledger's loads up to one have left them.
+    """The watermarks as the ledger's loads up to one have left them, without the streams that were retired by then.
 
     Args:
         loads: Rows of `silver_loads`.
         load_seq: The last load that counts.
     """
-    names = [*STREAM, *dict.fromkeys(WATERMARK_IN_LOADS.values())]
+    names = [*STREAM, "kind", *dict.fromkeys(WATERMARK_IN_LOADS.values())]
     last = F.max_by(F.struct(*names), "load_seq").alias("last")
     rows = loads.where(F.col("load_seq") <= load_seq).groupBy(*STREAM).agg(last).select("last.*").toArrow().to_pylist()
-    return Watermarks({}).after(rows)
+    return Watermarks({}).after(row for row in rows if not is_retired(row))
 
 
 def claim(  # noqa: PLR0913 -- what a claim is made of, each by name

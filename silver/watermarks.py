@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames, state
-from lakehouse.contracts.silver import LOADS, STREAM, WATERMARK_IN_LOADS
+from lakehouse.contracts.silver import LOADS, RETIRE, STREAM, WATERMARK_IN_LOADS
 from lakehouse.errors import RulesChangedError, TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from silver.fold import stream_of
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 _LOAD = "tidemark_load"
+_IS_RETIRED = f"(load.kind = '{RETIRE}' AND load.producer IS NOT NULL)"
+"""As `lakehouse.contracts.silver.is_retired`."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Watermarks:
         return {stream: row.declared_epoch for stream, row in self.rows.items() if row.declared_epoch is not None}
 
     def after(self, ledger: Iterable[Mapping[str, Any]]) -> Watermarks:
-        """The watermarks as a load's ledger rows leave them."""
+        """The watermarks as a load's ledger rows leave them; of a retired stream, too, it is known where it stood."""
         moved = {
             stream_of(row): Watermark(**{name: row[other] for name, other in WATERMARK_IN_LOADS.items()}) for row in ledger
         }
@@ -128,9 +130,12 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     """Move the watermarks to where the load's ledger rows say: one MERGE, one commit.
 
-    A row moves only forward: a repeat, or a slower runner, changes nothing. And none moves where the table is not at the load
-    before or beyond: it was emptied or put back since it was read, and this load's rows alone would make it look whole. The
+    A row moves only forward, and only where the table is at the load before. Beyond it, the load is finished: a repeat, or a
+    slower runner, changes nothing; its row of a stream that was retired since would bring back where that stood long ago.
+    Before it, the table was emptied or put back since it was read, and this load's rows alone would make it look whole. The
     MERGE carries no transaction id, which would keep it from healing a table that was restored.
+
+    A retirement's streams leave the table, see `silver.retire`.
 
     Raises:
         TableStateError: The table was emptied or put back while the load was at work.
@@ -157,7 +162,7 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
 
 def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:
     """Where the ledger's rows of a load leave each stream. As rows: the MERGE would read the ledger twice."""
-    names = (*STREAM, *WATERMARK_IN_LOADS.values())
+    names = (*STREAM, "kind", *WATERMARK_IN_LOADS.values())
     rows = state.read(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))
     return frames.of_contract(spark, [row for row in rows if row["load_seq"] == load_seq], LOADS).select(*names)
 
@@ -166,14 +171,15 @@ def _merge(watermarks: str, load_seq: int) -> str:
     return f"""
         MERGE INTO {watermarks} AS watermark
         USING (
-          SELECT * FROM {_LOAD} WHERE (SELECT coalesce(max(load_seq), 0) FROM {watermarks}) >= {load_seq - 1}
+          SELECT * FROM {_LOAD} WHERE (SELECT coalesce(max(load_seq), 0) FROM {watermarks}) = {load_seq - 1}
         ) AS load
         ON watermark.topic = load.topic AND watermark.partition = load.partition AND watermark.producer <=> load.producer
+        WHEN MATCHED AND load.load_seq > watermark.load_seq AND {_IS_RETIRED} THEN DELETE
         WHEN MATCHED AND load.load_seq > watermark.load_seq THEN UPDATE SET
           epoch = load.epoch_after, high_watermark = load.high_watermark_after, last_offset = load.last_offset,
           declared_epoch = load.declared_epoch, load_seq = load.load_seq, rules_fingerprint = load.rules_fingerprint,
           updated_at = current_timestamp()
-        WHEN NOT MATCHED THEN INSERT
+        WHEN NOT MATCHED AND NOT {_IS_RETIRED} THEN INSERT
           (topic, partition, producer, epoch, high_watermark, last_offset, declared_epoch, load_seq, rules_fingerprint,
             updated_at)
           VALUES (load.topic, load.partition, load.producer, load.epoch_after, load.high_watermark_after,

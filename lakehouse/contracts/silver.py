@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lakehouse.contracts.model import ERASED, HEADERS, RANGES, Column, Contract
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
@@ -41,10 +41,20 @@ ERASE = "erase"
 ACCEPT = "accept"
 RESTORE: Final = "restore"
 REBUILD: Final = "rebuild"
+RETIRE: Final = "retire"
 """What a load is: records from Bronze, or something that a person decided."""
 
 SWAPS = (RESTORE, REBUILD)
 """The loads that put all of Silver's tables into another state at once."""
+
+
+def is_retired(row: Mapping[str, Any]) -> bool:
+    """Whether a row of the ledger took its stream out of silver_watermarks: the others of its load stay there.
+
+    >>> is_retired({"kind": "retire", "producer": "a"}), is_retired({"kind": "retire", "producer": None})
+    (True, False)
+    """
+    return row["kind"] == RETIRE and row["producer"] is not None
 
 
 def lacking(kinds: Mapping[int, str], last: int, *, first: int = 1) -> list[int]:
@@ -180,7 +190,8 @@ LOADS = Contract(
         Column(
             "kind",
             "string",
-            "records: from Bronze; release, discard, reset, accept, erase, restore, rebuild: by a person, of no Bronze record",
+            "records: from Bronze; release, discard, reset, accept, erase, restore, rebuild: by a person, of no Bronze record; "
+            "retire: by maintenance, quiet streams leave silver_watermarks (all rows of it but those without a producer)",
         ),
         Column("pipeline", "string", "The pipeline that claimed the load"),
         Column("bronze_after_version", "bigint", "Delta version of Bronze that the load starts after; -1: from the beginning"),

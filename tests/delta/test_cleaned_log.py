@@ -52,7 +52,7 @@ def test_a_first_load_of_silver_that_had_stood_still_reads_by_offset(spark: Spar
     three_commits(spark, run)
     assert clean(spark, run) == {"bronze_records": 4}
 
-    planned = bronze_to_silver.preview(spark, run, settings_of(run))
+    planned: Any = bronze_to_silver.preview(spark, run, settings_of(run))
     done = ran(spark, run, settings_of(run))
 
     assert planned["counts"]["accepted"] == 4
@@ -164,7 +164,7 @@ def test_a_gate_run_that_waits_is_shown_and_rejected_or_audited_anew_and_release
     clean(spark, waiting)
     rejected = copy_of(waiting, tmp_path / "rejected", waiting.report)
 
-    shown = medallion.show_gate(spark, strict(waiting), waiting.report, rows=5)
+    shown: Any = medallion.show_gate(spark, strict(waiting), waiting.report, rows=5)
     with pytest.raises(TableStateError, match="run --stage gate"):
         decide_gate.decide(spark, waiting, strict(waiting), RELEASE, is_dry_run=False)
     with pytest.raises(GateFailedError):
@@ -192,7 +192,7 @@ def test_every_command_does_its_work_where_every_log_was_cleaned(
     config = write_config(tmp_path, root=str(run.lakehouse.root), kafka=settings_of(run).kafka.model_dump(mode="json"))
     clean(spark, run)
 
-    def ordered(what: str, **parts: Any) -> dict[str, Any]:
+    def ordered(what: Any, **parts: Any) -> dict[str, Any]:
         request = Request(what, "why", "ann", **parts)
         return by_hand.carry_out(spark, new_run(), settings, request, is_dry_run=False)
 

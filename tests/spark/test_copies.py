@@ -13,6 +13,7 @@ from lakehouse import frames
 from lakehouse.contracts.silver import DUPLICATE, REJECTS, silver_records
 from silver import look, plan
 from silver.rules import Rules, Source
+from silver.streams import Known
 from silver.watermarks import Watermark, Watermarks
 from tests.support.runs import PRODUCERS, bronze_of
 
@@ -67,7 +68,7 @@ def _classified(
         stack.enter_context(patch("silver.look._FEWEST_COPIED", fewest))
         stack.enter_context(patch("silver.copies._FEWEST", 1))
         records = bronze_of(spark, runs, odd=odd)
-        return plan.classified(spark, records, rules, watermarks=watermarks, past=lambda: past).segments
+        return plan.classified(spark, records, rules, streams=Known(watermarks), past=lambda: past).segments
 
 
 def _rows(found: pa.Table) -> list[dict[str, object]]:

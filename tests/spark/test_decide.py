@@ -11,6 +11,7 @@ from silver import segments, stretches
 from silver.fold import Stretch
 from silver.rules import Policy, Rules, Source
 from silver.segments import How
+from silver.streams import Known
 from silver.watermarks import Watermarks
 from tests.support.reference import Seen
 
@@ -29,7 +30,7 @@ def test_a_step_is_a_jump_in_the_topic_whose_max_jump_it_passes(spark: SparkSess
     load = [Seen(topic, 0, offset, number) for topic in topics for offset, number in enumerate(sequences)]
     rules = Rules(Source("value"), topics=(("orders", Policy(max_jump=2)), ("payments", Policy(max_jump=20))))
 
-    found = segments.collect(spark, _narrow(spark, load), Watermarks({}), rules, how).segments.to_pylist()
+    found = segments.collect(spark, _narrow(spark, load), Known(Watermarks({})), rules, how).segments.to_pylist()
 
     assert sorted((row["topic"], row["first_sequence"]) for row in found if row["class"] == "jump") == [
         ("orders", 5),

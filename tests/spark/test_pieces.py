@@ -14,6 +14,7 @@ from lakehouse.contracts.silver import REJECTS, silver_records
 from silver import copy, look, plan, segments
 from silver.bronze_range import BronzeRange
 from silver.rules import Rules, Source
+from silver.streams import Known
 from silver.watermarks import Watermark, Watermarks
 from tests.support.runs import PRODUCERS, bronze_of
 
@@ -44,7 +45,7 @@ def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[R
     producer = PRODUCERS[0] if rules.producer else None
     known = Watermarks({("t", 1, producer): Watermark(0, 9, -1, 1, "rules", declared_epoch=None)})
     past = look.Past(frames.of_contract(spark, [], silver_records()), frames.of_contract(spark, [], REJECTS), known)
-    found, stretches = plan.classified(spark, bronze, rules, watermarks=known, past=lambda: past)
+    found, stretches = plan.classified(spark, bronze, rules, streams=Known(known), past=lambda: past)
     assume(stretches is not None)  # two runs that are one by their distance, with another between them, are none
     by_pieces = plan.Plan(
         load_seq=2,

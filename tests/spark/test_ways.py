@@ -17,6 +17,7 @@ from silver import ledger, look, segments
 from silver.fold import by_name
 from silver.rules import Policy, Rules, Source
 from silver.segments import How
+from silver.streams import Known
 from silver.watermarks import Watermark, Watermarks
 from tests.support.examples import examples
 from tests.support.logs import LOADS, Log, logs
@@ -127,7 +128,7 @@ def test_records_of_an_empty_producer_that_are_sent_again_are_suspects(spark: Sp
     narrow = frames.of_tuples(spark, [*empty, without, *again], _NARROW)
 
     for how in How:
-        found = segments.collect(spark, narrow, Watermarks({}), Rules(Source("value")), how).segments
+        found = segments.collect(spark, narrow, Known(Watermarks({})), Rules(Source("value")), how).segments
         told = sorted((row["class"], row["producer"], row["records"], row["first_sequence"]) for row in found.to_pylist())
         assert told == [("accepted", "", count, 1), ("invalid", None, 1, None), ("suspect", "", count, 1)], how
 
@@ -173,7 +174,7 @@ def _decided(
     with ExitStack() as stack:
         for name, limit in limits.items():
             stack.enter_context(patch(name, limit))
-        found, stretches = segments.collect(spark, _frame(spark, narrow, _NARROW), past.watermarks, rules, how)
+        found, stretches = segments.collect(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, how)
         return look.resolve(spark, found, _frame(spark, wide, _WIDE), past, stretches) if look.is_needed(found) else found
 
 

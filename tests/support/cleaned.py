@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ def _clean(spark: SparkSession, table: Path) -> int:
     for nth, file in enumerate(sorted(path for path in log.iterdir() if path.is_file())):
         then = time.time() - _SECONDS + nth  # Delta wants the times of commits to rise
         os.utime(file, (then, then))
-    jvm = spark._jvm  # Delta has no SQL for a checkpoint
+    jvm: Any = spark._jvm  # Delta has no SQL for a checkpoint
     none = jvm.scala.Option.empty()
     of_delta = jvm.org.apache.spark.sql.delta.DeltaLog
     of_delta.clearCache()  # another process finds the files as they are, and so does this one

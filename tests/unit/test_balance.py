@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from expectations.balance import load_facts, stream_facts
+from expectations.behind import _as_they_were as as_they_were
 from expectations.differences import differences
 from expectations.evidence import BronzeCounts, Evidence, by_load
 from lakehouse.contracts.gate import Rejected
@@ -233,3 +234,17 @@ def test_a_version_between_two_loads_belongs_to_the_later() -> None:
     versions = [{"topic": "t", "partition": 0, "version": version, "records": 1} for version in (1, 2, 3, 9)]
 
     assert by_load(versions, [(5, 2), (1, 1)]) == {("t", 0, 1): 1, ("t", 0, 2): 2, ("t", 0, None): 1}
+
+
+def test_a_stream_that_was_retired_has_no_watermark_in_the_table() -> None:
+    none = {"records": 0, "accepted": 0, "duplicate": 0, "epoch_before": 0, "high_watermark_before": 7, "kind": "retire"}
+    own = {**none, "epoch_before": None, "high_watermark_before": None, "epoch_after": None, "high_watermark_after": None}
+    ledger = [claim(producer="a"), claim(2, producer="a", **none), claim(2, **own)]
+    carrier = mark(2, epoch=None, high_watermark=None)
+    retired = replace(GOOD, last_load_seq=2, ledger=ledger, silver=[silver(producer="a")], watermarks=[carrier])
+
+    assert violations(retired) == {}
+    assert violations(replace(retired, watermarks=[carrier, mark(producer="a")])) == {"watermark_mismatch": 1}
+
+    behind_it = replace(retired, last_load_seq=1, ledger=ledger[:1], watermarks=[carrier])
+    assert as_they_were(behind_it, ledger[1:2]) == [mark(producer="a")]

@@ -1,0 +1,127 @@
+"""How many new streams a load may bring: more of them open the breaker before anything is written or decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse import delta
+from lakehouse.errors import BreakerOpenError
+from pipelines import bronze_to_silver, rebuild
+from silver import load, plan, segments
+from silver.segments import How
+from tests.support.bronze import Record, put
+from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+pytestmark = pytest.mark.spark
+
+BY_PRODUCER: dict[str, Any] = {"producer": {"header": "producer"}}
+LIMITS = {"max_new_streams": 3, "topics": {"u": {"max_new_streams": 5}}}
+
+
+def named(topic: str, first: int, last: int, *, offset: int = 0) -> list[Record]:
+    """A record of each of some producers."""
+    return [
+        Record(**{**vars(Record.of(offset + nth, 7, producer=f"p{number}")), "topic": topic})
+        for nth, number in enumerate(range(first, last + 1))
+    ]
+
+
+@pytest.mark.parametrize("way", How)
+def test_more_new_streams_than_a_load_may_bring_open_the_breaker_and_nothing_is_written(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, way: How
+) -> None:
+    monkeypatch.setattr(plan, "_how", lambda *_: way)
+    run = new_run()
+    settings = settings_of(run, topics=("t", "u"), policies=LIMITS, **BY_PRODUCER)
+    put(spark, run, [*named("t", 1, 4), *named("u", 1, 5)])
+
+    with pytest.raises(BreakerOpenError) as opened:
+        bronze_to_silver.run(spark, run, settings)
+
+    assert opened.value.exit_code == 5
+    assert opened.value.observed == "4 new streams of topic t; producers are p1, p2, p3, p4"
+    assert opened.value.expected == "at most 3 (policies.max_new_streams)"
+    assert "policies.topics.t.max_new_streams=4" in str(opened.value)
+    assert [spark.read.table(run.table(f"silver_{name}").sql).count() for name in ("loads", "records", "watermarks")] == [0] * 3
+
+    shown: Any = bronze_to_silver.preview(spark, run, settings)
+    assert [trip["observed"] for trip in shown["breaker"]] == [opened.value.observed]
+    assert (shown["load_seq"], shown["streams"]) == (1, [])
+
+    let_in = settings_of(run, topics=("t", "u"), policies={"max_new_streams": None}, **BY_PRODUCER)
+    assert bronze_to_silver.run(spark, run, let_in)["accepted"] == 9
+
+
+@pytest.mark.parametrize("way", How)
+def test_known_streams_and_records_without_a_producer_are_not_new(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, way: How
+) -> None:
+    monkeypatch.setattr(plan, "_how", lambda *_: way)
+    settings = settings_of(new_run(), topics=("t", "u"), policies=LIMITS, **BY_PRODUCER)
+    put(spark, new_run(), [*named("t", 1, 3), *named("u", 1, 5)])
+    bronze_to_silver.run(spark, new_run(), settings)
+
+    put(spark, new_run(), [*named("t", 1, 6, offset=10), Record.of(20, 8), Record.of(21, 9, partition=7)])
+    done = bronze_to_silver.run(spark, new_run(), settings)
+
+    assert (done["accepted"], done["duplicate"]) == (3, 3)
+    assert done["invalid"] == 2
+
+
+def test_a_topic_without_a_producer_is_never_stopped(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    settings = settings_of(new_run(), policies={"max_new_streams": 1})
+    put(spark, new_run(), [Record.of(0, 1, partition=number) for number in range(5)])
+
+    assert bronze_to_silver.run(spark, new_run(), settings)["accepted"] == 5
+
+
+def test_names_that_are_too_many_for_stretches_are_refused_before_each_record_is_decided(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "_how", lambda *_: How.STRETCHES)
+    monkeypatch.setattr(segments, "_MOST_STRETCHES", 20)
+    monkeypatch.setattr(segments, "_by_records", None)
+    settings = settings_of(new_run(), policies={"max_new_streams": 10}, **BY_PRODUCER)
+    put(spark, new_run(), named("t", 1, 30))
+
+    with pytest.raises(BreakerOpenError, match="at least 21 new streams of topic t"):
+        bronze_to_silver.run(spark, new_run(), settings)
+
+
+def test_a_name_is_shown_cut_and_escaped(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    settings = settings_of(new_run(), policies={"max_new_streams": 1}, **BY_PRODUCER)
+    put(spark, new_run(), [Record.of(0, 1, producer="\x1b[31m\n" + "x" * 300_000), Record.of(1, 1, producer="b")])
+
+    with pytest.raises(BreakerOpenError, match="300,006 characters") as opened:
+        bronze_to_silver.run(spark, new_run(), settings)
+
+    assert "\x1b" not in str(opened.value)
+    assert len(str(opened.value)) < 2_000
+
+
+def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = settings_of(new_run(), policies={"max_new_streams": None}, **BY_PRODUCER)
+    few = settings_of(new_run(), policies={"max_new_streams": 1}, **BY_PRODUCER)
+    put(spark, new_run(), named("t", 1, 4))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(load, "append_silver", stop)
+        with pytest.raises(Stopped):
+            bronze_to_silver.run(spark, new_run(), many)
+    assert bronze_to_silver.run(spark, new_run(), few)["repeated"] == [1]
+
+    shown: Any = rebuild.rebuild(spark, new_run(), few, is_applied=False, reason="-", by="ann")
+    assert (shown["records"], shown["changes"]) == (4, [])
+    assert delta.exists(spark, new_run().table("silver_records"))

@@ -1,0 +1,270 @@
+"""Streams that are retired and come back: decided as if they had never left the watermark table."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipelines import bronze_to_silver, by_hand, maintenance, rebuild, restore
+from silver import load, recovery, watermarks
+from silver.request import Request, Reset, Wanted
+from silver.rules import Rules
+from tests.support.bronze import Record, put
+from tests.support.examples import examples
+from tests.support.reference import Reference, Seen
+from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, published, require_sound, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+CONFIG: dict[str, Any] = {
+    "producer": {"header": "producer"},
+    "epoch": {"header": "epoch"},
+    "policies": {"max_quarantined_share": 1, "contiguous": True},
+    "maintenance": {"retire_streams_days": 30},
+}
+
+
+def retired(spark: SparkSession, run: Run, config: Settings, *, is_dry_run: bool = False) -> int:
+    """Retire what no load has moved until now; how many streams that were."""
+    request = Request("retire", "quiet", "tests", wanted=Wanted(days=0))
+    done: Any = by_hand.carry_out(spark, run, config, request, is_dry_run=is_dry_run)
+    assert (done["load_seq"] is None) == (done["retired"] == 0)
+    return int(done["retired"])
+
+
+def loaded(spark: SparkSession, run: Run, config: Settings, records: Iterable[Record]) -> dict[str, Any]:
+    """Put records into Bronze and load them into Silver; what that did."""
+    if sent := list(records):
+        put(spark, run, sent)
+    return bronze_to_silver.run(spark, run, config)
+
+
+def standing(spark: SparkSession, run: Run) -> dict[tuple[int, str | None], tuple[object, ...]]:
+    """Epoch, watermark and last offset of each stream that has a row."""
+    rows = spark.read.table(run.table("silver_watermarks").sql).collect()
+    return {(r["partition"], r["producer"]): (r["epoch"], r["high_watermark"], r["last_offset"]) for r in rows}
+
+
+def decided(spark: SparkSession, run: Run) -> set[tuple[object, ...]]:
+    """What became of each record, or block of duplicates."""
+    kept = spark.read.table(run.table("silver_records").sql).select("partition", "offset", "arrival", "sequence").collect()
+    names = ("partition", "first_offset", "last_offset", "class", "state", "content_sha256")
+    out = spark.read.table(run.table("silver_rejects").sql).select(*names).collect()
+    return {tuple(row) for row in (*kept, *out)}
+
+
+def named(offset: int, producer: str, sequence: object, *, epoch: int = 1) -> Record:
+    return Record.of(offset, sequence, producer=producer, epoch=epoch)
+
+
+FIRST = [named(offset, "a", 10 * (offset + 1)) for offset in range(3)] + [named(3, "b", 5), named(4, "c", 1)]
+BACK = [
+    named(5, "a", 20),  # a resent copy
+    named(6, "a", 15),  # never seen
+    named(7, "a", 40),  # new
+    named(8, "b", 9, epoch=0),  # its epoch has ended
+    named(9, "b", 1, epoch=2),  # a new one
+    named(10, "d", 1),  # never seen
+]
+
+
+def test_a_stream_that_comes_back_is_decided_as_if_it_had_not_been_retired(
+    spark: SparkSession, run_at: Callable[[Path], Run], tmp_path: Path
+) -> None:
+    found = []
+    for retires in (True, False):
+        place = tmp_path / str(retires)
+        config = settings_of(run_at(place), **CONFIG)
+        loaded(spark, run_at(place), config, FIRST)
+        if retires:
+            assert retired(spark, run_at(place), config, is_dry_run=True) == 3
+            assert retired(spark, run_at(place), config) == 3
+            assert standing(spark, run_at(place)) == {(0, None): (None, None, 4)}
+            assert retired(spark, run_at(place), config) == 0
+        done = loaded(spark, run_at(place), config, BACK)
+        assert [done[name] for name in ("accepted", "duplicate", "late", "fenced")] == [3, 1, 1, 1]
+        marks = {stream: mark for stream, mark in standing(spark, run_at(place)).items() if stream[1] in ("a", "b", "d")}
+        found.append((decided(spark, run_at(place)), marks))
+
+    assert found[0] == found[1]
+    whole = run_at(tmp_path / "True")
+    assert set(standing(spark, whole)) == {(0, None), (0, "a"), (0, "b"), (0, "d")}, "c stays away"
+    published(spark, whole, settings_of(whole, **CONFIG))
+    require_sound(spark, whole, is_deep=True)
+
+
+@pytest.mark.parametrize("is_finished", [False, True], ids=["claimed", "advanced"])
+def test_a_retirement_that_was_killed_is_finished_by_the_next_run(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, *, is_finished: bool
+) -> None:
+    config = settings_of(new_run(), **CONFIG)
+    loaded(spark, new_run(), config, FIRST)
+
+    def stop_at_the_end(name: str) -> None:
+        if name == "silver.advanced":
+            stop()
+
+    with monkeypatch.context() as patched:
+        if is_finished:
+            patched.setattr(load, "crash_point", stop_at_the_end)
+        else:
+            patched.setattr(load, "advance", stop)
+        with pytest.raises(Stopped):
+            retired(spark, new_run(), config)
+    done = loaded(spark, new_run(), config, BACK)
+
+    assert done["repeated"] == ([] if is_finished else [2])
+    assert [done[name] for name in ("accepted", "duplicate", "late", "fenced")] == [3, 1, 1, 1]
+
+
+def test_a_sleeper_brings_no_retired_stream_back(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    config = settings_of(new_run(), **CONFIG)
+    for records in (FIRST, BACK):
+        loaded(spark, new_run(), config, records)
+    retired(spark, new_run(), config)
+    before = standing(spark, new_run())
+
+    for load_seq in (1, 2, 3):  # runners that stood still before their last step
+        watermarks.advance(spark, new_run(), load_seq)
+
+    assert standing(spark, new_run()) == before == {(0, None): (None, None, 10)}
+
+
+def test_what_a_person_decides_of_a_retired_stream_knows_where_it_stood(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    config = settings_of(new_run(), **{name: value for name, value in CONFIG.items() if name != "epoch"})
+    loaded(spark, new_run(), config, [named(0, "a", 10), named(1, "a", 20), named(2, "a", 15), named(3, "b", 5)])
+    retired(spark, new_run(), config)
+
+    def asks(request: Request) -> Any:
+        done: Any = by_hand.carry_out(spark, new_run(), config, request, is_dry_run=False)
+        return done
+
+    released = asks(Request("release", "checked", "ann", wanted=Wanted(kind="late")))
+    reset = asks(Request("reset", "installed anew", "ann", reset=Reset("t", 0, "b", is_new_epoch=True)))
+
+    assert (released["records"], released["streams"][0]["high_watermark_before"]) == (1, 20)
+    assert reset["streams"][0]["high_watermark_before"] == 5
+    assert standing(spark, new_run()) == {(0, None): (None, None, 3), (0, "a"): (0, 20, 2), (0, "b"): (0, 5, 3)}
+    assert retired(spark, new_run(), config) == 1, "the epoch of b is declared: it stays"
+    done = loaded(spark, new_run(), config, [named(4, "a", 15), named(5, "a", 20), named(6, "a", 21), named(7, "b", 1)])
+    assert (done["duplicate"], done["accepted"]) == (2, 2)
+    require_sound(spark, new_run())
+
+
+def test_a_restore_and_a_rebuild_know_retired_streams(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    config = settings_of(new_run(), **CONFIG)
+    loaded(spark, new_run(), config, FIRST)
+    retired(spark, new_run(), config)  # load 2
+    loaded(spark, new_run(), config, BACK)  # load 3
+    whole = decided(spark, new_run())
+
+    restore.restore(spark, new_run(), config, 2, reason="-", by="ann", is_dry_run=False)
+    assert standing(spark, new_run()) == {(0, None): (None, None, 4)}
+    loaded(spark, new_run(), config, [])
+    assert decided(spark, new_run()) == whole
+
+    restore.restore(spark, new_run(), config, 1, reason="-", by="ann", is_dry_run=False)
+    assert set(standing(spark, new_run())) == {(0, "a"), (0, "b"), (0, "c")}
+    loaded(spark, new_run(), config, [])
+    assert decided(spark, new_run()) == whole
+    require_sound(spark, new_run())
+    retired(spark, new_run(), config)
+
+    shown: Any = rebuild.rebuild(spark, new_run(), config, is_applied=True, reason="-", by="ann")
+    assert shown["changes"] == []
+    assert set(standing(spark, new_run())) == {(0, "a"), (0, "b"), (0, "c"), (0, "d")}
+    require_sound(spark, new_run())
+
+
+def test_maintain_retires_what_has_been_quiet_for_as_long_as_the_config_says(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    config = settings_of(run, **CONFIG)
+    loaded(spark, run, config, FIRST)
+
+    def maintained(days: int | None, *, is_dry_run: bool = False) -> Any:
+        asked = settings_of(run, **{**CONFIG, "maintenance": {"retire_streams_days": days}})
+        return maintenance.retire(spark, run, asked, is_dry_run=is_dry_run)
+
+    assert maintained(None) == maintained(1) == {"load_seq": None, "streams": 0, "skipped": None}
+    spark.sql(f"UPDATE {run.table('silver_loads').sql} SET claimed_at = claimed_at - INTERVAL 2 DAYS")
+    assert maintained(3) == {"load_seq": None, "streams": 0, "skipped": None}
+    assert maintained(1, is_dry_run=True) == maintained(1) == {"load_seq": 2, "streams": 3, "skipped": None}
+    assert maintained(1) == {"load_seq": None, "streams": 0, "skipped": None}
+    assert recovery.recover(spark, run, Rules.of(config)).watermarks.load_seq == 2
+
+
+HISTORY = st.lists(st.tuples(st.integers(0, 2), st.one_of(st.none(), st.integers(1, 8)), st.sampled_from("xxy")), max_size=4)
+"""What a producer sends in a load: epoch, sequence (None: none that can be read) and payload of each record."""
+
+
+@given(st.lists(st.tuples(HISTORY, HISTORY, HISTORY, HISTORY), min_size=60, max_size=60), st.booleans())
+@settings(max_examples=examples(1, 20), deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_history_over_loads_with_retirements_in_between_gives_the_tables_of_the_reference(
+    spark: SparkSession,
+    run_at: Callable[[Path], Run],
+    tmp_path_factory: pytest.TempPathFactory,
+    producers: list[tuple[list[tuple[int, int | None, str]], ...]],
+    releases: bool,
+) -> None:
+    place = tmp_path_factory.mktemp("retired")
+    config, offset, expected = settings_of(run_at(place), **CONFIG), 0, Reference()
+    for nth in range(4):
+        sent = []
+        for number, history in enumerate(producers):
+            for epoch, sequence, payload in history[nth]:
+                sent.append(Seen("t", 0, offset, sequence, f"p{number}", epoch, payload))
+                offset += 1
+        if not sent:
+            continue
+        loaded(spark, run_at(place), config, map(as_record, sent))
+        expected.take(sent)
+        if releases and nth == 1:
+            request = Request("release", "checked", "ann", wanted=Wanted(kind="late"))
+            by_hand.carry_out(spark, run_at(place), config, request, is_dry_run=False)
+            expected.settle("release", lambda seen: expected.classes[seen.place] == "late")
+        assert retired(spark, run_at(place), config) > 0
+
+    rows = spark.read.table(run_at(place).table("silver_records").sql).collect()
+    assert {("t", 0, row["offset"]): row["arrival"] for row in rows} == expected.silver
+    assert states(spark, run_at(place)) == kept_out(expected)
+    assert len(rows) == len(expected.silver)
+    require_sound(spark, run_at(place))
+    shutil.rmtree(place)
+
+
+def as_record(seen: Seen) -> Record:
+    read = "x" if seen.sequence is None else seen.sequence
+    record = Record.of(seen.offset, read, producer=seen.producer, epoch=seen.epoch)
+    return Record(**{**vars(record), "value": f"v{seen.sequence}{seen.payload}".encode()})
+
+
+def states(spark: SparkSession, run: Run) -> dict[tuple[str, str], int]:
+    """How many records were kept out, by class and state."""
+    rows = spark.read.table(run.table("silver_rejects").sql).groupBy("class", "state").sum("records").collect()
+    return {(row["class"], row["state"]): row[2] for row in rows}
+
+
+def kept_out(expected: Reference) -> dict[tuple[str, str], int]:
+    counted: dict[tuple[str, str], int] = {}
+    for place, state in expected.states.items():
+        key = (expected.classes[place], state)
+        counted[key] = counted.get(key, 0) + 1
+    return counted
