@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, IN_ORDER, RELEASED
-from silver.spans import bucketed, is_within
+from silver.spans import bucketed, is_within, merged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,7 +55,7 @@ def _decided(tables: Tables) -> DataFrame:
 def _with_blocks(rows: DataFrame, rejects: DataFrame, name: str) -> DataFrame:
     """The decisions that are null, filled in: what is not named on its own is in a block of duplicates, or nowhere."""
     blocks = rejects.where(F.col("class") == DUPLICATE).select("topic", "partition", "first_offset", "last_offset")
-    spans = bucketed(blocks)
+    spans = bucketed(merged(blocks))
     unnamed, rest = rows.where(F.col(name).isNull()), rows.where(F.col(name).isNotNull())
     twice = unnamed.join(spans, on=is_within(unnamed, spans, by_producer=False), how="left_semi")
     gone = unnamed.join(spans, on=is_within(unnamed, spans, by_producer=False), how="left_anti")

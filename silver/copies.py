@@ -71,10 +71,9 @@ def at_places(spark: SparkSession, places: Sequence[Mapping[str, Any]], records:
             the block that it is of, or holds what was kept of; and `is_sent`.
         records: Records of the load; not many others, if it can be.
     """
-    spanned = spans.bucketed(frames.of_arrow(spark, pa.Table.from_pylist(places, _PLACE)))
-    within = records.join(F.broadcast(spanned), on=spans.is_within(records, spanned, by_producer=True))
-    named = [records[name] for name in (*STREAM, "sequence")]
-    return within.select(*named, content(records), spanned["block"], spanned["is_sent"])
+    told = {name: name for name in ("block", "is_sent")}
+    within = spans.within(spark, records, pa.Table.from_pylist(places, _PLACE), told)
+    return within.select(*STREAM, "sequence", content(within), *told)
 
 
 def of_sequences(spark: SparkSession, blocks: pa.Table, kept: DataFrame) -> DataFrame:

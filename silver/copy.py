@@ -8,7 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse import frames
-from lakehouse.contracts.silver import IN_ORDER, LATE
+from lakehouse.contracts.silver import IN_ORDER, LATE, STREAM
 from silver import pieces, spans
 from silver.extract import decode, extract
 
@@ -41,10 +41,9 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     rows = plan.watermarks.in_declared_epochs(spark, extract(records, plan.rules))
     by_producer = plan.rules.producer is not None
     if plan.rejects.num_rows:
-        rejects = spans.of_segments(spark, plan.rejects)
-        rows = rows.join(F.broadcast(rejects), on=spans.is_within(rows, rejects, by_producer=by_producer), how="left_anti")
+        rows = spans.outside(spark, rows, plan.rejects, by_producer=by_producer)
     if plan.late.num_rows:
-        late = spans.of_segments(spark, plan.late)
+        late = spans.bucketed(frames.of_arrow(spark, plan.late.select([*STREAM, "first_offset", "last_offset"])))
         joined = rows.join(F.broadcast(late), on=spans.is_within(rows, late, by_producer=by_producer), how="left")
         arrival = F.when(late["bucket"].isNotNull(), LATE).otherwise(IN_ORDER)
         rows = joined.select(*(rows[name] for name in rows.columns), arrival.alias("arrival"))

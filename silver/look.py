@@ -194,8 +194,7 @@ def _accepted(spark: SparkSession, load: _Load, blocks: pa.Table, above: list[Ra
     """The load's accepted records that may share a key with a suspect: few, so that no other one is compared or hashed."""
     like = None if load.kept is None else map(_place, reach.like(load.kept, blocks))
     records = load.records.where(reach.in_sequences(above) if like is None else reach.at_offsets(like))
-    out = spans.of_segments(spark, load.others)
-    return records.join(F.broadcast(out), on=spans.is_within(records, out, by_producer=True), how="left_anti")
+    return spans.outside(spark, records, load.others, by_producer=True)
 
 
 def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple[object, ...]]:
@@ -237,10 +236,9 @@ def _suspects(spark: SparkSession, blocks: pa.Table, records: DataFrame) -> Data
 
 def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFrame:
     """The records of some segments, each with its segment's first offset as `block`."""
-    spanned = spans.of_segments(spark, segments)
-    records = records.where(reach.at_offsets(map(_place, segments.select(list(_SPAN)).to_pylist())))
-    within = records.join(F.broadcast(spanned), on=spans.is_within(records, spanned, by_producer=True))
-    return within.select(*(records[name] for name in records.columns), spanned["first_offset"].alias("block"))
+    places = segments.select(list(_SPAN))
+    near = records.where(reach.at_offsets(map(_place, places.to_pylist())))
+    return spans.within(spark, near, places, {"first_offset": "block"})
 
 
 def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Table:

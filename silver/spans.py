@@ -1,9 +1,16 @@
-"""Spans of offsets or sequences, and the records in them: joined by buckets, so that no wide row is shuffled."""
+"""Spans of offsets or sequences, and the records in them: joined by buckets, so that no wide row is shuffled.
+
+Where producers take turns their spans lie over each other, each over nearly all offsets of the load. The rows that are
+broadcast stay few all the same: what is long is bucketed on its own, more coarsely.
+"""
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from lakehouse import frames
@@ -11,7 +18,7 @@ from lakehouse.contracts.model import sql_text
 from lakehouse.contracts.silver import STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,6 +26,9 @@ if TYPE_CHECKING:
 BITS = 8
 """A bucket holds 2^8 numbers: a record is compared with the spans of its bucket only, found by hash."""
 _MOST_BUCKETS = 2**16
+"""Buckets that spans touch before the long ones among them are looked at on their own."""
+_SHORT = 2**12
+"""A span up to so long touches 17 buckets at most."""
 
 
 def bits_of(numbers: int) -> int:
@@ -51,9 +61,96 @@ def _bucket(rows: DataFrame, nth: Column) -> Column:
     return F.xxhash64(rows["topic"], rows["partition"]).bitwiseXOR(nth)
 
 
-def of_segments(spark: SparkSession, segments: pa.Table) -> DataFrame:
-    """The bucketed spans of some segments or rejects, with their producer."""
-    return bucketed(frames.of_arrow(spark, segments.select([*STREAM, "first_offset", "last_offset"])))
+def by_length(spans: pa.Table) -> list[tuple[pa.Table, int]]:
+    """Spans of offsets, parted so that their buckets are few: at most 18 for each, or 65,536 in all.
+
+    A stream's own spans lie apart from each other. So in a coarse bucket, too, a record meets few long spans of its stream.
+
+    Args:
+        spans: Rows with first_offset and last_offset.
+
+    Returns:
+        Some of the rows, and the bits of their buckets: all as one, or the short and the long ones.
+
+    >>> import pyarrow as pa
+    >>> one = pa.table({"first_offset": [7], "last_offset": [8]})
+    >>> [(len(part), bits) for part, bits in by_length(one)]
+    [(1, 8)]
+    >>> turns = pa.table({"first_offset": range(10_000), "last_offset": range(990_000, 1_000_000)})
+    >>> [(len(part), bits) for part, bits in by_length(pa.concat_tables([one, turns]))]
+    [(1, 8), (10000, 18)]
+    """
+    numbers = pc.add(pc.subtract(spans["last_offset"], spans["first_offset"]), 1)
+    if _buckets(numbers, BITS) <= _MOST_BUCKETS:
+        return [(spans, BITS)]
+    is_short = pc.less_equal(numbers, _SHORT)
+    short, long = spans.filter(is_short), spans.filter(pc.invert(is_short))
+    of_long = numbers.filter(pc.invert(is_short))
+    bits = BITS
+    while _buckets(of_long, bits) > max(_MOST_BUCKETS, 4 * len(long)):
+        bits += 1
+    return [(part, bits_of_part) for part, bits_of_part in ((short, BITS), (long, bits)) if part.num_rows]
+
+
+def _buckets(numbers: pa.ChunkedArray, bits: int) -> int:
+    """How many buckets spans of so many numbers touch, at most."""
+    return sum((number >> bits) + 2 for number in numbers.to_pylist())
+
+
+def outside(spark: SparkSession, records: DataFrame, spans: pa.Table, *, by_producer: bool) -> DataFrame:
+    """The records that lie in none of some spans.
+
+    Args:
+        spark: The session.
+        records: Rows with topic, partition, offset, and producer where `by_producer`.
+        spans: topic, partition, producer, first_offset and last_offset: segments or rejects.
+        by_producer: Whether a span is of its producer's records only.
+    """
+    for part, bits in by_length(spans.select([*STREAM, "first_offset", "last_offset"])):
+        out = bucketed(frames.of_arrow(spark, part), bits=bits)
+        is_out = is_within(records, out, by_producer=by_producer, bits=bits)
+        records = records.join(F.broadcast(out), on=is_out, how="left_anti")
+    return records
+
+
+def within(spark: SparkSession, records: DataFrame, spans: pa.Table, told: Mapping[str, str]) -> DataFrame:
+    """The records that lie in a span of their stream, as often as they lie in one.
+
+    Args:
+        spark: The session.
+        records: Rows with topic, partition, producer and offset.
+        spans: topic, partition, producer, first_offset, last_offset, and what is told of them; at least one.
+        told: What is told of a record's span: the span's columns, and how they are called then.
+
+    Returns:
+        The records' columns and these.
+    """
+    found = []
+    for part, bits in by_length(spans):
+        spanned = bucketed(frames.of_arrow(spark, part), bits=bits)
+        joined = records.join(F.broadcast(spanned), on=is_within(records, spanned, by_producer=True, bits=bits))
+        columns = (spanned[name].alias(other) for name, other in told.items())
+        found.append(joined.select(*(records[name] for name in records.columns), *columns))
+    return reduce(lambda one, other: one.unionByName(other), found)
+
+
+def merged(spans: DataFrame) -> DataFrame:
+    """The offsets of spans that may lie over each other, as spans that do not.
+
+    Args:
+        spans: Rows with topic, partition, first_offset and last_offset.
+
+    Returns:
+        topic, partition, first_offset and last_offset (bigint).
+    """
+    by_offset = Window.partitionBy("topic", "partition").orderBy("first_offset", "last_offset")
+    reached = F.max("last_offset").over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
+    starts = F.when(F.col("reached") >= F.col("first_offset"), 0).otherwise(1)
+    nth = F.sum("starts").over(by_offset.rowsBetween(Window.unboundedPreceding, 0))
+    places = spans.select("topic", "partition", "first_offset", "last_offset")
+    numbered = places.withColumn("reached", reached).withColumn("starts", starts).withColumn("nth", nth)
+    whole = (F.min("first_offset").alias("first_offset"), F.max("last_offset").alias("last_offset"))
+    return numbered.groupBy("topic", "partition", "nth").agg(*whole).drop("nth")
 
 
 def summed() -> list[Column]:
