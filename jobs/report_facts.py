@@ -35,7 +35,9 @@ MAX_ROWS = 200
 MAX_GATE_RUNS = 120
 
 _COUNTS = ("records", *CLASSES, "jumps_forward", "jumps_backward", "missing")
-_SUMS = ", ".join(f'sum(each."{name}")::BIGINT AS "{name}"' for name in _COUNTS)
+_LARGEST = 2**63 - 1
+"""What a sum of missing sequences is cut to: a producer may step over nearly all numbers in each of two streams."""
+_SUMS = ", ".join(f'least(sum(each."{name}"), {_LARGEST})::BIGINT AS "{name}"' for name in _COUNTS)
 _KEPT_OUT = " + ".join(f'"{name}"' for name in CLASSES[1:])
 
 _SHOWN = f"""
@@ -66,7 +68,9 @@ _HISTORY = f"""
 """  # noqa: S608 -- as above
 
 _MISSING = f"FROM {views.MISSING} ORDER BY sequences DESC, topic, partition, first_sequence LIMIT {MAX_ROWS}"
-_COUNT_MISSING = f"FROM {views.MISSING} SELECT count(*) AS ranges, coalesce(sum(sequences), 0)::BIGINT AS sequences"
+_COUNT_MISSING = f"""
+    FROM {views.MISSING} SELECT count(*) AS ranges, least(coalesce(sum(sequences), 0), {_LARGEST})::BIGINT AS sequences
+"""
 _QUARANTINE = f"""
     SELECT topic, partition, producer, class, reason, sum(records)::BIGINT AS records, min(kept_out_at) AS oldest
     FROM {views.QUARANTINE_OPEN} GROUP BY ALL ORDER BY records DESC, topic, partition, producer, class, reason LIMIT {MAX_ROWS}

@@ -62,7 +62,7 @@ _PUBLISHED = f"""
     FROM {GOLD_STREAM_HEALTH} WHERE load_seq = (SELECT max(load_seq) FROM {GOLD_STREAM_HEALTH}) GROUP BY load_seq
 """  # noqa: S608 -- as above
 _MISSING = f"""
-    SELECT topic, partition, producer, sum(sequences)::BIGINT AS sequences, count(*) AS ranges
+    SELECT topic, partition, producer, least(sum(sequences), {2**63 - 1})::BIGINT AS sequences, count(*) AS ranges
     FROM {views.MISSING} GROUP BY ALL ORDER BY topic, partition, producer NULLS FIRST LIMIT $most
 """  # noqa: S608 -- as above
 _MISSING_COUNT = f"SELECT count(DISTINCT (topic, partition, producer)) AS streams FROM {views.MISSING}"  # noqa: S608 -- as above

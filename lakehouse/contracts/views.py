@@ -5,7 +5,7 @@ columns:
 
 - `watermark_status`: a stream. topic, partition, producer; epoch, high_watermark, last_offset (of its last decided record),
   load_seq (the load that moved it last), updated_at; and over all its loads: loads (how many), records, accepted, duplicate,
-  late, collision, invalid, jump, fenced, replay, missing, jumps_forward, jumps_backward (all bigint).
+  late, collision, invalid, jump, fenced, replay, missing (at most 2^63-1), jumps_forward, jumps_backward (all bigint).
 - `duplicates_by_partition`: a partition. topic, partition; records, duplicate, late (bigint), duplicate_share, late_share
   (double), last_duplicate_at (when the last load that had a duplicate was claimed; null where none had).
 - `quarantine_open`: a record, or block of records, that waits for a decision. topic, partition, producer, epoch, class,
@@ -61,9 +61,13 @@ _GAPS = {
 """A ledger row per range: the one thing that the two write differently."""
 
 _SUMMED = ("records", *CLASSES, "missing", "jumps_forward", "jumps_backward")
+_SUM = {
+    # A producer may step over nearly all numbers in each of two epochs: more than a bigint holds.
+    "missing": "CAST(least(sum(CAST(missing AS DECIMAL(38, 0))), 9223372036854775807) AS BIGINT)"
+}
 _SHARE = "CASE WHEN sum(records) > 0 THEN CAST(sum({0}) AS DOUBLE) / sum(records) ELSE CAST(0 AS DOUBLE) END AS {0}_share"
 _WORDS = {
-    "sums": ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMMED),
+    "sums": ", ".join(f"{_SUM.get(name, f'CAST(sum({name}) AS BIGINT)')} AS {name}" for name in _SUMMED),
     "summed": ", ".join(f"summed.{name}" for name in _SUMMED),
     "duplicate_share": _SHARE.format(DUPLICATE),
     "late_share": _SHARE.format(LATE),

@@ -1,0 +1,57 @@
+"""The largest numbers that are allowed, in every stream and epoch: what counts, sums up and shows them does not overflow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.query import answer
+from jobs.report_facts import facts
+from jobs.status import status
+from lakehouse.contracts import views
+from tests.support.bronze import Record
+from tests.support.small_config import settings_of
+from tests.support.stages import loaded, published, require_sound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+pytestmark = pytest.mark.spark
+
+LARGEST = 2**63 - 1
+
+
+def test_streams_that_step_over_nearly_all_numbers_are_counted_published_and_shown(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = new_run()
+    policies = {"contiguous": True, "max_quarantined_share": 1}
+    settings = settings_of(run, epoch={"header": "epoch"}, policies=policies)
+    sent = [(0, 0), (0, LARGEST), (0, LARGEST), (LARGEST, 0), (LARGEST, LARGEST), (LARGEST, 5)]
+    for start, part in ((0, sent[:3]), (3, sent[3:])):
+        numbered = [(LARGEST - 10 + start + nth, *each) for nth, each in enumerate(part)]
+        records = [
+            Record.of(offset, sequence, epoch=epoch, partition=partition)
+            for partition in (0, 1)
+            for offset, epoch, sequence in numbered
+        ]
+        done = loaded(spark, new_run(), settings, records)
+    published(spark, new_run(), settings)
+
+    assert [done.counts[name] for name in ("accepted", "late")] == [4, 2]
+    require_sound(spark, new_run(), is_deep=True)
+    found = status(run.pipeline, run.lakehouse)
+    assert [(row["epoch"], row["high_watermark"]) for row in found["streams"]] == [(LARGEST, LARGEST)] * 2
+    assert [(row["sequences"], row["ranges"]) for row in found["missing"]] == [(LARGEST, 2)] * 2
+    monkeypatch.setattr("jobs.report_facts.MAX_SLICES", 1)
+    told = facts(settings, run.lakehouse, asks_kafka=False)
+    assert [row["missing"] for row in told["history"]] == [LARGEST] * 2
+    with answer(run.lakehouse, f"SELECT missing FROM {views.WATERMARK_STATUS}") as rows:
+        assert list(rows.rows) == [(LARGEST,)] * 2
+    query = views.queries("spark", lambda name: run.table(name).sql)[views.WATERMARK_STATUS]
+    assert [row["missing"] for row in spark.sql(query).collect()] == [LARGEST] * 2
