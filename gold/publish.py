@@ -28,7 +28,7 @@ from pyspark.sql.types import StructField, StructType
 from gold import models
 from gold.newest import newest
 from gold.refresh import refresh_models
-from lakehouse import delta, frames, state
+from lakehouse import delta, fence, frames, state
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
 from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
 from lakehouse.crash import crash_point
@@ -76,6 +76,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     Raises:
         GateFailedError: The gate run did not pass, and nobody released it; nothing was written.
         AnotherWriterError: Another run published the same loads at the same time.
+        UndoneError: A restore or rebuild came after the gate run; what stands after it is audited anew.
         ModelError: A model failed; the range is published, and the next run tries the model again.
     """
     if not gate_run.is_let_out:
@@ -113,7 +114,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
 
 def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: GateRun) -> None:
     """Steps 1 and 2 where the range begins with a rebuild: nothing of what there was stays, its columns neither."""
-    rows = models.published(silver, gate_run.gate_run_id)
+    rows = fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
     delta.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
     delta.overwrite(newest(spark, rows), run.table(GOLD_LATEST), metadata=_metadata(gate_run))
     crash_point("gold.replaced")
@@ -143,7 +144,8 @@ def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run
 def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, is_large: bool) -> None:
     """Step 2. From the whole range: what is merged already changes nothing."""
     table, rows = run.table(GOLD_LATEST), models.published(silver, gate_run.gate_run_id)
-    (newest(spark, rows) if is_large else models.latest(rows)).createOrReplaceTempView(_INCREMENT)
+    increment = newest(spark, rows) if is_large else models.latest(rows)
+    fence.guarded(increment, run, gate_run.last_load_seq).createOrReplaceTempView(_INCREMENT)
     try:
         delta.merge(spark, models.merge_latest(table.sql, _INCREMENT), table)
     finally:
@@ -166,6 +168,7 @@ def _put(  # noqa: PLR0913 -- what is written, where, and under which name
     What an append saves is the search for what is to be replaced, which costs more than the few rows of a small range.
     """
     table, metadata = run.table(contract.name), _metadata(gate_run)
+    rows = fence.guarded(rows, run, gate_run.last_load_seq)
     if held < first:
         delta.append(rows, table, contract, transaction=Transaction(run.app_id(contract.name), held + 1), metadata=metadata)
         if delta.last_metadata(spark, table) == metadata:

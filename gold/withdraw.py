@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gold import models
 from gold.newest import newest
-from lakehouse import delta
+from lakehouse import delta, fence
 from lakehouse.crash import crash_point
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _HELD = "tidemark_held"
 
 
-def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> None:
+def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_load_seq: int) -> None:
     """Take back what the loads after one brought. Done again it changes nothing; where there is no Gold it does nothing.
 
     A key whose latest record goes gets the latest of those that stay. Commits to gold_records, gold_latest and
@@ -29,9 +29,11 @@ def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> No
         run: The run.
         keep_to: The last load that stays.
         undo_to: The last load that goes.
+        by_load_seq: The load that takes them back: where another restore or rebuild has come since, that one decides.
 
     Raises:
         AnotherWriterError: Another run publishes at the same time.
+        UndoneError: Another restore or rebuild was claimed since.
     """
     health = run.table(GOLD_STREAM_HEALTH)
     if not delta.exists(spark, health):
@@ -42,7 +44,7 @@ def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> No
     crash_point("gold.withdrawn")
     delta.delete(spark, latest, undone)
     held = delta.read(spark, records, version=delta.version(spark, records))
-    newest(spark, held).createOrReplaceTempView(_HELD)
+    fence.guarded(newest(spark, held), run, by_load_seq).createOrReplaceTempView(_HELD)
     try:
         delta.merge(spark, models.merge_latest(latest.sql, _HELD), latest)
     finally:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames, state
+from lakehouse import delta, fence, frames, state
 from lakehouse.contracts.silver import LOADS, STREAM, WATERMARK_IN_LOADS
 from lakehouse.errors import RulesChangedError, TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
@@ -128,13 +128,15 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     """Move the watermarks to where the load's ledger rows say: one MERGE, one commit.
 
-    A row moves only forward: a repeat, or a slower runner, changes nothing. And none moves where the table is not at the load
-    before or beyond: it was emptied or put back since it was read, and this load's rows alone would make it look whole. The
-    MERGE carries no transaction id, which would keep it from healing a table that was restored.
+    None moves where the table is not at the load before. Beyond it, somebody else has done this already, or a restore or
+    rebuild has undone the load: a stream that it had begun must not come back. Below, the table was emptied or put back since
+    it was read, and this load's rows alone would make it look whole. The MERGE carries no transaction id, which would keep it
+    from healing a table that was restored.
 
     Raises:
         TableStateError: The table was emptied or put back while the load was at work.
         AnotherWriterError: Another run moved the same rows at the same time.
+        UndoneError: A restore or rebuild has undone the load.
     """
     table = run.table(SILVER_WATERMARKS)
     _marks(spark, run, load_seq).createOrReplaceTempView(_LOAD)
@@ -153,6 +155,7 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
             expected=f"last finished load {load_seq - 1} or later",
             next_step=f"The load is claimed. `tidemark restore --to {load_seq - 1}` takes all tables back to before it.",
         )
+    fence.require_standing(spark, run, load_seq)
 
 
 def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:
@@ -166,7 +169,7 @@ def _merge(watermarks: str, load_seq: int) -> str:
     return f"""
         MERGE INTO {watermarks} AS watermark
         USING (
-          SELECT * FROM {_LOAD} WHERE (SELECT coalesce(max(load_seq), 0) FROM {watermarks}) >= {load_seq - 1}
+          SELECT * FROM {_LOAD} WHERE (SELECT coalesce(max(load_seq), 0) FROM {watermarks}) = {load_seq - 1}
         ) AS load
         ON watermark.topic = load.topic AND watermark.partition = load.partition AND watermark.producer <=> load.producer
         WHEN MATCHED AND load.load_seq > watermark.load_seq THEN UPDATE SET
