@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
+from lakehouse import delta
 from lakehouse.table import BRONZE_RECORDS, local_path
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Checkpoint:
         return None
 
 
-def choose(spark: SparkSession, run: Run, *, first: int, streamed: Streamed | None) -> Checkpoint:
+def choose(spark: SparkSession, run: Run, *, first: int, streamed: Streamed | None, is_new: bool = False) -> Checkpoint:
     """The checkpoint to go on with: the first from a number on that is whole, or not there yet.
 
     Reports `bronze.checkpoint_set_aside` where a damaged one is left for a new one. Deletes and moves nothing.
@@ -95,14 +96,19 @@ def choose(spark: SparkSession, run: Run, *, first: int, streamed: Streamed | No
         spark: The session.
         run: The run.
         first: The first number that may be used, see `bronze_topics`.
-        streamed: The last micro-batch in the table.
+        streamed: The last micro-batch that the table's log tells of. Where it tells of none any more, the table's transactions
+            are asked for the checkpoint's query.
+        is_new: Whether nothing was ever committed to the table.
     """
     damaged: list[dict[str, object]] = []
     number = first
     while True:
         suffix = f"-{number}" if number > 1 else ""
         found = _read(spark, run.lakehouse.folder(f"_checkpoints/{BRONZE_RECORDS}{suffix}"), number)
-        damage = found.damage(streamed)
+        known = streamed
+        if known is None and not is_new and found.query_id is not None:
+            known = delta.last_batch(spark, run.table(BRONZE_RECORDS), found.query_id)
+        damage = found.damage(known)
         if damage is None:
             break
         damaged.append({"checkpoint": found.folder, "why": damage})

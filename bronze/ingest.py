@@ -2,7 +2,7 @@
 
 The order of things, and why it loses and doubles nothing:
 
-1. the tables are there and have their contract's columns;
+1. the tables are there, have their contract's columns, and are this pipeline's (`lakehouse.owner`);
 2. the topics are those that were read before, by Kafka's ids (`bronze.breaks`);
 3. a checkpoint that is gone, or does not fit the table, is made up for from the table (`bronze.checkpoint`, `bronze.resume`);
 4. for each micro-batch Spark first writes its offset range into the checkpoint, then appends it to the table under the query's
@@ -27,8 +27,7 @@ from bronze.resume import starting_point
 from bronze.source import reader_options, require_reachable
 from bronze.standing import read as read_standing
 from bronze.topics import Topic, write_begun
-from lakehouse import delta, storage
-from lakehouse.contracts.bronze import BRONZE
+from lakehouse import delta, owner, storage
 from lakehouse.crash import crash_point
 from lakehouse.errors import OffsetsExpiredError
 from lakehouse.table import BRONZE_RECORDS
@@ -88,13 +87,14 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
         StorageError: The disk is full or refuses, under the tables, the checkpoint or Spark's own files.
         AnotherWriterError: Another run reads into the same Bronze at the same time.
         ContractError: The table is there with other columns.
-        TableStateError: The checkpoint has read records, and the table is new.
+        TableStateError: The checkpoint has read records, and the table is new. Or the table is another pipeline's; nothing was
+            committed then.
     """
     started = time.monotonic()
     if not is_remote():  # over Spark Connect it is the server that must reach Kafka, not this machine
         require_reachable(kafka.bootstrap_servers)
     bronze = run.table(BRONZE_RECORDS)
-    delta.create(spark, bronze, BRONZE)
+    owner.create_bronze(spark, run)
     crash_point("bronze.created")
     standing = _with_new_topics(spark, run, kafka, read_standing(spark, run))
     run.report.event("bronze.started", from_version=standing.version)

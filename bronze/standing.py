@@ -28,7 +28,7 @@ class Standing:
 
     Attributes:
         version: The Delta version of `bronze_records`.
-        streamed: The last micro-batch in it; None where there is none, or it is too long ago.
+        streamed: The last micro-batch in it; None where there is none.
         topics: What is known of the topics, by their names in Kafka.
         checkpoint: The checkpoint to go on with.
     """
@@ -58,4 +58,7 @@ def read(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing
             raise
         known = topics.create(spark, run, is_new=version == 0)
     first = max((topic.checkpoint for topic in known.values()), default=1)
-    return Standing(version, streamed, known, checkpoints.choose(spark, run, first=first, streamed=streamed))
+    chosen = checkpoints.choose(spark, run, first=first, streamed=streamed, is_new=version == 0)
+    if streamed is None and chosen.query_id is not None and version:
+        streamed = delta.last_batch(spark, run.table(BRONZE_RECORDS), chosen.query_id)
+    return Standing(version, streamed, known, chosen)

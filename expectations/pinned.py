@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -10,6 +12,7 @@ from pyspark.sql import functions as F
 from expectations import facts, stretches
 from expectations.evidence import BronzeCounts, Evidence, Row, by_load
 from lakehouse import delta, frames, state
+from lakehouse.contracts.bronze import is_of_topics
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import CLASSES, KEPT, STREAM
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
@@ -38,6 +41,7 @@ _LEDGER = (
     "last_offset_before",
     "last_offset",
     "missing",
+    "rules",
 )
 WATERMARK = (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq")
 """The columns of silver_watermarks that are compared."""
@@ -141,7 +145,7 @@ def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
         ledger=ledger,
         silver=silver_facts(spark, records(spark, run, pins), is_large=kept >= _MANY),
         watermarks=pins.watermarks,
-        bronze=_bronze(spark, run, pins, ledger=ledger, after_version=max(before, default=None)),
+        bronze=_bronze(spark, run, pins, ledger=ledger, loaded=found, after_version=max(before, default=None)),
         rejected=pins.rejected,
     )
 
@@ -157,8 +161,23 @@ def silver_facts(spark: SparkSession, kept: DataFrame, *, is_large: bool) -> lis
     return told + _rows(facts.silver_facts(frames.of_streams(spark, kept, others))) if others else told
 
 
-def _bronze(spark: SparkSession, run: Run, pins: Pins, *, ledger: Sequence[Row], after_version: int | None) -> BronzeCounts:
+def _counted(records: DataFrame, *, topics: Sequence[str] | None) -> DataFrame:
+    return facts.bronze_counts(records if topics is None else records.where(is_of_topics(topics)))
+
+
+def _bronze(  # noqa: PLR0913 -- what is counted, and from where on, each by name
+    spark: SparkSession,
+    run: Run,
+    pins: Pins,
+    *,
+    ledger: Sequence[Row],
+    loaded: Sequence[Row],
+    after_version: int | None,
+) -> BronzeCounts:
     """Count Bronze without the ledger's help: by whole versions, or by offsets where versions are gone from the log.
+
+    By offsets also where topics have joined or left since the load before: what a load took of one that has joined may be older
+    than its versions.
 
     Counting starts where the load before the range ended, so that a version which no load claims is found too.
     """
@@ -173,13 +192,21 @@ def _bronze(spark: SparkSession, run: Run, pins: Pins, *, ledger: Sequence[Row],
         after_version = -1 if pins.first_load_seq == 1 else min(row["bronze_after_version"] for row in ledger)
     if to_version <= after_version:
         return BronzeCounts({}, uncounted=uncounted)
-    counted_versions = delta.collect_appended(
-        spark, bronze, after_version=after_version, to_version=to_version, summary=facts.bronze_counts
-    )
+    topics = {json.dumps(json.loads(row["rules"]).get("decided_topics")) for row in loaded if row["rules"]}
+    counted_versions = None
+    if len(topics) <= 1:
+        counted_versions = delta.collect_appended(
+            spark,
+            bronze,
+            after_version=after_version,
+            to_version=to_version,
+            summary=partial(_counted, topics=json.loads(topics.pop()) if topics else None),
+        )
     if counted_versions is not None:
         by_version = [row.asDict() for row in counted_versions]
         return BronzeCounts(by_load(by_version, loads), uncounted=uncounted)
-    run.report.event("gate.bronze_versions_gone", after_version=after_version, to_version=to_version)
+    if len(topics) <= 1:
+        run.report.event("gate.bronze_versions_gone", after_version=after_version, to_version=to_version)
     offsets = facts.bronze_offsets(delta.read(spark, bronze, version=pins.bronze_version), _spans(spark, ledger))
     counted = {(row["topic"], row["partition"], row["load_seq"]): row["records"] for row in _rows(offsets)}
     return BronzeCounts(counted, counts_offsets=True, uncounted=uncounted)

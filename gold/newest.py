@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gold import models
-from lakehouse import delta, frames, state
+from lakehouse import delta, fence, frames, state
 from lakehouse.contracts.silver import STREAM
 from lakehouse.crash import crash_point
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS
@@ -79,32 +79,45 @@ def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
         run: The run.
         found: What is the latest among the records that are published.
         up_to: The last load of theirs.
+
+    Raises:
+        UndoneError: A restore or rebuild came after that load.
     """
     merge_latest = partial(models.merge_latest, up_to=up_to)
+    merge_into = partial(_merge, spark, run, up_to)
     known = [_pinned(spark, run, GOLD_LATEST)]
     if state.highest(spark, run.table(GOLD_LATEST_BY_STREAM), "load_seq"):
         known.append(_pinned(spark, run, GOLD_LATEST_BY_STREAM))
     shared = _shared(spark, found.streams, known)
     if shared is None:
-        _merge(spark, run, GOLD_LATEST, merge_latest, found.rows)
+        merge_into(GOLD_LATEST, merge_latest, found.rows)
         return
     rows = models.of_keys(found.rows, shared)
     for each in known:
         rows = rows.unionByName(models.of_keys(each, shared))
-    _merge(spark, run, GOLD_LATEST_BY_STREAM, models.merge_by_stream, models.by_stream(rows))
+    merge_into(GOLD_LATEST_BY_STREAM, models.merge_by_stream, models.by_stream(rows))
     crash_point("gold.by_stream")
     chosen = models.among_streams(models.of_keys(_pinned(spark, run, GOLD_LATEST_BY_STREAM), shared))
     others = models.of_keys(found.rows, shared, how="left_anti")
-    _merge(spark, run, GOLD_LATEST, merge_latest, others.unionByName(chosen))
+    merge_into(GOLD_LATEST, merge_latest, others.unionByName(chosen))
 
 
-def make_anew(spark: SparkSession, run: Run) -> None:
-    """Make both tables from `gold_records`, whole, in one commit each; `gold_latest_by_stream` last, see `is_kept`."""
+def make_anew(spark: SparkSession, run: Run, *, up_to: int) -> None:
+    """Make both tables from `gold_records`, whole, in one commit each; `gold_latest_by_stream` last, see `is_kept`.
+
+    Args:
+        spark: The session.
+        run: The run.
+        up_to: The load that it is made for: the last one published, or the one that undid others.
+
+    Raises:
+        UndoneError: A restore or rebuild came after that load.
+    """
     found = newest(spark, _pinned(spark, run, GOLD_RECORDS))
-    delta.overwrite(models.among_streams(found.rows), run.table(GOLD_LATEST))
+    delta.overwrite(fence.guarded(models.among_streams(found.rows), run, up_to), run.table(GOLD_LATEST))
     crash_point("gold.latest_anew")
     shared = models.shared(found.streams)
-    delta.overwrite(models.of_keys(found.rows, shared), run.table(GOLD_LATEST_BY_STREAM))
+    delta.overwrite(fence.guarded(models.of_keys(found.rows, shared), run, up_to), run.table(GOLD_LATEST_BY_STREAM))
     run.report.event("gold.latest_made_anew")
 
 
@@ -126,8 +139,10 @@ def _shared(spark: SparkSession, came: DataFrame, known: list[DataFrame]) -> Dat
     return shared if len(found) > _MOST_KEYS else frames.of_arrow(spark, found)
 
 
-def _merge(spark: SparkSession, run: Run, name: str, statement: Callable[[str, str], str], rows: DataFrame) -> None:
-    rows.createOrReplaceTempView(_INCREMENT)
+def _merge(  # noqa: PLR0913, PLR0917 -- what a MERGE is made of; partial gives the first three
+    spark: SparkSession, run: Run, up_to: int, name: str, statement: Callable[[str, str], str], rows: DataFrame
+) -> None:
+    fence.guarded(rows, run, up_to).createOrReplaceTempView(_INCREMENT)
     try:
         delta.merge(spark, statement(run.table(name).sql, _INCREMENT), run.table(name))
     finally:

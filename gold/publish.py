@@ -29,7 +29,7 @@ from pyspark.sql.types import StructField, StructType
 from gold import models
 from gold.newest import is_kept, make_anew, merge, newest, newest_of_few
 from gold.refresh import refresh_models
-from lakehouse import delta, frames, state
+from lakehouse import delta, fence, frames, state
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
 from lakehouse.crash import crash_point
@@ -78,6 +78,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         GateFailedError: The gate run did not pass, and nobody released it; nothing was written.
         TableStateError: The audited version is gone, and the loads do not hold what the ledger says; nothing was written.
         AnotherWriterError: Another run published the same loads at the same time.
+        UndoneError: A restore or rebuild came after the gate run; what stands after it is audited anew.
         ModelError: A model failed; the range is published, and the next run tries the model again.
     """
     if not gate_run.is_let_out:
@@ -100,7 +101,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     if kept and not is_rebuilt:
         _write_records(spark, run, whole, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
     if is_old:
-        make_anew(spark, run)
+        make_anew(spark, run, up_to=gate_run.last_load_seq)
     elif kept and not is_rebuilt:
         _merge_latest(spark, run, whole, gate_run=gate_run, is_large=kept >= _MANY)
     ledger = frames.of_contract(spark, loads, LOADS)
@@ -119,10 +120,10 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
 
 def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: GateRun) -> None:
     """Steps 1 and 2 where the range begins with a rebuild: nothing of what there was stays, its columns neither."""
-    rows = models.published(silver, gate_run.gate_run_id)
+    rows = fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
     delta.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
     crash_point("gold.replaced")
-    make_anew(spark, run)
+    make_anew(spark, run, up_to=gate_run.last_load_seq)
 
 
 def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, but: str | None) -> dict[str, Contract]:
@@ -170,6 +171,7 @@ def _put(  # noqa: PLR0913 -- what is written, where, and under which name
     What an append saves is the search for what is to be replaced, which costs more than the few rows of a small range.
     """
     table, metadata = run.table(contract.name), _metadata(gate_run)
+    rows = fence.guarded(rows, run, gate_run.last_load_seq)
     if held < first:
         delta.append(rows, table, contract, transaction=Transaction(run.app_id(contract.name), held + 1), metadata=metadata)
         if delta.last_metadata(spark, table) == metadata:

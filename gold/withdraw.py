@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lakehouse.run import Run
 
 
-def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> None:
+def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_load_seq: int) -> None:
     """Take back what the loads after one brought. Done again it changes nothing; where there is no Gold it does nothing.
 
     A key whose latest record goes gets the latest of those that stay. Commits to gold_records, gold_latest,
@@ -26,9 +26,11 @@ def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> No
         run: The run.
         keep_to: The last load that stays.
         undo_to: The last load that goes.
+        by_load_seq: The load that takes them back: where another restore or rebuild has come since, that one decides.
 
     Raises:
         AnotherWriterError: Another run publishes at the same time.
+        UndoneError: Another restore or rebuild was claimed since.
     """
     health = run.table(GOLD_STREAM_HEALTH)
     if not delta.exists(spark, health):
@@ -39,6 +41,6 @@ def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> No
     if not is_kept(spark, run) or any(
         not spark.read.table(run.table(name).sql).where(undone).isEmpty() for name in (GOLD_LATEST, GOLD_LATEST_BY_STREAM)
     ):
-        make_anew(spark, run)
+        make_anew(spark, run, up_to=by_load_seq)
     delta.delete(spark, health, undone)
     run.report.event("gold.withdrawn", keep_to=keep_to, undo_to=undo_to)

@@ -67,6 +67,10 @@ _LEFT = {
 }
 
 
+_PLANS = {
+    "first_load": "Before the new epoch this would be loaded:",
+    "next_load": "The next load would then be:",
+}
 _KEPT = (
     "Old versions of the tables hold the bytes until `tidemark maintain` has removed them, after maintenance.retain_hours. "
     "Kafka and backups hold them on terms of their own. A copy that is sent again lands in bronze_records: erase again."
@@ -94,13 +98,18 @@ def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
         show.write(f"Left in quarantine: {_records(records)} {_LEFT[why]}. `tidemark quarantine discard` gives them up.")
     if done["streams"]:
         show.write_table(list(done["streams"][0]), [list(row.values()) for row in done["streams"]])
-    if done.get("next_load"):
-        show.write("\nThe next load would then be:")
-        write_plan(done["next_load"], as_json=False)
+    _write_plans(done)
     if done["kind"] == "release" and done["load_seq"] and not done["is_dry_run"]:
         show.write("The next `tidemark run` audits and publishes them.")
     if done["kind"] == "erase" and done["load_seq"] and not done["is_dry_run"]:
         show.write(_KEPT)
+
+
+def _write_plans(done: dict[str, Any]) -> None:
+    for name, told in _PLANS.items():
+        if done.get(name):
+            show.write(f"\n{told}")
+            write_plan(done[name], as_json=False)
 
 
 def _records(count: int) -> str:

@@ -5,16 +5,15 @@ Nothing here needs more than the DataFrame API and SQL, so that it runs over Spa
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
-from lakehouse import delta_log
+from lakehouse import delta_log, local_table
 from lakehouse.contracts.model import sql_text
 from lakehouse.delta_errors import SPARK_ERRORS, is_gone, is_no_table, raise_if_conflict
-from lakehouse.errors import AnotherWriterError, TableMissingError
+from lakehouse.errors import AnotherWriterError, TableMissingError, UndoneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -118,19 +117,47 @@ def version(spark: SparkSession, table: Table) -> int:
 
 
 def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
-    """The table's latest Delta version, and the last micro-batch among its last commits; None where there is none.
+    """The table's latest Delta version, and the last micro-batch that its log tells of; None where it tells of none.
 
     Raises:
         TableMissingError: The table is not there.
     """
     named = [f"operationParameters.{name}" for name in ("queryId", "epochId")]
     rows = _history(spark, table, _LIKELY_VERSIONS, "version", "operation", *named)
+    if all(row["operation"] != "STREAMING UPDATE" for row in rows) and rows[-1]["version"]:
+        rows = _history(spark, table, rows[0]["version"] + 1, "version", "operation", *named)
     later: set[str] = set()
     for row in rows:
         if row["operation"] == "STREAMING UPDATE":
             return rows[0]["version"], Streamed(row["queryId"], int(row["epochId"]), is_undone="RESTORE" in later)
         later.add(row["operation"])
     return rows[0]["version"], None
+
+
+def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
+    """The last micro-batch of a streaming query by the table's transactions: they outlast the log, whose checkpoints keep them.
+
+    Returns:
+        The batch; of no query, and before the first batch, where the table knows none of this one.
+    """
+    folder = table.local_folder
+    batch = local_table.last_transaction(folder, query_id) if folder is not None else None
+    if batch is None:
+        batch = _transaction_in_checkpoints(spark, table, query_id)
+    return Streamed(query_id if batch >= 0 else "", batch, is_undone=False)
+
+
+def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) -> int:
+    """The last version of an application that the checkpoints of a table's log know; -1 for none. Not for the log's commits."""
+    location = table.location if table.is_path else spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]["location"]
+    try:
+        checkpoints = spark.read.parquet(f"{location}/_delta_log/*.checkpoint*.parquet")
+        found = checkpoints.where(checkpoints["txn.appId"] == app_id).selectExpr("max(txn.version)").collect()
+    except AnalysisException as error:
+        if is_no_table(error):  # no checkpoint was written yet: the log holds all there is
+            return -1
+        raise
+    return -1 if found[0][0] is None else int(found[0][0])
 
 
 def appended(spark: SparkSession, table: Table, *, after_version: int, to_version: int | None = None) -> tuple[int, int | None]:
@@ -273,6 +300,32 @@ def append(
     _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
 
 
+def note(spark: SparkSession, table: Table, transaction: Transaction) -> None:
+    """Have a table know a transaction, in a commit without rows: it takes none of the application's up to that number any more.
+
+    Raises:
+        AnotherWriterError: Another writer committed under the same application at the same time.
+    """
+    nothing = spark.read.table(table.sql).limit(0).write.format("delta").mode("append")
+    _commit(nothing.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version), table)
+
+
+def properties(spark: SparkSession, table: Table) -> dict[str, str]:
+    """The properties of a table that is there."""
+    if (folder := table.local_folder) is not None and (found := local_table.properties(folder)) is not None:
+        return found
+    return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table.sql}").collect()}
+
+
+def set_property(spark: SparkSession, table: Table, name: str, value: str) -> None:
+    """Set a property of a table. Every transaction on the table that began before fails, where the value is another.
+
+    Raises:
+        AnotherWriterError: Another writer committed at the same time.
+    """
+    execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})", table)
+
+
 def last_append(table: Table, transaction: Transaction) -> Append | None:
     """The table's last commit, where that is the append of a transaction and the table lies in a local folder; else None.
 
@@ -311,10 +364,15 @@ def merge(spark: SparkSession, statement: str, table: Table) -> int:
 
     Raises:
         AnotherWriterError: Another writer committed to the same place at the same time, again and again.
+        UndoneError: The statement is guarded, see `lakehouse.fence`, and what it belongs to has been undone.
     """
     for _ in range(_TRIES - 1):
-        with suppress(AnotherWriterError):
+        try:
             return int(execute(spark, statement, table)[0]["num_affected_rows"])
+        except UndoneError:
+            raise
+        except AnotherWriterError:
+            continue
     return int(execute(spark, statement, table)[0]["num_affected_rows"])
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from lakehouse.errors import AnotherWriterError
+from lakehouse.errors import AnotherWriterError, UndoneError
 
 if TYPE_CHECKING:
     from lakehouse.table import Table
@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """What Spark raises. Classic pyspark hands on what it has no class for (Delta's conflicts, a missing file) as py4j's."""
 
+UNDONE = "tidemark_undone"
+"""What a guarded write says when it fails, see `lakehouse.fence`."""
+
+OVERTAKEN = "tidemark_overtaken"
+"""The same of a claim, where others have claimed loads meanwhile."""
+
 _CONFLICTS = (
+    OVERTAKEN,
     "DELTA_CONCURRENT_TRANSACTION",
     "ConcurrentTransactionException",
     "DELTA_CONCURRENT_APPEND",
@@ -65,7 +72,10 @@ def raise_if_conflict(error: Exception, table: Table) -> None:
 
     Raises:
         AnotherWriterError: The error is such a conflict.
+        UndoneError: The write was guarded, and what it belongs to has been undone.
     """
+    if _mentions(error, (UNDONE,)):
+        raise UndoneError.of(str(table)) from None
     if _mentions(error, _CONFLICTS):
         raise AnotherWriterError(
             "Another run committed the same load first; nothing of this one was written.",

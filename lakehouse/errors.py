@@ -80,6 +80,19 @@ class AnotherWriterError(TidemarkError):
     exit_code = 4
 
 
+class UndoneError(AnotherWriterError):
+    """A restore or rebuild undid the load while this run stood still; it writes no more of it. Exit code 4."""
+
+    @classmethod
+    def of(cls, where: str) -> UndoneError:
+        """The error of a write to a table."""
+        return cls(
+            "A restore or a rebuild has undone what this run was carrying out; it wrote no more of it.",
+            where=where,
+            next_step="Nothing to do: the next run decides these records again.",
+        )
+
+
 class BreakerOpenError(TidemarkError):
     """The load looks so wrong that it was stopped before anything was written. Exit code 5."""
 
@@ -130,6 +143,10 @@ class ContractError(TidemarkError):
 
 class TableStateError(TidemarkError):
     """The tables contradict each other: one was restored, emptied or written alone."""
+
+
+class ClaimStuckError(TidemarkError):
+    """A load is claimed, and a table does not take it. The next run tries again; a restore to the load before gives it up."""
 
 
 class TableMissingError(TableStateError):

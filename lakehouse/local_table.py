@@ -89,6 +89,25 @@ def may_hold(folder: Path, column: str, text: str) -> bool | None:
     return None
 
 
+def properties(folder: Path) -> dict[str, str] | None:
+    """The table's properties; None where it is not there or its log cannot be read here."""
+    with suppress(*_ERRORS):
+        return dict(DeltaTable(folder).metadata().configuration)
+    return None
+
+
+def last_transaction(folder: Path, app_id: str) -> int | None:
+    """The last version of an application that the table knows, however far back its commit is; -1 for none.
+
+    Returns:
+        The version; None where the table is not there or its log cannot be read here.
+    """
+    with suppress(*_ERRORS):
+        version = DeltaTable(folder).transaction_version(app_id)
+        return -1 if version is None else version
+    return None
+
+
 def _open(folder: Path, version: int | None = None) -> DeltaTable:
     """A table whose files hold its rows as they are: no deletion vector takes any out, no column has another name.
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from bronze import breaks, standing
 from bronze.admin import LookError
 from bronze.topics import Acceptance, write_accepted
-from lakehouse import delta
+from lakehouse import delta, owner
 from lakehouse.contracts.bronze import RECREATED
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.crash import crash_point
@@ -52,7 +52,9 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         UsageError: The topic is not one of kafka.topics, or was never read.
         SourceError: The topic cannot be looked at.
         TableMissingError: Bronze has not been written yet.
+        TableStateError: Bronze is another pipeline's.
     """
+    owner.require(spark, run)
     topic = str(request.wanted.topic) if request.wanted else ""
     stands = standing.read(spark, run, is_dry_run=True)
     found = _found(spark, run, settings.kafka, stands, topic)

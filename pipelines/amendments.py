@@ -49,13 +49,15 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
     if not asked or not delta.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return None
     finished = watermarks.read(spark, run).load_seq
+    known = max(row["load_seq"] for row in loads)
     done = [(load_seq, Request.from_json(text)) for load_seq, text in asked if load_seq <= finished]
     for load_seq, request in done:
         if request.erase is not None:
             erased = request.erase
             amend.remove_key(spark, run, topic=erased.topic, key_sha256=erased.key_sha256, before_load_seq=load_seq)
         if request.swap is not None:
-            withdraw(spark, run, keep_to=request.swap.keep_to, undo_to=request.swap.undo_to)
+            keep_to, undo_to = request.swap.keep_to, request.swap.undo_to
+            withdraw(spark, run, keep_to=keep_to, undo_to=undo_to, by_load_seq=known)
     if not done:
         return None
     last: int = done[-1][0]
@@ -77,5 +79,5 @@ def withdraw_unpublished(spark: SparkSession, run: Run, settings: Settings, *, f
         last: The last of them.
     """
     if state.highest(spark, run.table(GOLD_RECORDS), "load_seq") >= first:
-        withdraw(spark, run, keep_to=first - 1, undo_to=last)
+        withdraw(spark, run, keep_to=first - 1, undo_to=last, by_load_seq=last)
         refresh_models(spark, run, settings.gold, amended_by=last)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from lakehouse import delta
+from lakehouse import delta, owner, state
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.errors import BreakerOpenError
-from lakehouse.table import SILVER_WATERMARKS
+from lakehouse.table import BRONZE_TOPICS, SILVER_WATERMARKS
 from pipelines import consumer_group
 from silver import breaker, load, plan, recovery, swap
 from silver.rules import Rules
@@ -19,6 +19,8 @@ from silver.streams import Limits
 from silver.watermarks import Watermarks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
@@ -54,13 +56,33 @@ _SAMPLES = 5
 """Rejects of each class that a plan shows."""
 
 
+NOTHING: Mapping[str, object] = {
+    "load_seq": None,
+    "is_repeat": False,
+    "records": 0,
+    "breaker": [],
+    "kept_out": [],
+    "streams": [],
+}
+"""The plan of no load."""
+
+
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     """Load what Bronze gained, after finishing what an earlier run left unfinished; see `silver.load.load_once`.
 
+    Only the topics of the config are decided. What Bronze holds of others waits, and is decided once the config names them; the
+    event `silver.other_topics`, and `other_topics` of what is returned, say which they are.
+
     Then commit a consumer group's offsets where the config asks for it; see `pipelines.consumer_group`.
+
+    Raises:
+        TableStateError: Bronze, or the ledger, is another pipeline's.
     """
     started = time.monotonic()
     rules = Rules.of(settings)
+    owner.require(spark, run)
+    if others := _other_topics(spark, run, settings):
+        run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
     load.create_tables(spark, run, rules)
     share, topic_shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
     do = partial(load.load_once, max_quarantined_share=share, topic_shares=topic_shares, stream_limits=_limits(settings))
@@ -76,8 +98,17 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
         "repeated": [done.load_seq for done in loads if done.is_repeat],
         "records": sum(done.records for done in loads),
         **counts,
+        "other_topics": others,
         "seconds": round(time.monotonic() - started, 3),
     }
+
+
+def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str]:
+    """The topics that Bronze was ever read from, and that the config does not name."""
+    table = run.table(BRONZE_TOPICS)
+    if not delta.exists(spark, table):
+        return []
+    return sorted({row["topic"] for row in state.read(spark, table, ("topic",))} - set(settings.kafka.topics))
 
 
 def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
@@ -115,7 +146,7 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
         except BreakerOpenError as opened:
             return {**_NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [breaker.trip_of(opened)._asdict()]}
     if planned is None:
-        return dict(_NOTHING)
+        return dict(NOTHING)
     policies = settings.policies
     found = breaker.trips(planned.load_seq, planned.ledger, policies.max_quarantined_share, policies.topic_shares)
     return {

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta
+from lakehouse import delta, owner
 from lakehouse.contracts.silver import is_retired
-from lakehouse.errors import TableStateError
+from lakehouse.errors import BreakerOpenError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver
 from pipelines.amendments import amend_gold
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakehouse.settings import Settings
     from silver.by_request import Answer
     from silver.recovery import Recovered
-    from silver.request import Erase, Request
+    from silver.request import Erase, Request, Reset
 
 _MOVED = ("topic", "partition", "producer", "epoch_before", "high_watermark_before", "epoch_after", "high_watermark_after")
 
@@ -47,9 +47,10 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
 
     Returns:
         kind; load_seq, None where there was nothing to do; records settled, and `classes`, how many of each class; erased, how
+        kind; load_seq, None where there was nothing to do; records settled, and `classes`, how many of each class; erased, how
         many lost their content; retired, how many streams; `left`, how many were meant and had to stay, by why; `streams`, the
-        watermark of each before and after, and its declared epoch; is_dry_run. Of the dry run of a reset also
-        `next_load`, what the next load would do.
+        watermark of each before and after, and its declared epoch; is_dry_run. Of the dry run of a reset also `next_load`,
+        what the next load would do after it, and `first_load`, what would be loaded before it, None where nothing is.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -58,21 +59,44 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         AnotherWriterError: Another run claimed the same load first.
     """
     rules = Rules.of(settings)
+    owner.require(spark, run)
     if request.accepted is None:  # a topic can break before Silver's first load
         delta.version(spark, run.table(SILVER_WATERMARKS))  # raises where Silver has not been written yet
     if request.erase is not None and not is_dry_run and _undecided(spark, run, request.erase):
         bronze_to_silver.run(spark, run, settings)
+    if request.reset is not None and not is_dry_run and _begins_epoch(request.reset, watermarks.read(spark, run)):
+        _decide_before(spark, run, settings)
     recovered = _recovered(spark, run, rules, is_dry_run=is_dry_run)
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
     told = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}
     if is_dry_run:
-        return {**told, "next_load": _next_load(spark, run, settings, recovered, answer)} if request.reset else told
+        return (
+            {**told, **_next_loads(spark, run, settings, recovered, answer=answer, asked=request.reset)}
+            if request.reset
+            else told
+        )
     if answer.plan is not None:
         load.claim(spark, run, answer.plan)
         load.carry_out(spark, run, answer.plan)
     if request.erase is not None:
         amend_gold(spark, run, settings)
     return told
+
+
+def _begins_epoch(asked: Reset, known: Watermarks) -> bool:
+    """Whether a reset begins an epoch that the stream's records to come are not in already."""
+    mark = known.rows.get((asked.topic, asked.partition, asked.producer))
+    if not asked.is_new_epoch or mark is None or mark.ordinal is None:
+        return False
+    return mark.declared_epoch is None or mark.declared_epoch <= mark.ordinal[0]
+
+
+def _decide_before(spark: SparkSession, run: Run, settings: Settings) -> None:
+    """Load what Bronze holds undecided: it came before the new epoch. What the breaker keeps out is what the epoch is for."""
+    try:
+        bronze_to_silver.run(spark, run, settings)
+    except BreakerOpenError as error:
+        run.report.event("reset.undecided_in_new_epoch", observed=str(error.observed))
 
 
 def _undecided(spark: SparkSession, run: Run, asked: Erase) -> bool:
@@ -113,6 +137,8 @@ def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:
 def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, request: Request) -> Answer:
     known = recovered.watermarks
     pinned = by_request.pinned(known, recovered.bronze_version)
+    # It decides no topic: those that the load before did not decide are left to the next one.
+    rules = replace(rules, decided_topics=recovered.decided_topics)
     claim = plan.claimed(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
     return by_request.answer(spark, run, known, claim)
 
@@ -131,9 +157,17 @@ def _told(answer: Answer) -> dict[str, object]:
     }
 
 
-def _next_load(spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, answer: Answer) -> dict[str, object]:
-    """The next load's plan under the watermarks that the answer leaves."""
+def _next_loads(  # noqa: PLR0913 -- what a plan takes, the answer and what was asked
+    spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, *, answer: Answer, asked: Reset
+) -> dict[str, object]:
+    """The next load's plan under the watermarks that the answer leaves; and of what would be loaded before a new epoch."""
+    first = None
+    if _begins_epoch(asked, recovered.watermarks):
+        first = bronze_to_silver.previewed(spark, run, settings, recovered)
+    if first and first["load_seq"] is not None and not first["breaker"]:
+        return {"first_load": first, "next_load": bronze_to_silver.NOTHING}
     known = recovered.watermarks
     if answer.plan is not None:
         known = known.after(answer.plan.ledger)
-    return bronze_to_silver.previewed(spark, run, settings, replace(recovered, watermarks=known))
+    following = bronze_to_silver.previewed(spark, run, settings, replace(recovered, watermarks=known))
+    return {"first_load": None, "next_load": following}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from lakehouse import delta, state
+from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import REBUILD
 from lakehouse.errors import TableMissingError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SHADOWS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
@@ -76,7 +77,11 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     rules = Rules.of(settings)
     if not delta.exists(spark, run.table(BRONZE_RECORDS)):
         raise TableMissingError("There is no Bronze to make Silver from.", where=str(run.table(BRONZE_RECORDS)))
+    highest = swap.highest_load(spark, run)  # first: what is claimed from here on is not in the shadow, and stops the rebuild
     found = _steps(spark, run, rules, is_applied=is_applied)
+    decided = {plain_topic(row["topic"]) for step in found for row in step.rows if "topic" in row}
+    # What was decided stays decided, also of a topic that the config no longer names; one that waits is left to the next load.
+    rules = replace(rules, decided_topics=tuple(sorted(decided))) if decided else rules
     _drop_shadows(spark, run)
     work = _Rebuild(spark, run, swap.in_shadow(run, _shadow_of(run)), rules)
     load.create_missing(spark, work.shadow, rules)
@@ -86,7 +91,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     if not is_applied:
         return {**told, "is_applied": False}
     load.create_missing(spark, run, rules)
-    told["load_seq"] = _put_in_place(work, done, reason=reason, by=by)
+    told["load_seq"] = _put_in_place(work, done, highest, reason=reason, by=by)
     _drop_shadows(spark, run)
     return {**told, "shadow": None, "is_applied": True}
 
@@ -163,10 +168,14 @@ def _live(work: _Rebuild, shadow: Tables) -> Tables:
     return Tables(parts[SILVER_RECORDS], parts[SILVER_REJECTS])
 
 
-def _put_in_place(work: _Rebuild, done: Replayed, *, reason: str, by: str) -> int:
-    """Claim the shadow's loads and the swap, and carry it out."""
+def _put_in_place(work: _Rebuild, done: Replayed, highest: int, *, reason: str, by: str) -> int:
+    """Claim the shadow's loads and the swap, and carry it out.
+
+    Raises:
+        AnotherWriterError: Another run has claimed a load since the ledger was read: the shadow lacks it. Nothing was written.
+    """
     spark, run = work.spark, work.run
-    asked = Swap(keep_to=0, undo_to=swap.highest_load(spark, run), shadow=_shadow_of(run))
+    asked = Swap(keep_to=0, undo_to=highest, shadow=_shadow_of(run))
     before = swap.renumbered(spark, run, asked, _shadow_of(run), SILVER_LOADS)
     load_seq = swap.claim(
         spark,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse import delta
-from lakehouse.contracts.silver import RESTORE
-from lakehouse.errors import TableStateError, UsageError
+from lakehouse.contracts.silver import ERASE, RESTORE, SWAPS
+from lakehouse.delta_errors import SPARK_ERRORS
+from lakehouse.errors import AnotherWriterError, TableStateError, TidemarkError, UsageError, headline
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.amendments import amend_gold
 from pipelines.verify_pins import LEDGER
@@ -34,8 +35,9 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     """Take Silver, watermarks, rejects, the ledger and Gold back to where a load had left them.
 
     What the tables say of later loads does not matter: this is the way out where one of them was restored, emptied or written
-    alone. Bronze stays, so that the next run decides again what the undone loads had decided. What a person had decided in
-    them is undone too. Commits: see `silver.swap` and `pipelines.amendments`.
+    alone, and where a claimed load cannot be carried out: `to` is the last finished load then. Bronze stays, so that the next
+    run decides again what the undone loads had decided. What a person had decided in them is undone too. Commits: see
+    `silver.swap` and `pipelines.amendments`.
 
     Args:
         spark: The session.
@@ -60,7 +62,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     delta.version(spark, run.table(SILVER_LOADS))  # raises where Silver has not been written yet
     if not is_dry_run:
         load.create_missing(spark, run, rules)
-        _finish_sound(spark, run, rules)
+        _finish(spark, run, rules, to)
     loads = spark.read.table(run.table(SILVER_LOADS).sql)
     _require_whole(spark, run, loads, to)
     highest = swap.highest_load(spark, run)
@@ -86,19 +88,26 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
         pinned=by_request.pinned(marks, last["bronze_to_version"]),
         first_free=highest + 1,
     )
-    swap.carry_out(spark, run, load_seq, asked)
+    swap.carry_out(spark, run, load_seq, swap.undoing_up_to(asked, load_seq - 1))
     amend_gold(spark, run, settings)
     return {**told, "load_seq": load_seq}
 
 
-def _finish_sound(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Finish a load that is at work, where the tables allow it; where they do not it is undone like all that follows."""
+def _finish(spark: SparkSession, run: Run, rules: Rules, to: int) -> None:
+    """Finish a load that is at work, where it can be; where it cannot, it is undone like all that follows.
+
+    One that only adds is not finished in order to be undone. An erasure is: half of it would be left.
+    """
     try:
         recovered = recovery.recover(spark, run, rules)
-        if recovered.open_claim is not None:
+        claimed = recovered.open_claim[0] if recovered.open_claim else None
+        if claimed is not None and (claimed["load_seq"] <= to or claimed["kind"] in (*SWAPS, ERASE)):
             load.finish(spark, run, recovered)
-    except TableStateError as error:
-        run.report.event("restore.unsound", observed=str(error.observed))
+    except AnotherWriterError:
+        raise
+    except (TidemarkError, *SPARK_ERRORS) as error:
+        observed = error.observed if isinstance(error, TidemarkError) else None
+        run.report.event("restore.unsound", observed=headline(str(observed or error)))
 
 
 def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> None:

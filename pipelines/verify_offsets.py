@@ -112,9 +112,7 @@ class Offsets:
         last = self._pins.last_offsets
         if not last:
             return records.where(F.lit(False))
-        if self._pins.versions[BRONZE_RECORDS] == max(row["bronze_to_version"] for row in self._pins.loads):
-            pass  # the last load decided all that this version holds
-        elif len(last) <= _FEW_PARTITIONS:
+        if len(last) <= _FEW_PARTITIONS:
             records = records.where(any_of(at(*partition, f"offset <= {offset}") for partition, offset in last.items()))
         else:
             rows = [(*partition, offset) for partition, offset in last.items()]

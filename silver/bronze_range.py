@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse import delta, frames
+from lakehouse.contracts.bronze import is_of_topics, plain_topic
 from lakehouse.contracts.model import sql_text
 from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS
@@ -17,7 +18,7 @@ from silver.ledger import Arrivals
 from silver.spans import any_of, at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -40,6 +41,9 @@ class BronzeRange:
         to_version: The last version of the range, inclusive.
         above: The last decided offset of each partition before the load.
         appended: Records that the versions added, by their commits; None where a commit does not say.
+        topics: The topics that are read; None for all.
+        joined: Those of them that the load before did not decide. What Bronze holds of them may be older than the range: it is
+            read by offset, and not counted by version.
         up_to: The last offset of each partition, where the versions themselves can no longer be read; else None.
     """
 
@@ -48,6 +52,8 @@ class BronzeRange:
     above: Mapping[Partition, int]
     appended: int | None
     up_to: Mapping[Partition, int] | None = None
+    topics: Sequence[str] | None = None
+    joined: Collection[str] = ()
 
 
 def pin(
@@ -110,6 +116,8 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
         spans = [(each, bronze_range.above.get(each, -1), last) for each, last in bronze_range.up_to.items()]
         return records.where(any_of(at(*each, f"offset BETWEEN {above + 1} AND {last}") for each, above, last in spans))
     records = delta.read(spark, bronze, version=bronze_range.to_version)
+    if bronze_range.topics is not None:
+        records = records.where(is_of_topics(bronze_range.topics))
     decided = [at(*partition, f"offset <= {last}") for partition, last in bronze_range.above.items()]
     return records.where(~any_of([*decided, *decided_together(bronze_range.above)])) if decided else records
 
@@ -165,7 +173,7 @@ def arrivals(
     all_new = [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
     if bronze_range.up_to is not None:
         return all_new, False
-    if bronze_range.appended == sum(decided.values()):
+    if bronze_range.appended == sum(decided.values()) and not bronze_range.joined:
         return all_new, True
     offsets = [(*partition, offset) for partition, offset in above.items()]
     known = frames.of_tuples(spark, offsets, "topic string, partition int, above bigint")
@@ -174,19 +182,29 @@ def arrivals(
         run.table(BRONZE_RECORDS),
         after_version=bronze_range.after_version,
         to_version=bronze_range.to_version,
-        summary=partial(_counted, decided=known),
+        summary=partial(_counted, decided=known, topics=bronze_range.topics),
     )
     if counted is None:
         run.report.event("silver.versions_gone", after_version=bronze_range.after_version, to_version=bronze_range.to_version)
         return all_new, False
     arrived = [Arrivals(row["topic"], row["partition"], row["records"], row["replayed"], row["above"]) for row in counted]
+    joined = {
+        place for place in {*decided, *((each.topic, each.partition) for each in arrived)} if _is_joined(place, bronze_range)
+    }
+    arrived = [each for each in arrived if (each.topic, each.partition) not in joined]
+    arrived += [each for each in all_new if (each.topic, each.partition) in joined]
     # Decided, and not brought by the range: the partition's watermark was put back, and its records are older.
     unbrought = decided.keys() - {(each.topic, each.partition) for each in arrived}
     return arrived + [Arrivals(*partition, 0, 0, above.get(partition)) for partition in sorted(unbrought)], True
 
 
-def _counted(records: DataFrame, *, decided: DataFrame) -> DataFrame:
+def _is_joined(place: Partition, bronze_range: BronzeRange) -> bool:
+    return plain_topic(place[0]) in bronze_range.joined
+
+
+def _counted(records: DataFrame, *, decided: DataFrame, topics: Sequence[str] | None) -> DataFrame:
     """Count the records of each partition, and those of them that were decided before."""
+    records = records if topics is None else records.where(is_of_topics(topics))
     compared = records.select("topic", "partition", "offset").join(F.broadcast(decided), on=["topic", "partition"], how="left")
     is_replay = F.coalesce(F.col("offset") <= F.col("above"), F.lit(False))
     return compared.groupBy("topic", "partition", "above").agg(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta
+from lakehouse import delta, fence
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.model import sql_text
 from lakehouse.contracts.silver import COLLISION, HELD, QUARANTINED, STREAM
@@ -96,6 +96,7 @@ def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
 
     Raises:
         AnotherWriterError: Another run wrote to the same place at the same time.
+        UndoneError: A restore or rebuild has undone the load.
     """
     bronze = run.table(BRONZE_RECORDS)
     version = delta.version(spark, bronze)
@@ -106,6 +107,7 @@ def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
     )
     load_seq = F.lit(plan.load_seq).cast("bigint")
     places = meant.select(*_PLACE, up_to.alias("up_to_offset"), load_seq.alias("load_seq")).distinct()
+    places = fence.guarded(places, run, plan.load_seq)
     _in_rejects(spark, run.table(SILVER_REJECTS), places)
     crash_point("erase.rejects")
     _in_silver(spark, run.table(SILVER_RECORDS), places, f"found.erased IS NULL AND found.load_seq < {plan.load_seq}")
@@ -114,7 +116,9 @@ def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
     left = extract(meant.where(F.col("erased").isNull()), plan.rules).withColumn("up_to_offset", up_to)
     kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
-    _in_bronze(spark, bronze, kept.dropDuplicates(list(_PLACE)), plan.load_seq)
+    fence.require_standing(spark, run, plan.load_seq)  # before Bronze is opened
+    left_ones = fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
+    _in_bronze(spark, bronze, left_ones, plan.load_seq)
     run.report.event("silver.erased", load_seq=plan.load_seq, records=plan.count("erased"))
     crash_point("erase.bronze")
 

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames, views
+from lakehouse import delta, frames, storage, views
 from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REJECTS, WATERMARKS, silver_records
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
-from lakehouse.errors import ConfigError, ContractError, TableStateError
+from lakehouse.delta_errors import SPARK_ERRORS
+from lakehouse.errors import ClaimStuckError, ConfigError, ContractError, TableStateError, headline
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 from silver import breaker, bronze_range, copy, erase, ledger, recovery, settle, swap, watermarks
 from silver import claim as claims
@@ -145,7 +146,30 @@ def finish(spark: SparkSession, run: Run, recovered: Recovered) -> Load:
 
 
 def carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Steps 4 to 6: what a claim pinned, done or done again."""
+    """Steps 4 to 6: what a claim pinned, done or done again.
+
+    Raises:
+        ClaimStuckError: A table does not take what the claim says.
+        UndoneError: A restore or rebuild has undone the load.
+    """
+    try:
+        _carry_out(spark, run, planned)
+    except SPARK_ERRORS as error:
+        if run.lakehouse.shadow is not None or storage.failure(error, run.lakehouse) is not None:
+            raise
+        before = planned.load_seq - 1
+        way_out = f"`tidemark restore --to {before}`" if before else "`tidemark rebuild --apply`"
+        raise ClaimStuckError(
+            f"Load {planned.load_seq} is claimed, and it could not be carried out.",
+            where=f"{run.table(SILVER_LOADS)}: load {planned.load_seq}",
+            observed=headline(str(error)),
+            next_step="Every run tries it again. Where the cause was a passing one, or is mended, run again. Where the load "
+            f"can never be carried out, {way_out} gives the claim up: its records stay in Bronze and are decided anew, by the "
+            "config of then.",
+        ) from error
+
+
+def _carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
     append_silver(spark, run, planned)
     append_rejects(spark, run, planned)
     if planned.request is not None and planned.request.erase is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -89,13 +89,27 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, limi
     """
     watermarks = recovered.watermarks
     pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=watermarks.last_offsets())
-    if pinned.appended == 0:
+    pinned = of_topics(pinned, rules, recovered.decided_topics)
+    if pinned.appended == 0 and not pinned.joined:
         return None
     claim = claimed(run, rules, pinned, load_seq=watermarks.load_seq + 1)
     with ahead.known(spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]):
-        how = _how(recovered, pinned.appended)
+        how = _how(recovered, None if pinned.joined else pinned.appended)
         planned = decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how, limits=limits)
     return planned if planned.ledger else None
+
+
+def of_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -> BronzeRange:
+    """A range of the topics that the rules name.
+
+    Args:
+        pinned: The range.
+        rules: The rules.
+        before: The topics that the load before decided; None for all that Bronze held then, or where there was none.
+    """
+    topics = rules.decided_topics
+    joined = frozenset(topics) - frozenset(before) if topics is not None and before is not None else frozenset[str]()
+    return replace(pinned, topics=topics, joined=joined)
 
 
 def _how(recovered: Recovered, records: int | None) -> How:
@@ -183,6 +197,7 @@ def decided_again(  # noqa: PLR0913 -- as `decided`
     watermarks: Watermarks,
     claim: dict[str, object],
     rows: Sequence[Row | Mapping[str, Any]],
+    decided_topics: Sequence[str] | None = None,
 ) -> Plan:
     """Decide a range that was claimed before: by the Bronze versions that the claim names, or by offset where those are gone.
 
@@ -193,11 +208,13 @@ def decided_again(  # noqa: PLR0913 -- as `decided`
         watermarks: The watermarks that the load meets.
         claim: What all ledger rows of the load share.
         rows: The ledger's rows that the range was claimed with: where it ends in each partition.
+        decided_topics: The topics that the load before decided, see `of_topics`.
     """
     after_version, to_version = (int(str(claim[name])) for name in ("bronze_after_version", "bronze_to_version"))
     above = watermarks.last_offsets()
     try:
         pinned = bronze_range.pin(spark, run, after_version=after_version, to_version=to_version, above=above)
+        pinned = of_topics(pinned, rules, decided_topics)
         return decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
     except SPARK_ERRORS as error:
         if not is_gone(error):

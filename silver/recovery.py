@@ -81,6 +81,11 @@ class Recovered:
         return self.last[0]["bronze_to_version"] if self.last else -1
 
     @property
+    def decided_topics(self) -> tuple[str, ...] | None:
+        """The topics that the last finished load decided, or passed on; None for all, or where there was none."""
+        return Rules.from_json(self.last[0]["rules"]).decided_topics if self.last and self.bronze_version >= 0 else None
+
+    @property
     def was_in_stretches(self) -> bool:
         """Whether the last load's sequences rose one by one, most of them: no gap at every turn, no producers in turns."""
         jumps = sum(row["jumps_forward"] + row["jumps_backward"] for row in self.last)
@@ -141,7 +146,7 @@ def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     shared = {name: claim[0][name] for name in _SHARED}
     rules = Rules.from_json(shared["rules"])
     run.report.event("silver.repeating", load_seq=shared["load_seq"], claimed_by=shared["run_id"])
-    planned = _planned(spark, run, rules, recovered.watermarks, claim)
+    planned = _planned(spark, run, rules, recovered, claim)
     counts_replays = planned is None or planned.counts_replays
     observed = _outcomes(planned.ledger if planned else [], counts_replays=counts_replays)
     expected = _outcomes(claim, counts_replays=counts_replays)
@@ -156,11 +161,14 @@ def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
     return planned
 
 
-def _planned(spark: SparkSession, run: Run, rules: Rules, watermarks: Watermarks, rows: list[Row]) -> Plan | None:
+def _planned(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, rows: list[Row]) -> Plan | None:
+    watermarks = recovered.watermarks
     claim: dict[str, Any] = {name: rows[0][name] for name in _SHARED}
     if claim["request"] is not None:
         return by_request.answer(spark, run, watermarks, claim).plan
-    return planning.decided_again(spark, run, rules, watermarks=watermarks, claim=claim, rows=rows)
+    return planning.decided_again(
+        spark, run, rules, watermarks=watermarks, claim=claim, rows=rows, decided_topics=recovered.decided_topics
+    )
 
 
 def _require_pipeline(run: Run, ledger: Iterable[Row]) -> None:

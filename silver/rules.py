@@ -87,6 +87,7 @@ class Rules:
         late: What late records get: quarantine, accept or drop.
         contiguous: Whether sequences follow each other without gaps, so that missing ones are kept as ranges.
         topics: The topics that have policies of their own, each once; the three above are those of all others.
+        decided_topics: The topics whose records the load decides, of any incarnation; None for all that Bronze holds.
     """
 
     sequence: Source
@@ -97,6 +98,7 @@ class Rules:
     late: Late = "quarantine"
     contiguous: bool = False
     topics: tuple[tuple[str, Policy], ...] = ()
+    decided_topics: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
@@ -111,6 +113,7 @@ class Rules:
             late=policies.late,
             contiguous=policies.contiguous,
             topics=tuple((topic, Policy(own.max_jump, own.late, own.contiguous)) for topic, own in policies.topics.items()),
+            decided_topics=tuple(sorted(settings.kafka.topics)),
         )
 
     def policy(self, topic: str) -> Policy:
@@ -154,4 +157,5 @@ class Rules:
             late=found["late"],
             contiguous=found.get("contiguous", False),
             topics=tuple((topic, Policy(**own)) for topic, own in found.get("topics", ())),
+            decided_topics=None if found.get("decided_topics") is None else tuple(found["decided_topics"]),
         )

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames
+from lakehouse import delta, fence, frames
 from lakehouse.contracts.silver import DISCARDED, HELD, INVALID, QUARANTINED, RELEASE, RELEASED, STREAM
 from lakehouse.errors import TableStateError
 from lakehouse.table import SILVER_REJECTS, SILVER_WATERMARKS
@@ -144,10 +144,12 @@ def mark(spark: SparkSession, run: Run, plan: Plan) -> None:
 
     Raises:
         AnotherWriterError: Another run marked the same rows at the same time.
+        UndoneError: A restore or rebuild has undone the load: what it settled waits again, and must not be marked.
     """
     rejects, rows = run.table(SILVER_REJECTS), plan.settled
     first, last = (bound.as_py() for bound in pc.min_max(rows["load_seq"]).values())
-    frames.of_arrow(spark, rows.select(["topic", "partition", "first_offset"])).createOrReplaceTempView(_SETTLED)
+    places = frames.of_arrow(spark, rows.select(["topic", "partition", "first_offset"]))
+    fence.guarded(places, run, plan.load_seq).createOrReplaceTempView(_SETTLED)
     try:
         delta.merge(
             spark,

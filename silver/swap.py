@@ -6,6 +6,7 @@ Delta remembers the transactions of rows that are gone.
 
 3. claim:   append the ledger's rows: the shadow's loads under their new numbers, then the swap's own, one for each stream, with
             the watermark that it is to have. From here on the swap is finished, whoever does it, whatever the tables say.
+   fence:   nothing that was claimed before is carried out any more, see `lakehouse.fence`.
 4. silver:  the undone loads' rows go; the shadow's come.
 5. rejects: the same. What an undone load had settled waits again.
    ledger:  the undone loads' rows go.
@@ -22,8 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames, state
-from lakehouse.contracts.silver import HELD, LOADS, STREAM, SWAPS, WATERMARK_IN_LOADS, WATERMARKS, is_retired
+from lakehouse import delta, fence, frames, state
+from lakehouse.contracts.silver import ERASE, HELD, LOADS, STREAM, SWAPS, WATERMARK_IN_LOADS, WATERMARKS, is_retired
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
 from lakehouse.errors import TableStateError
@@ -92,7 +93,7 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
     Args:
         spark: The session.
         run: The run.
-        request: What is asked for.
+        request: What is asked for. Of a restore the claim says that all loads up to its own number go.
         marks: The watermarks after the swap.
         rules: The rules that they were made by.
         pinned: The Bronze range, of no records, that ends where the last load before the swap ended.
@@ -108,9 +109,13 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
     """
     loads = {stream: load_of(stream, marks) for stream in marks.rows}
     for load_seq in range(first_free, first_free + MOST_TRIES):
-        shared = claimed(run, rules, pinned, load_seq=load_seq, request=request)
+        asked = replace(request, swap=undoing_up_to(request.swap, load_seq - 1)) if request.swap else request
+        shared = claimed(run, rules, pinned, load_seq=load_seq, request=asked)
         rows = frames.of_contract(spark, ledger.rows(loads, marks, shared, rules), LOADS)
-        if is_claimed(spark, run, rows if before is None else before.select(*LOADS.names).union(rows), load_seq):
+        if before is not None and request.swap is not None:
+            # The numbers of a shadow's loads are not claimed one by one: nobody else may have taken one.
+            rows = fence.unclaimed(before.select(*LOADS.names).union(rows), run, request.swap.undo_to)
+        if is_claimed(spark, run, rows, load_seq):
             crash_point("swap.claimed")
             return load_seq
     raise TableStateError(
@@ -151,6 +156,10 @@ def carry_out(spark: SparkSession, run: Run, load_seq: int, swap: Swap) -> None:
         AnotherWriterError: Another run is finishing the same swap.
         TableStateError: The shadow is gone.
     """
+    undone = spark.read.table(run.table(SILVER_LOADS).sql).where(_undone(swap))
+    may_erase = undone.where(F.col("kind") == ERASE).limit(1).count() > 0
+    fence.close(spark, run, load_seq, is_noted=swap.shadow is None, with_bronze=may_erase)
+    crash_point("swap.fenced")
     if swap.shadow is None:
         _cut(spark, run, swap)
     else:
@@ -194,6 +203,11 @@ def _replace(spark: SparkSession, run: Run, load_seq: int, swap: Swap, shadow: s
 
 def _overwrite(run: Run, rows: DataFrame, name: str, load_seq: int) -> None:
     delta.overwrite(rows, run.table(name), transaction=Transaction(run.app_id(name), load_seq))
+
+
+def undoing_up_to(swap: Swap, load_seq: int) -> Swap:
+    """A restore also undoes what was claimed under numbers that it found used up. Those before a rebuild are its shadow's."""
+    return swap if swap.shadow is not None else replace(swap, undo_to=load_seq)
 
 
 def _undone(swap: Swap, column: str = "load_seq") -> str:

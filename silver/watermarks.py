@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames, state
+from lakehouse import delta, fence, frames, state
 from lakehouse.contracts.silver import LOADS, RETIRE, STREAM, WATERMARK_IN_LOADS
 from lakehouse.errors import RulesChangedError, TableStateError
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
@@ -130,16 +130,17 @@ def read(spark: SparkSession, run: Run) -> Watermarks:
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     """Move the watermarks to where the load's ledger rows say: one MERGE, one commit.
 
-    A row moves only forward, and only where the table is at the load before. Beyond it, the load is finished: a repeat, or a
-    slower runner, changes nothing; its row of a stream that was retired since would bring back where that stood long ago.
-    Before it, the table was emptied or put back since it was read, and this load's rows alone would make it look whole. The
-    MERGE carries no transaction id, which would keep it from healing a table that was restored.
+    None moves where the table is not at the load before. Beyond it, somebody else has done this already, or a restore or
+    rebuild has undone the load: a stream that it had begun, or one that was retired since, must not come back. Below, the
+    table was emptied or put back since it was read, and this load's rows alone would make it look whole. The MERGE carries no
+    transaction id, which would keep it from healing a table that was restored.
 
     A retirement's streams leave the table, see `silver.retire`.
 
     Raises:
         TableStateError: The table was emptied or put back while the load was at work.
         AnotherWriterError: Another run moved the same rows at the same time.
+        UndoneError: A restore or rebuild has undone the load.
     """
     table = run.table(SILVER_WATERMARKS)
     _marks(spark, run, load_seq).createOrReplaceTempView(_LOAD)
@@ -158,6 +159,7 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
             expected=f"last finished load {load_seq - 1} or later",
             next_step=f"The load is claimed. `tidemark restore --to {load_seq - 1}` takes all tables back to before it.",
         )
+    fence.require_standing(spark, run, load_seq)
 
 
 def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from lakehouse.contracts.model import ERASED_IN_BRONZE, HEADERS, LOST, Column, Contract
+from lakehouse.contracts.model import ERASED_IN_BRONZE, HEADERS, LOST, Column, Contract, sql_text
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 Value = TypeVar("Value")
 
@@ -87,6 +87,16 @@ def plain_topic(stored_as: str) -> str:
     ('incidents', 'incidents')
     """
     return stored_as.partition("@")[0]  # no name of a Kafka topic holds one
+
+
+def is_of_topics(topics: Iterable[str]) -> str:
+    """Whether a row is of one of some Kafka topics, of any incarnation: SQL over a column `topic`.
+
+    >>> is_of_topics(["t", "u"])
+    "topic = 't' OR startswith(topic, 't@') OR topic = 'u' OR startswith(topic, 'u@')"
+    """
+    parts = (f"topic = {sql_text(name)} OR startswith(topic, {sql_text(name + '@')})" for name in topics)
+    return " OR ".join(parts) or "false"
 
 
 def of_last_incarnations(stored: Mapping[tuple[str, int], Value]) -> dict[tuple[str, int], Value]:

@@ -220,6 +220,34 @@ def test_a_new_epoch_lets_a_stream_start_anew_that_the_breaker_had_stopped(
     require_gate_passes(spark, run)
 
 
+def test_what_bronze_holds_undecided_is_decided_before_a_new_epoch_begins(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run)
+    loaded(spark, run, settings, sent(0, [1, 2, 3]))
+    put(spark, run, sent(3, [4, 3, 5]))  # the last ones before the sender was installed anew
+
+    shown = reset(spark, new_run(), settings, is_new_epoch=True, is_dry_run=True)
+    done = reset(spark, new_run(), settings, is_new_epoch=True)
+    after = loaded(spark, new_run(), settings, sent(6, [1, 2, 4]))
+
+    assert [(row["accepted"], row["epoch_after"]) for row in shown["first_load"]["streams"]] == [(2, 0)]
+    assert (shown["next_load"]["load_seq"], done["load_seq"]) == (None, 3)
+    assert after.counts["accepted"] == 3
+    assert [row[:3] for row in kept(spark, run)] == [
+        (0, 0, 1),
+        (1, 0, 2),
+        (2, 0, 3),
+        (3, 0, 4),
+        (5, 0, 5),
+        (6, 1, 1),
+        (7, 1, 2),
+        (8, 1, 4),
+    ]
+    require_gate_passes(spark, run)
+
+
 def test_a_watermark_is_raised_but_falls_only_where_silver_holds_nothing_above(
     spark: SparkSession, new_run: Callable[[], Run]
 ) -> None:

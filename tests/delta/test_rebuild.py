@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import delta
-from lakehouse.errors import RulesChangedError, TableStateError
+from lakehouse.errors import AnotherWriterError, RulesChangedError, TableStateError
 from pipelines import bronze_to_silver, by_hand, rebuild, restore
-from silver import swap
+from silver import replay, swap
 from silver.request import Erase, Request
 from tests.delta.test_by_hand import asked, kept, marks, waiting
 from tests.delta.test_restore import offsets_in_gold
@@ -90,7 +90,7 @@ def test_another_extractor_is_put_in_place_at_once_however_often_it_stops_and_go
     with pytest.raises(RulesChangedError, match="tidemark rebuild"):
         bronze_to_silver.run(spark, run, settings)
 
-    for point in ("swap.claimed", "swap.records", "swap.rejects", "swap.loads"):
+    for point in ("swap.claimed", "swap.fenced", "swap.records", "swap.rejects", "swap.loads"):
 
         def stop(name: str, point: str = point) -> None:
             if name == point:
@@ -177,3 +177,25 @@ def test_an_erasure_that_a_restore_took_out_of_the_ledger_holds_through_a_rebuil
 
     assert spark.read.table(run.table("silver_records").sql).where("key IS NOT NULL OR value IS NOT NULL").isEmpty()
     require_sound(spark, run, is_deep=True)
+
+
+def test_a_load_that_is_claimed_while_a_rebuild_is_at_work_stops_the_rebuild(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(run)
+    replayed = replay.replay
+
+    def overtaken(*args: Any) -> replay.Replayed:
+        done = replayed(*args)
+        put(spark, run, numbered(8, [(102, 7)]))
+        bronze_to_silver.run(spark, run, settings)
+        return done
+
+    monkeypatch.setattr(replay, "replay", overtaken)
+    with pytest.raises(AnotherWriterError):
+        rebuilt(spark, run, settings, is_applied=True)
+
+    ledger = spark.read.table(run.table("silver_loads").sql)
+    assert ledger.where("kind = 'rebuild'").count() == 0
+    assert ledger.groupBy("load_seq").count().where("count > 1").count() == 0
+    require_sound(spark, run)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse import delta
-from lakehouse.errors import TableStateError, UsageError
+from lakehouse.errors import ClaimStuckError, TableStateError, UsageError
 from pipelines import bronze_to_silver, restore, silver_to_gold
 from silver import swap
 from tests.delta.test_by_hand import asked, kept, sent, waiting
@@ -135,7 +135,7 @@ def test_a_restore_that_stops_after_every_step_is_finished_by_the_next_run(
 
         return stop
 
-    for point in ("swap.claimed", "swap.records", "swap.loads", "swap.advanced"):
+    for point in ("swap.claimed", "swap.fenced", "swap.records", "swap.loads", "swap.advanced"):
         with monkeypatch.context() as patched:
             patched.setattr(swap, "crash_point", stopping_at(point))
             with pytest.raises(Stopped):
@@ -167,3 +167,23 @@ def test_only_a_load_of_the_ledger_can_be_gone_back_to_and_what_was_audited_befo
         restored(spark, run, 4)
 
     assert offsets_in_gold(spark, run)["gold_records"] == [0, 1, 2, 3, 4]
+
+
+def test_a_claim_that_a_table_never_takes_is_given_up_by_a_restore_and_decided_anew_by_the_config_of_then(
+    spark: SparkSession, run: Run
+) -> None:
+    silver = run.table("silver_records").sql
+    spark.sql(f"ALTER TABLE {silver} ADD CONSTRAINT small CHECK (sequence < 100)")
+    put(spark, run, sent(6, [6, 100, 7]))
+    settings = settings_of(run)
+    for _ in range(2):
+        with pytest.raises(ClaimStuckError, match=r"Load 4(.|\n)*(CHECK|small)(.|\n)*tidemark restore --to 3"):
+            bronze_to_silver.run(spark, run, settings)
+
+    done = restored(spark, run, 3)
+    after = ran(spark, run, settings_of(run, policies={"max_jump": 10}))
+
+    assert (done["undone"], done["load_seq"]) == ([4, 4], 5)
+    assert (after["loads"], after["accepted"], after["jump"]) == ([6], 2, 1)
+    assert [row[0] for row in kept(spark, run)] == [0, 1, 2, 3, 4, 6, 8]
+    require_sound(spark, run, is_deep=True)

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipelines import restore
 from silver import load
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put
+from tests.support.small_config import settings_of
+from tests.support.stages import loaded, require_sound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,6 +96,32 @@ def test_a_run_that_sleeps_before_a_commit_changes_nothing_when_it_wakes_after_o
     assert [(row["first_offset"], row["records"]) for row in rejects] == [(2, 1), (4, 1)]
     marks = spark.read.table(run.table("silver_watermarks").sql).collect()
     assert [(row["high_watermark"], row["last_offset"], row["load_seq"]) for row in marks] == [(3, 4, 2)]
+
+
+@pytest.mark.parametrize("point", ["silver.claimed", "silver.appended"])
+def test_a_run_that_sleeps_through_a_restore_adds_nothing_when_it_wakes(
+    spark: SparkSession, new_run: Callable[[], Run], root: list[str], team: list[Runner], point: str
+) -> None:
+    sleeper, other, _ = team
+    run = new_run()
+    settings = settings_of(run)
+    loaded(spark, run, settings, [Record.of(0, 1)])
+    bronze(spark, run, 1, [2, 2])
+    sleeper.go(stage="silver", settings=root, stop_at=point, is_locked=False)
+    wait_until_stopped(sleeper)
+    restore.restore(spark, new_run(), settings, 1, reason="a test", by="ann", is_dry_run=False)
+
+    os.kill(sleeper.process.pid, signal.SIGCONT)
+    woken = sleeper.wait_for("done")
+    assert woken["exit_code"] == 4, woken
+    assert silver(spark, run) == [(0, 1)]
+    assert spark.read.table(run.table("silver_rejects").sql).count() == 0
+
+    other.go(stage="silver", settings=root, is_locked=False)
+    done = other.wait_for("done")
+    assert (done["exit_code"], done["silver"]["loads"]) == (0, [4]), done
+    assert silver(spark, run) == [(0, 1), (1, 2)]
+    require_sound(spark, run, is_deep=True)
 
 
 def test_a_run_that_sleeps_keeps_the_lock_and_finishes_when_it_wakes(

@@ -61,6 +61,24 @@ FORGETFUL_RELEASE = Alternative(
     World(bronze=(Version(),), crashes=1, has_release=True),
 )
 
+_RESTORED = World(bronze=(Version(),), crashes=0, has_release=True, swaps=1)
+SWAP_NOT_NOTED = Alternative(
+    "a restore commits nothing under its own number to records and rejects",
+    Protocol(swap_is_noted=False),
+    World(crashes=0, swaps=1),
+)
+MARK_IS_BLIND = Alternative("what is released is marked without a look for a restore", Protocol(mark_looks=False), _RESTORED)
+MARK_ONLY_LOOKS = Alternative(
+    "the mark looks for a restore, and nothing makes it conflict with one that comes then",
+    Protocol(swap_sets_property=False),
+    _RESTORED,
+)
+ADVANCE_PAST_SWAP = Alternative(
+    "the MERGE of the watermarks brings in what is not there, also beyond the next load",
+    Protocol(advances_past_swaps=True),
+    World(bronze=(Version(0), Version(1)), crashes=0, swaps=1),
+)
+
 ALTERNATIVES = (
     WATERMARK_FIRST,
     NO_TRANSACTIONS,
@@ -71,6 +89,10 @@ ALTERNATIVES = (
     REJECTS_LAST,
     MERGE_WITH_TRANSACTION,
     FORGETFUL_RELEASE,
+    SWAP_NOT_NOTED,
+    MARK_IS_BLIND,
+    MARK_ONLY_LOOKS,
+    ADVANCE_PAST_SWAP,
 )
 
 LASTING = ("duplicate", "loss", "released nowhere")

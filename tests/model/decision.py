@@ -30,6 +30,10 @@ class Protocol:
         repeat_knows_its_own: Whether the repeat of a release also chooses what this very load has settled.
         has_checks: Whether `recover` compares the tables, and a repeat its outcome with the claim.
         advances_in_order: Whether the MERGE moves nothing where the watermarks are not at the load before.
+        advances_past_swaps: Whether the MERGE does, all the same, where they are beyond.
+        swap_is_noted: Whether a restore commits to records and rejects under its own number.
+        mark_looks: Whether the mark of what is released looks for a restore in the ledger, in its transaction.
+        swap_sets_property: Whether a restore changes a property of the rejects before it changes rows.
     """
 
     order: tuple[str, ...] = ORDER
@@ -41,6 +45,10 @@ class Protocol:
     repeat_knows_its_own: bool = True
     has_checks: bool = True
     advances_in_order: bool = True
+    advances_past_swaps: bool = False
+    swap_is_noted: bool = True
+    mark_looks: bool = True
+    swap_sets_property: bool = True
 
 
 class Refused(NamedTuple):

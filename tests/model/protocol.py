@@ -32,11 +32,15 @@ from tests.model.tables import (
     Runner,
     Tables,
     World,
+    as_of,
     ended,
     finished,
+    highest,
+    is_whole_up_to,
     last_transaction,
     merged,
     noted,
+    open_swap,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +57,23 @@ STEPS = {
     "advance": "silver.load",
 }
 """Each step of the model, and the module whose function it stands for."""
+
+SWAP_STEPS = {"restore": "pipelines.restore", "close": "lakehouse.fence", "_cut": "silver.swap", "carry_out": "silver.swap"}
+"""The same of a restore; it is claimed as any load is."""
+
+SWAP_ORDER = (
+    "restore",
+    "claim",
+    "close: records",
+    "close: rejects",
+    "close: property",
+    "_cut: records",
+    "_cut: rejects",
+    "_cut: settled",
+    "carry_out: ledger",
+    "carry_out: marks",
+)
+"""What a restore commits, in the order of `silver.swap.carry_out`."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +94,48 @@ class Load:
         yield from PARTS[runner.at](self, tables, who)
         if runner == IDLE and self.world.has_release and is_waiting(self.world, tables):
             yield from self.recover(tables, who, kind="by_hand")
+        if runner == IDLE and tables.swaps:
+            yield from self.restore(tables, who)
+
+    def restore(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
+        """A person takes all tables back to an earlier load that is whole, whatever was claimed since."""
+        if open_swap(tables) is not None:
+            return  # it is finished first, as any run does
+        ahead = tables._replace(swaps=tables.swaps - 1)
+        for to in tables.ledger:
+            if to.load < highest(tables) and is_whole_up_to(tables, to.load):
+                marks = as_of(tables, to.load)
+                moved = tuple((partition, mark.last) for partition, mark in enumerate(marks) if mark.load)
+                asked = Claim(highest(tables) + 1, who, to.to, to.to, (), (), moved, keep_to=to.load)
+                yield _to(ahead, who, f"restore --to {to.load}", self._following(Runner("restore", planned=asked)))
+
+    def swap(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
+        """The next commit of a restore."""
+        at, by = tables.runners[who].at, _planned(tables, who)
+        if at.startswith("close") and at != "close: property":
+            name = "append_silver" if at == "close: records" else "append_rejects"
+            is_known = last_transaction(tables, name, PIPELINE) >= by.load
+            known = tables if is_known else tables._replace(transactions=noted(tables, name, PIPELINE, by.load))
+            yield self._goes_on(known if self.protocol.swap_is_noted else tables, who, at)
+        elif at == "close: property":
+            yield self._goes_on(tables._replace(property=by.load) if self.protocol.swap_sets_property else tables, who, at)
+        elif at == "_cut: records":
+            left = tuple(row for row in tables.silver if not by.undoes(row.load))
+            yield self._goes_on(tables._replace(silver=left), who, at)
+        elif at == "_cut: rejects":
+            waiting = tuple(row for row in tables.rejects if not by.undoes(row.load))
+            yield self._goes_on(tables._replace(rejects=waiting), who, at)
+        elif at == "_cut: settled":
+            again = tuple(row._replace(settled_by=0) if by.undoes(row.settled_by) else row for row in tables.rejects)
+            yield self._goes_on(tables._replace(rejects=again), who, at)
+        elif at == "carry_out: ledger":
+            standing = tuple(claim for claim in tables.ledger if not by.undoes(claim.load))
+            yield self._goes_on(tables._replace(ledger=standing), who, at)
+        else:
+            marks = tables.marks
+            for claim in tables.ledger:
+                marks = merged(marks, claim) if claim.load == by.load else marks
+            yield from self._append(tables, who, at, tables._replace(marks=marks))
 
     def recover(self, tables: Tables, who: int, kind: str | None = None) -> Iterator[Step[Tables]]:
         """Read the watermarks. A run begins with it; one for a release does it again once it has finished another's load."""
@@ -83,7 +146,11 @@ class Load:
     def recover_ledger(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
         """Read the ledger, and hold it against the watermarks."""
         runner = tables.runners[who]._replace(at="recover: silver", ledger=len(tables.ledger))
-        if self.protocol.has_checks and ledger_contradicts(found_by(tables, runner)):
+        last = tables.ledger[-1] if tables.ledger else None
+        if last is not None and last.is_swap and last.load > finished(runner.marks):
+            swapping = Runner("claim", runner.kind, is_repeat=True, planned=last._replace(owner=NOBODY))
+            yield _to(tables, who, "recover: a restore is not finished", self._following(swapping))
+        elif self.protocol.has_checks and ledger_contradicts(found_by(tables, runner)):
             yield _ends(tables, who, "recover refuses: ledger and watermarks")
         else:
             yield _to(tables, who, "recover: ledger", runner)
@@ -159,7 +226,15 @@ class Load:
     def append_rejects(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
         """Append the held records, or mark the released one."""
         planned = _planned(tables, who)
-        if planned.is_release:
+        if planned.is_release and self.world.swaps and tables.runners[who].seen is None:
+            if self.protocol.mark_looks and any(claim.is_swap and claim.load > planned.load for claim in tables.ledger):
+                yield _ends(tables, who, "append_rejects: the load is undone")
+            else:
+                begun = tables.runners[who]._replace(seen=tables.property)
+                yield _to(tables, who, "append_rejects: begins", begun)
+        elif planned.is_release and self.world.swaps and tables.runners[who].seen != tables.property:
+            yield _ends(tables, who, "append_rejects conflicts with a changed property")
+        elif planned.is_release:
             yield from self._mark(tables, who, planned)
         elif not planned.held:
             yield self._goes_on(tables, who, "append_rejects: none")
@@ -171,10 +246,14 @@ class Load:
         """Move the watermarks by the ledger's rows of the load, in a MERGE."""
         load = _planned(tables, who).load
         marks = tables.marks
+        if self.world.swaps and not self.protocol.advances_past_swaps and finished(marks) >= load:
+            yield self._goes_on(tables, who, "advance: moves nothing")
+            return
         if self.protocol.advances_in_order and finished(marks) < load - 1:
             yield _ends(tables, who, "advance refuses: the watermarks were put back")
             return
-        for claim in tables.ledger:
+        # The ledger's rows may have been read before a restore took them away.
+        for claim in (*tables.ledger, *((_planned(tables, who),) if self.world.swaps else ())):
             marks = merged(marks, claim) if claim.load == load else marks
         moved = tables._replace(marks=marks)
         if self.protocol.merge_has_transaction:
@@ -213,8 +292,14 @@ class Load:
 
     def _following(self, runner: Runner) -> Runner:
         """The runner at its next step; a claim that was found is not claimed again."""
-        if runner.at == "claim":
+        runner = runner._replace(seen=None)
+        if runner.at == "claim" and not runner.is_repeat:
             return runner._replace(at="claim: read back")
+        if runner.planned is not None and runner.planned.is_swap:
+            done = SWAP_ORDER.index(runner.at.replace("claim: read back", "claim"))
+            if done + 1 < len(SWAP_ORDER):
+                return runner._replace(at=SWAP_ORDER[done + 1])
+            return Runner("recover", "by_hand_again") if runner.kind == "by_hand" else IDLE
         order = [name for name in ("plan", *self.protocol.order) if name != "claim" or not runner.is_repeat]
         done = order.index(runner.at.partition(":")[0])
         if done + 1 < len(order):
@@ -235,6 +320,7 @@ PARTS: Mapping[str, Callable[[Load, Tables, int], Iterator[Step[Tables]]]] = {
     "append_silver": Load.append_silver,
     "append_rejects": Load.append_rejects,
     "advance": Load.advance,
+    **{at: Load.swap for at in SWAP_ORDER if at not in ("restore", "claim")},
 }
 """Where a runner stands, and what it does there: a table is read, or committed to, in each."""
 

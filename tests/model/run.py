@@ -39,6 +39,12 @@ OURS = {
         Protocol(advances_in_order=False),
         World(bronze=_TWO_PARTITIONS, restores=1, has_person=True),
     ),
+    "taken back, three runners": (Protocol(), World(bronze=(_BOTH,), crashes=0, swaps=1, runners=3)),
+    "taken back, a record is released, one crash": (
+        Protocol(),
+        World(bronze=(_BOTH,), crashes=1, has_release=True, swaps=1),
+    ),
+    "taken back twice, two partitions, one crash": (Protocol(), World(bronze=_TWO_PARTITIONS, crashes=1, swaps=2)),
     "put back, two partitions, a record is released": (
         Protocol(),
         World(bronze=_TWO_PARTITIONS[:2], crashes=1, restores=1, has_person=True, has_release=True),
@@ -73,7 +79,12 @@ def _conditions(world: World) -> str:
     happens = (
         f"{world.runners} runners, {world.crashes} crashes, {len(world.bronze)} Bronze versions, {world.restores} put back"
     )
-    return happens + (", a person" if world.has_person else "") + (", a release" if world.has_release else "")
+    return (
+        happens
+        + (", a person" if world.has_person else "")
+        + (", a release" if world.has_release else "")
+        + (f", {world.swaps} taken back" if world.swaps else "")
+    )
 
 
 def _counts(outcome: Outcome) -> str:

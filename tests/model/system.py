@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.model.checker import Model, Step
 from tests.model.decision import Refused, ledger_contradicts, marks_contradict, silver_contradicts
 from tests.model.protocol import Load, found_by
-from tests.model.tables import IDLE, Claim, Kept, Runner, Tables, World, as_of, ended, finished, start
+from tests.model.tables import IDLE, Claim, Kept, Runner, Tables, World, as_of, ended, finished, open_swap, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -57,6 +57,9 @@ def _happens(tables: Tables, world: World) -> Iterator[Step[Tables]]:
 
 def alone(load: Load, tables: Tables) -> Claim | Refused | None:
     """What a run would carry out, or be refused for, that starts now and during whose reading nothing else happens."""
+    swapping = open_swap(tables)
+    if swapping is not None:
+        return swapping
     runner = Runner("plan", marks=tables.marks, ledger=len(tables.ledger))
     found = found_by(tables, runner)
     if load.protocol.has_checks:
@@ -89,7 +92,12 @@ def is_lost(load: Load, tables: Tables) -> bool:
 
 
 def is_torn(tables: Tables) -> bool:
-    """A load that the watermarks call finished is not whole: whoever reads finished loads would miss some of it."""
+    """A load that the watermarks call finished is not whole: whoever reads finished loads would miss some of it.
+
+    While a restore is at work nobody reads them as finished.
+    """
+    if open_swap(tables) is not None:
+        return False
     last = finished(tables.marks)
     for claim in tables.ledger:
         if claim.load <= last:
@@ -103,7 +111,9 @@ def is_torn(tables: Tables) -> bool:
 
 
 def is_released_nowhere(tables: Tables) -> bool:
-    """A reject says that its record was released, and Silver does not have it."""
+    """A reject says that its record was released, and Silver does not have it: for good, no restore is at work."""
+    if open_swap(tables) is not None:
+        return False
     return any(row.settled_by and Kept(row.settled_by, -row.version) not in tables.silver for row in tables.rejects)
 
 

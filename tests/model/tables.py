@@ -12,6 +12,10 @@ NOBODY = -1
 """The owner of a claim whose run has ended: the same process, started again, is another run."""
 
 
+NO_SWAP = -1
+"""What a load keeps that takes nothing back."""
+
+
 class Version(NamedTuple):
     """A Bronze version: it brings one partition a record that is kept and one that is held, or only one of them."""
 
@@ -30,6 +34,7 @@ class World:
         restores: How often the watermark table may be put back to an earlier load, or to nothing.
         has_person: Whether somebody comes where every run is refused, and puts the watermarks back to where they belong.
         has_release: Whether a person wants the first held record released.
+        swaps: How often a person may take all tables back to an earlier load, by `tidemark restore`.
         runners: Runners at once.
     """
 
@@ -38,6 +43,7 @@ class World:
     restores: int = 0
     has_person: bool = False
     has_release: bool = False
+    swaps: int = 0
     runners: int = 2
 
     @property
@@ -67,6 +73,7 @@ class Claim(NamedTuple):
         held: Held records for silver_rejects; those that a release settles.
         moved: The partitions that the load touches, and where their watermark stands after it.
         is_release: Whether a person asked for it.
+        keep_to: Of a restore the last load that stays; all between that and its own go. NO_SWAP of any other load.
     """
 
     load: int
@@ -77,6 +84,16 @@ class Claim(NamedTuple):
     held: tuple[int, ...]
     moved: tuple[tuple[int, int], ...]
     is_release: bool = False
+    keep_to: int = NO_SWAP
+
+    @property
+    def is_swap(self) -> bool:
+        """Whether it is a restore."""
+        return self.keep_to != NO_SWAP
+
+    def undoes(self, load: int) -> bool:
+        """Whether it takes back what a load did."""
+        return self.keep_to < load < self.load
 
 
 class Kept(NamedTuple):
@@ -104,6 +121,7 @@ class Runner(NamedTuple):
         marks: The watermarks that it read.
         ledger: How many claims there were when it read the ledger.
         planned: The load that it carries out.
+        seen: The property of the rejects when its transaction on them began; None where none has.
     """
 
     at: str = "recover"
@@ -112,6 +130,7 @@ class Runner(NamedTuple):
     marks: tuple[Mark, ...] = ()
     ledger: int = 0
     planned: Claim | None = None
+    seen: int | None = None
 
 
 IDLE = Runner()
@@ -131,6 +150,8 @@ class Tables(NamedTuple):
         runners: The processes.
         crashes: How often one may still die.
         restores: How often the watermark table may still be put back.
+        swaps: How often all tables may still be taken back.
+        property: What the last restore has set on the rejects: a transaction that began before another value conflicts.
     """
 
     bronze: int
@@ -142,12 +163,14 @@ class Tables(NamedTuple):
     runners: tuple[Runner, ...]
     crashes: int
     restores: int
+    swaps: int = 0
+    property: int = 0
 
 
 def start(world: World) -> Tables:
     """Empty tables, and nobody at work."""
     marks, runners = (Mark(),) * world.partitions, (IDLE,) * world.runners
-    return Tables(0, (), (), (), marks, (), runners, world.crashes, world.restores)
+    return Tables(0, (), (), (), marks, (), runners, world.crashes, world.restores, world.swaps)
 
 
 def ended(tables: Tables, who: int) -> Tables:
@@ -163,8 +186,8 @@ def finished(marks: tuple[Mark, ...]) -> int:
 
 
 def merged(marks: tuple[Mark, ...], claim: Claim) -> tuple[Mark, ...]:
-    """The watermarks after a load's MERGE: a row moves only where the load is greater."""
-    rows = list(marks)
+    """The watermarks after a load's MERGE: a row moves only where the load is greater. After a restore they are its own."""
+    rows = [Mark()] * len(marks) if claim.is_swap else list(marks)
     for partition, last in claim.moved:
         if claim.load > rows[partition].load:
             rows[partition] = Mark(claim.load, last)
@@ -189,3 +212,28 @@ def noted(tables: Tables, table: str, application: int, version: int) -> tuple[t
     """The transactions, with one more."""
     others = [each for each in tables.transactions if each[:2] != (table, application)]
     return tuple(sorted([*others, (table, application, version)]))
+
+
+def open_swap(tables: Tables) -> Claim | None:
+    """The restore that was claimed and is not finished."""
+    last = max(tables.ledger, key=lambda claim: claim.load, default=None)
+    return last if last is not None and last.is_swap and last.load > finished(tables.marks) else None
+
+
+def highest(tables: Tables) -> int:
+    """The highest number that any table has seen, and that a claim can no longer take."""
+    loads = [claim.load for claim in tables.ledger] + [mark.load for mark in tables.marks]
+    loads += [row.load for row in tables.silver] + [row.load for row in tables.rejects]
+    return max([last_transaction(tables, "claim", PIPELINE), *loads])
+
+
+def is_whole_up_to(tables: Tables, load: int) -> bool:
+    """Whether records and rejects hold what the loads up to one brought, as `pipelines.restore` requires it."""
+    kept = {row.record for row in tables.silver if row.load <= load}
+    held = {row.version for row in tables.rejects if row.load <= load}
+    settled = {row.version for row in tables.rejects if row.settled_by}
+    return all(
+        kept >= set(claim.kept) and (settled if claim.is_release else held) >= set(claim.held)
+        for claim in tables.ledger
+        if claim.load <= load
+    )

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from silver import load, recovery
+from silver import load, recovery, swap
 from tests.model import alternatives
 from tests.model.alternatives import ALTERNATIVES, LASTING, Alternative
 from tests.model.checker import Outcome, explore
 from tests.model.decision import ORDER, Protocol
-from tests.model.protocol import PARTS, STEPS
+from tests.model.protocol import PARTS, STEPS, SWAP_ORDER, SWAP_STEPS
 from tests.model.system import system
 from tests.model.tables import Version, World
 
@@ -33,6 +33,10 @@ EXPECTED = {
     alternatives.REJECTS_LAST: ("loss", 10),
     alternatives.MERGE_WITH_TRANSACTION: ("stuck", 11),
     alternatives.FORGETFUL_RELEASE: ("stuck", 19),
+    alternatives.SWAP_NOT_NOTED: ("duplicate", 36),
+    alternatives.MARK_IS_BLIND: ("released nowhere", 30),
+    alternatives.MARK_ONLY_LOOKS: ("released nowhere", 30),
+    alternatives.ADVANCE_PAST_SWAP: ("loss", 40),
 }
 """What each alternative comes to, and after how many steps at the earliest."""
 
@@ -60,6 +64,8 @@ def checked(protocol: Protocol, world: World, record: Callable[[str, object], No
         pytest.param(World(bronze=TWO_PARTITIONS, crashes=1), id="two partitions"),
         pytest.param(World(crashes=1, has_release=True), id="a record is released"),
         pytest.param(World(restores=1, has_person=True), id="the watermark table is emptied or put back"),
+        pytest.param(World(bronze=(Version(0), Version(1)), crashes=1, swaps=1), id="all tables are taken back"),
+        pytest.param(World(bronze=(Version(),), crashes=0, has_release=True, swaps=1), id="taken back, and a release"),
     ],
 )
 def test_nothing_is_lost_nothing_is_twice_and_nothing_hangs(
@@ -114,16 +120,29 @@ def test_a_watermark_table_emptied_under_a_run_at_work_does_no_harm_since_the_me
 
 
 def test_the_steps_are_functions_of_the_code() -> None:
-    for name, module in STEPS.items():
+    for name, module in {**STEPS, **SWAP_STEPS}.items():
         function = getattr(import_module(module), name)
         assert inspect.isfunction(function), f"{module}.{name}"
         assert function.__module__ == module, f"{name} is defined in {function.__module__}"
 
-    assert {at.partition(":")[0] for at in PARTS} | {"planned_again", "answer"} == STEPS.keys()
+    assert {at.partition(":")[0] for at in PARTS} | {"planned_again", "answer", "restore"} == {*STEPS, *SWAP_STEPS}
 
 
 def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
-    assert [name for name in calls(load.carry_out) if name in STEPS] == list(ORDER[1:])
+    assert [name for name in calls(load._carry_out) if name in STEPS] == list(ORDER[1:])
+    assert [name for name in calls(swap.carry_out) if name in ("close", "_cut", "delete", "_overwrite")] == [
+        "close",
+        "_cut",
+        "delete",  # of the ledger's rows
+        "_overwrite",  # of the watermarks
+    ]
+    assert [at.partition(":")[0] for at in SWAP_ORDER] == [
+        "restore",
+        "claim",
+        *["close"] * 3,
+        *["_cut"] * 3,
+        *["carry_out"] * 2,
+    ]
     named = {*STEPS, "carry_out", "finish"}
     assert [name for name in calls(load.load_once) if name in named] == ["recover", "finish", "plan", "claim", "carry_out"]
     assert [name for name in calls(load.finish) if name in named] == ["carry_out", "planned_again", "carry_out"]  # a swap first

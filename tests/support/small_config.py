@@ -18,7 +18,7 @@ def small_config(root: str, **more: Any) -> dict[str, Any]:
     """The config as the file would hold it; further keys as given."""
     return {
         "pipeline": "tests",
-        "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["incidents"]},
+        "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["incidents", "t"]},
         "lakehouse": {"root": root},
         "sequence": {"header": "seq"},
     } | more

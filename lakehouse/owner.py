@@ -1,0 +1,77 @@
+"""Whose Bronze it is: a property of the table names the pipeline that reads into it, and nobody else may.
+
+The ledger refuses another pipeline too, but only once Bronze has committed: the first pipeline would take those records for its
+own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakehouse import delta, state
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.errors import TableStateError
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+_PROPERTY = "tidemark.pipeline"
+
+
+def create_bronze(spark: SparkSession, run: Run) -> None:
+    """Create `bronze_records` where it is not there, as this pipeline's; make sure that it is this pipeline's where it is.
+
+    Commits nothing where it is another's. A table that was made before the name was kept with it belongs to the pipeline that
+    the ledger names, or else to the first that comes: it is noted then, in one commit.
+
+    Raises:
+        TableStateError: It is another pipeline's.
+        ContractError: The table is there with other columns.
+    """
+    table = run.table(BRONZE_RECORDS)
+    if not delta.exists(spark, table):
+        _require(run, _claimers(spark, run))
+    delta.create(spark, table, replace(BRONZE, properties={**BRONZE.properties, _PROPERTY: run.pipeline}))
+    if require(spark, run) is None:
+        delta.set_property(spark, table, _PROPERTY, run.pipeline)
+        require(spark, run)
+
+
+def require(spark: SparkSession, run: Run) -> str | None:
+    """Make sure that Bronze, where it is there, is not another pipeline's; commits nothing.
+
+    Returns:
+        The pipeline that it names; None where it names none, or is not there.
+
+    Raises:
+        TableStateError: It is another pipeline's.
+    """
+    table = run.table(BRONZE_RECORDS)
+    if not delta.exists(spark, table):
+        return None
+    owner = delta.properties(spark, table).get(_PROPERTY)
+    _require(run, _claimers(spark, run) if owner is None else {owner})
+    return owner
+
+
+def _claimers(spark: SparkSession, run: Run) -> set[str]:
+    """The pipelines that the ledger names."""
+    ledger = run.table(SILVER_LOADS)
+    if not delta.exists(spark, ledger):
+        return set()
+    return {row["pipeline"] for row in state.read(spark, ledger, ("pipeline",))}
+
+
+def _require(run: Run, owners: set[str]) -> None:
+    if others := owners - {run.pipeline}:
+        raise TableStateError(
+            "These tables are another pipeline's; nothing was written.",
+            where=str(run.table(BRONZE_RECORDS)),
+            observed=f"pipeline {', '.join(sorted(others))}",
+            expected=f"pipeline {run.pipeline}",
+            next_step="Put `pipeline:` back to that name, or point `lakehouse` at a root of its own.",
+        )

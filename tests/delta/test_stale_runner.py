@@ -1,0 +1,238 @@
+"""A run that claimed a load and stood still while others took the tables back: it writes nothing more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from expectations import gate
+from gold import publish
+from lakehouse import delta, fence
+from lakehouse.contracts.silver import REJECTS
+from lakehouse.delta import Transaction
+from lakehouse.errors import AnotherWriterError, UndoneError
+from lakehouse.settings import Gate
+from pipelines import bronze_to_silver, by_hand, rebuild, restore, silver_to_gold
+from silver import by_request, load, plan, recovery, watermarks
+from silver.request import Erase, Request, Wanted
+from silver.rules import Rules
+from tests.delta.test_by_hand import kept, sent, waiting
+from tests.delta.test_restore import offsets_in_gold, restored
+from tests.support.bronze import put
+from tests.support.silver import copy_of
+from tests.support.small_config import settings_of
+from tests.support.stages import loaded, ran, require_sound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.table import Table
+    from silver.plan import Plan
+
+pytestmark = pytest.mark.spark
+
+RELEASE = Request("release", "checked with the sender", "ann", wanted=Wanted())
+
+
+@pytest.fixture(scope="module")
+def two_loads(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Load 1: 1 3 2, the last one late. Load 2: 4."""
+    run = run_at(tmp_path_factory.mktemp("two") / "lakehouse")
+    loaded(spark, run, settings_of(run), sent(0, [1, 3, 2]))
+    loaded(spark, run, settings_of(run), sent(3, [4]))
+    return run
+
+
+@pytest.fixture
+def run(two_loads: Run, tmp_path: Path) -> Run:
+    """A run over a copy of those tables."""
+    return copy_of(two_loads, tmp_path / "copy", two_loads.report)
+
+
+def claimed_by_hand(spark: SparkSession, run: Run, request: Request) -> Plan:
+    """What a person asked for, claimed; who did it stands still from here on."""
+    rules = Rules.of(settings_of(run))
+    recovered = recovery.recover(spark, run, rules)
+    known = recovered.watermarks
+    pinned = by_request.pinned(known, recovered.bronze_version)
+    claim = plan.claimed(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
+    planned = by_request.answer(spark, run, known, claim).plan
+    assert planned is not None
+    load.claim(spark, run, planned)
+    return planned
+
+
+def claimed_records(spark: SparkSession, run: Run) -> Plan:
+    rules = Rules.of(settings_of(run))
+    planned = plan.plan(spark, run, rules, recovery.recover(spark, run, rules))
+    assert planned is not None
+    load.claim(spark, run, planned)
+    return planned
+
+
+def test_who_wakes_after_a_restore_marks_nothing_as_released_that_silver_no_longer_holds(spark: SparkSession, run: Run) -> None:
+    stale = claimed_by_hand(spark, run, RELEASE)
+    load.append_silver(spark, run, stale)
+    bronze_to_silver.run(spark, run, settings_of(run))  # somebody else finishes load 3
+    assert waiting(spark, run) == [(2, "late", "released", 3)]
+    restored(spark, run, 2)
+
+    with pytest.raises(UndoneError, match="decides these records again"):
+        load.append_rejects(spark, run, stale)
+    with pytest.raises(UndoneError):
+        load.carry_out(spark, run, stale)
+
+    assert waiting(spark, run) == [(2, "late", "held", None)]
+    assert [row[0] for row in kept(spark, run)] == [0, 1, 3]
+    require_sound(spark, run)
+    again = by_hand.carry_out(spark, run, settings_of(run), RELEASE, is_dry_run=False)
+    assert (again["load_seq"], again["records"]) == (5, 1)
+    require_sound(spark, run, is_deep=True)
+
+
+def test_records_of_an_undone_load_that_never_reached_silver_are_not_appended_by_who_wakes(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(spark, run, [*sent(4, [5, 5, 0]), *sent(0, [1], partition=1)])
+    stale = claimed_records(spark, run)
+    read_before = watermarks._marks(spark, run, stale.load_seq)
+
+    restored(spark, run, 2)
+    for step in (load.append_silver, load.append_rejects):
+        step(spark, run, stale)  # Delta skips them
+    monkeypatch.setattr(watermarks, "_marks", lambda *_: read_before)
+    with pytest.raises(UndoneError):
+        load.advance(spark, run, stale)
+    monkeypatch.undo()
+
+    assert spark.read.table(run.table("silver_records").sql).where("load_seq = 3").count() == 0
+    assert spark.read.table(run.table("silver_rejects").sql).where("load_seq = 3").count() == 0
+    assert spark.read.table(run.table("silver_watermarks").sql).where("partition = 1").count() == 0
+    done: dict[str, Any] = bronze_to_silver.run(spark, run, settings_of(run))
+    assert (done["loads"], done["accepted"], done["duplicate"], done["late"] + done["collision"]) == ([5], 2, 1, 1)
+    require_sound(spark, run, is_deep=True)
+
+
+def test_who_wakes_after_a_rebuild_changes_none_of_its_tables(spark: SparkSession, run: Run) -> None:
+    stale = claimed_by_hand(spark, run, RELEASE)
+    settings = settings_of(run)
+    done: dict[str, Any] = rebuild.rebuild(spark, run, settings, is_applied=True, reason="tried", by="ann")
+    before = (kept(spark, run), waiting(spark, run))
+
+    with pytest.raises(UndoneError):
+        load.carry_out(spark, run, stale)
+
+    changes = [(row["before"], row["after"], row["records"]) for row in done["changes"]]
+    assert (done["repeated"], changes) == (1, [("late, held", "late, kept", 1)])
+    assert (kept(spark, run), waiting(spark, run)) == before
+    require_sound(spark, run)
+
+
+def test_an_erasure_that_was_undone_before_it_was_carried_out_erases_nothing(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key_sha256 = "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"  # of "k"
+    stale = claimed_by_hand(spark, run, Request("erase", "asked", "ann", erase=Erase("t", key_sha256)))
+    with monkeypatch.context() as patched:
+        patched.setattr(restore, "_finish", lambda *_: None)  # as where it cannot be finished
+        restored(spark, run, 2)
+
+    with pytest.raises(UndoneError):
+        load.carry_out(spark, run, stale)
+
+    for name in ("bronze_records", "silver_records"):
+        assert spark.read.table(run.table(name).sql).where("key IS NULL OR erased IS NOT NULL").count() == 0
+    assert waiting(spark, run) == [(2, "late", "held", None)]
+    assert spark.sql(f"SHOW TBLPROPERTIES {run.table('bronze_records').sql} ('delta.appendOnly')").collect()[0][1] == "true"
+    require_sound(spark, run, is_deep=True)
+
+
+def test_what_passed_the_gate_before_a_restore_is_not_published_by_who_wakes(spark: SparkSession, run: Run) -> None:
+    settings = settings_of(run)
+    ran(spark, run, settings)
+    put(spark, run, sent(4, [5]))
+    bronze_to_silver.run(spark, run, settings)
+    passed = gate.audit(spark, run, Gate())
+    assert passed is not None
+    assert passed.last_load_seq == 3
+    restored(spark, run, 2)
+    before = offsets_in_gold(spark, run)
+
+    with pytest.raises(UndoneError):
+        publish.publish(spark, run, passed, settings.gold)
+
+    assert offsets_in_gold(spark, run) == before
+    ran(spark, run, settings)
+    assert offsets_in_gold(spark, run)["gold_records"] == [0, 1, 3, 4]
+    require_sound(spark, run)
+
+
+def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSession, run: Run, tmp_path: Path) -> None:
+    """What the fence relies on, of Delta: a changed property ends a MERGE that has begun, a known number an append."""
+    rejects = run.table("silver_rejects")
+    found: dict[str, str] = {}
+    writes: dict[str, Callable[[DataFrame], object]] = {
+        "merge": lambda slow: _merge_reasons(spark, rejects, slow),
+        "append": lambda slow: delta.append(
+            spark.read.table(rejects.sql).crossJoin(slow),
+            rejects,
+            REJECTS,
+            transaction=Transaction(run.app_id(rejects.name), 8),
+        ),
+    }
+    for number, (name, write) in enumerate(writes.items(), start=9):
+        begun, may_end = tmp_path / f"{name}.begun", tmp_path / f"{name}.may_end"
+        slow = spark.range(1).select(F.udf(_stands_still, "string")(F.lit(str(begun)), F.lit(str(may_end))).alias("slow"))
+        at_work = threading.Thread(target=_tried, args=(found, name, partial(write, slow)))
+        at_work.start()
+        while not begun.exists():
+            assert at_work.is_alive()
+            time.sleep(0.1)
+        fence.close(spark, run, number, is_noted=True, with_bronze=False)
+        may_end.touch()
+        at_work.join()
+
+    assert ["MetadataChanged" in found["merge"], "ConcurrentTransaction" in found["append"]] == [True, True]
+
+
+def _stands_still(begun: str, may_end: str) -> str:
+    """In the middle of a write, inside its transaction."""
+    Path(begun).touch()
+    while not Path(may_end).exists():
+        time.sleep(0.1)
+    return "t"
+
+
+def _merge_reasons(spark: SparkSession, rejects: Table, slow: DataFrame) -> None:
+    slow.createOrReplaceTempView("slow_source")
+    on = "reject.topic = source.slow"
+    merge = f"MERGE INTO {rejects.sql} AS reject USING slow_source AS source ON {on} WHEN MATCHED THEN UPDATE SET reason = 'x'"
+    delta.execute(spark, merge, rejects)
+
+
+def _tried(found: dict[str, str], name: str, write: Callable[[], object]) -> None:
+    try:
+        write()
+    except AnotherWriterError as error:
+        found[name] = str(error.__cause__)
+
+
+def test_gate_and_gold_go_on_after_a_restore_with_nothing_left_to_do(spark: SparkSession, run: Run) -> None:
+    settings = settings_of(run)
+    ran(spark, run, settings)
+    restored(spark, run, 2)
+
+    done = silver_to_gold.run_gold(spark, run, settings)
+
+    assert done["gate_run_id"] is None
+    assert offsets_in_gold(spark, run)["gold_records"] == [0, 1, 3]
+    require_sound(spark, run)

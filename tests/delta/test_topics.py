@@ -1,0 +1,131 @@
+"""Which topics a load decides: those of the config. What Bronze holds of others waits, and is not lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bronze import topics
+from bronze.topics import Topic
+from lakehouse import delta, owner
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.errors import TableStateError
+from lakehouse.run import Run
+from pipelines import accept_topic, bronze_to_silver, by_hand, rebuild
+from silver import load
+from silver.request import Request, Wanted
+from tests.delta.test_by_hand import asked
+from tests.delta.test_restore import restored
+from tests.support.bronze import Record, put
+from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, ran, require_sound, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def of(topic: str, start: int, sequences: list[int]) -> list[Record]:
+    """Records of a topic at offsets in a row."""
+    records = [Record.of(offset, sequence) for offset, sequence in enumerate(sequences, start)]
+    return [Record(each.offset, each.value, headers=each.headers, topic=topic) for each in records]
+
+
+def kept(spark: SparkSession, run: Run) -> list[tuple[str, int, int]]:
+    rows = spark.read.table(run.table("silver_records").sql).orderBy("topic", "offset").collect()
+    return [(row["topic"], row["offset"], row["load_seq"]) for row in rows]
+
+
+def test_a_topic_that_the_config_does_not_name_waits_and_is_decided_once_it_does(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_t, both = settings_of(run), settings_of(run, topics=["t", "u"])
+    delta.create(spark, run.table("bronze_records"), BRONZE)
+    topics.create(spark, run, is_new=True)
+    topics.write_begun(spark, run, [Topic("t", 1, None, 1, {}), Topic("u", 1, None, 1, {})])
+    put(spark, run, [*of("t", 0, [1, 3, 2]), *of("u", 0, [7, 8])])
+
+    first = ran(spark, run, only_t)
+    put(spark, run, [*of("u", 2, [9, 8]), *of("u@2", 0, [1])])
+    passed_over = bronze_to_silver.run(spark, run, only_t)
+    released = asked(spark, run, only_t, "release")
+
+    assert (first["records"], first["other_topics"], passed_over["loads"]) == (3, ["u"], [])
+    assert released["load_seq"] == 2
+    require_sound(spark, run)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(load, "append_silver", stop)
+        with pytest.raises(Stopped):
+            bronze_to_silver.run(spark, run, both)  # claims, and dies
+    joined = ran(spark, run, both)  # and again what was claimed
+
+    assert (joined["repeated"], joined["accepted"], joined["duplicate"], joined["other_topics"]) == ([3], 4, 1, [])
+    assert kept(spark, run) == [
+        *[("t", 0, 1), ("t", 1, 1), ("t", 2, 2)],
+        *[("u", 0, 3), ("u", 1, 3), ("u", 2, 3), ("u@2", 0, 3)],
+    ]
+    assert ran(spark, run, both)["loads"] == []
+    require_sound(spark, run, is_deep=True)
+
+
+def test_a_topic_that_left_the_config_stays_decided_and_what_came_meanwhile_is_not_lost(spark: SparkSession, run: Run) -> None:
+    only_t, both = settings_of(run), settings_of(run, topics=["t", "u"])
+    put(spark, run, [*of("t", 0, [1]), *of("u", 0, [1, 2])])
+    ran(spark, run, both)
+    put(spark, run, [*of("t", 1, [2]), *of("u", 2, [3])])
+    ran(spark, run, only_t)
+    before = kept(spark, run)
+
+    done: dict[str, Any] = rebuild.rebuild(spark, run, only_t, is_applied=True, reason="tried", by="ann")
+    ran(spark, run, only_t)
+
+    assert [row[:2] for row in before] == [("t", 0), ("t", 1), ("u", 0), ("u", 1)]
+    assert [row[:2] for row in kept(spark, run)] in ([row[:2] for row in before], [*[row[:2] for row in before], ("u", 2)])
+    assert all(change["before"] != "accepted" for change in done["changes"]), done["changes"]
+    restored(spark, run, int(str(done["load_seq"])))
+    put(spark, run, of("u", 3, [4]))
+    ran(spark, run, both)
+    assert [row[:2] for row in kept(spark, run)] == [("t", 0), ("t", 1), ("u", 0), ("u", 1), ("u", 2), ("u", 3)]
+    require_sound(spark, run, is_deep=True)
+
+
+def test_another_pipeline_writes_nothing_into_bronze_nor_decides_it(spark: SparkSession, run: Run) -> None:
+    owner.create_bronze(spark, run)
+    put(spark, run, of("t", 0, [1]))
+    other = Run("others", run.lakehouse, run.report)
+    settings = settings_of(other)
+    request = Request("accept", "", "ann", wanted=Wanted(topic="t"))
+    before = delta.version(spark, run.table("bronze_records"))
+
+    for attempt in (
+        lambda: owner.create_bronze(spark, other),
+        lambda: bronze_to_silver.run(spark, other, settings),
+        lambda: by_hand.carry_out(spark, other, settings, request, is_dry_run=False),
+        lambda: accept_topic.carry_out(spark, other, settings, request, is_dry_run=False),
+    ):
+        with pytest.raises(TableStateError, match=r"another pipeline's; nothing was written(.|\n)*tests(.|\n)*others"):
+            attempt()
+
+    assert delta.version(spark, run.table("bronze_records")) == before
+    assert not delta.exists(spark, run.table("silver_loads"))
+    owner.create_bronze(spark, run)
+    assert delta.version(spark, run.table("bronze_records")) == before
+
+
+def test_an_older_bronze_belongs_to_the_pipeline_that_the_ledger_names(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    run = new_run()
+    put(spark, run, of("t", 0, [1]))  # made without a name
+    ran(spark, run, settings_of(run))
+    other = Run("others", run.lakehouse, run.report)
+
+    with pytest.raises(TableStateError, match="pipeline tests"):
+        owner.create_bronze(spark, other)
+    owner.create_bronze(spark, run)
+
+    assert delta.properties(spark, run.table("bronze_records"))["tidemark.pipeline"] == "tests"
+    assert owner.require(spark, run) == "tests"
