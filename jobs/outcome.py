@@ -68,8 +68,10 @@ _LEFT = {
 
 
 _KEPT = (
-    "Old versions of the tables hold the bytes until `tidemark maintain` has removed them, after maintenance.retain_hours. "
-    "Kafka and backups hold them on terms of their own. A copy that is sent again lands in bronze_records: erase again."
+    "Old versions of the tables hold the bytes until `tidemark maintain` removes them, from {old_versions} on, and Delta "
+    "cleans their logs, from {log} on. `tidemark maintain --erase --key-file FILE` does both now, and looks for the key in "
+    "every file. Kafka and backups hold it on terms of their own. A copy that is sent again lands in bronze_records: erase "
+    "again."
 )
 
 
@@ -100,7 +102,7 @@ def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
     if done["kind"] == "release" and done["load_seq"] and not done["is_dry_run"]:
         show.write("The next `tidemark run` audits and publishes them.")
     if done["kind"] == "erase" and done["load_seq"] and not done["is_dry_run"]:
-        show.write(_KEPT)
+        show.write(_KEPT.format(**done["left_until"]))
 
 
 def _records(count: int) -> str:

@@ -98,6 +98,7 @@ def in_uri(text: str) -> list[tuple[int, int]]:
 
 
 _WEB = ("http://", "https://")
+_SHORTEST = 4
 
 
 def mask(value: object) -> object:
@@ -207,7 +208,8 @@ def secret_texts(value: object) -> set[str]:
         return {text for text in (str(value), *value.parts) if text}
     if isinstance(value, str):
         logins = [value[start:end] for start, end in in_uri(value)]
-        return {part for login in logins for part in (login, login.partition(":")[2]) if part}
+        parts = {part for login in logins for part in (login, login.partition(":")[2])}
+        return {part for part in parts if len(part) >= _SHORTEST}  # a letter or two would be masked in every word
     if isinstance(value, Mapping):
         value = tuple(value.values())
     if isinstance(value, (list, tuple)):

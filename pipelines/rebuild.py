@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,8 @@ from pyspark.sql import functions as F
 from lakehouse import delta, state
 from lakehouse.contracts.silver import REBUILD
 from lakehouse.errors import TableMissingError, TableStateError
-from lakehouse.table import BRONZE_RECORDS, SHADOWS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from pipelines import shadows
 from silver import audit, by_request, changes, erase, load, replay, swap
 from silver.changes import Tables
 from silver.replay import Step
@@ -77,7 +77,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     if not delta.exists(spark, run.table(BRONZE_RECORDS)):
         raise TableMissingError("There is no Bronze to make Silver from.", where=str(run.table(BRONZE_RECORDS)))
     found = _steps(spark, run, rules, is_applied=is_applied)
-    _drop_shadows(spark, run)
+    shadows.drop(spark, run)
     work = _Rebuild(spark, run, swap.in_shadow(run, _shadow_of(run)), rules)
     load.create_missing(spark, work.shadow, rules)
     done = replay.replay(spark, work.shadow, rules, found)
@@ -85,9 +85,12 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     told = {**_told(work, done), "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
     if not is_applied:
         return {**told, "is_applied": False}
+    for planned in done.erasures:  # one that was claimed and not finished had not come to Bronze yet
+        if planned.request is not None and planned.request.erase is not None:
+            erase.in_bronze(spark, work.shadow, planned, planned.request.erase)
     load.create_missing(spark, run, rules)
     told["load_seq"] = _put_in_place(work, done, reason=reason, by=by)
-    _drop_shadows(spark, run)
+    shadows.drop(spark, run)
     return {**told, "shadow": None, "is_applied": True}
 
 
@@ -180,14 +183,3 @@ def _put_in_place(work: _Rebuild, done: Replayed, *, reason: str, by: str) -> in
     )
     swap.carry_out(spark, run, load_seq, asked)
     return load_seq
-
-
-def _drop_shadows(spark: SparkSession, run: Run) -> None:
-    """Remove the shadows of earlier rebuilds, and of this one once it is in place: local folders, and a catalog's tables."""
-    place = run.lakehouse
-    if place.local_root is not None:
-        shutil.rmtree(place.local_root / SHADOWS, ignore_errors=True)
-    elif place.root is None:
-        found = spark.sql(f"SHOW TABLES IN `{place.catalog}`.`{place.schema}` LIKE '{SHADOWS}*'").collect()
-        for row in found:
-            delta.drop(spark, place.table(row["tableName"]))
