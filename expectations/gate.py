@@ -13,7 +13,7 @@ from expectations.balance import StreamFacts, load_facts, stream_facts
 from expectations.columns import flatten
 from expectations.gx import Result
 from expectations.suites import Subject
-from lakehouse import ahead, delta, frames, state, views
+from lakehouse import ahead, delta, frames, private, state, views
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
 from lakehouse.crash import crash_point
 from lakehouse.run import new_id
@@ -183,5 +183,5 @@ def _build_docs(run: Run, done: _Audit) -> None:
     if root is None:
         run.report.event("gate.docs_skipped", reason="Data Docs are built on a local root only.")
         return
-    index = gx.build_docs(done.results, root / _DOCS, run_name=done.gate_run_id)
+    index = gx.build_docs(done.results, private.folder(root / _DOCS), run_name=done.gate_run_id)
     run.report.event("gate.docs_built", path=str(index))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse import delta, frames
@@ -16,32 +17,48 @@ if TYPE_CHECKING:
 _ASKED = "tidemark_amended"
 
 
-def remove_key(spark: SparkSession, run: Run, *, topic: str, key_sha256: str, before_load_seq: int) -> None:
-    """Remove a key's records of the loads before one: a MERGE per table, none where there is nothing to remove.
+@dataclass(frozen=True)
+class ErasedKey:
+    """A key that a load erased.
 
-    Args:
-        spark: The session.
-        run: The run.
+    Attributes:
         topic: Kafka topic.
-        key_sha256: SHA-256 of the key, hexadecimal.
+        key_sha256: SHA-256 of the salt and the key, hexadecimal.
+        salt: The salt, hexadecimal; it may be empty.
+        is_of_all_incarnations: Whether the topic is meant each time that it was created.
         before_load_seq: The load that erased it; what came later is another matter.
     """
-    asked = frames.of_tuples(spark, [(topic, key_sha256)], "topic string, key_sha256 string")
+
+    topic: str
+    key_sha256: str
+    salt: str
+    is_of_all_incarnations: bool
+    before_load_seq: int
+
+
+def remove_key(spark: SparkSession, run: Run, key: ErasedKey) -> None:
+    """Remove a key's records of the loads before the one that erased it: a MERGE per table, none where there is none."""
+    columns = "topic string, key_sha256 string, salt string, is_of_all_incarnations boolean, before_load_seq bigint"
+    asked = frames.of_tuples(spark, [astuple(key)], columns)
     asked.createOrReplaceTempView(_ASKED)
+    is_of_topic = (
+        "(record.topic = asked.topic OR (asked.is_of_all_incarnations AND startswith(record.topic, concat(asked.topic, '@'))))"
+    )
     is_meant = (
-        f"record.topic = asked.topic AND sha2(record.key, 256) = asked.key_sha256 AND record.load_seq < {before_load_seq}"
+        f"{is_of_topic} AND sha2(concat(unhex(asked.salt), record.key), 256) = asked.key_sha256 "
+        "AND record.load_seq < asked.before_load_seq"
     )
     try:
         for name in (GOLD_LATEST_BY_STREAM, GOLD_LATEST, GOLD_RECORDS):
             table = run.table(name)
-            found = f"SELECT 1 FROM {table.sql} AS record JOIN {_ASKED} AS asked ON {is_meant} LIMIT 1"  # noqa: S608 -- names of ours, a number
+            found = f"SELECT 1 FROM {table.sql} AS record JOIN {_ASKED} AS asked ON {is_meant} LIMIT 1"  # noqa: S608 -- names of ours
             if delta.exists(spark, table) and spark.sql(found).collect():
                 delta.merge(
                     spark,
                     f"MERGE INTO {table.sql} AS record USING {_ASKED} AS asked ON {is_meant} WHEN MATCHED THEN DELETE",
                     table,
                 )
-                run.report.event("gold.erased", table=name, load_seq=before_load_seq)
+                run.report.event("gold.erased", table=name, load_seq=key.before_load_seq)
             crash_point(f"erase.{name}")
     finally:
         spark.catalog.dropTempView(_ASKED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -21,8 +23,6 @@ from lakehouse.errors import UsageError
 from lakehouse.escape import printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from silver.request import Erase, Kind, Request, Reset, Wanted
 
 QuarantineClass = Literal["late", "collision", "invalid", "jump", "fenced"]
@@ -39,6 +39,16 @@ RecordPartition = Annotated[int | None, typer.Argument(metavar="PARTITION", min=
 RecordOffset = Annotated[int | None, typer.Argument(metavar="OFFSET", min=0, show_default=False)]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in silver_loads.")]
 By = Annotated[str | None, typer.Option("--by", help="Who decides; kept in silver_loads. The user of this machine by default.")]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", help="The records' key, as text in UTF-8. Others see it in the list of processes.")
+]
+KeyHexOption = Annotated[str | None, typer.Option("--key-hex", help="The records' key, its bytes in hexadecimal; as --key.")]
+KeyFileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key-file", metavar="FILE", help="A file that holds the key's bytes, - for stdin; a last newline is no part."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it comes to; write nothing.")]
 
 watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
@@ -175,10 +185,11 @@ def watermark_reset(
 
 def erase(
     *,
-    topic: Annotated[str, typer.Option("--topic", help="The Kafka topic.")],
+    topic: Annotated[str, typer.Option("--topic", help="The Kafka topic; each time that it was created is meant.")],
     reason: Reason,
-    key: Annotated[str | None, typer.Option("--key", help="The records' key, as text in UTF-8.")] = None,
-    key_hex: Annotated[str | None, typer.Option("--key-hex", help="The records' key, its bytes in hexadecimal.")] = None,
+    key: KeyOption = None,
+    key_hex: KeyHexOption = None,
+    key_file: KeyFileOption = None,
     by: By = None,
     dry_run: DryRun = False,
     config: ConfigFile = DEFAULT_CONFIG,
@@ -186,23 +197,39 @@ def erase(
     as_json: AsJson = False,
 ) -> None:
     """Erase the records of a key in all tables: their places stay, what they held goes."""
-    import hashlib
-
     from silver.request import Erase
 
-    asked = Erase(topic, hashlib.sha256(_key(key, key_hex)).hexdigest())
+    asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))
     _decide(config, overrides, _request("erase", reason, by, erase=asked), is_dry_run=dry_run, as_json=as_json)
 
 
-def _key(text: str | None, hexadecimal: str | None) -> bytes:
-    """The key that either of the options names. Errors do not repeat it."""
-    if (text is None) == (hexadecimal is None):
-        raise UsageError("It is not clear which key is meant.", where="erase", expected="either --key or --key-hex")
+def named_key(command: str, text: str | None, hexadecimal: str | None, file: str | None) -> bytes:
+    """The key that one of the options names. Errors do not repeat it.
+
+    Raises:
+        UsageError: None of them names it, or several do; or it is empty, or cannot be read.
+    """
+    if (text, hexadecimal, file).count(None) != 2:  # noqa: PLR2004 -- one of three is given
+        expected = "one of --key-file, --key and --key-hex"
+        raise UsageError("It is not clear which key is meant.", where=command, expected=expected)
     try:
-        return text.encode() if text is not None else bytes.fromhex(hexadecimal or "")
+        if file is not None:
+            key = _without_end_of_line(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+        else:
+            key = text.encode(errors="surrogateescape") if text is not None else bytes.fromhex(hexadecimal or "")
     except ValueError:
         expected = "hexadecimal digits, two to a byte"
         raise UsageError("The key is not in hexadecimal.", where="--key-hex", expected=expected) from None
+    except OSError as error:
+        raise UsageError("The key's file cannot be read.", where=f"--key-file {file}", observed=error.strerror) from None
+    if not key:
+        next_step = "Records without a key, or with an empty one, cannot be erased by it."
+        raise UsageError("The key is empty.", where=command, expected="the key's bytes", next_step=next_step)
+    return key
+
+
+def _without_end_of_line(key: bytes) -> bytes:
+    return key.removesuffix(b"\n").removesuffix(b"\r") if key.endswith(b"\n") else key
 
 
 def _wanted(record: tuple[str | None, int | None, int | None], filters: Wanted, *, everything: bool) -> Wanted:

@@ -212,6 +212,15 @@ def maintain_once(spark: SparkSession, settings: Settings, report: OpenReport, *
     return _medallion().maintain(spark, settings, report, is_dry_run=is_dry_run)
 
 
+def forget_once(spark: SparkSession, settings: Settings, report: OpenReport, key: bytes, *, is_dry_run: bool) -> dict[str, Any]:
+    """Bring erasures to their end, see `pipelines.forget.forget`.
+
+    Raises:
+        TidemarkError: It cannot be done; see its class.
+    """
+    return _medallion().forget(spark, settings, report, key, is_dry_run=is_dry_run)
+
+
 class _Medallion(Protocol):
     """The entries of `pipelines.medallion`."""
 
@@ -244,6 +253,10 @@ class _Medallion(Protocol):
     ) -> dict[str, Any]: ...
 
     def maintain(self, spark: SparkSession, settings: Settings, report: OpenReport, *, is_dry_run: bool) -> dict[str, Any]: ...
+
+    def forget(
+        self, spark: SparkSession, settings: Settings, report: OpenReport, key: bytes, *, is_dry_run: bool
+    ) -> dict[str, Any]: ...
 
 
 def _medallion() -> _Medallion:

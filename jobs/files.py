@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,13 +21,16 @@ def whole(file: Path) -> Iterator[Path]:
     """
     place = file.resolve()
     is_replaced = place.is_file() or not place.exists()
-    unfinished = place.with_name(f".{place.name}.unfinished") if is_replaced else place
+    unfinished = place
     try:
+        if is_replaced:  # under a name that nobody can guess: no link can be waiting there
+            unfinished = place.with_name(f".{place.name}.{secrets.token_hex(8)}.unfinished")
+            unfinished.touch(exist_ok=False)
         yield unfinished
         if is_replaced:
             unfinished.replace(place)
     except OSError as error:
         raise UsageError("The file cannot be written.", where=str(file), observed=error.strerror or str(error)) from error
     finally:
-        if is_replaced:
+        if unfinished != place:
             unfinished.unlink(missing_ok=True)

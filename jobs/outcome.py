@@ -72,8 +72,10 @@ _PLANS = {
     "next_load": "The next load would then be:",
 }
 _KEPT = (
-    "Old versions of the tables hold the bytes until `tidemark maintain` has removed them, after maintenance.retain_hours. "
-    "Kafka and backups hold them on terms of their own. A copy that is sent again lands in bronze_records: erase again."
+    "Old versions of the tables hold the bytes until `tidemark maintain` removes them, from {old_versions} on, and Delta "
+    "cleans their logs, from {log} on. `tidemark maintain --erase --key-file FILE` does both now, and looks for the key in "
+    "every file. Kafka and backups hold it on terms of their own. A copy that is sent again lands in bronze_records: erase "
+    "again."
 )
 
 
@@ -102,7 +104,7 @@ def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
     if done["kind"] == "release" and done["load_seq"] and not done["is_dry_run"]:
         show.write("The next `tidemark run` audits and publishes them.")
     if done["kind"] == "erase" and done["load_seq"] and not done["is_dry_run"]:
-        show.write(_KEPT)
+        show.write(_KEPT.format(**done["left_until"]))
 
 
 def _write_plans(done: dict[str, Any]) -> None:

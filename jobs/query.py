@@ -32,7 +32,6 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     # The signature of the Delta extension costs half of a small query. pip has checked the file against the lock's hash.
     "allow_unsigned_extensions": True,
     "python_enable_replacements": False,  # a name that is no table is a mistake, not a variable of ours
-    "temp_directory": str(Path(tempfile.gettempdir()) / "tidemark-sql"),  # not the working folder
 }
 
 _COLUMNS_MAY_BE_RENAMED = 2
@@ -98,6 +97,12 @@ def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Itera
 
 
 @contextlib.contextmanager
+def _spills() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextlib.contextmanager
 def answer(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
     """What a query over the views yields; read it inside the `with` block.
 
@@ -121,7 +126,8 @@ def _opened(
     lakehouse: Lakehouse, names: Collection[str] | None, add: Callable[[duckdb.DuckDBPyConnection, str, Path], None]
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     found = tables(lakehouse)
-    with duckdb.connect(config=_SETTINGS) as database:
+    # What a query spills holds records: in a new folder that is this user's alone, not where somebody may have laid a link.
+    with _spills() as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": str(spilled / "duckdb")}) as database:
         database.execute("SET TimeZone = 'UTC'")
         wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
         for name in sorted(wanted & found.keys()):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from lakehouse.report import replace_file
+from lakehouse import private
 
 if TYPE_CHECKING:
     from lakehouse.settings import Settings
@@ -90,9 +90,10 @@ def read(file: Path) -> State:
 
 
 def write(file: Path, state: State) -> None:
-    """Keep the state, whole or not at all.
+    """Keep the state, whole or not at all; for the user of this process alone.
 
     Raises:
         OSError: It cannot be written.
     """
-    replace_file(file, state.model_dump_json(indent=2) + "\n")
+    private.folder(file.parent)
+    private.replace_file(file, state.model_dump_json(indent=2) + "\n")

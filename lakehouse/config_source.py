@@ -19,6 +19,7 @@ PREFIX = "TIDEMARK_"
 RESERVED = frozenset({"TIDEMARK_JARS", "TIDEMARK_CONFIG", "TIDEMARK_IVY_SETTINGS", "TIDEMARK_CRASH_AT", "TIDEMARK_STOP_AT"})
 _TAG = "tag:yaml.org,2002:"
 _TAGS = frozenset(_TAG + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map"))
+_MOST_VALUES = 50_000
 _PROPERTY_PREFIX = "TIDEMARK_KAFKA__PROPERTIES__"
 
 
@@ -163,8 +164,13 @@ class _Builder:
     source: Source
     place_of: Callable[[yaml.Node], str]
     around: list[yaml.Node] = field(default_factory=list)
+    built: int = 0
 
     def build(self, node: yaml.Node, path: Path) -> Any:
+        self.built += 1
+        if self.built > _MOST_VALUES:  # a few lines of aliases, each of which names the one before ten times, are billions
+            problem = f"more than {_MOST_VALUES:,} values, aliases counted each time"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         if any(node is outer for outer in self.around):
             raise yaml.constructor.ConstructorError(None, None, "an alias that contains itself", node.start_mark)
         if node.tag not in _TAGS:

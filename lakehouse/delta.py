@@ -415,7 +415,7 @@ def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, tra
     Raises:
         AnotherWriterError: Another writer committed at the same time.
     """
-    writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").options(**table.properties)
     if transaction is not None:
         writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)
     _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)

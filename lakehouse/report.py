@@ -13,6 +13,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Protocol
 
+from lakehouse import private
 from lakehouse.escape import json_text
 from lakehouse.shown import brief, shortened
 
@@ -154,7 +155,7 @@ class JsonReport:
 
 
 def save_result(folder: Path, result: Mapping[str, object]) -> Path:
-    """Keep a run's result as `<run_id>.json`, whole or not at all.
+    """Keep a run's result as `<run_id>.json`, whole or not at all; for the user of this process alone.
 
     Args:
         folder: The `_reports` folder of a lakehouse on a local disk; made if it is not there.
@@ -163,16 +164,5 @@ def save_result(folder: Path, result: Mapping[str, object]) -> Path:
     Returns:
         The file.
     """
-    return replace_file(folder / f"{result['run_id']}.json", json_text(result, indent=2, is_ascii=True) + "\n")
-
-
-def replace_file(target: Path, text: str) -> Path:
-    """Write a file, whole or not at all; its folder is made if it is not there.
-
-    Returns:
-        The file.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_suffix(".tmp")
-    unfinished.write_text(text, encoding="utf-8")
-    return unfinished.replace(target)
+    place = private.folder(folder) / f"{result['run_id']}.json"
+    return private.replace_file(place, json_text(result, indent=2, is_ascii=True) + "\n")

@@ -26,6 +26,7 @@ _SMELLS = (
     "passwd",
     "password",
     "private",
+    "proxy.auth",
     "secret",
     "token",
     "user.info",
@@ -76,14 +77,42 @@ def _keep(value: object, check: ValidatorFunctionWrapHandler) -> object:
     return Secret(checked, value.parts) if isinstance(value, Secret) else checked
 
 
-def mask(value: object) -> object:
-    """The value as it may be shown: what came from a reference is masked, inside lists and mappings too.
+_LOGIN = re.compile(r"(?<=://)[^/?#@\s]+(?=@)")
+_PARAMETER = re.compile(r"(?<=[?&;])([^=&;#?/\s]+)=([^&;#\s]+)")
+_SIGNATURES = ("sig", "signature", "auth", "pass", "pwd")
 
-    >>> mask({"a": [Secret("x"), 1]})
-    {'a': ['********', 1]}
+
+def in_uri(text: str) -> list[tuple[int, int]]:
+    """Where a text holds what logs in, within a URI: behind its scheme, and in parameters whose names say so.
+
+    A login without a password is one where the scheme is the web's: elsewhere it is a name (`abfss://container@account`).
+
+    >>> [text[a:b] for text in ("s3://id:pass@b/x", "https://t0ken@h", "abfss://c@a") for a, b in in_uri(text)]
+    ['id:pass', 't0ken']
+    >>> [text[a:b] for text in ("wasbs://c@a/x?sv=1&sig=abc", "http://h/?token=t#x") for a, b in in_uri(text)]
+    ['abc', 't']
+    """
+    logins = [match.span() for match in _LOGIN.finditer(text) if ":" in match[0] or text[: match.start()].endswith(_WEB)]
+    named = (match for match in _PARAMETER.finditer(text) if "://" in text)
+    return logins + [match.span(2) for match in named if smells_of_secret(match[1]) or match[1].lower() in _SIGNATURES]
+
+
+_WEB = ("http://", "https://")
+_SHORTEST = 4
+
+
+def mask(value: object) -> object:
+    """The value as it may be shown: what came from a reference is masked, inside lists and mappings too, and logins in URIs.
+
+    >>> mask({"a": [Secret("x"), 1], "b": "s3://id:pass@bucket/lake"})
+    {'a': ['********', 1], 'b': 's3://********@bucket/lake'}
     """
     if isinstance(value, (Secret, SecretStr)):
         return MASK
+    if isinstance(value, str):
+        for start, end in sorted(in_uri(value), reverse=True):
+            value = f"{value[:start]}{MASK}{value[end:]}"
+        return value
     if isinstance(value, Mapping):
         return {key: mask(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -168,7 +197,7 @@ def _databricks_secret(scope: str, key: str) -> str:
 
 
 def secret_texts(value: object) -> set[str]:
-    """Every secret text in a value, however deep: the whole, and each referenced part.
+    """Every secret text in a value, however deep: the whole, and each referenced part; of a URI what logs in.
 
     >>> sorted(secret_texts({"a": (Secret("user=ada", parts=("ada",)), "plain")}))
     ['ada', 'user=ada']
@@ -177,6 +206,10 @@ def secret_texts(value: object) -> set[str]:
         value = Secret(value.get_secret_value(), getattr(value.get_secret_value(), "parts", ()))
     if isinstance(value, Secret):
         return {text for text in (str(value), *value.parts) if text}
+    if isinstance(value, str):
+        logins = [value[start:end] for start, end in in_uri(value)]
+        parts = {part for login in logins for part in (login, login.partition(":")[2])}
+        return {part for part in parts if len(part) >= _SHORTEST}  # a letter or two would be masked in every word
     if isinstance(value, Mapping):
         value = tuple(value.values())
     if isinstance(value, (list, tuple)):

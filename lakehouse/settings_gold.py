@@ -40,6 +40,12 @@ def _model_name(name: str) -> str:
         raise refusal(
             "this is no table name", expected="letters, digits and underscores", next_step="For example incidents_by_day."
         )
+    if name.startswith("_"):
+        raise refusal(
+            "Tidemark keeps what is no table under such names: _checkpoints, _reports, _shadow, _watch",
+            expected="a name that starts with a letter",
+            next_step="For example incidents_by_day.",
+        )
     if name.lower() in OWN_TABLES:
         raise refusal(
             "Tidemark keeps a table or view of this name itself",

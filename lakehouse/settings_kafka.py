@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_serializer, field_validator
 
-from lakehouse.secrets import KEEP_SECRET, MASK, MASK_SECRET, Secret, smells_of_secret
+from lakehouse import kafka_properties
+from lakehouse.secrets import KEEP_SECRET, MASK, MASK_SECRET, Secret, mask, smells_of_secret
 from lakehouse.settings_base import Model, Text, Whole, refusal
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -152,6 +153,10 @@ class Kafka(Model):
                 next_step="Remove the line; read_committed is always set.",
                 at=(_ISOLATION,),
             )
+        for name, value in properties.items():
+            clear = value.get_secret_value() if isinstance(value, SecretStr) else value
+            if wrong := kafka_properties.refused(name, clear):
+                raise refusal(wrong.what, expected=wrong.expected, next_step=wrong.next_step, at=(name,))
         return {
             name: SecretStr(value)
             if isinstance(value, str) and (isinstance(value, Secret) or smells_of_secret(name))
@@ -161,7 +166,7 @@ class Kafka(Model):
 
     @field_serializer("properties")
     def _mask_secrets(self, properties: dict[str, SecretStr | str]) -> dict[str, str]:
-        return {name: MASK if isinstance(value, SecretStr) else value for name, value in properties.items()}
+        return {name: MASK if isinstance(value, SecretStr) else str(mask(value)) for name, value in properties.items()}
 
     def client_properties(self) -> dict[str, str]:
         """What a Kafka client is configured with, secrets in clear: for the client only, never for a message.

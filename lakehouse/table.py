@@ -40,6 +40,33 @@ TABLE_NAMES = (
     GOLD_STREAM_HEALTH,
 )
 
+_COUNTED = {
+    BRONZE_RECORDS: ("topic", "partition", "offset"),
+    SILVER_REJECTS: (
+        *("topic", "partition", "epoch", "first_offset", "last_offset", "first_sequence", "last_sequence"),
+        *("load_seq", "settled_load_seq"),
+    ),
+    **dict.fromkeys(
+        (SILVER_RECORDS, GOLD_RECORDS, GOLD_LATEST, GOLD_LATEST_BY_STREAM),
+        ("topic", "partition", "offset", "epoch", "sequence", "load_seq"),
+    ),
+}
+"""The columns of which Delta's log keeps the least and the greatest value, where a table holds what records hold."""
+
+
+def statistics(name: str) -> dict[str, str]:
+    """Delta's properties that keep what records hold out of a table's log; none for a table of ours that holds none of it.
+
+    A log outlives the files that it names: an erased key would be read there. Of an operator's model nobody knows what its
+    columns hold.
+
+    >>> statistics("bronze_records"), statistics("silver_loads"), statistics("incidents_by_day")
+    ({'delta.dataSkippingStatsColumns': 'topic,partition,offset'}, {}, {'delta.dataSkippingNumIndexedCols': '0'})
+    """
+    if name in _COUNTED:
+        return {"delta.dataSkippingStatsColumns": ",".join(_COUNTED[name])}
+    return {} if name in TABLE_NAMES else {"delta.dataSkippingNumIndexedCols": "0"}
+
 
 @dataclass(frozen=True)
 class Table:
@@ -49,7 +76,7 @@ class Table:
         name: The table's own name, for example `silver_records`.
         location: The folder or URI of a path table, or `catalog.schema.name`.
         is_path: Whether the location is a folder or URI.
-        properties: Delta's properties that every table of the lakehouse has, beside those of its contract.
+        properties: Delta's properties that it has beside those of its contract.
     """
 
     name: str
@@ -120,7 +147,7 @@ class Lakehouse:
         else:
             prefix = f"{SHADOWS}_{self.shadow}_" if is_shadowed else ""
             location, is_path = f"{self.catalog}.{self.schema}.{prefix}{name}", False
-        return Table(name, location, is_path=is_path, properties=self.properties)
+        return Table(name, location, is_path=is_path, properties={**self.properties, **statistics(name)})
 
     def folder(self, name: str) -> str:
         """A folder beside the tables (`_checkpoints`, `_reports`): under the root, or on the volume."""

@@ -17,7 +17,7 @@ from lakehouse.contracts.model import sql_text
 from lakehouse.delta_errors import SPARK_ERRORS, is_fixed_setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -65,6 +65,16 @@ def set_properties(spark: SparkSession, table: Table, properties: dict[str, str]
     """
     listed = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
     delta.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({listed})", table)
+
+
+def unset_properties(spark: SparkSession, table: Table, names: Sequence[str]) -> None:
+    """Take properties from the table.
+
+    Raises:
+        AnotherWriterError: Another writer committed at the same time.
+    """
+    listed = ", ".join(map(sql_text, names))
+    delta.execute(spark, f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES IF EXISTS ({listed})", table)
 
 
 def small_files(spark: SparkSession, table: Table, *, file_mib: int) -> int:

@@ -54,7 +54,8 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
     for load_seq, request in done:
         if request.erase is not None:
             erased = request.erase
-            amend.remove_key(spark, run, topic=erased.topic, key_sha256=erased.key_sha256, before_load_seq=load_seq)
+            names = (erased.topic, erased.key_sha256, erased.salt, erased.is_of_all_incarnations)
+            amend.remove_key(spark, run, amend.ErasedKey(*names, before_load_seq=load_seq))
         if request.swap is not None:
             keep_to, undo_to = request.swap.keep_to, request.swap.undo_to
             withdraw(spark, run, keep_to=keep_to, undo_to=undo_to, by_load_seq=known)

@@ -13,7 +13,7 @@ from lakehouse import delta, owner
 from lakehouse.contracts.silver import is_retired
 from lakehouse.errors import BreakerOpenError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_WATERMARKS
-from pipelines import bronze_to_silver
+from pipelines import bronze_to_silver, forget, shadows
 from pipelines.amendments import amend_gold
 from silver import by_request, erase, load, plan, recovery, watermarks
 from silver.rules import Rules
@@ -47,10 +47,10 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
 
     Returns:
         kind; load_seq, None where there was nothing to do; records settled, and `classes`, how many of each class; erased, how
-        kind; load_seq, None where there was nothing to do; records settled, and `classes`, how many of each class; erased, how
         many lost their content; retired, how many streams; `left`, how many were meant and had to stay, by why; `streams`, the
-        watermark of each before and after, and its declared epoch; is_dry_run. Of the dry run of a reset also `next_load`,
-        what the next load would do after it, and `first_load`, what would be loaded before it, None where nothing is.
+        watermark of each before and after, and its declared epoch; is_dry_run. Of an erasure that was carried out `left_until`,
+        see `forget.left`. Of the dry run of a reset also `next_load`, what the next load would do after it, and `first_load`,
+        what would be loaded before it, None where nothing is.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -67,14 +67,19 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     if request.reset is not None and not is_dry_run and _begins_epoch(request.reset, watermarks.read(spark, run)):
         _decide_before(spark, run, settings)
     recovered = _recovered(spark, run, rules, is_dry_run=is_dry_run)
+    if request.erase is not None and not is_dry_run:
+        shadows.drop(spark, run)  # no swap is open any more
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
-    told = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}
+    told: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}
     if is_dry_run:
         return (
             {**told, **_next_loads(spark, run, settings, recovered, answer=answer, asked=request.reset)}
             if request.reset
             else told
         )
+    if request.erase is not None:
+        told["left_until"] = forget.left(settings)
+        forget.keep_out_of_logs(spark, run, settings)
     if answer.plan is not None:
         load.claim(spark, run, answer.plan)
         load.carry_out(spark, run, answer.plan)

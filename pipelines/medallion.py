@@ -27,6 +27,7 @@ from pipelines import (
     preflight,
     silver_to_gold,
 )
+from pipelines import forget as end_of_erasures
 from pipelines import rebuild as anew
 from pipelines import restore as going_back
 from pipelines import verify as proof
@@ -214,6 +215,17 @@ def maintain(spark: SparkSession, settings: Settings, report: Report, *, is_dry_
     report.event("maintenance.finished", seconds=seconds)
     told = {"pipeline": run.pipeline, "run_id": run.run_id, "is_dry_run": is_dry_run}
     return {**told, "tables": tables, "retired": retired, "seconds": seconds}
+
+
+def forget(spark: SparkSession, settings: Settings, report: Report, key: bytes, *, is_dry_run: bool) -> dict[str, object]:
+    """Bring erasures to their end; see `pipelines.forget.forget`. Beside a run that goes on it waits for its end."""
+    run, started = _new_run(settings, report), time.monotonic()
+    report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
+    with _storage_errors_named(run.lakehouse):
+        done = end_of_erasures.forget(spark, run, settings, key, is_dry_run=is_dry_run)
+    seconds = round(time.monotonic() - started, 3)
+    report.event("maintenance.finished", seconds=seconds)
+    return {"pipeline": run.pipeline, "run_id": run.run_id, **done, "seconds": seconds}
 
 
 def _new_run(settings: Settings, report: Report) -> Run:

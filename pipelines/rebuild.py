@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,8 @@ from lakehouse import delta, state
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import REBUILD
 from lakehouse.errors import TableMissingError, TableStateError
-from lakehouse.table import BRONZE_RECORDS, SHADOWS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from pipelines import shadows
 from silver import audit, by_request, changes, erase, load, replay, swap
 from silver.changes import Tables
 from silver.replay import Step
@@ -82,7 +82,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     decided = {plain_topic(row["topic"]) for step in found for row in step.rows if "topic" in row}
     # What was decided stays decided, also of a topic that the config no longer names; one that waits is left to the next load.
     rules = replace(rules, decided_topics=tuple(sorted(decided))) if decided else rules
-    _drop_shadows(spark, run)
+    shadows.drop(spark, run)
     work = _Rebuild(spark, run, swap.in_shadow(run, _shadow_of(run)), rules)
     load.create_missing(spark, work.shadow, rules)
     done = replay.replay(spark, work.shadow, rules, found)
@@ -90,9 +90,12 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     told = {**_told(work, done), "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
     if not is_applied:
         return {**told, "is_applied": False}
+    for planned in done.erasures:  # one that was claimed and not finished had not come to Bronze yet
+        if planned.request is not None and planned.request.erase is not None:
+            erase.in_bronze(spark, work.shadow, planned, planned.request.erase)
     load.create_missing(spark, run, rules)
     told["load_seq"] = _put_in_place(work, done, highest, reason=reason, by=by)
-    _drop_shadows(spark, run)
+    shadows.drop(spark, run)
     return {**told, "shadow": None, "is_applied": True}
 
 
@@ -189,14 +192,3 @@ def _put_in_place(work: _Rebuild, done: Replayed, highest: int, *, reason: str, 
     )
     swap.carry_out(spark, run, load_seq, asked)
     return load_seq
-
-
-def _drop_shadows(spark: SparkSession, run: Run) -> None:
-    """Remove the shadows of earlier rebuilds, and of this one once it is in place: local folders, and a catalog's tables."""
-    place = run.lakehouse
-    if place.local_root is not None:
-        shutil.rmtree(place.local_root / SHADOWS, ignore_errors=True)
-    elif place.root is None:
-        found = spark.sql(f"SHOW TABLES IN `{place.catalog}`.`{place.schema}` LIKE '{SHADOWS}*'").collect()
-        for row in found:
-            delta.drop(spark, place.table(row["tableName"]))

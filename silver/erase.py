@@ -2,7 +2,7 @@
 
 The rows stay, with their places, sequences and classes, so that every count, offset and watermark holds. What the extractors
 had read of them is kept in Bronze, so that deciding it again comes to the same. Old versions of the tables hold the bytes until
-VACUUM removes them.
+VACUUM removes them; `pipelines.forget` sees to that, and proves it.
 
 What is meant is found by the key's hash, or by this load's number where an earlier try was here: the same rows, however often.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, fence
+from lakehouse import delta, fence, upkeep
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.model import sql_text
 from lakehouse.contracts.silver import COLLISION, HELD, QUARANTINED, STREAM
@@ -45,17 +45,27 @@ _PLACE = ("topic", "partition", "offset")
 
 def has_key(erase: Erase) -> Column:
     """Whether a record has the key."""
-    return (F.col("topic") == erase.topic) & (F.sha2("key", 256) == erase.key_sha256)
+    topic = F.col("topic")
+    is_of_topic = topic == erase.topic
+    if erase.is_of_all_incarnations:
+        is_of_topic = is_of_topic | topic.startswith(f"{erase.topic}@")
+    salted = F.concat(F.unhex(F.lit(erase.salt)), F.col("key"))
+    return is_of_topic & (F.sha2(salted, 256) == erase.key_sha256)
 
 
 def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: int) -> DataFrame:
     """Bronze's records of the key that were decided, also those that this load, or the one it replays, has erased."""
     is_meant = has_key(erase) | (F.col("erased.load_seq") == (load_seq if erase.load_seq is None else erase.load_seq))
-    decided = {place: last for place, last in watermarks.last_offsets().items() if place[0] == erase.topic}
+    decided = _decided(erase, watermarks)
     if not decided:
         return bronze.where(F.lit(False))
     is_decided = any_of(at(*partition, f"offset <= {last}") for partition, last in decided.items())
     return bronze.where(is_meant & is_decided)
+
+
+def _decided(erase: Erase, watermarks: Watermarks) -> dict[tuple[str, int], int]:
+    """The last decided offset of each partition that may hold the key."""
+    return {place: last for place, last in watermarks.last_offsets().items() if erase.is_of(place[0])}
 
 
 def choose(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
@@ -92,35 +102,53 @@ def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Known)
 def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
     """Erase, in Bronze last: what is meant is found there.
 
-    Commits to silver_rejects, silver_records and bronze_records, each in a MERGE that a repeat finds done.
+    Commits to silver_rejects, silver_records and bronze_records, each in a MERGE that a repeat finds done. Over a shadow it
+    leaves Bronze alone, which is not the shadow's: see `in_bronze`.
 
     Raises:
         AnotherWriterError: Another run wrote to the same place at the same time.
         UndoneError: A restore or rebuild has undone the load.
     """
-    bronze = run.table(BRONZE_RECORDS)
-    version = delta.version(spark, bronze)
-    meant = records(delta.read(spark, bronze, version=version), erase, plan.watermarks, plan.load_seq)
-    last = {partition: offset for (topic, partition), offset in plan.watermarks.last_offsets().items() if topic == erase.topic}
-    up_to = F.coalesce(
-        *(F.when(F.col("partition") == partition, F.lit(offset).cast("bigint")) for partition, offset in last.items())
-    )
-    load_seq = F.lit(plan.load_seq).cast("bigint")
+    meant, up_to = _meant(spark, run, plan, erase)
+    load_seq = F.lit(erase.load_seq or plan.load_seq).cast("bigint")
     places = meant.select(*_PLACE, up_to.alias("up_to_offset"), load_seq.alias("load_seq")).distinct()
     places = fence.guarded(places, run, plan.load_seq)
     _in_rejects(spark, run.table(SILVER_REJECTS), places)
     crash_point("erase.rejects")
     _in_silver(spark, run.table(SILVER_RECORDS), places, f"found.erased IS NULL AND found.load_seq < {plan.load_seq}")
     crash_point("erase.silver")
+    if run.lakehouse.shadow is None:
+        in_bronze(spark, run, plan, erase)
+    run.report.event("silver.erased", load_seq=plan.load_seq, records=plan.count("erased"))
+    crash_point("erase.bronze")
+
+
+def in_bronze(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
+    """The last of an erasure: what is meant goes from Bronze. Where it is gone, nothing is committed.
+
+    Args:
+        spark: The session.
+        run: The run; over a shadow it is the shadow's rejects that say what was a collision.
+        plan: The erasure's load.
+        erase: Its request.
+    """
+    meant, up_to = _meant(spark, run, plan, erase)
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
     left = extract(meant.where(F.col("erased").isNull()), plan.rules).withColumn("up_to_offset", up_to)
     kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
     fence.require_standing(spark, run, plan.load_seq)  # before Bronze is opened
     left_ones = fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
-    _in_bronze(spark, bronze, left_ones, plan.load_seq)
-    run.report.event("silver.erased", load_seq=plan.load_seq, records=plan.count("erased"))
-    crash_point("erase.bronze")
+    _in_bronze(spark, run.table(BRONZE_RECORDS), left_ones, erase.load_seq or plan.load_seq)
+
+
+def _meant(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> tuple[DataFrame, Column]:
+    """The records that an erasure means, of Bronze as it is, and the last decided offset of a record's partition."""
+    bronze = run.table(BRONZE_RECORDS)
+    whole = delta.read(spark, bronze, version=delta.version(spark, bronze))
+    last = _decided(erase, plan.watermarks)
+    up_to = F.coalesce(*(F.when(F.expr(at(*place, "TRUE")), F.lit(offset).cast("bigint")) for place, offset in last.items()))
+    return records(whole, erase, plan.watermarks, plan.load_seq), up_to
 
 
 def hold(spark: SparkSession, run: Run, shadow: Run) -> None:
@@ -153,7 +181,14 @@ def _in_silver(spark: SparkSession, table: Table, places: DataFrame, left: str) 
 
 
 def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int) -> None:
-    """Bronze is append-only for everybody else: the property is lifted for this one MERGE. A repeat sets it again."""
+    """Bronze is append-only for everybody else: the property is lifted for this one MERGE.
+
+    Where there is no row to change nothing is committed, but by the repeat of one that died with the property lifted.
+    """
+    if left.limit(1).count() == 0:
+        if not _is_append_only(spark, table):
+            _append_only(spark, table, is_on=True)
+        return
     kept = ("up_to_offset", "producer", "epoch", "sequence", "problem")
     is_collision = F.coalesce("is_collision", F.lit(False)).alias("is_collision")
     named = ", ".join(f"'{name}', place.{name}" for name in (*kept, "is_collision"))
@@ -161,6 +196,11 @@ def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int
     _append_only(spark, table, is_on=False)
     _update(spark, table, left.select(*_PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
     _append_only(spark, table, is_on=True)
+
+
+def _is_append_only(spark: SparkSession, table: Table) -> bool:
+    name = "delta.appendOnly"
+    return upkeep.state(spark, table).properties.get(name) == BRONZE.properties[name]
 
 
 def _append_only(spark: SparkSession, table: Table, *, is_on: bool) -> None:

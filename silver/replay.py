@@ -58,6 +58,7 @@ class Replayed:
         bronze_version: The Bronze version that the last of them ended with; -1 where there is none.
         repeated: Decisions of a person that were done again.
         not_repeated: Those that could not be, and why.
+        erasures: Those of them that erased a key. Bronze, which is not the shadow's, was left as it is.
     """
 
     loads: int = 0
@@ -65,6 +66,7 @@ class Replayed:
     bronze_version: int = -1
     repeated: int = 0
     not_repeated: list[str] = field(default_factory=list)
+    erasures: list[Plan] = field(default_factory=list)
     _reached: dict[int, int] = field(default_factory=dict)
 
     def take(self, planned: Plan, last_load: int) -> None:
@@ -72,6 +74,8 @@ class Replayed:
         self.loads = planned.load_seq
         self.watermarks = self.watermarks.after(planned.ledger)
         self.bronze_version = planned.range.to_version
+        if planned.request is not None and planned.request.erase is not None:
+            self.erasures.append(planned)
         self.pass_by(last_load)
 
     def pass_by(self, last_load: int) -> None:

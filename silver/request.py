@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import secrets
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.contracts.bronze import LostRange
+from lakehouse.contracts.bronze import LostRange, plain_topic
 
 if TYPE_CHECKING:
     from silver.fold import Stream
@@ -105,13 +107,33 @@ class Erase:
 
     Attributes:
         topic: Kafka topic.
-        key_sha256: SHA-256 of the records' key, hexadecimal: the ledger must not hold what it erases.
+        key_sha256: SHA-256 of the salt and the records' key, hexadecimal: the ledger must not hold what it erases.
         load_seq: The load that erased them in Bronze, where this is its replay by a rebuild.
+        salt: What the key was hashed behind, hexadecimal; empty in requests of version 0.1.
+        is_of_all_incarnations: Whether the topic is meant each time that it was created, not only as it is named here. Requests
+            of version 0.1 are repeated as they were meant.
     """
 
     topic: str
     key_sha256: str
     load_seq: int | None = None
+    salt: str = ""
+    is_of_all_incarnations: bool = False
+
+    @classmethod
+    def of(cls, topic: str, key: bytes) -> Erase:
+        """The request to erase a key, under a salt of its own."""
+        salt = secrets.token_bytes(16)
+        digest = hashlib.sha256(salt + key).hexdigest()
+        return cls(plain_topic(topic), digest, salt=salt.hex(), is_of_all_incarnations=True)
+
+    def is_of(self, topic: str) -> bool:
+        """Whether a topic, as the tables name it, is meant.
+
+        >>> Erase.of("t", b"k").is_of("t@2"), Erase.of("t", b"k").is_of("tt"), Erase("t", "").is_of("t@2")
+        (True, False, False)
+        """
+        return topic == self.topic or (self.is_of_all_incarnations and plain_topic(topic) == self.topic)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,7 @@ def passed(spark: SparkSession, run: Run, load_seq: int) -> GateRun:
 
 
 def erased(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False) -> dict[str, Any]:
-    asked = Erase("t", hashlib.sha256(ANN).hexdigest())
+    asked = Erase.of("t", ANN)
     return by_hand.carry_out(
         spark, run, settings, Request("erase", "she asked for it", "bob", erase=asked), is_dry_run=is_dry_run
     )

@@ -11,14 +11,14 @@ import pytest
 from lakehouse import delta
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableStateError
 from pipelines import bronze_to_silver, by_hand, rebuild, restore
-from silver import replay, swap
+from silver import erase, replay, swap
 from silver.request import Erase, Request
 from tests.delta.test_by_hand import asked, kept, marks, waiting
 from tests.delta.test_restore import offsets_in_gold
 from tests.support.bronze import Record, put
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, ran, require_sound
+from tests.support.stages import Stopped, ran, require_sound, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,8 +153,10 @@ def test_an_erasure_holds_through_a_rebuild(spark: SparkSession, run: Run) -> No
     settings = settings_of(run)
     asked_for = Request("erase", "a person asked", "ann", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
     erased = by_hand.carry_out(spark, run, settings, asked_for, is_dry_run=False)
+    bronze = delta.version(spark, run.table("bronze_records"))
 
     done = rebuilt(spark, run, settings, is_applied=True)
+    assert delta.version(spark, run.table("bronze_records")) == bronze  # no row to change, so no property to toggle
     ran(spark, run, settings)
 
     assert (erased["erased"], done["repeated"], changes(done)) == (8, 2, set())
@@ -162,6 +164,26 @@ def test_an_erasure_holds_through_a_rebuild(spark: SparkSession, run: Run) -> No
     assert {state for _, _, state, _ in waiting(spark, run)} == {"released", "discarded"}
     assert spark.read.table(run.table("silver_records").sql).where("key IS NOT NULL OR value IS NOT NULL").isEmpty()
     assert offsets_in_gold(spark, run) == {"gold_records": [], "gold_latest": []}
+    require_sound(spark, run, is_deep=True)
+
+
+def test_an_erasure_that_was_not_finished_comes_to_bronze_with_the_rebuild_that_is_applied_and_not_with_a_look(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, bronze = settings_of(run), run.table("bronze_records")
+    asked_for = Request("erase", "a person asked", "ann", erase=Erase.of("t", b"k"))
+    with monkeypatch.context() as patched:
+        patched.setattr(erase, "in_bronze", stop)
+        with pytest.raises(Stopped):
+            by_hand.carry_out(spark, run, settings, asked_for, is_dry_run=False)
+    before = delta.version(spark, bronze)
+
+    rebuilt(spark, run, settings)
+    looked = (delta.version(spark, bronze), spark.read.table(bronze.sql).where("key IS NULL").count())
+    rebuilt(spark, run, settings, is_applied=True)
+
+    assert looked == (before, 0)
+    assert spark.read.table(bronze.sql).where("key IS NOT NULL OR value IS NOT NULL").isEmpty()
     require_sound(spark, run, is_deep=True)
 
 

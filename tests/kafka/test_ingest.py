@@ -185,8 +185,9 @@ def test_client_properties_reach_the_client(
 def test_no_secret_is_repeated_when_the_client_refuses_it(
     spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
 ) -> None:
-    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": "nonsense hunter2"}
-    with pytest.raises(SourceError, match="JAAS config") as refused:
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    properties["sasl.jaas.config"] = 'no.such.LoginModule required password="hunter2";'
+    with pytest.raises(SourceError, match="LoginModule") as refused:
         ingest(spark, run, kafka_of(broker, topic(), properties=properties))
     assert "hunter2" not in str(refused.value)
     assert refused.value.__cause__ is None

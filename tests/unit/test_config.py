@@ -2,6 +2,8 @@
 
 import os
 import re
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -149,8 +151,8 @@ def test_text_from_outside_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_kafka_property_is_set_by_variable_with_underscores_for_points(tmp_path: Path) -> None:
-    settings = load(write(tmp_path, MINIMAL), environ={"TIDEMARK_KAFKA__PROPERTIES__SASL_JAAS_CONFIG": "login;"})
-    assert settings.kafka.client_properties()["sasl.jaas.config"] == "login;"
+    settings = load(write(tmp_path, MINIMAL), environ={"TIDEMARK_KAFKA__PROPERTIES__SASL_JAAS_CONFIG": "a.Login required;"})
+    assert settings.kafka.client_properties()["sasl.jaas.config"] == "a.Login required;"
 
 
 def test_a_whole_section_can_be_replaced_and_then_refined(tmp_path: Path) -> None:
@@ -220,3 +222,14 @@ def test_the_documentation_names_every_key() -> None:
     }
     keys = {re.sub(r"^gate\.budgets\.(?!MEASURE)(\w+)$", r"\1", key) for key in keys}
     assert keys - named == set()
+
+
+def test_a_few_lines_of_aliases_that_stand_for_billions_of_values_are_refused_at_once(tmp_path: Path) -> None:
+    names = [f"a{number}" for number in range(10)]
+    bomb = "a0: &a0 [x]\n" + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in pairwise(names))
+    started = time.monotonic()
+
+    with pytest.raises(ConfigMistakesError, match="aliases counted each time"):
+        load(write(tmp_path, MINIMAL + bomb), environ={})
+
+    assert time.monotonic() - started < 10

@@ -51,6 +51,28 @@ MISTAKES: list[tuple[str, str, str]] = [
         "kafka.starting_offsets",
         "kafka.topics",
     ),
+    *(
+        (
+            f"kafka: {{bootstrap_servers: 'b:1', topics: [a], properties: {{{name}: {value}}}}}",
+            f"kafka.properties.{name}",
+            way,
+        )
+        for name, value, way in (
+            ("sasl.oauthbearer.token.endpoint.url", "file:///etc/passwd", "https://login.example.org"),
+            ("sasl.oauthbearer.jwks.endpoint.url", "jar:http://a/b!/c", "https://login.example.org"),
+            ("sasl.oauthbearer.token.endpoint.url", "'https:///etc/passwd'", "https://login.example.org"),
+            ("ssl.truststore.location", "http://a/b", "/etc/kafka/truststore.p12"),
+            ("sasl.oauthbearer.assertion.private.key.file", "file:/etc/passwd", "/etc/kafka/truststore.p12"),
+            ("sasl.jaas.config", "com.sun.security.auth.module.JndiLoginModule required a=b;", "ScramLoginModule"),
+            ("sasl.jaas.config", "a.B required; com.sun.security.auth.module.LdapLoginModule optional;", "ScramLoginModule"),
+            ("sasl.jaas.config", "'\"com.sun.security.auth.module.JndiLoginModule\" required;'", "ScramLoginModule"),
+            ("sasl.jaas.config", "a.B required /* c=d; */;", "in double quotes"),
+            ("sasl.login.callback.handler.class", "javax.management.loading.MLet", "the library's own class"),
+            ("metric.reporters", "'a.B, java.lang.Runtime'", "the library's own class"),
+            ("config.providers", "file", "${env:NAME}"),
+            ("config.providers.file.class", "org.apache.kafka.common.config.provider.FileConfigProvider", "${env:NAME}"),
+        )
+    ),
     ("kafka: {bootstrap_servers: 'b:1', topics: [a], max_offsets_per_trigger: 0}", "kafka.max_offsets_per_trigger", "1000000"),
     (
         "kafka: {bootstrap_servers: 'b:1', topics: [a], max_offsets_per_trigger: '5'}",
@@ -153,6 +175,10 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("gate: {budgets: {late_share: {warn: 20}}}", "gate.budgets.late_share.warn", "Write 20 % as 0.2"),
     ("gate: {budgets: {late: {warn: 0.2}}}", "gate.budgets.late.warn", "use late_share"),
     ("gate: {budgets: {late: {error: 1}}}", "gate.budgets.late.error", "one of warn, critical"),
+    *(
+        (f"gold: {{models: [{{name: {name}, sql: tidemark.yml}}]}}", "gold.models[0].name", "For example incidents_by_day")
+        for name in ("_checkpoints", "_shadow", "_reports", "_watch", "_data_docs")
+    ),
     ("gate: {expectations: [expect_x]}", "gate.expectations[0]", "an item of its own"),
     ("gate: {expectations: [{expect_a: {}, expect_b: {}}]}", "gate.expectations[0]", "an item of its own"),
     ("gate: {expectations: [{ExpectColumn: {}}]}", "gate.expectations[0].ExpectColumn", "expect_column_values_to_be_between"),

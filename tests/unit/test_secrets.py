@@ -14,6 +14,7 @@ from lakehouse.config import ConfigMistakesError, known_secrets, load, redacted,
 from lakehouse.errors import ConfigError
 from lakehouse.secrets import Secret, resolve
 from lakehouse.settings import Settings
+from tests.support.small_config import write_config
 
 SECRET = "hunter2-correct-horse"
 ENVIRON = {"PASSWORD": SECRET, "BROKER": "broker-of-the-vault:9092", "ROOT": "/hidden-lake"}
@@ -99,6 +100,21 @@ def test_only_what_is_secret_is_masked_when_shown(settings: Settings) -> None:
         "security.protocol": "SASL_SSL",
     }
     assert kafka["topics"] == ["incidents"]
+
+
+def test_logins_within_uris_and_of_proxies_are_masked_and_known(tmp_path: Path) -> None:
+    properties = {"http.proxy.auth": "ada:hunter2", "client.rack": "http://ada:hunter3@proxy/x?sig=hunter4&zone=a"}
+    kafka = {"bootstrap_servers": "b:1", "topics": ["t"], "properties": properties}
+    config = write_config(tmp_path, root="s3a://id:hunter1@bucket/lake", kafka=kafka)
+
+    settings = load(config, environ={})
+
+    shown = show_yaml(settings)
+    assert "hunter" not in shown
+    assert "s3a://********@bucket/lake" in shown
+    assert "http://********@proxy/x?sig=********&zone=a" in shown
+    assert {"ada:hunter2", "hunter1", "hunter3", "hunter4"} <= known_secrets(settings)
+    assert settings.lakehouse.root == "s3a://id:hunter1@bucket/lake"
 
 
 def test_every_secret_is_known_to_those_who_scrub_logs(settings: Settings) -> None:

@@ -1,0 +1,270 @@
+"""Some bytes looked for in every file under a folder, unpacked: what says that an erased key is nowhere. Knows no Spark.
+
+Every file is read as it is, and as what it holds: the values of Parquet files whatever their encoding, compressed files,
+archives, the strings of JSON whatever their escapes, JSON within JSON. A key is also found in hexadecimal and in base64, and
+where Delta's log cut it to its first characters. What a record's own value holds packed (a gzip in a value) is not unpacked;
+nor is a number taken for the text of its digits.
+"""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import gzip
+import json
+import lzma
+import os
+import shutil
+import tempfile
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SHORT = 8
+"""Bytes below which a key is looked for as a whole value only: a few bytes stand in any file by chance."""
+
+_CHUNK = 1 << 20
+_ROWS = 8_192
+_PREFIX = 32
+"""How many characters of a text Delta keeps in a file's statistics; one or two more stand for what follows the greatest."""
+_DEPTH = 4
+_PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
+_PACKED: dict[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+    b"\x28\xb5\x2f\xfd": lambda file: pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd"),
+    b"\x04\x22\x4d\x18": lambda file: pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "lz4"),
+}
+_UNREADABLE = (pa.ArrowException, OSError, EOFError, ValueError, lzma.LZMAError, zipfile.BadZipFile)
+
+
+@dataclass(frozen=True, order=True)
+class Found:
+    """A place that holds the key.
+
+    Attributes:
+        file: The file, relative to the folder.
+        where: What of it: its bytes, its name, a column, a statistic; within an archive the part.
+    """
+
+    file: str
+    where: str
+
+
+@dataclass
+class Searched:
+    """What a search came to.
+
+    Attributes:
+        files: Files that were read.
+        bytes: Their size.
+        found: Where the key is.
+        unread: Files that say to be of a form, and cannot be read as such: what they hold is not known.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    found: list[Found] = field(default_factory=list)
+    unread: list[Found] = field(default_factory=list)
+
+
+def search(root: Path, key: bytes) -> Searched:
+    """Look for a key in every file under a folder, links followed.
+
+    Raises:
+        ValueError: The key is empty.
+        OSError: A file may not be read.
+    """
+    if not key:
+        raise ValueError("an empty key is everywhere")
+    done, wanted = Searched(), _Wanted(key)
+    for path in _files(root):
+        found: dict[str, None] = {}
+        if wanted.is_in(str(path.relative_to(root)).encode(errors="surrogateescape")):
+            found["its name"] = None
+        with path.open("rb") as file:
+            done.files += 1
+            done.bytes += os.fstat(file.fileno()).st_size
+            try:
+                found.update(dict.fromkeys(_look(file, wanted, path.parent if path.parent.name == "_delta_log" else None, 0)))
+            except _UNREADABLE as error:
+                done.unread.append(Found(str(path.relative_to(root)), f"{type(error).__name__}"))
+        done.found.extend(Found(str(path.relative_to(root)), where) for where in found)
+    return done
+
+
+def _files(root: Path) -> Iterator[Path]:
+    seen = set()
+    for folder, below, names in os.walk(root, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:
+            below.clear()
+            continue
+        seen.add(real)
+        below.sort()
+        yield from (path for path in (Path(folder, name) for name in sorted(names)) if path.is_file())
+
+
+class _Wanted:
+    """A key in the forms in which a file may hold it."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.is_short = len(key) < SHORT
+        forms = {key}
+        try:
+            self.text: str | None = key.decode()
+        except UnicodeDecodeError:
+            self.text = None
+        if not self.is_short:
+            # Of base64 what does not depend on what follows the key.
+            forms |= {key.hex().encode(), key.hex().upper().encode(), base64.b64encode(key)[: len(key) * 4 // 3]}
+        if self.text is not None and not self.is_short:
+            once = json.dumps(self.text)[1:-1]
+            forms |= {once.encode(), json.dumps(once)[1:-1].encode()}
+        self.forms = sorted(forms)
+        self.longest = max(map(len, self.forms))
+        is_cut = self.text is not None and len(self.text) > _PREFIX
+        self.prefix = self.text[:_PREFIX] if self.text is not None and is_cut else None
+
+    def is_in(self, value: bytes) -> bool:
+        """Whether a whole value is the key, or holds it where it is long enough to mean something."""
+        return value in self.forms if self.is_short else any(form in value for form in self.forms)
+
+    def is_cut_in(self, text: str) -> bool:
+        """Whether a statistic may be of the key: Delta cuts it."""
+        return self.prefix is not None and text.startswith(self.prefix) and len(text) <= _PREFIX + 2
+
+    def in_column(self, values: pa.Array) -> bool:
+        matches: Callable[..., Any] = pc.equal if self.is_short else pc.match_substring
+        is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+        for form in self.forms:
+            if is_text:
+                try:
+                    pattern: Any = form.decode()
+                except UnicodeDecodeError:
+                    continue
+            else:
+                pattern = form
+            wanted = pa.scalar(pattern, values.type) if self.is_short else pattern
+            if pc.any(matches(values, wanted)).as_py():
+                return True
+        return False
+
+
+def _look(file: IO[bytes], wanted: _Wanted, log: Path | None, depth: int) -> Iterator[str]:
+    """Where an open file holds the key. A log's folder says whose statistics its files hold."""
+    if not wanted.is_short and _in_bytes(file, wanted):
+        yield "its bytes"
+    file.seek(0)
+    head = file.read(8)
+    file.seek(0)
+    if head.startswith(_PARQUET):
+        yield from _in_parquet(file, wanted, log)
+    elif head.startswith(_ZIP) and depth < _DEPTH:
+        yield from _in_zip(file, wanted, depth)
+    elif (opened := next((each for magic, each in _PACKED.items() if head.startswith(magic)), None)) and depth < _DEPTH:
+        with opened(file) as packed:
+            yield from _unpacked(packed, wanted, "unpacked", depth)
+    elif head.lstrip()[:1] in (b"{", b"[", b'"'):
+        yield from _in_json(file, wanted, log)
+
+
+def _in_bytes(file: IO[bytes], wanted: _Wanted) -> bool:
+    kept = b""
+    while chunk := file.read(_CHUNK):
+        kept += chunk
+        if wanted.is_in(kept):
+            return True
+        kept = kept[-wanted.longest :]
+    return False
+
+
+def _unpacked(packed: Any, wanted: _Wanted, what: str, depth: int) -> Iterator[str]:
+    with tempfile.TemporaryFile() as whole:
+        shutil.copyfileobj(packed, whole, _CHUNK)
+        whole.seek(0)
+        yield from (f"{what}: {where}" for where in _look(cast("IO[bytes]", whole), wanted, None, depth + 1))
+
+
+def _in_zip(file: IO[bytes], wanted: _Wanted, depth: int) -> Iterator[str]:
+    with zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as part:
+                yield from _unpacked(part, wanted, name, depth)
+
+
+def _in_parquet(file: IO[bytes], wanted: _Wanted, log: Path | None) -> Iterator[str]:
+    parquet = pq.ParquetFile(file)
+    for batch in parquet.iter_batches(_ROWS):
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            yield from (f"column {name}{inner}" for inner in _in_array(column, wanted))
+            if log is not None:  # a checkpoint's column is an action
+                for row in column.to_pylist():
+                    yield from _in_value(row, wanted, log, None)
+
+
+def _in_array(values: pa.Array, wanted: _Wanted) -> Iterator[str]:
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for at, inner in enumerate(values.flatten()):
+            yield from (f".{kind.field(at).name}{name}" for name in _in_array(inner, wanted))
+    elif pa.types.is_map(kind):
+        yield from _in_array(cast("pa.MapArray", values).keys, wanted)
+        yield from _in_array(cast("pa.MapArray", values).items, wanted)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        yield from _in_array(cast("pa.ListArray[Any]", values).flatten(), wanted)
+    elif pa.types.is_dictionary(kind):
+        yield from _in_array(cast("pa.DictionaryArray", values).dictionary, wanted)
+    else:
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if (is_text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)) and wanted.in_column(values):
+            yield ""
+
+
+def _in_json(file: IO[bytes], wanted: _Wanted, log: Path | None) -> Iterator[str]:
+    """A file of JSON, or of JSON lines; what is no JSON after all was read as bytes."""
+    lines = file.read().splitlines()
+    try:
+        values = [json.loads(line) for line in lines if line.strip()]
+    except ValueError:
+        try:
+            values = [json.loads(b"\n".join(lines))]
+        except ValueError:
+            return
+    for value in values:
+        yield from _in_value(value, wanted, log, None)
+
+
+def _in_value(value: Any, wanted: _Wanted, log: Path | None, data: str | None) -> Iterator[str]:
+    """Where a value of JSON, or a row, holds the key; `data` is the data file that it is about."""
+    if isinstance(value, dict):
+        path = value.get("path")
+        data = path if isinstance(path, str) else data
+        for name, inner in value.items():
+            yield from _in_value(name, wanted, log, data)
+            yield from _in_value(inner, wanted, log, data)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _in_value(inner, wanted, log, data)
+    elif isinstance(value, str):
+        if wanted.is_in(value.encode(errors="surrogatepass")):
+            yield "a string"
+        # Of a data file that is there every value is read: what the statistic was cut from is known then.
+        elif log is not None and wanted.is_cut_in(value) and not (data and (log.parent / data).is_file()):
+            yield "the beginning of a string, as statistics have it"
+        if value[:1] in ("{", "[", '"'):
+            try:
+                inside = json.loads(value)
+            except ValueError:
+                return
+            yield from _in_value(inside, wanted, log, data)

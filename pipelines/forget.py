@@ -1,0 +1,223 @@
+"""What an erasure leaves aside, brought to its end: old versions of the tables, their change feed, their logs, shadows.
+
+An erased key is in no row any more. It is still in the files of earlier versions, in the change data of the erasure itself,
+and, where a column of text holds it, in the statistics of earlier commits. Retention takes all of it away in time; this
+takes it away now, and looks through every file for the key.
+
+Nothing may read or write the tables meanwhile: what reads an earlier version loses its files. On a local root the root's
+lock keeps runs out for as long as it takes; a query of somebody else's at work may fail, and is to be asked again. Elsewhere
+nobody can be kept out, so `maintenance.allow_short_retention` must say that nobody is there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from expectations import verdict
+from lakehouse import byte_search, delta, delta_log, state, upkeep
+from lakehouse.crash import crash_point
+from lakehouse.errors import TableMissingError, TableStateError, UsageError
+from lakehouse.lock import locked
+from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS, TABLE_NAMES, statistics
+from pipelines import shadows
+from pipelines.amendments import amend_gold
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+    from lakehouse.table import Table
+
+_PATIENCE_SECONDS = 60
+_AT_ONCE = {
+    "delta.deletedFileRetentionDuration": "interval 0 hours",
+    "delta.logRetentionDuration": "interval 0 hours",
+    # Each commit from this one on brings a checkpoint, which names live files only.
+    "delta.checkpointInterval": "1",
+}
+_OF_VERSION = re.compile(r"\.?(\d{20})\..+")
+_HOURS_A_DAY = 24
+
+
+def tables(spark: SparkSession, run: Run, settings: Settings) -> list[Table]:
+    """Every table that is there, the operator's models too."""
+    names = (*TABLE_NAMES, *(model.name for model in settings.gold.models))
+    return [table for table in map(run.table, names) if delta.exists(spark, table)]
+
+
+def keep_out_of_logs(spark: SparkSession, run: Run, settings: Settings) -> None:
+    """Have the tables' logs hold no more of what records hold: a table that an earlier version made still lets them.
+
+    Commits to each table that lacks the property, once.
+    """
+    for table in tables(spark, run, settings):
+        wanted = statistics(table.name)
+        found = upkeep.state(spark, table).properties if wanted else {}
+        lacking = {name: value for name, value in wanted.items() if found.get(name) != value}
+        if lacking:
+            upkeep.set_properties(spark, table, lacking)
+
+
+def left(settings: Settings, now: datetime | None = None) -> dict[str, str]:
+    """What still holds an erased key after its erasure, and until when, as ISO 8601 in UTC.
+
+    Returns:
+        old_versions: from when on `maintain` removes the files of earlier versions and of the change feed; log: from when on
+        Delta removes the commits, with the next checkpoint that it writes.
+
+    >>> from types import SimpleNamespace as Of
+    >>> kept = Of(maintenance=Of(retain_hours=168, log_retain_days=30))
+    >>> left(kept, datetime(2026, 11, 1, 12, tzinfo=UTC))
+    {'old_versions': '2026-11-08T12:00:00+00:00', 'log': '2026-12-02T00:00:00+00:00'}
+    """
+    now = (now or datetime.now(UTC)).replace(microsecond=0)
+    files = now + timedelta(hours=settings.maintenance.retain_hours)
+    # Delta looks at whole days.
+    log = now + timedelta(hours=_HOURS_A_DAY * (settings.maintenance.log_retain_days + 1))
+    return {"old_versions": files.isoformat(), "log": log.replace(hour=0, minute=0, second=0).isoformat()}
+
+
+def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_dry_run: bool) -> dict[str, Any]:
+    """Bring erasures to their end, and look through every file under the root for a key.
+
+    Commits to each table that holds what records hold: properties for this once, VACUUM, and the properties that were.
+    Then the log starts at a checkpoint of what is there: no earlier version can be read any more.
+
+    Args:
+        spark: The session.
+        run: The run.
+        settings: The pipeline's settings.
+        key: The key's bytes; they reach no table, log or error.
+        is_dry_run: Only look.
+
+    Returns:
+        tables, a row for each: table, removed_files and removed_log_files, None where no folder of this machine
+        holds it; searched_files, searched_bytes; found, where the key
+        is: file and where; unread, files that could not be read as what they are; is_whole_value, whether the key is so short
+        that only whole values were compared; is_proven, whether all was searched and nothing found.
+
+    Raises:
+        TableMissingError: There are no tables.
+        TableStateError: A load is claimed and not finished, or let out and not published: it reads an earlier version.
+        UsageError: The tables are not in a local folder, and nobody said that nobody else is there.
+        AnotherWriterError: Another run is at work, and was so for a minute.
+        ModelError: A model of the operator's could not be made anew without the key.
+    """
+    root = run.lakehouse.local_root
+    if root is None and not is_dry_run and not settings.maintenance.allow_short_retention:
+        raise UsageError(
+            "The tables are in no folder of this machine, so nobody can be kept from reading the files that would be removed.",
+            where="maintain --erase",
+            expected="maintenance.allow_short_retention: true, which says that nothing else reads or writes the tables",
+            next_step="Stop what reads and writes them, and say so in the config.",
+        )
+    with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
+        found = [table for table in tables(spark, run, settings) if statistics(table.name)]
+        if not found:
+            raise TableMissingError("There are no tables.", where=run.lakehouse.folder(""))
+        done = [] if is_dry_run else _forget(spark, run, settings, found)
+        searched = byte_search.search(root, key) if root is not None else None
+    told: dict[str, Any] = {
+        "is_dry_run": is_dry_run,
+        "tables": done,
+        "searched_files": searched.files if searched else 0,
+        "searched_bytes": searched.bytes if searched else 0,
+        "found": [asdict(each) for each in searched.found] if searched else [],
+        "unread": [asdict(each) for each in searched.unread] if searched else [],
+        "is_whole_value": len(key) < byte_search.SHORT,
+        "is_proven": searched is not None and not searched.found and not searched.unread,
+    }
+    run.report.event("maintenance.searched", files=told["searched_files"], found=len(told["found"]))
+    return told
+
+
+def _forget(spark: SparkSession, run: Run, settings: Settings, found: list[Table]) -> list[dict[str, object]]:
+    _require_settled(spark, run)
+    amend_gold(spark, run, settings)
+    shadows.drop(spark, run)
+    done = []
+    for table in found:
+        done.append(_forget_versions(spark, table))
+        run.report.event("maintenance.forgotten", **done[-1])
+        crash_point("forget.table")
+    return done
+
+
+def _require_settled(spark: SparkSession, run: Run) -> None:
+    """Nobody of the pipeline may still have to read an earlier version."""
+    claimed, finished = (state.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS))
+    waiting = verdict.last(spark, run)
+    observed = None
+    if claimed > finished:
+        observed = f"load {claimed} is claimed and not finished"
+    elif waiting is not None and waiting.is_let_out:
+        observed = "a gate run let loads out that are not published"
+    if observed:
+        raise TableStateError(
+            "The pipeline still has to read earlier versions of its tables; nothing was removed.",
+            where=str(run.table(SILVER_LOADS)),
+            observed=observed,
+            next_step="Finish it first: `tidemark run --stage silver`, then --stage gate and --stage gold.",
+        )
+
+
+def _forget_versions(spark: SparkSession, table: Table) -> dict[str, object]:
+    """Leave of a table its last version only: its files, and a log that starts with it.
+
+    A crash in between leaves the properties as they are meant for this once: `maintain` and the next try put them back.
+    """
+    before, folder = upkeep.state(spark, table).properties, table.local_folder
+    files = None if folder is None else _data_files(folder)
+    upkeep.set_properties(spark, table, {**statistics(table.name), **_AT_ONCE})
+    crash_point("forget.properties")
+    upkeep.vacuum(spark, table)
+    crash_point("forget.vacuumed")
+    removed = None if folder is None or files is None else files - _data_files(folder)
+    in_log = None if folder is None else _start_log_anew(folder)
+    defaults = {name: before.get(name, table.properties.get(name)) for name in _AT_ONCE}
+    again = {name: table.properties.get(name, value) for name, value in defaults.items() if value is not None}
+    if again:
+        upkeep.set_properties(spark, table, again)
+    if unset := sorted(set(_AT_ONCE) - set(again)):
+        upkeep.unset_properties(spark, table, unset)
+    return {"table": table.name, "removed_files": removed, "removed_log_files": in_log}
+
+
+def _data_files(folder: Path) -> int:
+    return sum("_delta_log" not in path.parts for path in folder.rglob("*.parquet"))
+
+
+def _start_log_anew(folder: Path) -> int:
+    """Remove what the log has from before its last checkpoint, and what a crashed writer left there; how many files.
+
+    Raises:
+        TableStateError: The last version has no checkpoint of its own, or the log does not come to the same without the rest.
+    """
+    log, last = folder / "_delta_log", delta_log.last_version(folder)
+    before = delta_log.read_log(folder)
+    names = [path.name for path in log.iterdir() if path.is_file()]
+    if before.violations or f"{last:020}.checkpoint.parquet" not in names or before.files is None:
+        raise TableStateError(
+            "The log of a table cannot be started anew; its earlier commits were left.",
+            where=str(log),
+            observed="; ".join(map(str, before.violations)) or f"no checkpoint of version {last}",
+            expected="a checkpoint of its last version",
+            next_step="Look at it with `tidemark verify`, and run this again.",
+        )
+    # The commits first: a log whose first commits are gone starts with a checkpoint, one without its checkpoint is broken.
+    gone = sorted(
+        name for name in names if (match := _OF_VERSION.fullmatch(name)) and (int(match[1]) < last or _is_litter(name))
+    )
+    for name in gone:
+        (log / name).unlink()
+    return len(gone)
+
+
+def _is_litter(name: str) -> bool:
+    return name.endswith(".tmp")

@@ -1,0 +1,25 @@
+"""The shadows of rebuilds: what a rebuild that was not applied leaves beside the tables, for people to look at."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from lakehouse import delta
+from lakehouse.table import SHADOWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+
+def drop(spark: SparkSession, run: Run) -> None:
+    """Remove all shadows: local folders, and a catalog's tables. A rebuild that is not finished must have none to come."""
+    place = run.lakehouse
+    if place.local_root is not None:
+        shutil.rmtree(place.local_root / SHADOWS, ignore_errors=True)
+    elif place.root is None:
+        found = spark.sql(f"SHOW TABLES IN `{place.catalog}`.`{place.schema}` LIKE '{SHADOWS}*'").collect()
+        for row in found:
+            delta.drop(spark, place.table(row["tableName"]))

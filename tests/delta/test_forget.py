@@ -1,0 +1,169 @@
+"""An erasure brought to its end: the key is in no file under the root, unpacked, and everything goes on holding."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.cli import main
+from lakehouse import delta, table
+from lakehouse.errors import TableStateError
+from pipelines import by_hand, forget, maintenance, rebuild
+from silver import load
+from silver.request import Erase, Request
+from silver.rules import Rules
+from tests.support.bronze import Record, put
+from tests.support.small_config import settings_of, write_config
+from tests.support.stages import Stopped, loaded, published, require_sound, stop
+from tests.support.unpacked import files_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+ANN, BOB = b"ann-5f1c7a52-0b44-4c6e-9d0e-6f6a3f6f9a17", b"bob-0d9a4be1-6f1e-4f6b-8d53-3c51a1a0c7b2"
+FORM: dict[str, Any] = {"value": {"format": "json", "schema": "id STRING, n BIGINT"}}
+
+
+def of(key: bytes, offset: int, sequence: object, *, topic: str = "t") -> Record:
+    value = json.dumps({"id": key.decode(), "n": offset}).encode()
+    return Record(offset, value, key, (("seq", str(sequence).encode()), ("who", key)), topic=topic)
+
+
+def asked(topic: str = "t") -> Request:
+    return Request("erase", "she asked for it", "bob", erase=Erase.of(topic, ANN))
+
+
+def keys(spark: SparkSession, run: Run, name: str) -> list[bytes | None]:
+    return [row["key"] for row in spark.read.table(run.table(name).sql).orderBy("topic", "partition", "offset").collect()]
+
+
+@pytest.fixture
+def root(new_run: Callable[[], Run]) -> Path:
+    root = new_run().lakehouse.local_root
+    assert root is not None
+    return root
+
+
+@pytest.fixture
+def settings(new_run: Callable[[], Run], tmp_path: Path) -> Settings:
+    file = tmp_path / "by_person.sql"
+    file.write_text("SELECT payload.id AS person, count(*) AS records FROM gold_records GROUP BY 1", encoding="utf-8")
+    return settings_of(new_run(), gold={"models": [{"name": "by_person", "sql": str(file)}]}, **FORM)
+
+
+def test_an_erased_key_is_in_no_file_after_the_documented_procedure_whatever_incarnation_shadow_or_version_held_it(
+    spark: SparkSession,
+    new_run: Callable[[], Run],
+    settings: Settings,
+    root: Path,
+    tmp_path: Path,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = new_run()
+    with monkeypatch.context() as patched:  # tables as version 0.1 made them: statistics of every column in the log
+        patched.setattr(table, "statistics", lambda _: {})
+        first = [of(ANN, 0, 1), of(BOB, 1, 2), of(ANN, 2, 1), of(ANN, 3, "x")]
+        anew = [of(ANN, 0, 1, topic="t@2"), of(BOB, 1, 2, topic="t@2"), of(ANN, 2, 9, topic="t@2")]
+        loaded(spark, new_run(), settings, [*first, *anew])
+        published(spark, new_run(), settings)
+        rebuild.rebuild(spark, new_run(), settings, is_applied=False, reason="a look", by="ann")
+    held = files_with(root, ANN[:20])
+    assert {name.partition("/")[0] for name in held} >= {
+        "_shadow",
+        "bronze_records",
+        "silver_records",
+        "gold_latest",
+        "by_person",
+    }
+    assert any("/_delta_log/" in name for name in held)
+
+    erased = by_hand.carry_out(spark, new_run(), settings, asked(), is_dry_run=False)
+
+    assert erased["erased"] == 5
+    assert set(erased["left_until"]) == {"old_versions", "log"}  # type: ignore[call-overload] # a mapping
+    assert (keys(spark, run, "bronze_records"), keys(spark, run, "silver_records"), keys(spark, run, "gold_records")) == (
+        [None, BOB, None, None, None, BOB, None],
+        [None, BOB, None, BOB, None],
+        [BOB, BOB],
+    )
+    assert not (root / "_shadow").exists()
+    last = (root / f"silver_records/_delta_log/{delta.version(spark, run.table('silver_records')):020}.json").read_text()
+    rewritten = [json.loads(each["add"]["stats"])["minValues"] for each in map(json.loads, last.splitlines()) if "add" in each]
+    assert rewritten[-1].keys() <= {"topic", "partition", "offset", "epoch", "sequence", "load_seq"}
+    looked = forget.forget(spark, new_run(), settings, ANN, is_dry_run=True)
+    assert (looked["is_proven"], looked["tables"]) == (False, [])
+    assert {each["file"] for each in looked["found"]} >= set(files_with(root, ANN))
+
+    file = tmp_path / "key"
+    file.write_bytes(ANN + b"\n")
+    config = write_config(
+        tmp_path,
+        root=str(root),
+        **FORM,
+        gold=settings.gold.model_dump(mode="json"),
+        kafka={"bootstrap_servers": "localhost:9092", "topics": ["t"]},
+    )
+    code = main(["maintain", "--erase", "--key-file", str(file), "--config", str(config)])
+
+    assert (code, "The key is in none of" in capsys.readouterr().out) == (0, True)
+    assert files_with(root, ANN[:20]) == []
+    assert files_with(root, BOB[:20]) != []
+    properties = spark.sql(f"DESCRIBE DETAIL {run.table('bronze_records').sql}").collect()[0]["properties"]
+    assert (properties["delta.deletedFileRetentionDuration"], properties["delta.appendOnly"]) == ("interval 168 hours", "true")
+    more = loaded(spark, new_run(), settings, [of(BOB, 4, 5), of(ANN, 5, 1), of(BOB, 3, 10, topic="t@2")])
+    assert (more.counts["accepted"], more.counts["duplicate"]) == (2, 1)
+    require_sound(spark, run, is_deep=True)
+
+
+def test_nothing_is_removed_while_an_open_claim_reads_an_earlier_version_and_it_is_done_when_that_is_finished(
+    spark: SparkSession, new_run: Callable[[], Run], settings: Settings, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded(spark, new_run(), settings, [of(ANN, 0, 1), of(BOB, 1, 2)])
+    by_hand.carry_out(spark, new_run(), settings, asked(), is_dry_run=False)
+    put(spark, new_run(), [of(BOB, 2, 3)])
+    with monkeypatch.context() as patched:
+        patched.setattr(load, "append_silver", stop)
+        with pytest.raises(Stopped):
+            loaded(spark, new_run(), settings, [of(BOB, 3, 4)])
+
+    with pytest.raises(TableStateError, match="claimed and not finished"):
+        forget.forget(spark, new_run(), settings, ANN, is_dry_run=False)
+    assert files_with(root, ANN) != []
+    load.load_once(spark, new_run(), Rules.of(settings))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(forget, "_start_log_anew", stop)
+        with pytest.raises(Stopped):
+            forget.forget(spark, new_run(), settings, ANN, is_dry_run=False)
+    again = forget.forget(spark, new_run(), settings, ANN, is_dry_run=False)
+
+    assert (again["is_proven"], files_with(root, ANN)) == (True, [])
+    require_sound(spark, new_run(), is_deep=True)
+
+
+def test_tables_that_keep_statistics_of_what_records_hold_get_the_property_by_maintenance(
+    spark: SparkSession, new_run: Callable[[], Run], settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(table, "statistics", lambda _: {})
+        loaded(spark, new_run(), settings, [of(ANN, 0, 1)])
+        published(spark, new_run(), settings)
+    run = new_run()
+
+    done: list[dict[str, Any]] = maintenance.maintain(spark, run, settings, is_dry_run=True)
+
+    lacking = {row["table"] for row in done if any("dataSkipping" in name for name in row["properties"])}
+    assert lacking == {row["table"] for row in done if table.statistics(row["table"])}
+    assert lacking >= {"bronze_records", "silver_records", "silver_rejects", "gold_records", "gold_latest", "by_person"}

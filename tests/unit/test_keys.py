@@ -1,0 +1,84 @@
+"""The key of an erasure, from where it is named; and the ledger's hash of it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.cli import main
+from jobs.cli_decisions import named_key
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_records
+from lakehouse.contracts.silver import REJECTS, silver_records
+from lakehouse.table import statistics
+from silver.request import Erase, Request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [(b"ann", b"ann"), (b"ann\n", b"ann"), (b"ann\r\n", b"ann"), (b"a\nb\n\n", b"a\nb\n"), (b"\xff\r", b"\xff\r")],
+)
+def test_a_key_comes_from_a_file_or_stdin_without_its_last_newline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, key: bytes
+) -> None:
+    (tmp_path / "key").write_bytes(content)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    assert named_key("erase", None, None, str(tmp_path / "key")) == key
+    assert named_key("erase", None, None, "-") == key
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["erase", "--topic", "t", "--reason", "x"], "not clear which key"),
+        (["erase", "--topic", "t", "--reason", "x", "--key", "ann-secret", "--key-file", "f"], "not clear which key"),
+        (["erase", "--topic", "t", "--reason", "x", "--key-hex", "ann-secret"], "not in hexadecimal"),
+        (["erase", "--topic", "t", "--reason", "x", "--key-file", "no-such-file"], "cannot be read"),
+        (["erase", "--topic", "t", "--reason", "x", "--key", ""], "empty"),
+        (["maintain", "--erase"], "not clear which key"),
+        (["maintain", "--key", "ann-secret"], "nothing to do with it"),
+    ],
+)
+def test_a_key_that_is_not_clear_is_refused_before_anything_starts_and_not_repeated(
+    capsys: pytest.CaptureFixture[str], argv: list[str], words: str
+) -> None:
+    assert main(argv) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert "ann-secret" not in told
+
+
+def test_two_requests_for_a_key_have_hashes_of_their_own_and_one_of_version_0_1_is_what_it_was() -> None:
+    one, two = (Request("erase", "why", "ann", erase=Erase.of("t@2", b"k")) for _ in range(2))
+    assert one.erase is not None
+    assert two.erase is not None
+
+    assert (one.erase.topic, one.erase.key_sha256 == two.erase.key_sha256) == ("t", False)
+    assert one.erase.key_sha256 == hashlib.sha256(bytes.fromhex(one.erase.salt) + b"k").hexdigest()
+    assert Request.from_json(one.to_json()) == one
+    kept = {
+        "kind": "erase",
+        "reason": "why",
+        "requested_by": "ann",
+        "erase": {"topic": "t", "key_sha256": "00", "load_seq": None},
+    }
+    assert Request.from_json(json.dumps(kept)).erase == Erase("t", "00", salt="", is_of_all_incarnations=False)
+
+
+def test_no_table_that_holds_a_records_key_keeps_statistics_of_it_in_its_log() -> None:
+    contracts = [BRONZE, silver_records("struct<id:string>"), gold_records(), gold_latest(), gold_latest_by_stream()]
+
+    for contract in contracts:
+        kept = statistics(contract.name)["delta.dataSkippingStatsColumns"].split(",")
+        assert {"key", "value", "headers", "payload"}.isdisjoint(kept)
+        assert {*contract.clustered_by, *kept} == set(kept)
+        assert set(kept) <= set(contract.names)
+    assert set(statistics(REJECTS.name)["delta.dataSkippingStatsColumns"].split(",")) < set(REJECTS.names)

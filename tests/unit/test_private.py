@@ -1,0 +1,84 @@
+"""What Tidemark writes beside the tables is for the user of the process alone, and under names that nobody can guess."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs import files, query, watch_state
+from lakehouse import private
+from lakehouse.report import save_result
+from lakehouse.table import Lakehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_runs_report_and_state_are_the_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    result = save_result(tmp_path / "lake" / "_reports", {"run_id": "r1"})
+    watch_state.write(tmp_path / "lake" / "_watch" / "state.json", watch_state.State())
+
+    assert [mode(path) for path in (result, result.parent)] == [0o600, 0o700]
+    assert [mode(path) for path in ((tmp_path / "lake/_watch/state.json"), tmp_path / "lake/_watch")] == [0o600, 0o700]
+    assert sorted(path.name for path in (tmp_path / "lake").rglob("*") if path.is_file()) == ["r1.json", "state.json"]
+
+
+def test_a_folder_that_somebody_made_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "_reports").mkdir(mode=0o750)
+
+    assert mode(private.folder(tmp_path / "_reports")) == 0o750
+
+
+@pytest.mark.parametrize("name", ["state.tmp", ".report.html.unfinished"])
+def test_a_link_that_waits_under_a_name_of_before_is_not_followed(tmp_path: Path, name: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("untouched", encoding="utf-8")
+    (tmp_path / name).symlink_to(victim)
+
+    private.replace_file(tmp_path / "state.json", "{}")
+    with files.whole(tmp_path / "report.html") as unfinished:
+        unfinished.write_text("<html>", encoding="utf-8")
+
+    assert victim.read_text(encoding="utf-8") == "untouched"
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == "<html>"
+    assert mode(tmp_path / "report.html") == 0o666  # as the umask has it: whoever names a file gives it to whom they want
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted({name, "report.html", "state.json", "victim"})
+
+
+def test_a_file_that_cannot_be_finished_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        private.replace_file(tmp_path / "state.json", "\ud800")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_query_spills_into_a_folder_of_its_own_that_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "tidemark-sql").symlink_to(tmp_path / "elsewhere")
+
+    with query.connect(Lakehouse(root=str(tmp_path / "lake"))) as database:
+        database.execute("SET memory_limit = '40MB'")
+        database.execute("CREATE TABLE spilled AS SELECT random() AS a, repeat('x', 200) AS b FROM range(400000)")
+        [place] = database.execute("SELECT current_setting('temp_directory')").fetchone() or ("",)
+        spilled = [file.name for file in Path(place).iterdir()]
+        assert mode(Path(place).parent) == 0o700
+
+    assert spilled != []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "tidemark-sql"]
+    assert list((tmp_path / "elsewhere").iterdir()) == []
