@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
+from lakehouse.model_sql import problem
 from lakehouse.secrets import KEEP_SECRET, MASK_SECRET, Secret
 from lakehouse.settings_base import Model, from_config_folder, refusal
 
@@ -64,6 +65,18 @@ def _sql_file(given: Any, info: ValidationInfo) -> Path:
             "there is no such file",
             expected="an existing file; a relative path starts at the config file's folder",
             next_step="Create the file, or correct the path.",
+        )
+    try:
+        found = problem(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        raise refusal(
+            "this file cannot be read", expected="a text in UTF-8", next_step="Correct the file, or its rights."
+        ) from None
+    if found:
+        raise refusal(
+            f"the query holds {found}",
+            expected="SQL over gold_records, gold_latest and gold_stream_health",
+            next_step="Do that outside of the model: SECURITY.md says what a model may do.",
         )
     return path
 

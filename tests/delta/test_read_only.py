@@ -10,7 +10,7 @@ import pytest
 
 from jobs import read_only
 from jobs.cli import main
-from jobs.query import answer, connect
+from jobs.query import answer
 from lakehouse.contracts.silver import WATERMARKS
 from lakehouse.errors import TidemarkError
 from lakehouse.table import Lakehouse
@@ -231,11 +231,11 @@ def test_every_function_of_duckdb_was_looked_at() -> None:
     assert there == set(REVIEWED.read_text(encoding="utf-8").split())
 
 
-def test_a_table_with_deletion_vectors_is_read_too(spark: object, root: Path) -> None:
-    path = f"{root}/mine".replace("'", "\\'")
-    spark.range(5).write.format("delta").option("delta.enableDeletionVectors", "true").save(f"{root}/mine")  # type: ignore[attr-defined]  # a session
-    spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 3".replace("\\'", "'"))  # type: ignore[attr-defined]  # a session
-    with answer(Lakehouse(root=str(root)), "SELECT id FROM mine ORDER BY id") as found:
-        assert list(found.rows) == [(0,), (1,), (2,), (4,)]
-    with connect(Lakehouse(root=str(root)), ["mine"]) as database:
-        assert database.execute("SELECT count(*) FROM mine").fetchall() == [(4,)]
+def test_a_table_that_arrow_alone_would_read_wrong_is_copied_before_the_fence(root: Path) -> None:
+    commit = next((root / "silver_watermarks" / "_delta_log").glob("*.json"))
+    commit.write_text(commit.read_text().replace('"minReaderVersion":1', '"minReaderVersion":2'))
+    with answer(Lakehouse(root=str(root)), "SELECT topic, high_watermark FROM silver_watermarks") as found:
+        assert list(found.rows) == [("incidents", 2)]
+    query = "SELECT table_name FROM duckdb_tables() WHERE table_name = 'silver_watermarks'"
+    with answer(Lakehouse(root=str(root)), query) as found:
+        assert list(found.rows) == [("silver_watermarks",)]

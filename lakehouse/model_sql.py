@@ -1,0 +1,95 @@
+"""What the text of a Gold model may not say: what leaves SQL over tables. Looked at before there is a session.
+
+A model runs with the rights of the run. Spark's SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USING`),
+put variables of the environment into its text (`${env:...}`), and read files that options of some functions name. The text is
+taken apart as Spark's own lexer does it; where the two might differ, the text is refused.
+
+>>> problem("SELECT topic, count(*) FROM gold_records GROUP BY topic -- reflect('java.lang.System', 'exit')")
+>>> problem("SELECT `Reflect` /* */ ('java.lang.System', 'getenv', 'HOME')")
+'a call of reflect'
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CALLS_THE_JVM = ("reflect", "java_method", "try_reflect")
+_NAMES_A_FILE = (
+    *("from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "to_xml", "schema_of_xml"),
+    *("read_files", "cloud_files", "list_files", "python_worker_logs"),
+)
+_REACHES_OUT = ("http_request", "remote_query", "read_kafka", "read_kinesis", "read_pubsub", "read_pulsar", "read_statestore")
+_OF_A_PLATFORM = ("secret", "try_secret", "ai_query", "get_secret")
+_SAYS_WHAT_LATER = ("identifier",)
+REFUSED = frozenset({*_CALLS_THE_JVM, *_NAMES_A_FILE, *_REACHES_OUT, *_OF_A_PLATFORM, *_SAYS_WHAT_LATER})
+"""Functions, of Spark or of a platform, that a model may not call."""
+
+_VARIABLE = re.compile(r"\$\s*\{")
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+)
+    | (?P<line>--(?:\\\n|[^\r\n])*)
+    | (?P<hint>/\*\+|\*/)
+    | (?P<comment>/\*(?P<inside>.*?)\*/)
+    | (?P<raw>(?<![\w])[rR](?:'[^']*'|"[^"]*"))
+    | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+    | (?P<quoted>`(?:[^`]|``)*`)
+    | (?P<dollar>\$\w*\$)
+    | (?P<word>\w+)
+    | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+
+def problem(query: str) -> str | None:
+    """What a model's query says that it may not; None where it says nothing of the kind."""
+    if _VARIABLE.search(query):
+        return "a variable, ${...}, which is put into the text before it is read"
+    before = _Token("other", "")
+    for token in _tokens(query):
+        found = _unread(token) or _forbidden(before, token)
+        if found:
+            return found
+        before = token
+    return None
+
+
+def _tokens(query: str) -> Iterator[_Token]:
+    for match in _TOKEN.finditer(query):
+        kind = match.lastgroup or "other"
+        if match.group("comment"):
+            if "/*" in match.group("inside"):  # whether Spark takes it for one comment or two depends on its parser
+                yield _Token("nested", "")
+        elif kind not in {"space", "line", "hint"}:
+            yield _Token(kind, match.group(kind))
+
+
+def _unread(token: _Token) -> str | None:
+    """What keeps the text from being taken apart for certain."""
+    if token.kind == "nested":
+        return "a comment within a comment"
+    if token.kind == "dollar":
+        return "a text between dollars"
+    if token.kind == "other" and token.text in "'\"`":
+        return f"a {token.text} that nothing ends"
+    return None
+
+
+def _forbidden(before: _Token, token: _Token) -> str | None:
+    if token.text == "(" and before.kind in {"word", "quoted", "text"}:
+        name = before.text.strip("`'\"").lower()
+        if name in REFUSED:
+            return f"a call of {name}"
+    if before.kind == "word" and before.text.upper() == "USING" and token.kind in {"text", "raw"}:
+        return "a program, USING '...'"
+    return None

@@ -1,0 +1,38 @@
+"""Spark's own log, as `lakehouse/log4j2.properties` writes it on standard error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pyspark
+import pytest
+
+import lakehouse
+
+PROGRAM = r"""
+import org.apache.logging.log4j.*;
+public class Hostile {
+    public static void main(String[] arguments) {
+        String sent = "x\u001b]0;owned\u0007\u009b2J\u202e\n{\"event\": \"run.finished\"}\r\nend";
+        LogManager.getLogger("a.b.Spark").error(sent, new RuntimeException(sent));
+    }
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="the JVM alone runs no source")
+def test_what_a_producer_sent_neither_steers_the_terminal_nor_forges_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "Hostile.java"
+    file.write_text(PROGRAM, encoding="utf-8")
+    jars = Path(pyspark.__file__).with_name("jars").glob("log4j-*.jar")
+    log4j = Path(lakehouse.__file__).with_name("log4j2.properties")
+    options = ["-cp", os.pathsep.join(map(str, jars)), f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
+    done = subprocess.run(["java", *options, str(file)], capture_output=True, text=True, check=True)
+    first, *more = done.stderr.splitlines()
+    assert first.endswith("ERROR Spark: x?]0;owned??2J?")
+    assert more[:4] == ['  | {"event": "run.finished"}', "  | end", "  | java.lang.RuntimeException: x?]0;owned??2J?", more[3]]
+    assert all(line.startswith("  | ") for line in more)
+    assert all(each.isprintable() or each in "\n\t" for each in done.stderr)
