@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
-    from silver.load import Load
 
 pytestmark = pytest.mark.spark
 
@@ -34,21 +33,22 @@ def test_streams_that_step_over_nearly_all_numbers_are_counted_published_and_sho
     policies = {"contiguous": True, "max_quarantined_share": 1}
     settings = settings_of(run, epoch={"header": "epoch"}, policies=policies)
     sent = [(0, 0), (0, LARGEST), (0, LARGEST), (LARGEST, 0), (LARGEST, LARGEST), (LARGEST, 5)]
-
-    def load(start: int, part: list[tuple[int, int]]) -> Load:
-        numbered = [(LARGEST - 10 + start + nth, *each) for nth, each in enumerate(part)]
-        records = [
-            Record.of(offset, sequence, epoch=epoch, partition=partition)
-            for partition in (0, 1)
-            for offset, epoch, sequence in numbered
-        ]
-        return loaded(spark, new_run(), settings, records)
-
-    load(0, sent[:3])
-    done = load(3, sent[3:])
+    done = [
+        loaded(
+            spark,
+            new_run(),
+            settings,
+            [
+                Record.of(LARGEST - 10 + start + nth, sequence, epoch=epoch, partition=partition)
+                for partition in (0, 1)
+                for nth, (epoch, sequence) in enumerate(part)
+            ],
+        )
+        for start, part in ((0, sent[:3]), (3, sent[3:]))
+    ]
     published(spark, new_run(), settings)
 
-    assert [done.counts[name] for name in ("accepted", "late")] == [4, 2]
+    assert [done[1].counts[name] for name in ("accepted", "late")] == [4, 2]
     require_sound(spark, new_run(), is_deep=True)
     found = status(run.pipeline, run.lakehouse)
     assert [(row["epoch"], row["high_watermark"]) for row in found["streams"]] == [(LARGEST, LARGEST)] * 2
