@@ -20,7 +20,7 @@ _FIELDS: dict[Form, str] = {
     "custom": "custom",
 }
 _WIDTHS: dict[Encoding, int] = {"int32": 4, "int64": 8}
-_JSON_PATH = re.compile(r"\$(\.[A-Za-z0-9_-]+|\[[0-9]+\]|\['[^'\[\]]+'\])+")
+_JSON_PATH = re.compile(r"\$(\.[A-Za-z0-9_-]+|\[[0-9]+\]|\['(?!\*')[^'\[\]?]+'\])+")
 _BYTES = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 

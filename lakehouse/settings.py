@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
+from lakehouse import payload_schema
 from lakehouse.extractor import Encoding, Extractor, Form
 from lakehouse.secrets import KEEP_SECRET, MASK_SECRET, Secret
 from lakehouse.settings_base import Model, Text, from_config_folder, is_uri, nearest, refusal
@@ -41,11 +42,6 @@ __all__ = [
     "Watch",
     "Webhook",
 ]
-
-# Quoted names and comments may hold anything, so they are taken out before the fields are told apart.
-_DDL_QUOTED = re.compile(r"`[^`]+`")
-_DDL_COMMENT = re.compile(r"""\sCOMMENT\s+('(\\.|[^'\\])*'|"(\\.|[^"\\])*")""", re.IGNORECASE | re.DOTALL)
-_DDL_FIELD = re.compile(r"\s*\w+(\s*:\s*|\s+)[A-Za-z]\w*\s*([(<].*[)>])?(\s+NOT\s+NULL)?\s*", re.IGNORECASE | re.DOTALL)
 
 Root = Annotated[str, StringConstraints(min_length=1), AfterValidator(from_config_folder), KEEP_SECRET, MASK_SECRET]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$"), KEEP_SECRET, MASK_SECRET]
@@ -119,6 +115,13 @@ class ValueFormat(Model):
         description="the JSON's fields as Spark DDL; required for json",
         examples=['"id STRING, amount DOUBLE"'],
     )
+    max_bytes: int = Field(
+        default=16_777_216,
+        ge=1,
+        le=2_147_483_647,
+        description="the longest value that is decoded; a longer one is kept as bytes, and counts as undecodable",
+        examples=["1048576"],
+    )
 
     @field_validator("schema_")
     @classmethod
@@ -130,27 +133,12 @@ class ValueFormat(Model):
                 expected="a schema for json, none for text",
                 next_step='Write {format: json, schema: "id STRING, amount DOUBLE"} or {format: text}.',
             )
-        if schema is not None and not all(_DDL_FIELD.fullmatch(field) for field in _fields(schema)):
-            raise refusal(
-                "this is no list of fields",
-                expected="Spark DDL: names with types, separated by commas",
-                next_step='Write it like "id STRING, amount DOUBLE, tags ARRAY<STRING>"; quote odd names with `backticks`.',
-            )
+        if schema is not None:
+            try:
+                payload_schema.parse(schema)
+            except payload_schema.SchemaError as error:
+                raise refusal(error.what, expected=error.expected, next_step=error.next_step) from None
         return schema
-
-
-def _fields(ddl: str) -> list[str]:
-    """The top-level fields of a DDL; an empty one, which no field matches, where brackets do not close."""
-    fields, depth = [""], 0
-    for character in _DDL_COMMENT.sub("", _DDL_QUOTED.sub("quoted", ddl)):
-        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
-        if depth < 0:
-            return [""]
-        if character == "," and depth == 0:
-            fields.append("")
-        else:
-            fields[-1] += character
-    return fields if depth == 0 else [""]
 
 
 def _refuse_key(given: Any) -> Any:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 from lakehouse.contracts.silver import RECORDS
 from lakehouse.findings import Violation, finding
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
-from silver import again
-from silver.extract import decode
+from silver import again, spans
+from silver.decode import decoded
 from silver.rules import Rules
 from silver.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
+    from pyspark.sql.types import DataType
 
     from lakehouse.findings import Finding
     from lakehouse.run import Run
     from pipelines.verify_pins import Pins
+    from silver.rules import Payload
 
 _OUT = (
     "`tidemark rebuild` shows what Bronze gives, and puts it in place. A custom extractor whose code has changed gives another "
@@ -40,7 +45,8 @@ def findings(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
     """The checks that take long, in this order: files, payloads, decisions."""
     for name in pins.versions:
         rows = pins.read(spark, run, name)
-        rows.agg(F.bit_xor(F.xxhash64(*(F.col(f"`{column}`") for column in rows.columns)))).collect()
+        values = [_comparable(F.col(f"`{field.name}`"), field.dataType) for field in rows.schema.fields]
+        rows.agg(F.bit_xor(F.xxhash64(*values))).collect()
     read = f"every page of {len(pins.versions)} tables"
     yield finding("files_can_be_read", [], where=str(run.lakehouse.folder("")), holds=read, next_step=_OUT)
     silver = str(run.table(SILVER_RECORDS))
@@ -57,21 +63,67 @@ def _payloads(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
     silver = pins.read(spark, run, SILVER_RECORDS).where(F.col("load_seq") <= pins.finished)
     if last is None or last.payload is None or "payload" not in silver.columns:
         return
-    differs = ~F.col("payload").eqNullSafe(decode(last.payload))
+    kind = silver.schema["payload"].dataType
+    silver = silver.withColumnRenamed("payload", "kept")
+    payloads = _loads_by_payload(_rules_of(spark, run, pins)).items()
+    by_load = [decoded(silver.where(spans.any_of(loads)), payload) for payload, loads in payloads if payload is not None]
+    differs = ~_comparable(F.col("kept"), kind).eqNullSafe(_comparable(F.col("payload"), kind))
     place = F.struct("topic", "partition", "offset")
-    found = silver.where(differs).agg(F.count(F.lit(1)).alias("records"), F.min(place).alias("first")).collect()[0]
+    found = (
+        reduce(DataFrame.unionByName, by_load)
+        .where(differs)
+        .agg(F.count(F.lit(1)).alias("records"), F.min(place).alias("first"))
+        .collect()[0]
+    )
     if found["records"]:
         first = found["first"]
         where = f"{SILVER_RECORDS}, topic {first['topic']}, partition {first['partition']}, offset {first['offset']}"
         yield Violation(where, f"{found['records']:,} payloads that are not their values", "the value, decoded")
 
 
+def _loads_by_payload(rules_of: Mapping[int, str]) -> dict[Payload | None, list[str]]:
+    """For each way that values were decoded, the loads that did it, as conditions on load_seq."""
+    payloads = {load_seq: Rules.from_json(rules_of[load_seq]).payload for load_seq in sorted(rules_of)}
+    found: dict[Payload | None, list[str]] = {}
+    runs = [(payload, next(iter(loads))) for payload, loads in groupby(payloads, key=payloads.__getitem__)]
+    for (payload, first), (_, following) in zip(runs, [*runs[1:], (None, None)], strict=True):
+        upper = "" if following is None else f" AND load_seq < {following}"
+        found.setdefault(payload, []).append(f"load_seq >= {first}{upper}")
+    return found
+
+
+def _comparable(found: Column, kind: DataType) -> Column:
+    """A value as Spark can hash and compare it: maps as arrays of their entries, in their order."""
+    if not _has_map(kind):
+        return found
+    if isinstance(kind, MapType):
+        return F.transform(
+            F.map_entries(found), lambda entry: F.struct(entry["key"], _comparable(entry["value"], kind.valueType))
+        )
+    if isinstance(kind, ArrayType):
+        return F.transform(found, lambda element: _comparable(element, kind.elementType))
+    fields = kind.fields if isinstance(kind, StructType) else []
+    parts = [_comparable(found.getField(field.name), field.dataType).alias(field.name) for field in fields]
+    return F.when(found.isNotNull(), F.struct(*parts))
+
+
+def _has_map(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return any(_has_map(field.dataType) for field in kind.fields)
+    return isinstance(kind, MapType) or (isinstance(kind, ArrayType) and _has_map(kind.elementType))
+
+
+def _rules_of(spark: SparkSession, run: Run, pins: Pins) -> dict[int, str]:
+    """The rules that each load was claimed with, as JSON."""
+    texts = pins.read(spark, run, SILVER_LOADS).groupBy("load_seq").agg(F.first("rules").alias("rules"))
+    return {row["load_seq"]: row["rules"] for row in texts.toArrow().to_pylist()}
+
+
 def _decided(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
     """Each load once more, in order, from the watermarks that the ledger had before it."""
     names = {"bronze": BRONZE_RECORDS, "silver": SILVER_RECORDS, "rejects": SILVER_REJECTS}
     tables = {name: pins.read(spark, run, table) for name, table in names.items()}
-    texts = pins.read(spark, run, SILVER_LOADS).groupBy("load_seq").agg(F.first("rules").alias("rules"))
-    rules_of = {row["load_seq"]: row["rules"] for row in texts.toArrow().to_pylist()}
+    rules_of = _rules_of(spark, run, pins)
     before = Watermarks({})
     for load_seq, of_load in groupby(pins.loads, key=lambda row: row["load_seq"]):
         claim = [{**row, "rules": rules_of[load_seq]} for row in of_load]

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from lakehouse import frames
 from lakehouse.contracts.silver import IN_ORDER, LATE, STREAM
 from silver import pieces, spans
-from silver.extract import decode, extract
+from silver.decode import decoded
+from silver.extract import extract
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +54,7 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
 
 
 def _completed(rows: DataFrame, plan: Plan) -> DataFrame:
-    return rows.withColumns({"load_seq": F.lit(plan.load_seq).cast("bigint"), **_payload(plan.rules), **_erased()})
+    return _with_payload(rows.withColumns({"load_seq": F.lit(plan.load_seq).cast("bigint"), **_erased()}), plan.rules)
 
 
 def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
@@ -74,7 +75,7 @@ def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
     named = places.withColumnsRenamed(_NUMBERS)
     rows = bronze.where(within).join(F.broadcast(named), on=["topic", "partition", "offset"], how="inner")
     columns = {"arrival": F.lit(LATE), "load_seq": F.lit(plan.load_seq).cast("bigint")}
-    return rows.withColumns({**columns, **_payload(plan.rules), **_erased()})
+    return _with_payload(rows.withColumns({**columns, **_erased()}), plan.rules)
 
 
 def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
@@ -84,8 +85,8 @@ def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
     return [tuple(row[name] for name in names) for row in grouped.to_pylist()]
 
 
-def _payload(rules: Rules) -> dict[str, Column]:
-    return {"payload": decode(rules.payload)} if rules.payload else {}
+def _with_payload(rows: DataFrame, rules: Rules) -> DataFrame:
+    return decoded(rows, rules.payload) if rules.payload else rows
 
 
 def _erased() -> dict[str, Column]:

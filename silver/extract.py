@@ -16,17 +16,23 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import STREAM
 from lakehouse.errors import ConfigError
+from silver import json_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
 
-    from silver.rules import Payload, Rules, Source
+    from silver.rules import Rules, Source
 
 MISSING = "missing"
 NULL = "null"
 DISAGREES = "disagrees"
+REPEATED = "repeated"
+NOT_JSON = "not_json"
+EMPTY = "empty"
+TOO_LONG = "too_long"
+NOT_UTF8 = "not_utf8"
 NOT_WHOLE = "not_a_whole_number"
 OUT_OF_RANGE = "out_of_range"
 
@@ -34,6 +40,8 @@ NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
 """The columns that a decision reads."""
 
 _DIGITS = r"\A[0-9]+\z"  # not ^...$: Java's $ also matches before a last line feed
+_MOST_BYTES = 1_024
+"""The longest text that is a producer's name or a number: names of a megabyte, in every row and in every list, end a driver."""
 _BIGINT_BYTES = 8
 _WIDTHS = {"int32": 4, "int64": _BIGINT_BYTES}
 
@@ -112,17 +120,6 @@ def if_erased(records: DataFrame) -> list[str]:
     return ["erased"] if "erased" in records.columns else []
 
 
-def decode(payload: Payload) -> Column:
-    """The decoded value: a string, or a struct of the JSON's fields; null where it cannot be decoded."""
-    value = F.col("value")
-    text = F.when(F.is_valid_utf8(value.cast("string")), value.cast("string"))
-    if payload.format == "text":
-        return text
-    corrupt = "_tidemark_corrupt"
-    parsed = F.from_json(text, f"{payload.schema}, {corrupt} STRING", {"columnNameOfCorruptRecord": corrupt})
-    return F.when(parsed[corrupt].isNull() & text.isNotNull(), parsed.dropFields(corrupt))
-
-
 def _reads(source: Source) -> list[str]:
     match source.form:
         case "header":
@@ -161,7 +158,10 @@ def _raw(source: Source, found: str) -> _Pair:
         case "value":
             return value, F.when(value.isNull(), F.lit(NULL))
         case "json":
-            return at_path.cast("binary"), F.when(value.isNull(), F.lit(NULL)).when(at_path.isNull(), F.lit(MISSING))
+            problem = F.when(value.isNull(), F.lit(NULL)).when(at_path.isNull(), F.lit(MISSING))
+            return at_path.cast("binary"), F.coalesce(
+                problem, json_path.problem(value.cast("string"), source.argument, at_path)
+            )
         case "bytes":
             start, end = (int(bound) for bound in source.argument.split(":"))
             problem = F.when(value.isNull(), F.lit(NULL)).when(F.octet_length(value) < end, F.lit(MISSING))
@@ -189,8 +189,9 @@ def _whole(source: Source, value: str) -> Column:
     """The whole number that the bytes spell, null where they spell none or one that no bigint holds."""
     found = F.col(value)
     if source.encoding == "utf8":
-        return found.cast("string").try_cast("bigint")
-    return F.conv(F.hex(found), 16, 10).try_cast("bigint")
+        return F.when(F.octet_length(found) <= _MOST_BYTES, found.cast("string").try_cast("bigint"))
+    # More than eight bytes overflow `conv`, which raises under ANSI; what is longer has not the width, see _number.
+    return F.conv(F.hex(F.substring(found, 1, _BIGINT_BYTES)), 16, 10).try_cast("bigint")
 
 
 def _read(role: str, source: Source) -> _Pair:
@@ -205,6 +206,7 @@ def _number(role: str, source: Source) -> _Pair:
         # A number that prints as the text is digits; only what does not (a leading zero) needs the slow regular expression.
         is_digits = F.coalesce((number >= 0) & (number.cast("string") == text), F.lit(False))
         is_whole, is_in_range = is_digits | F.coalesce(text.rlike(_DIGITS), F.lit(False)), number.isNotNull()
+        problem = F.coalesce(problem, F.when(F.octet_length(found) > _MOST_BYTES, F.lit(TOO_LONG)))
     else:
         width = _WIDTHS[source.encoding]
         is_whole = F.coalesce(F.octet_length(found) == width, F.lit(False))
@@ -214,13 +216,19 @@ def _number(role: str, source: Source) -> _Pair:
 
 
 def _name(role: str, source: Source) -> _Pair:
-    """A producer's name. Bytes that are no UTF-8 are no name; numbers are digits."""
+    """A producer's name, of 1 to 1,024 bytes. Bytes that are no UTF-8 are no name; numbers are digits."""
     if source.encoding != "utf8":
         number, problem = _number(role, source)
         return number.cast("string"), problem
     found, problem = F.col(f"_value_{role}").cast("string"), F.col(f"_problem_{role}")
-    is_name = F.is_valid_utf8(found)
-    return F.when(problem.isNull() & is_name, found), F.coalesce(problem, F.when(~is_name, F.lit("not_utf8")))
+    length = F.octet_length(found)
+    unread = (
+        F.when(length == 0, F.lit(EMPTY))
+        .when(length > _MOST_BYTES, F.lit(TOO_LONG))
+        .when(~F.is_valid_utf8(found), F.lit(NOT_UTF8))
+    )
+    problem = F.coalesce(problem, unread)
+    return F.when(problem.isNull(), found), problem
 
 
 def _pairs(read: Mapping[str, _Pair]) -> dict[str, Column]:

@@ -29,9 +29,11 @@ from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
 from lakehouse.delta_errors import SPARK_ERRORS
 from lakehouse.errors import ClaimStuckError, ConfigError, ContractError, TableStateError, headline
+from lakehouse.payload_schema import SchemaError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 from silver import breaker, bronze_range, copy, erase, ledger, recovery, settle, swap, watermarks
 from silver import claim as claims
+from silver.decode import decoded
 from silver.plan import Plan, plan
 
 if TYPE_CHECKING:
@@ -246,20 +248,22 @@ def _records_contract(rules: Rules) -> Contract:
 def _require_payload(spark: SparkSession, run: Run, payload: Payload) -> None:
     """Compare the payload's configured type with the table's."""
     table = run.table(SILVER_RECORDS)
-    expected = _payload_type(spark, payload)
-    observed = spark.read.table(table.sql).schema["payload"].dataType
+    expected = _payload_type(spark, payload).simpleString()  # which does not tell NOT NULL: a table made before may have it
+    observed = spark.read.table(table.sql).schema["payload"].dataType.simpleString()
     if observed != expected:
-        wrong_type = [("payload", observed.simpleString(), expected.simpleString())]
+        wrong_type = [("payload", observed, expected)]
         next_step = "Put `value` back, or make Silver anew from Bronze: `tidemark rebuild` shows what changes."
         raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
 
 
 def _payload_type(spark: SparkSession, payload: Payload) -> DataType:
+    """The payload's type; the decoding is analysed with it, so that what Spark refuses comes out before the claim."""
     try:
+        decoded(frames.of_tuples(spark, [], "value binary"), payload).schema  # noqa: B018 -- the look at it is what analyses
         return spark.sql(f"SELECT CAST(NULL AS {payload.sql_type})").schema[0].dataType
-    except PySparkException as error:
+    except (SchemaError, PySparkException) as error:
         raise ConfigError(
-            "The payload's schema is not one that Spark can read.",
+            f"The payload's schema is not one that values can be decoded and kept by: {str(error).splitlines()[0]}",
             where="value.schema",
             observed=payload.schema,
             expected="columns as in CREATE TABLE, for example id STRING, amount DOUBLE",

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from silver.rules import Rules, Source
 
+_MOST_BYTES = 1_024
+_LARGEST = 2**63 - 1
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']*)'\]")
 
 
@@ -38,8 +40,10 @@ def _text(source: Source, record: Mapping[str, Any]) -> str | None:
         number = _number(source, record)
         return None if number is None else str(number)
     raw = _raw(source, record)
+    if raw is None or not 1 <= len(raw) <= _MOST_BYTES:
+        return None
     try:
-        return None if raw is None else raw.decode()
+        return raw.decode()
     except UnicodeDecodeError:
         return None
 
@@ -49,8 +53,10 @@ def _number(source: Source, record: Mapping[str, Any]) -> int | None:
     if raw is None:
         return None
     if source.encoding != "utf8":
-        return int.from_bytes(raw)
-    return int(raw) if raw.isdigit() else None
+        is_whole = len(raw) == (4 if source.encoding == "int32" else 8) and raw[0] < 0x80  # noqa: PLR2004 -- the sign's bit
+        return int.from_bytes(raw) if is_whole else None
+    number = int(raw) if raw.isdigit() and len(raw) <= _MOST_BYTES else None
+    return number if number is not None and number <= _LARGEST else None
 
 
 def _raw(source: Source, record: Mapping[str, Any]) -> bytes | None:
@@ -74,9 +80,9 @@ def _raw(source: Source, record: Mapping[str, Any]) -> bytes | None:
 
 def _at_path(value: bytes, path: str) -> bytes | None:
     try:
-        found = json.loads(value, parse_int=str, parse_float=str)
+        found = json.loads(value.decode(errors="replace"), parse_int=str, parse_float=str)
         for name, index, quoted in _STEP.findall(path):
             found = found[int(index)] if index else found[name or quoted]
-    except (ValueError, KeyError, IndexError, TypeError):
+        return None if found is None else str(found).encode()
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         return None
-    return None if found is None else str(found).encode()

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
+from lakehouse import payload_schema
 from lakehouse.contracts.bronze import plain_topic
 
 if TYPE_CHECKING:
@@ -44,19 +45,24 @@ class Payload:
     Attributes:
         format: text, or json.
         schema: The DDL of the JSON's fields; empty for text.
+        max_bytes: The longest value that is decoded; None for any, as in claims that were made before there was a limit.
     """
 
     format: Literal["text", "json"]
     schema: str = ""
+    max_bytes: int | None = None
 
     @property
     def sql_type(self) -> str:
-        """The payload column's SQL type.
+        """The payload column's SQL type, all of it nullable.
 
-        >>> Payload("json", "id STRING, amount DOUBLE").sql_type
-        'STRUCT<id STRING, amount DOUBLE>'
+        Raises:
+            SchemaError: The schema is none that a payload can have.
+
+        >>> Payload("json", "id STRING NOT NULL, amount DOUBLE").sql_type
+        'STRUCT<`id`: STRING, `amount`: DOUBLE>'
         """
-        return "STRING" if self.format == "text" else f"STRUCT<{self.schema}>"
+        return "STRING" if self.format == "text" else payload_schema.parse(self.schema).sql()
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ class Rules:
             sequence=Source.of(settings.sequence),
             producer=Source.of(settings.producer) if settings.producer else None,
             epoch=Source.of(settings.epoch) if settings.epoch else None,
-            payload=Payload(value.format, value.schema_ or "") if value else None,
+            payload=Payload(value.format, value.schema_ or "", value.max_bytes) if value else None,
             max_jump=policies.max_jump,
             late=policies.late,
             contiguous=policies.contiguous,

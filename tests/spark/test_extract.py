@@ -108,6 +108,87 @@ def test_big_endian_numbers_have_their_width_and_no_sign(spark: SparkSession) ->
     assert sequences(spark, Source("value", encoding="int32"), list(four)) == list(four.values())
 
 
+@pytest.mark.parametrize("encoding", ["int32", "int64"])
+@pytest.mark.parametrize("form", ["header", "value", "bytes"])
+def test_bytes_of_any_length_end_in_a_problem_and_never_in_an_error(spark: SparkSession, form: Any, encoding: Any) -> None:
+    width = 4 if encoding == "int32" else 8
+    source = Source(form, {"header": "x", "value": "", "bytes": f"0:{width}"}[form], encoding)
+    rules = Rules(source, producer=source, epoch=source)
+    given = [b"", b"\xff" * 9, b"\xff" * 100_000, b"\x80" * width, b"\xff" * width, b"\x00" * (width - 1) + b"\x07"]
+    column = "headers" if form == "header" else "value"
+    found = read(spark, rules, [header(("x", each)) for each in given] if form == "header" else given, column=column)
+
+    unread = "sequence_missing" if form == "bytes" else "sequence_not_a_whole_number"
+    longer = "sequence_out_of_range" if form == "bytes" else "sequence_not_a_whole_number"
+    problems = [unread, longer, longer, "sequence_out_of_range", "sequence_out_of_range", None]
+    assert [problem for _, _, _, problem in found] == problems
+    assert found[-1] == ("7", 7, 7, None)
+
+
+def test_text_that_is_empty_or_too_long_is_no_name_and_no_number(spark: SparkSession) -> None:
+    rules = Rules(Source("offset"), producer=Source("value"))
+    given = {
+        b"": "producer_empty",
+        b"a" * 1_024: None,
+        b"a" * 1_025: "producer_too_long",
+        b"a" * 3_000_000: "producer_too_long",
+    }
+    found = read(spark, rules, list(given))
+
+    assert [problem for _, _, _, problem in found] == list(given.values())
+    assert [producer is not None and len(producer) for producer, *_ in found] == [False, 1_024, False, False]
+    numbers = {b"0" * 1_023 + b"5": 5, b"0" * 1_024 + b"5": "too_long", b"9" * 3_000_000: "too_long"}
+    assert sequences(spark, Source("value"), list(numbers)) == list(numbers.values())
+
+
+def test_a_json_path_is_strict_where_the_sequence_is_read(spark: SparkSession) -> None:
+    given = {
+        b'{"seq": 5} ': 5,
+        b' {"seq": 5}\n': 5,
+        b'{"seq": 5, "s": "it\'s"}': 5,
+        b'{"seq": 5, "s": "\\"seq\\": -0"}': 5,
+        b'{"seq": 0, "day": "2026-01-02"}': 0,
+        b'{"old": {"seq": 1}, "seq": 2}': 2,
+        b'{"is": "seq", "seq": 2, "in": [{"seq": 3}]}': 2,
+        b'{"s\\u0065q": 5}': 5,
+        b'{"seq": "5"}': 5,
+        b'{"seq": 5, "bomb": 1e32000000}': 5,
+        b'{"seq": 1e32000000}': "not_a_whole_number",
+        b'{"seq": "' + b"9" * 2_000 + b'"}': "too_long",
+        b'{"seq": -0}': "not_a_whole_number",
+        b'{"seq": -0, "s": "it\'s"}': "not_a_whole_number",
+        b"{'seq': 5}": "not_json",
+        b"{\"seq\": 5, 's': 1}": "not_json",
+        b'{"seq": 5} x': "not_json",
+        b'{"seq": 5}{"seq": 6}': "not_json",
+        b'{"seq": 5}, {"seq": 6}': "not_json",
+        b'{"seq": 5}] {}': "not_json",
+        b'{"seq": 5}], {"a": [1}': "not_json",
+        b'{"seq": 5}\x00': "not_json",
+        b'{"seq": 5, "seq": 6}': "repeated",
+        b'{"seq": 5, "seq": 5}': "repeated",
+        b'{"seq": 5, "s\\u0065q": 6}': "repeated",
+        b'{"seq": 5, "seq": 6, "seq": 5}': "repeated",
+        b'{"seq": 007}': "missing",
+        b'{"seq": +5}': "missing",
+        b'{"seq": NaN}': "missing",
+        b'{"seq": 5,}': "missing",
+        b'{"seq": 5': "missing",
+        b'\xef\xbb\xbf{"seq": 5}': "missing",
+        b"[" * 100_000: "missing",
+    }
+    assert sequences(spark, Source("json", "$.seq"), list(given)) == list(given.values())
+    deep = {
+        b'{"m": [{"a b": {"seq-0": 5}}]}': 5,
+        b'{"m": [{"a b": {"seq-0": -0}}]}': "not_a_whole_number",
+        b'{"m": [{"a b": {"seq-0": 0}}]}': 0,
+        b'{"m": [{"a b": {"seq-0": 5}, "a b": 1}]}': "repeated",
+        b'{"m": [{"a b": {"seq-0": 5}}], "m": []}': "repeated",
+        b'{"m": [{"a b": {"seq-0": 5}}, {"a b": 1}]}': 5,
+    }
+    assert sequences(spark, Source("json", "$.m[0]['a b'].seq-0"), list(deep)) == list(deep.values())
+
+
 def test_a_byte_range_that_the_value_does_not_fill_is_missing(spark: SparkSession) -> None:
     given = {b"xx" + (7).to_bytes(4) + b"rest": 7, b"xx" + (8).to_bytes(4): 8, b"xx\x00\x00": "missing", None: "null"}
     assert sequences(spark, Source("bytes", "2:6", "int32"), list(given)) == list(given.values())

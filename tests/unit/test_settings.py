@@ -138,7 +138,7 @@ def test_a_catalog_has_a_volume_of_its_own_unless_one_is_given() -> None:
         "id STRING, amount DOUBLE",
         "id: string, amount: decimal(10,2)",
         "tags ARRAY<STRING>, meta STRUCT<a: INT, b: MAP<STRING, INT>>",
-        "`odd name` BIGINT NOT NULL, ts TIMESTAMP COMMENT 'when, in UTC'",
+        "`odd-name` BIGINT NOT NULL, ts TIMESTAMP COMMENT 'when, in UTC'",
         "a INT COMMENT 'smile :)'",
     ],
 )

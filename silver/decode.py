@@ -1,0 +1,183 @@
+"""The decoding of values, and the one place that says whether a value is undecodable.
+
+`decoded` adds two columns to records: `payload`, and `undecodable`, which is null where the value could be decoded or is null
+(a tombstone, an erased record), else the reason:
+
+- `value_too_long`: longer than `value.max_bytes`; it is not looked at.
+- `value_not_utf8`: its bytes are no UTF-8.
+- `value_not_of_schema`: it is no JSON, or not as the schema says: another type, a field that is NOT NULL and lacking, a number
+  or a moment past the bounds below, a key of a MAP twice.
+
+Whoever needs only the reason (a policy that keeps such records aside) selects that one, and Spark leaves the payload out.
+
+Whatever a producer sends ends in a payload or in a reason, soon, and in the same one whenever it is decoded:
+
+- A number is at most 1,000 characters long, its exponent at most three digits: as DECIMAL, `1e32000000` takes 75 s. That is
+  looked at before anything is cast. Spark reads a DECIMAL from a string too, commas in it, and escapes may hide the digits.
+- A TIMESTAMP is one of the years 1 to 9999, as is a DATE: others Python and delta-rs cannot hold. A time without a date is
+  none: Spark would take today's.
+- Text that looks as if it passed these bounds is decoded as strings first; that is where exactness is bought with time.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse import payload_schema
+from lakehouse.payload_schema import CORRUPT, Field, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import Column, DataFrame
+
+    from silver.rules import Payload
+
+TOO_LONG = "value_too_long"
+NOT_UTF8 = "value_not_utf8"
+NOT_OF_SCHEMA = "value_not_of_schema"
+
+_MOST_CHARACTERS = 1_000
+_CORRUPT = {"columnNameOfCorruptRecord": CORRUPT}
+
+# What may pass the bounds, by type; and an escape, behind which digits may hide.
+_LOOKS_ODD = {
+    "DECIMAL": r"[eE][+-]?[\p{Nd},]{4}|[\p{Nd},.]{50}",
+    "TIMESTAMP": r"""[0-9]{11}|["'][ \t]*T?[0-9]{1,2}:""",
+}
+_ESCAPE = r"\\u"
+_STRINGS = r'"(?:[^"\\]++|\\.)*+"'  # possessive: anything else recurses, and a long string overflows the stack
+_LONG_EXPONENT = r"[eE][+-]?[0-9]{4}"
+_NUMBER = r"\A[+-]?[0-9]*\.?[0-9]*([eE][+-]?[0-9]{1,3})?\z"
+_NO_MOMENT = r"\A-?[0-9]{11,}\z|\A\s*T?[0-9]{1,2}:"
+
+_BOUNDS = {
+    "DATE": ("DATE'0001-01-01'", "DATE'9999-12-31'"),
+    "TIMESTAMP": ("TIMESTAMP'0001-01-01 00:00:00Z'", "TIMESTAMP'9999-12-31 23:59:59.999999Z'"),
+    "TIMESTAMP_NTZ": ("TIMESTAMP_NTZ'0001-01-01 00:00:00'", "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'"),
+}
+
+
+def decoded(records: DataFrame, payload: Payload) -> DataFrame:
+    """Add the decoded value, or why there is none.
+
+    Grain: a record, as given.
+
+    Args:
+        records: Rows with `value` (binary) and without the two columns.
+        payload: How values are decoded.
+
+    Returns:
+        The rows with `payload`, of `payload.sql_type`, null where the value is null or undecodable; and `undecodable` (string),
+        null where there is nothing to say, else value_too_long, value_not_utf8 or value_not_of_schema.
+    """
+    value = F.col("value")
+    text = F.col("_text")
+    refused = F.when(F.octet_length(value) > payload.max_bytes, F.lit(TOO_LONG)) if payload.max_bytes else F.lit(None)
+    looked_at = records.withColumn("_refused", refused.cast("string")).withColumn(
+        "_text", F.when(F.col("_refused").isNull() & F.is_valid_utf8(value.cast("string")), value.cast("string"))
+    )
+    undecodable = F.when(value.isNotNull() & text.isNull(), F.coalesce("_refused", F.lit(NOT_UTF8)))
+    if payload.format == "text":
+        return looked_at.withColumns({"payload": text, "undecodable": undecodable}).drop("_refused", "_text")
+    schema = payload_schema.parse(payload.schema)
+    # One step after the other, each a projection that the next one refers to more than once: Spark then computes it once.
+    parsed = looked_at.withColumn("_parsed", F.when(~_passes_bounds(text, schema), _parse(text, schema)))
+    violated = _violated(F.col("_parsed"), schema)
+    is_read = F.col("_parsed").isNotNull() & F.col(f"_parsed.{CORRUPT}").isNull()
+    judged = parsed.withColumn("_is_read", is_read if violated is None else is_read & ~F.coalesce(violated, F.lit(False)))
+    read = F.coalesce("_is_read", F.lit(False))
+    return judged.withColumns(
+        {
+            "payload": F.when(read, F.col("_parsed").dropFields(CORRUPT)),
+            "undecodable": F.coalesce(undecodable, F.when(value.isNotNull() & ~read, F.lit(NOT_OF_SCHEMA))),
+        }
+    ).drop("_refused", "_text", "_parsed", "_is_read")
+
+
+def _parse(text: Column, schema: Type) -> Column:
+    """The struct of the schema's fields and of CORRUPT; null for text that is empty."""
+    with_corrupt = Type("struct", fields=(*schema.fields, Field(CORRUPT, Type("scalar", "STRING"))))
+    return F.from_json(text, with_corrupt.sql(), _CORRUPT)
+
+
+def _passes_bounds(text: Column, schema: Type) -> Column:
+    """Whether a number or moment in the text must not be cast, told without casting it."""
+    odd = [pattern for kind, pattern in _LOOKS_ODD.items() if kind in _scalars(schema)]
+    if not odd:
+        return F.lit(False)
+    strings = _as_strings(schema)
+    parsed = _parse(text, strings)
+    is_long = [F.regexp_replace(text, _STRINGS, '""').rlike(_LONG_EXPONENT)] if "DECIMAL" in _scalars(schema) else []
+    outside = _any_of(parsed, schema, _is_outside)
+    # A variant takes no key twice: of two, the one that is not seen here would be cast all the same.
+    is_strict = F.try_parse_json(text).isNotNull() & parsed[CORRUPT].isNull()
+    found = [*is_long, *([] if outside is None else [F.coalesce(outside, F.lit(False))])]
+    return F.when(text.rlike("|".join([*odd, _ESCAPE])), ~F.coalesce(is_strict, F.lit(False)) | reduce(or_, found)).otherwise(
+        F.lit(False)
+    )
+
+
+def _scalars(schema: Type) -> set[str]:
+    return {schema.name, *(name for inner in schema.inner() for name in _scalars(inner))} - {""}
+
+
+def _as_strings(schema: Type) -> Type:
+    """The same with strings for what is to be looked at before it is cast."""
+    if schema.kind == "scalar":
+        return Type("scalar", "STRING") if schema.name in _LOOKS_ODD else schema
+    fields = tuple(Field(field.name, _as_strings(field.type)) for field in schema.fields)
+    return Type(schema.kind, of=_as_strings(schema.of) if schema.of else None, fields=fields)
+
+
+def _is_outside(text: Column, kind: Type) -> Column | None:
+    """Whether the text of a number or moment passes the bounds."""
+    match kind.name:
+        case "DECIMAL":
+            return ~F.replace(text, F.lit(","), F.lit("")).rlike(_NUMBER) | (F.length(text) > _MOST_CHARACTERS)
+        case "TIMESTAMP":
+            return text.rlike(_NO_MOMENT)
+        case _:
+            return None
+
+
+def _violated(parsed: Column, schema: Type) -> Column | None:
+    """Whether what was parsed is not as the schema says, or not as all readers can have it; None where nothing can be amiss."""
+    return _any_of(parsed, schema, _is_far_out)
+
+
+def _is_far_out(found: Column, kind: Type) -> Column | None:
+    if kind.kind == "struct":
+        lacking = [found.getField(field.name).isNull() for field in kind.fields if field.is_required]
+        return found.isNotNull() & reduce(or_, lacking) if lacking else None
+    if kind.kind == "map":  # DuckDB reads no map with a key twice
+        keys = F.map_keys(found)
+        return F.size(F.array_distinct(keys)) < F.size(keys)
+    if kind.name in _BOUNDS:
+        first, last = (F.expr(bound) for bound in _BOUNDS[kind.name])
+        return ~found.between(first, last)
+    return None
+
+
+def _any_of(found: Column, kind: Type, is_amiss: Callable[[Column, Type], Column | None]) -> Column | None:
+    """Whether something is amiss with a value, or with any value within; None where nothing can be."""
+    inside: Iterable[Column | None]
+    if kind.kind == "struct":
+        inside = [_any_of(found.getField(field.name), field.type, is_amiss) for field in kind.fields]
+    elif kind.of is not None:
+        elements, of = (F.map_values(found) if kind.kind == "map" else found), kind.of
+        # Asked once, outside the lambda: whether there is anything to ask.
+        has_any = _any_of(F.lit(None), of, is_amiss) is not None
+        inside = [F.exists(elements, lambda element: _some(_any_of(element, of, is_amiss)))] if has_any else []
+    else:
+        inside = []
+    asked = [F.coalesce(each, F.lit(False)) for each in [is_amiss(found, kind), *inside] if each is not None]
+    return reduce(or_, asked) if asked else None
+
+
+def _some(condition: Column | None) -> Column:
+    return F.lit(False) if condition is None else condition

@@ -1,0 +1,134 @@
+"""Values decoded: what a payload is, and why there is none; soon, whatever the value."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakehouse import frames
+from lakehouse.contracts.bronze import BRONZE
+from silver.decode import decoded
+from silver.rules import Payload
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def payloads(spark: SparkSession, payload: Payload, values: list[bytes | None]) -> list[Any]:
+    """The payload of each value, as tuples; the reason where there is none."""
+    rows = [{"offset": number, "value": value} for number, value in enumerate(values)]
+    found = decoded(frames.of_contract(spark, rows, BRONZE), payload).orderBy("offset").select("payload", "undecodable")
+    return [row["undecodable"] or row["payload"] for row in found.collect()]
+
+
+def of_schema(spark: SparkSession, schema: str, given: dict[bytes | None, Any]) -> None:
+    found = payloads(spark, Payload("json", schema), list(given))
+    plain = [found_one if found_one is None or isinstance(found_one, str) else tuple(found_one) for found_one in found]
+    wrong = "value_not_of_schema"
+    assert plain == [wrong if expected == "wrong" else expected for expected in given.values()]
+
+
+def test_text_is_utf8_and_no_longer_than_it_may_be(spark: SparkSession) -> None:
+    given = [b"abcd", b"abcde", b"\xff", b"", None, "\u00e9\u00e9".encode(), "\u00e9\u00e9\u00e9".encode()]
+    assert payloads(spark, Payload("text", max_bytes=4), given) == [
+        "abcd",
+        "value_too_long",
+        "value_not_utf8",
+        "",
+        None,
+        "\u00e9\u00e9",
+        "value_too_long",
+    ]
+    assert payloads(spark, Payload("json", "a INT", max_bytes=8), [b'{"a": 1}', b'{"a": 12}'])[1] == "value_too_long"
+
+
+def test_a_field_that_is_not_null_and_lacking_makes_the_value_undecodable(spark: SparkSession) -> None:
+    given: dict[bytes | None, Any] = {
+        b'{"id": "a"}': ("a", None),
+        b'{"id": null}': "wrong",
+        b"{}": "wrong",
+        b'{"id": "a", "of": {}}': "wrong",
+        b'{"id": "a", "of": {"n": 1}}': ("a", (1,)),
+        None: None,
+    }
+    of_schema(spark, "id STRING NOT NULL, of STRUCT<n: INT NOT NULL>", given)
+    within: dict[bytes | None, Any] = {
+        b'{"of": [{"n": 1}, {"n": null}]}': "wrong",
+        b'{"of": [{"n": 1}, null]}': ([(1,), None], None),
+        b'{"by": {"k": {}}}': "wrong",
+        b'{"by": {"k": {"n": 1}}}': (None, {"k": (1,)}),
+        b'{"by": {"k": {"n": 1}, "k": {"n": 2}}}': "wrong",
+    }
+    of_schema(spark, "of ARRAY<STRUCT<n: INT NOT NULL>>, by MAP<STRING, STRUCT<n INT NOT NULL>>", within)
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        b'{"d": 1e32000000}',
+        b'{"d": 1E+32000000}',
+        b'{"d": 1e-32000000}',
+        b'{"d": "1e32000000"}',
+        b'{"d": "1e3,2000000"}',
+        b'{"d": "\\u0031\\u0065\\u00332000000"}',
+        '{"d": "1e\u0663\u0662\u0660\u0660\u0660\u0660\u0660\u0660"}'.encode(),
+        b'{"d": "1e32000000", "d": "1"}',
+        b'{"d": "1e32000000", x',
+        b"{'d': '1e32000000'}",
+        b"{'x\"': 1, 'd': 1e32000000, 'y\"': 1}",
+        b'{"in": [{"d": 1e32000000}]}',
+        b'{"d": "' + b"9" * 1_000_000 + b'"}',
+        b'{"d": ' + b"9" * 1_000_000 + b"}",
+    ],
+)
+def test_a_number_past_its_length_is_undecodable_before_it_is_cast(spark: SparkSession, bomb: bytes) -> None:
+    started = time.monotonic()
+    schema = "s STRING, d DECIMAL(10,2), in ARRAY<STRUCT<d: DECIMAL(38,10)>>"
+
+    assert payloads(spark, Payload("json", schema), [bomb]) == ["value_not_of_schema"]
+    assert time.monotonic() - started < 5  # the least of them took more than ten for a tenth of the exponent
+
+
+def test_what_only_looks_like_a_bomb_is_decoded(spark: SparkSession) -> None:
+    from decimal import Decimal
+
+    given: dict[bytes | None, Any] = {
+        b'{"s": "12E4567", "d": 1.25}': ("12E4567", Decimal("1.25")),
+        b'{"s": "say \\"1e99999\\"", "d": "1,000.5"}': ('say "1e99999"', Decimal("1000.50")),
+        b'{"s": "\\u0031e99999", "d": 1e2}': ("1e99999", Decimal("100.00")),
+        b'{"s": "' + b"9" * 60 + b'", "d": null}': ("9" * 60, None),
+        b'{"d": 0.' + b"3" * 60 + b"}": (None, Decimal("0.33")),
+        b'{"s": 1e99999}': "wrong",
+    }
+    of_schema(spark, "s STRING, d DECIMAL(10,2)", given)
+
+
+def test_moments_are_those_that_every_reader_holds_and_do_not_depend_on_today(spark: SparkSession) -> None:
+    undecodable = [
+        b'{"t": "12:30"}',
+        b'{"t": "T12:30:00"}',
+        b'{"t": "\\u0031\\u0032:30"}',
+        b'{"t": "+294247-01-10T04:00:54Z"}',
+        b'{"t": "-0001-01-01T00:00:00Z"}',
+        b'{"t": 9223372036854775807}',
+        b'{"t": 1700000000000}',
+        b'{"n": "+99999-01-01T00:00:00"}',
+        b'{"d": "+12345-01-01"}',
+        b'{"d": "-0001-01-01"}',
+        b'{"in": ["2026-01-01T00:00:00Z", "+99999-01-01T00:00:00Z"]}',
+    ]
+    decodable = [
+        b'{"t": "9999-12-31T23:59:59.999999Z", "n": "0001-01-01T00:00:00", "d": "9999-12-31"}',
+        b'{"t": 1700000000, "in": [0]}',
+        b'{"t": "2026-01-01T12:30:00+02:00"}',
+    ]
+    found = payloads(
+        spark, Payload("json", "t TIMESTAMP, n TIMESTAMP_NTZ, d DATE, in ARRAY<TIMESTAMP>"), [*undecodable, *decodable]
+    )
+
+    assert found[: len(undecodable)] == ["value_not_of_schema"] * len(undecodable)
+    assert [each for each in found[len(undecodable) :] if isinstance(each, str)] == []
