@@ -182,10 +182,16 @@ class _Look:
 
     def _unexpected(self, result: Row) -> dict[str, list[Row]] | None:
         """What Great Expectations gives as unexpected, by the config's expectation of that name; None where it has none."""
-        same = ("name", "column", "severity", "expected")
-        recorded = (result["expectation"], *(result[name] for name in same[1:]))
+        recorded = (result["expectation"], result["column"], result["expected"])
         check = next(
-            (each for each in suites.build(self.gate) if tuple(getattr(each, name) for name in same) == recorded), None
+            (
+                each
+                for each in suites.build(self.gate)
+                # One that keeps rows aside warns, or fails where they are too many.
+                if (each.name, each.column, each.expected) == recorded
+                and (each.keeps_rows_aside or each.severity == result["severity"])
+            ),
+            None,
         )
         if check is None:
             return None

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations import decided, gx, pinned, suites, verdict
+from expectations import aside, decided, gx, pinned, suites, verdict
+from expectations.aside import Aside, Limits
 from expectations.balance import StreamFacts, load_facts, stream_facts
 from expectations.columns import flatten
 from expectations.gx import Result
@@ -17,14 +18,14 @@ from lakehouse import ahead, delta, frames, private, state, views
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
 from lakehouse.crash import crash_point
 from lakehouse.run import new_id
-from lakehouse.table import GATE_RESULTS, GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
+from lakehouse.table import GATE_RESULTS, GOLD_LATEST, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from expectations.evidence import BronzeCounts
+    from expectations.evidence import BronzeCounts, Row
     from expectations.pinned import Pins
     from expectations.suites import Check
     from lakehouse.run import Run
@@ -42,6 +43,7 @@ class _Audit:
     gate_run_id: str
     pins: Pins
     results: Sequence[Result]
+    aside: Sequence[Row] = ()
 
     def names(self, *, critical: bool) -> tuple[str, ...]:
         """The expectations that were not met, by severity, each once."""
@@ -49,17 +51,19 @@ class _Audit:
         return tuple(dict.fromkeys(unmet))
 
 
-def audit(spark: SparkSession, run: Run, gate: Gate) -> GateRun | None:
+def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = None) -> GateRun | None:
     """Audit the finished loads that Gold has not published and nobody rejected, at one pinned version of each table.
 
     Where a person has released a range that Gold does not have yet, nothing is audited: that range is published first.
 
-    Commits all results to gate_results in one commit, also those of a gate that fails: see `expectations.verdict`.
+    Commits what is kept out of Gold to gold_rejects, and then all results to gate_results in one commit, also those of a gate
+    that fails: see `expectations.verdict`.
 
     Args:
         spark: The session.
         run: The run.
         gate: Budgets, user expectations, and whether Data Docs are built.
+        limits: How much of a load expectations may keep out of Gold; None for any.
 
     Returns:
         The gate run, failed or not, or the one that was released; None where every finished load is published or rejected.
@@ -78,8 +82,10 @@ def audit(spark: SparkSession, run: Run, gate: Gate) -> GateRun | None:
         return None
     gate_run_id = new_id()
     with ahead.known(spark, [run.table(name) for name in (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)]):
-        done = _Audit(gate_run_id, pins, _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id))
+        results, rows = _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id, limits=limits or Limits())
+    done = _Audit(gate_run_id, pins, results, rows)
     crash_point("gate.audited")
+    _keep_aside(spark, run, done)
     _record(spark, run, done)
     crash_point("gate.recorded")
     if gate.data_docs:
@@ -87,7 +93,10 @@ def audit(spark: SparkSession, run: Run, gate: Gate) -> GateRun | None:
     return _gate_run(run, done)
 
 
-def _evaluate(spark: SparkSession, run: Run, pins: Pins, *, checks: Sequence[Check], gate_run_id: str) -> list[Result]:
+def _evaluate(  # noqa: PLR0913 -- an audit's inputs, each by name
+    spark: SparkSession, run: Run, pins: Pins, *, checks: Sequence[Check], gate_run_id: str, limits: Limits
+) -> tuple[list[Result], list[Row]]:
+    """The results, and what is kept aside. The expectations that keep rows aside come first; the others see what is left."""
     found = pinned.evidence(spark, run, pins)
     streams = stream_facts(found)
     data: dict[Subject, Sequence[Mapping[str, object]] | DataFrame] = {
@@ -97,8 +106,26 @@ def _evaluate(spark: SparkSession, run: Run, pins: Pins, *, checks: Sequence[Che
     if any(check.subject is Subject.RECORDS for check in checks):
         whole = pinned.records(spark, run, pins).where(F.col("erased").isNull()).drop("erased")  # as Gold would get them
         records = whole.withColumn("gate_run_id", F.lit(gate_run_id))
-        data[Subject.RECORDS], checks = flatten(records, checks)
-    return [_placed(result, streams, found.bronze) for result in gx.evaluate(checks, data)]
+        kept = aside.find(records, [check for check in checks if check.keeps_rows_aside], found.ledger, limits)
+        checks = [check for check in checks if not check.keeps_rows_aside]
+        data[Subject.RECORDS], checks = flatten(aside.without(spark, records, kept.rows), checks)
+    else:
+        kept = Aside([], [])
+    results = [_placed(result, streams, found.bronze) for result in gx.evaluate(checks, data)]
+    return [*results, *kept.results], kept.rows
+
+
+def _keep_aside(spark: SparkSession, run: Run, done: _Audit) -> None:
+    """List what is kept out of Gold, before the results that let its loads out."""
+    if not done.aside and not delta.exists(spark, run.table(GOLD_REJECTS)):
+        return
+    recorded = verdict.recorded(spark, run)
+    last = recorded[0]["gate_run_id"] if recorded else None
+    first = done.pins.first_load_seq
+    aside.record(spark, run, done.aside, gate_run_id=done.gate_run_id, first=first, last_gate_run_id=last)
+    if done.aside:
+        run.report.event("gate.kept_aside", gate_run_id=done.gate_run_id, records=len(done.aside))
+    crash_point("gate.kept_aside")
 
 
 def _placed(result: Result, streams: Sequence[StreamFacts], bronze: BronzeCounts) -> Result:

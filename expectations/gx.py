@@ -6,6 +6,7 @@ out), so it happens inside the functions, only where something is audited.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,22 @@ if TYPE_CHECKING:
 
 _CHECK = "tidemark_check"
 _OBSERVED_CHARACTERS = 500
+_NOT_SHOWN = "not shown: it may be a value of a record"
+_COUNTED = frozenset(
+    {
+        "expect_table_row_count_to_be_between",
+        "expect_table_row_count_to_equal",
+        "expect_table_column_count_to_be_between",
+        "expect_table_column_count_to_equal",
+        "expect_column_unique_value_count_to_be_between",
+        "expect_column_proportion_of_unique_values_to_be_between",
+        "expect_column_proportion_of_non_null_values_to_be_between",
+    }
+)
+"""Expectations on all rows whose observed value is a count of them, or a share."""
+_ABOUT_COLUMNS = ("Error: The column ", "The column ")
+_ABOUT_QUERIES = ("UNRESOLVED_", "DATATYPE_MISMATCH", "PARSE_", "MISSING_", "AMBIGUOUS_", "UNSUPPORTED_")
+"""How messages begin, and Spark's conditions, that tell of a query and of no row."""
 _BATCH_VIEW = "tmp_view"
 """What Great Expectations calls the records that a query reads, and leaves behind."""
 
@@ -61,6 +78,8 @@ def require(checks: Sequence[Check]) -> None:
         if check.type in refusals.WRONG_ON_SPARK:
             raise refusals.wrong_on_spark(check.type, where)
         _expectation(check, place, where)
+        if check.keeps_rows_aside and not _names_rows(check.type):
+            raise refusals.names_no_rows(check.type, where)
 
 
 def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[str, object]] | DataFrame]) -> list[Result]:
@@ -114,6 +133,49 @@ def unexpected_records(check: Check, records: DataFrame, *, index: Sequence[str]
     found = _evaluated(_expectation(check, 0, check.name), records, wanted)
     named: list[dict[str, Any]] = found.get("partial_unexpected_index_list") or []
     return named
+
+
+def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str], most: int) -> list[dict[str, Any]]:
+    """The records that an expectation finds unexpected, by some of their columns: no value that it looks at is brought.
+
+    Args:
+        check: The expectation; it looks at each row.
+        records: The records.
+        names: The columns.
+        most: How many records are brought at most.
+
+    Raises:
+        TidemarkError: It could not be evaluated.
+    """
+    index = {f"{_CHECK}_{name}": name for name in names}  # apart from the column that is looked at, which may be one of them
+    named = records.withColumns({alias: records[name] for alias, name in index.items()})
+    wanted = {
+        "result_format": "SUMMARY",
+        "partial_unexpected_count": most,
+        "unexpected_index_column_names": list(index),
+        "exclude_unexpected_values": True,
+    }
+    found = _evaluated(_expectation(check, 0, check.name), named, wanted)
+    # Without the values it names all records in one row, a list to each column.
+    lists: list[dict[str, list[Any]]] = found.get("partial_unexpected_index_list") or []
+    return [
+        dict(zip(names, row, strict=True))
+        for columns in lists
+        for row in zip(*(columns[alias] for alias in index), strict=True)
+    ]
+
+
+def _names_rows(kind: str) -> bool:
+    """Whether an expectation looks at each row."""
+    from great_expectations.expectations.expectation import (
+        ColumnMapExpectation,
+        ColumnPairMapExpectation,
+        MulticolumnMapExpectation,
+    )
+    from great_expectations.expectations.registry import get_expectation_impl
+
+    of_rows = (ColumnMapExpectation, ColumnPairMapExpectation, MulticolumnMapExpectation)
+    return kind not in refusals.NAMES_NO_ROWS and issubclass(get_expectation_impl(kind), of_rows)
 
 
 def _evaluated(expectation: Expectation, records: DataFrame, result_format: dict[str, Any]) -> Mapping[str, Any]:
@@ -231,8 +293,8 @@ def _validated_or_errored(
     except TidemarkError:
         raise
     except Exception as error:  # noqa: BLE001 -- another's code: whatever it raises is the result
-        observed = f"{type(error).__name__}: {headline(str(error))}"[:_OBSERVED_CHARACTERS]
-        return {number: Result(check, ERRORED, observed) for number, check in numbered}
+        problem = f"{type(error).__name__}: {headline(str(error))}"
+        return {number: Result(check, ERRORED, _told(check, problem)[:_OBSERVED_CHARACTERS]) for number, check in numbered}
 
 
 def _validated(batch: Batch, numbered: Sequence[tuple[int, Check]]) -> dict[int, Result]:
@@ -277,8 +339,27 @@ def _reasons(error: Exception) -> list[str]:
 def _result(check: Check, validated: ExpectationValidationResult) -> Result:
     problem = _problem(validated.exception_info)
     if problem is not None:
-        return Result(check, ERRORED, problem[:_OBSERVED_CHARACTERS])
-    return Result(check, PASSED if validated.success else FAILED, _observed(validated.result)[:_OBSERVED_CHARACTERS])
+        return Result(check, ERRORED, _told(check, problem)[:_OBSERVED_CHARACTERS])
+    outcome = PASSED if validated.success else FAILED
+    if check.subject is Subject.RECORDS and not _is_counted(check.type, validated.result):
+        return Result(check, outcome, _NOT_SHOWN)
+    return Result(check, outcome, _observed(validated.result)[:_OBSERVED_CHARACTERS])
+
+
+def _is_counted(kind: str, result: Mapping[str, Any]) -> bool:
+    """Whether what was observed of records is a count, and no value of theirs such as a maximum or a set of values."""
+    return result.get("unexpected_count") is not None or kind in _COUNTED
+
+
+def _told(check: Check, problem: str) -> str:
+    """Why a check could not be evaluated. What Spark says of the rows it met holds their values: its name alone is kept."""
+    condition = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", problem)
+    if check.subject is not Subject.RECORDS or problem.startswith(_ABOUT_COLUMNS):
+        return problem
+    if condition is not None:
+        name = condition[1]
+        return problem if name.startswith(_ABOUT_QUERIES) else f"[{name}], raised by Spark; its message may hold a value"
+    return "an error whose message may hold a record's value"
 
 
 def _problem(exception_info: Mapping[str, Any] | None) -> str | None:

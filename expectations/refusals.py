@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from expectations.suites import Check
 
+NAMES_NO_ROWS = ("expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list")
+"""They are of the kind that looks at each row, and on Spark look at the column's type alone."""
+
 WRONG_ON_SPARK = ("expect_column_values_to_be_increasing", "expect_column_values_to_be_decreasing")
 
 
@@ -23,6 +26,17 @@ def wrong_on_spark(name: str, where: str) -> ConfigError:
         observed=name,
         expected="another expectation",
         next_step="Remove it. That sequences rise within each stream is checked in any case (sequence_increases).",
+    )
+
+
+def names_no_rows(name: str, where: str) -> ConfigError:
+    """The error for an expectation that is to keep rows aside and looks at all rows at once."""
+    return ConfigError(
+        f"{name} looks at all rows at once: it names none that could be kept aside.",
+        where=where,
+        observed="on_fail: quarantine_rows",
+        expected="an expectation on each row, such as expect_column_values_to_not_be_null",
+        next_step="Remove on_fail: the load stops where it is not met; with severity: warn it is only recorded.",
     )
 
 

@@ -37,6 +37,7 @@ class Check:
         type: The Great Expectations expectation, by its snake_case name.
         arguments: The arguments of that expectation.
         expected: What is expected, in words or as JSON; holds no secret.
+        keeps_rows_aside: Whether the rows that do not meet it are kept out of Gold, instead of the load.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Check:
     type: str
     expected: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    keeps_rows_aside: bool = False
 
 
 def build(gate: Gate) -> tuple[Check, ...]:
@@ -107,14 +109,17 @@ def limit_of(expected: str) -> float:
 
 def _of_user(expectation: UserExpectation) -> Check:
     arguments = expectation.arguments
-    shown = mask({name: value for name, value in arguments.items() if name != "column"})
+    keeps_rows_aside = expectation.on_fail == "quarantine_rows"
+    on_fail = {"on_fail": expectation.on_fail} if keeps_rows_aside else {}
+    shown = mask({**{name: value for name, value in arguments.items() if name != "column"}, **on_fail})
     column = arguments.get("column")
     return Check(
         name=expectation.name,
         subject=Subject.RECORDS,
         column=None if column is None else str(column),
-        severity=expectation.severity,
+        severity=WARN if keeps_rows_aside else expectation.severity,
         type=expectation.name,
         expected=json.dumps(shown, default=str) if shown else "met",
         arguments=arguments,
+        keeps_rows_aside=keeps_rows_aside,
     )

@@ -6,8 +6,9 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse import delta, frames
+from lakehouse.contracts.silver import DISCARDED, HELD
 from lakehouse.crash import crash_point
-from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS
+from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, SILVER_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,3 +63,41 @@ def remove_key(spark: SparkSession, run: Run, key: ErasedKey) -> None:
             crash_point(f"erase.{name}")
     finally:
         spark.catalog.dropTempView(_ASKED)
+    _give_up(spark, run, key.before_load_seq)
+
+
+def _give_up(spark: SparkSession, run: Run, load_seq: int) -> None:
+    """What waits of a key that a load has erased goes to nobody any more; nothing of the record itself is listed."""
+    rejects = run.table(GOLD_REJECTS)
+    if not delta.exists(spark, rejects):
+        return
+    delta.merge(
+        spark,
+        f"""
+        MERGE INTO {rejects.sql} AS reject
+        USING (SELECT topic, partition, offset FROM {run.table(SILVER_RECORDS).sql} WHERE erased.load_seq = {load_seq}) AS gone
+        ON reject.topic = gone.topic AND reject.partition = gone.partition AND reject.offset = gone.offset
+          AND reject.state = '{HELD}'
+        WHEN MATCHED THEN UPDATE SET state = '{DISCARDED}', settled_load_seq = {load_seq}
+        """,  # noqa: S608 -- names of ours, a number
+        rejects,
+    )
+    crash_point("erase.gold_rejects")
+
+
+def undo_decisions(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> None:
+    """Let wait again what undone loads had released or discarded; what they had brought is listed no more.
+
+    Args:
+        spark: The session.
+        run: The run.
+        keep_to: The last load that stays.
+        undo_to: The last load that goes.
+    """
+    rejects = run.table(GOLD_REJECTS)
+    if not delta.exists(spark, rejects):
+        return
+    delta.delete(spark, rejects, f"load_seq > {keep_to} AND load_seq <= {undo_to}")
+    undone = f"settled_load_seq > {keep_to} AND settled_load_seq <= {undo_to}"
+    again = f"UPDATE {rejects.sql} SET state = '{HELD}', settled_load_seq = NULL WHERE {undone}"  # noqa: S608 -- as above
+    delta.merge(spark, again, rejects)

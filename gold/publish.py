@@ -2,6 +2,8 @@
 
 The order, and what a crash after each step leaves:
 
+0. What expectations kept aside (gold_rejects) is left out of the range, and what people released of it since comes in, with the
+   number of the load that released it. Where a publishing that died had let out other rows, they are taken back first.
 1. gold_records: the range's rows, behind what there is, or in the place of the range where it is there already.
 2. gold_latest: the latest record of each key, see `gold.newest`; where several streams have one, gold_latest_by_stream first.
 3. gold_stream_health: its highest load_seq says what is published. Written last; a crash before it leaves the range
@@ -29,13 +31,21 @@ from pyspark.sql.types import StructField, StructType
 from gold import models
 from gold.newest import is_kept, make_anew, merge, newest, newest_of_few
 from gold.refresh import refresh_models
-from lakehouse import delta, fence, frames, state
+from gold.withdraw import withdraw
+from lakehouse import delta, fence, frames, kept_aside, state
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
 from lakehouse.crash import crash_point
 from lakehouse.delta import Transaction
-from lakehouse.errors import GateFailedError, TableStateError
-from lakehouse.table import GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS
+from lakehouse.errors import ConservationError, GateFailedError, TableStateError
+from lakehouse.table import (
+    GOLD_LATEST_BY_STREAM,
+    GOLD_RECORDS,
+    GOLD_REJECTS,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,6 +81,8 @@ class Published:
 def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Published:
     """Publish the range of loads that a gate run let out, without those in it that people rejected.
 
+    What the gate run kept aside stays out; what people released of earlier gate runs' by a load of the range comes with it.
+
     Commits to gold_records, gold_latest_by_stream, gold_latest, gold_stream_health and the models' tables, in this order. A
     gold_latest that Tidemark 0.1 made is made anew, once.
 
@@ -79,6 +91,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         TableStateError: The audited version is gone, and the loads do not hold what the ledger says; nothing was written.
         AnotherWriterError: Another run published the same loads at the same time.
         UndoneError: A restore or rebuild came after the gate run; what stands after it is audited anew.
+        ConservationError: Gold's rows and those kept aside are not Silver's; the range is not published.
         ModelError: A model failed; the range is published, and the next run tries the model again.
     """
     if not gate_run.is_let_out:
@@ -94,16 +107,24 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     kept = sum(row[name] for row in loads for name in KEPT)
     is_rebuilt = any(row["kind"] == REBUILD for row in loads)
     whole = silver.where(F.col("erased").isNull()).drop("erased")
+    aside = _Aside.of(spark, run, gate_run)
+    let_out = aside.left_out(spark, whole)
+    coming = 0 if aside.coming is None else aside.coming.count()
+    kept += coming - len(aside.found)
     if is_rebuilt:
-        _replace_all(spark, run, whole, gate_run)
+        _replace_all(spark, run, let_out, gate_run)
     is_old = not is_kept(spark, run)
-    contracts = _create_tables(spark, run, whole, but=GOLD_LATEST_BY_STREAM if is_old else None)
+    contracts = _create_tables(spark, run, let_out, but=GOLD_LATEST_BY_STREAM if is_old else None)
     if kept and not is_rebuilt:
-        _write_records(spark, run, whole, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
+        if aside.is_in_use:
+            _take_back(spark, run, let_out, gate_run)
+        _write_records(spark, run, let_out, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
     if is_old:
         make_anew(spark, run, up_to=gate_run.last_load_seq)
     elif kept and not is_rebuilt:
-        _merge_latest(spark, run, whole, gate_run=gate_run, is_large=kept >= _MANY)
+        _merge_latest(spark, run, let_out, gate_run=gate_run, is_large=kept >= _MANY)
+    if aside.changes_range:
+        _require_conservation(spark, run, whole, aside, coming=coming)
     ledger = frames.of_contract(spark, loads, LOADS)
     health = models.stream_health(ledger, silver, gate_run.gate_run_id)
     _write_health(spark, run, health, first=0 if is_rebuilt else gate_run.first_load_seq, gate_run=gate_run)
@@ -118,8 +139,106 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     return Published(gate_run.gate_run_id, gate_run.first_load_seq, gate_run.last_load_seq, kept, made)
 
 
+@dataclass(frozen=True)
+class _Aside:
+    """What a range leaves out, and what comes with it beside its loads' records.
+
+    Attributes:
+        gate_run: The gate run that lets the range out.
+        is_in_use: Whether anything was ever kept aside.
+        found: Rows of gold_rejects that the gate run found.
+        coming: The records that people released by loads of the range, as Gold gets them; None where there are none.
+    """
+
+    gate_run: GateRun
+    is_in_use: bool
+    found: list[state.Row]
+    coming: DataFrame | None
+
+    @classmethod
+    def of(cls, spark: SparkSession, run: Run, gate_run: GateRun) -> _Aside:
+        if not delta.exists(spark, run.table(GOLD_REJECTS)):
+            return cls(gate_run, is_in_use=False, found=[], coming=None)
+        found, coming = kept_aside.found(spark, run, gate_run), kept_aside.coming(spark, run, gate_run)
+        return cls(gate_run, is_in_use=True, found=found, coming=_brought(spark, run, coming) if coming else None)
+
+    @property
+    def changes_range(self) -> bool:
+        """Whether Gold gets something else than the records of the range's loads."""
+        return bool(self.found) or self.coming is not None
+
+    def left_out(self, spark: SparkSession, whole: DataFrame) -> DataFrame:
+        """The range's rows as Gold gets them."""
+        rows = whole
+        if self.found:
+            places = _places(spark, self.found)
+            rows = whole.join(F.broadcast(places), on=list(kept_aside.PLACE), how="left_anti").select(*whole.columns)
+        return rows if self.coming is None else rows.unionByName(self.coming)
+
+
+def _brought(spark: SparkSession, run: Run, rows: list[state.Row]) -> DataFrame:
+    """What was released, with the number of the load that did it: Gold tells by that number what it has.
+
+    Silver is read as it is now: these records lie in loads before the range, and may have been erased since.
+    """
+    table = run.table(SILVER_RECORDS)
+    loads = [row["load_seq"] for row in rows]
+    silver = delta.read(spark, table, version=delta.version(spark, table)).where(
+        F.col("load_seq").between(min(loads), max(loads))
+    )
+    there = silver.where(F.col("erased").isNull()).drop("erased")
+    places = _places(spark, rows, "settled_load_seq")
+    joined = there.join(F.broadcast(places), on=list(kept_aside.PLACE), how="inner")
+    return joined.withColumn("load_seq", F.col("settled_load_seq")).select(*there.columns)
+
+
+def _places(spark: SparkSession, rows: list[state.Row], *more: str) -> DataFrame:
+    columns = ["topic string", "partition int", "offset bigint", *(f"{name} bigint" for name in more)]
+    return frames.of_tuples(spark, [[row[name] for name in (*kept_aside.PLACE, *more)] for row in rows], ", ".join(columns))
+
+
+def _take_back(spark: SparkSession, run: Run, let_out: DataFrame, gate_run: GateRun) -> None:
+    """Step 0. Take out what a publishing of the same loads that died has brought, where it let out other rows."""
+    records = run.table(GOLD_RECORDS)
+    held = state.highest(spark, records, "load_seq")
+    if held < gate_run.first_load_seq:
+        return
+    there = _places_of(delta.read(spark, records, version=delta.version(spark, records)).where(gate_run.range))
+    wanted = _places_of(let_out.where(F.col("load_seq") <= held))
+    if not there.exceptAll(wanted).unionByName(wanted.exceptAll(there)).isEmpty():
+        last = gate_run.last_load_seq
+        withdraw(spark, run, keep_to=gate_run.first_load_seq - 1, undo_to=last, by_load_seq=last)
+
+
+def _places_of(rows: DataFrame) -> DataFrame:
+    return rows.select(*kept_aside.PLACE, "load_seq")
+
+
+def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, aside: _Aside, *, coming: int) -> None:
+    """Silver's records of the range, and what was released, are in Gold or kept aside.
+
+    Raises:
+        ConservationError: They are not. What says that the range is published is not written yet.
+    """
+    records = run.table(GOLD_RECORDS)
+    published = delta.read(spark, records, version=delta.version(spark, records)).where(aside.gate_run.range).count()
+    silver, kept_out = whole.count(), 0
+    if aside.found:
+        kept_out = whole.join(F.broadcast(_places(spark, aside.found)), on=list(kept_aside.PLACE), how="left_semi").count()
+    if published + kept_out != silver + coming:
+        raise ConservationError(
+            "Gold's records and those that were kept aside are not Silver's; the range is not published.",
+            where=f"{records}, {aside.gate_run.named}",
+            observed=f"{published} in gold_records, {kept_out} kept aside",
+            expected=f"{silver} of silver_records, {coming} released",
+            next_step="See `tidemark verify`. The next run audits and publishes the range again.",
+        )
+
+
 def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: GateRun) -> None:
     """Steps 1 and 2 where the range begins with a rebuild: nothing of what there was stays, its columns neither."""
+    if delta.exists(spark, run.table(GOLD_REJECTS)):
+        delta.delete(spark, run.table(GOLD_REJECTS), f"load_seq < {gate_run.first_load_seq}")
     rows = fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
     delta.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
     crash_point("gold.replaced")

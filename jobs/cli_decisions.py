@@ -25,9 +25,10 @@ from lakehouse.escape import printable
 if TYPE_CHECKING:
     from silver.request import Erase, Kind, Request, Reset, Wanted
 
-QuarantineClass = Literal["late", "collision", "invalid", "jump", "fenced"]
+QuarantineClass = Literal["late", "collision", "invalid", "jump", "fenced", "unmet"]
 ClassOption = Annotated[
-    QuarantineClass | None, typer.Option("--class", help="One class only: late, collision, invalid, jump, fenced.")
+    QuarantineClass | None,
+    typer.Option("--class", help="One class only: late, collision, invalid, jump, fenced; unmet: kept out of Gold."),
 ]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="One topic only.")]
 PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition only.")]
@@ -52,7 +53,7 @@ KeyFileOption = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it comes to; write nothing.")]
 
 watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
-quarantine_app = group("What was kept out of Silver and waits for a decision.")
+quarantine_app = group("What was kept out of Silver, or by an expectation out of Gold, and waits for a decision.")
 quarantine_app.callback(invoke_without_command=True)(need_command)
 watermark_app.callback(invoke_without_command=True)(need_command)
 
@@ -151,7 +152,7 @@ def _add_settling(kind: Kind, description: str) -> None:
         _decide(config, overrides, _request(kind, reason, by, wanted=wanted), is_dry_run=dry_run, as_json=as_json)
 
 
-_add_settling("release", "Let records into Silver, marked late. The next run audits and publishes them.")
+_add_settling("release", "Let records into Silver, marked late, or into Gold. The next run audits and publishes them.")
 _add_settling("discard", "Give records up: they stay listed, and in Bronze, and wait no more.")
 
 

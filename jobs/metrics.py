@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from jobs.lag import positions
 from lakehouse import __version__
 from lakehouse.contracts.gate import CRITICAL, WARN
+from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import CLASSES, HELD, QUARANTINED
 from lakehouse.escape import printable
 
@@ -121,6 +122,8 @@ def of_tables(found: Mapping[str, Any]) -> Iterator[Sample]:
         held = {row["class"]: row["records"] for row in found["rejects"] if row["state"] == HELD}
         for name in QUARANTINED:
             yield "tidemark_held_records", (name,), held.get(name, 0)
+    if aside := found.get("kept_aside"):
+        yield "tidemark_held_records", (UNMET,), sum(row["records"] for row in aside if row["state"] == HELD)
     yield "tidemark_published_load", (), published["load_seq"] if published else None
     if gate := found.get("gate"):
         yield "tidemark_gate_passed", (), gate["passed"]

@@ -1,4 +1,4 @@
-"""`tidemark quarantine list` and `show`: what was kept out and waits. Reads with DuckDB; starts no JVM."""
+"""`tidemark quarantine list` and `show`: what was kept out of Silver or Gold and waits. Reads with DuckDB; starts no JVM."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from jobs import query, show
+from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import HELD, QUARANTINED
-from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
+from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_REJECTS
 
 if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
@@ -27,9 +28,28 @@ _HELD = f"""
     ORDER BY rejects.topic, rejects.partition, rejects.first_offset LIMIT $most
 """  # noqa: S608 -- the tables' names are ours; what a user names is a parameter
 
+_ASIDE = f"""
+    FROM {GOLD_REJECTS} AS rejects
+    SEMI JOIN {GOLD_STREAM_HEALTH} AS health USING (load_seq, gate_run_id)
+    LEFT JOIN (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq) AS loads USING (load_seq)
+    WHERE rejects.state = '{HELD}'
+        AND ($topic IS NULL OR rejects.topic = $topic) AND ($partition IS NULL OR rejects.partition = $partition)
+        AND ($offset IS NULL OR rejects."offset" = $offset) AND ($producer IS NULL OR rejects.producer = $producer)
+        AND ($days IS NULL OR loads.claimed_at <= now() - to_seconds($days * 86400))
+"""  # noqa: S608 -- as above
+_KEPT_ASIDE = f"""
+    SELECT '{UNMET}' AS class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,
+        rejects.sequence AS first_sequence, rejects."offset" AS first_offset, rejects.load_seq,
+        loads.claimed_at AS kept_out_at
+    {_ASIDE} ORDER BY rejects.topic, rejects.partition, rejects."offset" LIMIT $most
+"""
+_KEPT_ASIDE_COUNT = f"SELECT count(*) AS held {_ASIDE}"
+
 
 def held(lakehouse: Lakehouse, wanted: Wanted, *, most: int | None = None) -> tuple[list[dict[str, Any]], int]:
     """What waits in quarantine, in the order of its offsets: a record each, with the time its load was claimed.
+
+    First what was kept out of Silver, then, as class `unmet`, what an expectation kept out of Gold.
 
     Args:
         lakehouse: Where the tables lie.
@@ -42,15 +62,21 @@ def held(lakehouse: Lakehouse, wanted: Wanted, *, most: int | None = None) -> tu
     Raises:
         UsageError: The tables are not in a folder of this machine.
     """
-    if SILVER_REJECTS not in query.tables(lakehouse):
-        return [], 0
+    there = query.tables(lakehouse)
     filters = asdict(wanted)
     classes = [wanted.kind] if wanted.kind else list(QUARANTINED)
     del filters["kind"]
+    found: list[dict[str, Any]] = []
     with query.connect(lakehouse) as database:
-        rows = query.rows(database, _HELD, {**filters, "classes": classes, "most": most})
-    count = rows[0]["held"] if rows else 0
-    return [{name: value for name, value in row.items() if name != "held"} for row in rows], count
+        if SILVER_REJECTS in there:
+            found += query.rows(database, _HELD, {**filters, "classes": classes, "most": most})
+        count = found[0]["held"] if found else 0
+        if {GOLD_REJECTS, GOLD_STREAM_HEALTH} <= set(there) and wanted.kind in (None, UNMET):
+            left = None if most is None else most - len(found)
+            aside = query.rows(database, _KEPT_ASIDE, {**filters, "most": left})
+            count += len(aside) if left is None else query.rows(database, _KEPT_ASIDE_COUNT, filters)[0]["held"]
+            found += aside
+    return [{name: value for name, value in row.items() if name != "held"} for row in found], count
 
 
 def tell_left_out(shown: int, count: int) -> None:

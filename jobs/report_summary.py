@@ -6,6 +6,7 @@ from typing import Any
 
 from jobs.report_text import count, moment, share, text
 from lakehouse.contracts.gate import CRITICAL
+from lakehouse.contracts.silver import HELD
 
 Facts = dict[str, Any]
 
@@ -24,6 +25,8 @@ def verdict(found: Facts) -> dict[str, Any]:
     said = [gold]
     if found["unfinished_load"]:
         said.append(f"Load {found['unfinished_load']:,} was claimed and is not finished: the next run finishes it.")
+    if waiting := sum(row["records"] for row in found.get("kept_aside", []) if row["state"] == HELD):
+        said.append(f"{waiting:,} records are kept out of Gold by expectations, and wait.")
     if gate is None:
         return {"state": "none", "headline": "The gate has not run", "said": said, "unmet": []}
     first, last = gate["first_load_seq"], gate["last_load_seq"]

@@ -9,10 +9,12 @@ from jobs import query, show
 from jobs.gate import decided
 from lakehouse.contracts import views
 from lakehouse.contracts.gate import CRITICAL, PASSED
+from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import CLASSES, STREAM
 from lakehouse.table import (
     GATE_DECISIONS,
     GATE_RESULTS,
+    GOLD_REJECTS,
     GOLD_STREAM_HEALTH,
     SILVER_LOADS,
     SILVER_RECORDS,
@@ -46,6 +48,10 @@ _LAST_LOAD = f"""
 _REJECTS = f"""
     SELECT class, state, sum(records)::BIGINT AS records, count(*) AS "rows"
     FROM {SILVER_REJECTS} GROUP BY class, state ORDER BY class, state
+"""  # noqa: S608 -- as above
+_KEPT_ASIDE = f"""
+    SELECT state, count(*) AS records FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id)
+    GROUP BY state ORDER BY state
 """  # noqa: S608 -- as above
 _GATE = f"""
     SELECT gate_run_id, first_load_seq, last_load_seq, evaluated_at, expectation, "column", severity, outcome,
@@ -88,7 +94,8 @@ def status(
         last_offset and load_seq),
         `missing` (of each contiguous stream that lacks some: how many sequences, in how many ranges; where it is asked for)
         and `missing_count` (how many such streams there are),
-        `totals` (records per class over all loads), `last_load`, `unfinished_load`, `rejects`, `gate` (the last gate run, with
+        `totals` (records per class over all loads), `last_load`, `unfinished_load`, `rejects`, `kept_aside`
+        (what expectations kept out of Gold, by state), `gate` (the last gate run, with
         the `decision` on it) and `published`.
 
     Raises:
@@ -112,6 +119,7 @@ def status(
             **(_missing_of(rows if SILVER_RECORDS in there else lambda *_: []) if with_missing else {}),
             **_loads(rows),
             "rejects": rows(_REJECTS, SILVER_REJECTS),
+            "kept_aside": rows(_KEPT_ASIDE, GOLD_REJECTS) if GOLD_STREAM_HEALTH in there else [],
             "gate": _gate(rows(_GATE, GATE_RESULTS), rows(_DECISIONS, GATE_DECISIONS)),
             "published": next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH)), None),
         }
@@ -202,6 +210,8 @@ def sentences(found: dict[str, Any]) -> list[str]:
     if found["unfinished_load"]:
         told.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
     told.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")
+    if aside := found.get("kept_aside"):
+        told.append(f"Kept out of Gold: {', '.join(_held([{**row, 'class': UNMET} for row in aside]))}.")
     lacking = found.get("missing", [])[:_MOST_SENTENCES]
     told += [f"Missing: {_missing(row)}; see silver_missing." for row in lacking]
     if (more := found.get("missing_count", 0) - len(lacking)) > 0:

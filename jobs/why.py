@@ -23,6 +23,7 @@ from lakehouse.table import (
     BRONZE_RECORDS,
     GATE_DECISIONS,
     GATE_RESULTS,
+    GOLD_REJECTS,
     GOLD_STREAM_HEALTH,
     SILVER_LOADS,
     SILVER_RECORDS,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 UNDECIDED = "undecided"
+UNDECODABLE = "value_undecodable"
+_UNDECODABLE = "its value is not of the format that `value` names"
 
 _RULES = {
     ACCEPTED: "its sequence was above the watermark and above every earlier one of its load",
@@ -102,6 +105,11 @@ _PUBLISHED = f"""
     FROM {GOLD_STREAM_HEALTH} WHERE load_seq = $load_seq HAVING count(*) > 0
 """  # noqa: S608 -- as above
 
+_ASIDE = f"""
+    SELECT reason, state, gate_run_id, settled_load_seq
+    FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id) WHERE {_AT} AND "offset" = $offset
+"""  # noqa: S608 -- as above
+
 
 def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
     """What became of one record; see `why_with_record`."""
@@ -116,7 +124,8 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         `copies`, how often Bronze holds the offset: all but one are replays; `erased_load_seq`; `load` with run, Bronze
         versions and the watermark before and after; `settled`, who released or discarded it in which load, and why; `winner`,
         the record that a duplicate or collision met; `gate`, the last audit of the load, or of the release; `decision`, what a
-        person decided of it where it had failed; and `published`.
+        person decided of it where it had failed; `published`; and `aside`, which expectations kept it out of Gold, its state
+        there, and who settled that.
         What does not apply is None.
         And the columns of `bronze_records`.
 
@@ -145,6 +154,10 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         found = _found(kept, rows(_OUT, SILVER_REJECTS), loads, record)
         load = next((row for row in loads if found and _is_of(row, found)), None)
         winner, settled, gate, decision, published = None, None, None, None, None
+        aside = next(iter(rows(_ASIDE, GOLD_REJECTS)), None) if GOLD_STREAM_HEALTH in there else None
+        if aside:
+            by = aside.pop("settled_load_seq")
+            aside["settled"] = None if by is None else next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=by)), None)
         if found and found["class"] in {DUPLICATE, COLLISION}:
             same = {name: found[name] for name in ("producer", "epoch", "sequence")}
             winner = next(iter(rows(_WINNER, SILVER_REJECTS, **same)), None)
@@ -163,7 +176,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         "timestamp": record["timestamp"],
         **{column: found[column] if found else None for column in ("producer", "epoch", "sequence")},
         "class": name,
-        "rule": _RULES[name],
+        "rule": _UNDECODABLE if found and found["reason"] == UNDECODABLE else _RULES[name],
         **{column: found[column] if found else None for column in ("reason", "state", "arrival")},
         "copies": copies,
         "erased_load_seq": record["erased"] and record["erased"]["load_seq"],
@@ -173,6 +186,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         "gate": gate,
         "decision": decision,
         "published": published,
+        "aside": aside,
     }
     return told, record
 
@@ -216,7 +230,15 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
     if decision:
         told.append(f"The load was {decided(decision)}.")
     told.append(f"Published by gate run {published['gate_run_id']}." if published else "The load is not published.")
-    return told
+    return told + _kept_aside(found["aside"])
+
+
+def _kept_aside(aside: Mapping[str, Any] | None) -> list[str]:
+    if aside is None:
+        return []
+    told = f"It was kept out of Gold: {printable(aside['reason'])} was not met. Its state there is {aside['state']}."
+    settled = aside["settled"]
+    return [told, f"It was {aside['state']} {_by_whom(settled)}."] if settled else [told]
 
 
 def _by_whom(settled: Mapping[str, Any]) -> str:

@@ -122,6 +122,11 @@ class ValueFormat(Model):
         description="the longest value that is decoded; a longer one is kept as bytes, and counts as undecodable",
         examples=["1048576"],
     )
+    undecodable: Literal["quarantine", "accept"] = Field(
+        default="quarantine",
+        description="what a record gets whose value is not of that format: quarantine or accept",
+        examples=["accept"],
+    )
 
     @field_validator("schema_")
     @classmethod

@@ -21,6 +21,7 @@ Measure = Literal[
     "collision",
 ]
 Severity = Literal["warn", "critical"]
+OnFail = Literal["fail_load", "quarantine_rows"]
 
 _EXPECTATION = re.compile(r"expect_[a-z0-9_]+")
 _HAS_SHARE = {"duplicate", "late", "quarantined", "undecodable"}
@@ -66,12 +67,14 @@ class Budget(Model):
 class UserExpectation(Model):
     """A Great Expectations expectation on Gold's columns, by name; the gate checks that it exists.
 
-    In YAML: `{expect_column_values_to_not_be_null: {column: payload.id, severity: warn}}`.
+    In YAML: `{expect_column_values_to_not_be_null: {column: payload.id, severity: warn}}`. With `on_fail: quarantine_rows` the
+    rows that do not meet it are kept out of Gold, and the rest of the load goes on.
     """
 
     name: str
     arguments: dict[str, Any] = Field(default_factory=dict)
     severity: Severity = "critical"
+    on_fail: OnFail = "fail_load"
 
     @model_validator(mode="before")
     @classmethod
@@ -102,12 +105,27 @@ class UserExpectation(Model):
             raise refusal(
                 "unknown severity", expected="warn or critical", next_step="Leave it out for critical.", at=(name, "severity")
             )
-        rest = {argument: value for argument, value in arguments.items() if argument != "severity"}
-        return {"name": name, "arguments": rest, "severity": arguments.get("severity", "critical")}
+        if (on_fail := arguments.get("on_fail", "fail_load")) not in ("fail_load", "quarantine_rows"):
+            raise refusal(
+                "unknown on_fail",
+                expected="quarantine_rows or fail_load",
+                next_step="Leave it out for fail_load.",
+                at=(name, "on_fail"),
+            )
+        if on_fail == "quarantine_rows" and arguments.get("severity") == "warn":
+            raise refusal(
+                "a warning keeps no rows aside",
+                expected="severity: warn, or on_fail: quarantine_rows",
+                next_step="Leave severity out: the rows are kept aside, and the load goes on.",
+                at=(name, "severity"),
+            )
+        rest = {argument: value for argument, value in arguments.items() if argument not in ("severity", "on_fail")}
+        return {"name": name, "arguments": rest, "severity": arguments.get("severity", "critical"), "on_fail": on_fail}
 
     @model_serializer
     def _as_yaml(self) -> dict[str, Any]:
-        return {self.name: mask({**self.arguments, "severity": self.severity})}
+        on_fail = {} if self.on_fail == "fail_load" else {"on_fail": self.on_fail}
+        return {self.name: mask({**self.arguments, "severity": self.severity, **on_fail})}
 
 
 class Gate(Model):

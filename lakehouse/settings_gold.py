@@ -21,6 +21,7 @@ OWN_TABLES = frozenset(
         "gate_results",
         "gate_decisions",
         "gold_records",
+        "gold_rejects",
         "gold_latest",
         "gold_latest_by_stream",
         "gold_stream_health",

@@ -18,6 +18,7 @@ SILVER_LOADS = "silver_loads"
 GATE_RESULTS = "gate_results"
 GATE_DECISIONS = "gate_decisions"
 GOLD_RECORDS = "gold_records"
+GOLD_REJECTS = "gold_rejects"
 GOLD_LATEST = "gold_latest"
 GOLD_LATEST_BY_STREAM = "gold_latest_by_stream"
 GOLD_STREAM_HEALTH = "gold_stream_health"
@@ -35,6 +36,7 @@ TABLE_NAMES = (
     GATE_RESULTS,
     GATE_DECISIONS,
     GOLD_RECORDS,
+    GOLD_REJECTS,
     GOLD_LATEST,
     GOLD_LATEST_BY_STREAM,
     GOLD_STREAM_HEALTH,

@@ -59,6 +59,7 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
         if request.swap is not None:
             keep_to, undo_to = request.swap.keep_to, request.swap.undo_to
             withdraw(spark, run, keep_to=keep_to, undo_to=undo_to, by_load_seq=known)
+            amend.undo_decisions(spark, run, keep_to=keep_to, undo_to=undo_to)
     if not done:
         return None
     last: int = done[-1][0]

@@ -38,7 +38,7 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
     Raises:
         TableMissingError: Bronze has not been written yet.
     """
-    rules = Rules.of(settings)
+    rules = Rules.of(settings).of_sequences
     table = run.table(BRONZE_RECORDS)
     raw = delta.read(spark, table, version=delta.version(spark, table))
     found = {"bronze": _orders(spark, narrow(raw, rules), topic), "silver": list[Order]()}

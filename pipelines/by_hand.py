@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, owner
-from lakehouse.contracts.silver import is_retired
+from lakehouse import delta, owner, state
+from lakehouse.contracts.gold import UNMET
+from lakehouse.contracts.silver import DISCARD, RELEASE, is_retired
 from lakehouse.errors import BreakerOpenError, TableStateError
-from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_WATERMARKS
+from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver, forget, shadows
 from pipelines.amendments import amend_gold
 from silver import by_request, erase, load, plan, recovery, watermarks
@@ -20,8 +21,6 @@ from silver.rules import Rules
 from silver.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
@@ -131,7 +130,9 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool)
 
 
 def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:
-    """The request with an age as the loads that it means: a repeat may be on another day."""
+    """The request with an age as the loads that it means, and with what Gold has by now: a repeat may be on another day."""
+    if request.kind in (RELEASE, DISCARD):
+        request = replace(request, published_to=state.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq"))
     if request.wanted is None or request.wanted.days is None:
         return request
     before = datetime.now(UTC) - timedelta(days=request.wanted.days)
@@ -150,7 +151,9 @@ def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, r
 
 def _told(answer: Answer) -> dict[str, object]:
     planned = answer.plan
-    classes: Mapping[str, int] = Counter(planned.settled["class"].to_pylist()) if planned else {}
+    classes: Counter[str] = Counter(planned.settled["class"].to_pylist()) if planned else Counter()
+    if planned and planned.settled_aside.num_rows:
+        classes[UNMET] = planned.settled_aside.num_rows
     return {
         "load_seq": planned.load_seq if planned else None,
         "records": sum(classes.values()),

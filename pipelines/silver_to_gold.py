@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from expectations import gate, verdict
+from expectations.aside import Limits
 from gold.publish import publish
 from gold.refresh import refresh_models
 from pipelines.amendments import amend_gold
@@ -27,7 +28,8 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         GateFailedError: A critical expectation was not met, and nobody released the range; all results are recorded.
     """
     started = time.monotonic()
-    audited = gate.audit(spark, run, settings.gate)
+    limits = Limits(settings.policies.max_quarantined_share, settings.policies.topic_shares)
+    audited = gate.audit(spark, run, settings.gate, limits)
     if audited is None:
         return {"gate_run_id": None, "passed": True, "seconds": round(time.monotonic() - started, 3)}
     amend_gold(spark, run, settings)

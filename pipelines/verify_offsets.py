@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse import frames
-from lakehouse.contracts.silver import REPLAY
+from lakehouse.contracts.silver import RELEASED, REPLAY
 from lakehouse.findings import Finding, Violation, finding
 from lakehouse.table import BRONZE_RECORDS, GOLD_LATEST, GOLD_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from lakehouse.words import WORD_BITS
@@ -79,7 +79,9 @@ class Offsets:
         is_erased = F.col("erased").isNotNull().alias("is_erased")
         kept = self._silver().where(F.col("load_seq") <= pins.finished)
         kept = kept.select("topic", "partition", "offset", *_GOLD, is_erased, hashed)
-        is_published = (F.col("load_seq") <= pins.published) & F.expr(pins.rejected.excluded)
+        if pins.aside:
+            kept = self._as_in_gold(kept)
+        is_published = F.col("load_seq").isNotNull() & (F.col("load_seq") <= pins.published) & F.expr(pins.rejected.excluded)
         silver = words.silver_by_word(kept, is_published, whole)
         sources = [self._bronze_words(silver, is_doubled=is_doubled), silver]
         if not pins.is_plain:
@@ -93,6 +95,15 @@ class Offsets:
             sources.append(words.by_word("l", latest))
         rows: list[Row] = words.compared(sources, has_producers=self._has_producers).toArrow().to_pylist()
         return rows
+
+    def _as_in_gold(self, kept: DataFrame) -> DataFrame:
+        """Silver's rows with the load that brought each into Gold: of what was kept aside none, or the one that released it."""
+        names = ("topic", "partition", "offset", "state", "settled_load_seq")
+        columns = "topic string, partition int, offset bigint, state string, settled_load_seq bigint"
+        aside = frames.of_tuples(self._spark, [[row[name] for name in names] for row in self._pins.aside], columns)
+        joined = kept.join(F.broadcast(aside), on=["topic", "partition", "offset"], how="left")
+        brought = F.when(F.col("state").isNull(), F.col("load_seq")).when(F.col("state") == RELEASED, F.col("settled_load_seq"))
+        return joined.withColumn("load_seq", brought).select(*kept.columns)
 
     def _bronze_words(self, silver: DataFrame, *, is_doubled: bool) -> DataFrame:
         hashed = self._bronze().select("topic", "partition", "offset", words.content(self._columns).alias("hash"))
@@ -118,7 +129,7 @@ class Offsets:
             rows = [(*partition, offset) for partition, offset in last.items()]
             known = frames.of_tuples(self._spark, rows, "topic string, partition int, up_to bigint")
             records = records.join(F.broadcast(known), on=["topic", "partition"], how="inner").where("offset <= up_to")
-        return records if self._rules is None else extract(records, self._rules)
+        return records if self._rules is None else extract(records, self._rules.of_sequences)
 
     def _differing(self, wrong: Iterable[Row]) -> Iterator[Violation]:
         """The words whose content differs, the first of them down to the offset."""

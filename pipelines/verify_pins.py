@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations import decided
-from lakehouse import delta
+from lakehouse import delta, kept_aside
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM
 from lakehouse.table import (
     BRONZE_RECORDS,
     GOLD_LATEST,
     GOLD_RECORDS,
+    GOLD_REJECTS,
     GOLD_STREAM_HEALTH,
     SILVER_LOADS,
     SILVER_RECORDS,
@@ -70,6 +71,7 @@ class Pins:
         ledger: The ledger's rows in the order of their loads, an open claim's too.
         versions: The Delta version of each table that is there.
         rejected: The loads that people rejected: Gold holds none of their rows.
+        aside: What expectations kept out of Gold: the rows of gold_rejects that hold.
     """
 
     finished: int
@@ -78,6 +80,7 @@ class Pins:
     ledger: Sequence[Row]
     versions: Mapping[str, int]
     rejected: Rejected
+    aside: Sequence[Row] = ()
 
     @property
     def published(self) -> int:
@@ -149,17 +152,20 @@ def _pin(spark: SparkSession, run: Run) -> Pins:
     marks = _rows(delta.read(spark, run.table(SILVER_WATERMARKS), version=versions[SILVER_WATERMARKS]).select(*_MARK))
     finished = max((row["load_seq"] for row in marks), default=0)
     published_to = None
-    for name in (GOLD_STREAM_HEALTH, GOLD_RECORDS, GOLD_LATEST):
+    for name in (GOLD_STREAM_HEALTH, GOLD_RECORDS, GOLD_LATEST, GOLD_REJECTS):
         if delta.exists(spark, run.table(name)):
             versions[name] = delta.version(spark, run.table(name))
     if GOLD_STREAM_HEALTH in versions:
         health = delta.read(spark, run.table(GOLD_STREAM_HEALTH), version=versions[GOLD_STREAM_HEALTH])
         published_to = health.agg(F.max("load_seq")).collect()[0][0]
+    aside = kept_aside.standing(spark, run)
     rejected = decided.rejected(decided.read(spark, run))
     for name in (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, BRONZE_RECORDS):
         versions[name] = delta.version(spark, run.table(name))
     ledger = delta.read(spark, run.table(SILVER_LOADS), version=versions[SILVER_LOADS]).select(*LEDGER).toArrow()
-    return Pins(finished, published_to, marks, ledger.sort_by([("load_seq", "ascending")]).to_pylist(), versions, rejected)
+    return Pins(
+        finished, published_to, marks, ledger.sort_by([("load_seq", "ascending")]).to_pylist(), versions, rejected, aside
+    )
 
 
 def _rows(frame: DataFrame) -> list[Row]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import delta
 from lakehouse.contracts.silver import REJECTS, RETIRE, silver_records
 from lakehouse.table import BRONZE_RECORDS
-from silver import accept, erase, ledger, reset, retire, segments, settle
+from silver import accept, erase, ledger, reset, retire, segments, settle, settle_aside
 from silver.bronze_range import BronzeRange
+from silver.fold import stream_of
 from silver.plan import Plan, before
 from silver.request import Request
 from silver.rules import Rules
@@ -52,6 +53,7 @@ def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping
     silver = before(spark, run, silver_records(), load_seq)
     choice = settle.Choice(segments.REJECT.empty_table(), {})
     met = Streams(spark, run, watermarks)
+    aside = settle_aside.ROW.empty_table()
     if request.accepted is not None:
         loads = accept.stream_loads(request.accepted, watermarks)
     elif request.kind == RETIRE:
@@ -67,8 +69,12 @@ def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping
         loads = erase.stream_loads(meant, choice, rules, met)
     else:
         choice = settle.choose(spark, request, before(spark, run, REJECTS, load_seq), silver, load_seq)
+        aside = settle_aside.choose(spark, run, request, load_seq)
         met.meet(choice.rows)
+        met.meet(aside)
         loads = settle.stream_loads(choice, request.kind, met.watermarks)
+        for row in aside.to_pylist():
+            loads.setdefault(stream_of(row), settle.load_of(stream_of(row), met.watermarks))
     watermarks = met.watermarks
     if not loads:
         return Answer(None, choice.left)
@@ -82,6 +88,7 @@ def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping
         late=segments.SEGMENT.empty_table(),
         replayed=[],
         settled=choice.rows,
+        settled_aside=aside,
         request=request,
     )
     return Answer(plan, choice.left)

@@ -39,7 +39,7 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
         return _completed(pieces.numbered(spark, records, found).withColumn("arrival", F.lit(IN_ORDER)), plan)
     if plan.replayed:
         records = _once(spark, records, plan)
-    rows = plan.watermarks.in_declared_epochs(spark, extract(records, plan.rules))
+    rows = plan.watermarks.in_declared_epochs(spark, extract(records, plan.rules.of_sequences))
     by_producer = plan.rules.producer is not None
     if plan.rejects.num_rows:
         rows = spans.outside(spark, rows, plan.rejects, by_producer=by_producer)

@@ -37,7 +37,7 @@ def classify(records: DataFrame, watermarks: DataFrame, *, has_epochs: bool) -> 
         has_epochs: Whether epochs differ. Where all are 0, sequences alone are compared, which costs half.
 
     Returns:
-        The records with epoch and sequence null where they are invalid or replayed, `class` (string), `reason` (string),
+        The records with epoch and sequence null where they could not be read or are replayed, `class` and `reason` (string),
         `step` (bigint; sequences above the highest before it, null for the first of an epoch) and `previous` (bigint;
         sequence of the record before it in its stream and epoch).
     """
@@ -47,8 +47,9 @@ def classify(records: DataFrame, watermarks: DataFrame, *, has_epochs: bool) -> 
     )
     is_replay = F.coalesce(F.lag("offset").over(by_offset) == F.col("offset"), F.lit(False))
     is_read = ~F.col("is_replay") & F.col("problem").isNull()
+    told = {f"told_{name}": F.when(~F.col("is_replay"), F.col(name)) for name in ("epoch", "sequence")}
     read = known.withColumn("is_replay", is_replay).withColumns(
-        {"epoch": F.when(is_read, F.col("epoch")), "sequence": F.when(is_read, F.col("sequence"))}
+        {**told, "epoch": F.when(is_read, F.col("epoch")), "sequence": F.when(is_read, F.col("sequence"))}
     )
     if has_epochs:
         ordinal = F.when(F.col("sequence").isNotNull(), F.struct("epoch", "sequence"))
@@ -79,7 +80,12 @@ def classify(records: DataFrame, watermarks: DataFrame, *, has_epochs: bool) -> 
                 "previous": F.when(F.col("epoch") == F.col("before_epoch"), F.col("before")),
             }
         )
-        .select(*STREAM, "offset", "epoch", "sequence", "class", "reason", "step", "previous")
+        .select(
+            *STREAM,
+            "offset",
+            *(F.col(f"told_{name}").alias(name) for name in ("epoch", "sequence")),
+            *("class", "reason", "step", "previous"),
+        )
     )
 
 

@@ -88,7 +88,7 @@ def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Known)
     Raises:
         TableStateError: A record's stream has no watermark: somebody removed it.
     """
-    read = extract(meant, rules).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
+    read = extract(meant, rules.of_sequences).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
     streams.meet(read)
     watermarks = streams.meet(choice.rows)
     loads: dict[Stream, StreamLoad] = {}

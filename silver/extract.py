@@ -17,6 +17,7 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import STREAM
 from lakehouse.errors import ConfigError
 from silver import json_path
+from silver.decode import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ EMPTY = "empty"
 TOO_LONG = "too_long"
 NOT_UTF8 = "not_utf8"
 NOT_WHOLE = "not_a_whole_number"
+UNDECODABLE = "value_undecodable"
 OUT_OF_RANGE = "out_of_range"
 
 NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
@@ -61,7 +63,8 @@ def extract(records: DataFrame, rules: Rules) -> DataFrame:
     Returns:
         The rows with `producer` (string; null where none is configured), `epoch` and `sequence` (bigint) and `problem`
         (string; null where all could be read, else the first of sequence, producer, epoch that could not and why,
-        for example `sequence_missing`; epoch and sequence are null then).
+        for example `sequence_missing`; epoch and sequence are null then). Where they could be read and undecodable values are
+        kept out, the problem of such a value is `value_undecodable`; epoch and sequence stay then.
 
     Raises:
         ConfigError: A custom extractor cannot be imported or asks for a column that Bronze does not have.
@@ -88,14 +91,21 @@ def extract(records: DataFrame, rules: Rules) -> DataFrame:
         )
         .drop(*(f"_{step}_{role}" for step in ("found", "whole", "value", "problem") for role in roles))
     )
-    return _with_erased(extracted) if if_erased(records) else extracted
+    if rules.payload is not None and rules.judges_values:
+        judged = decoded(extracted, rules.payload)
+        unread = F.when(F.col("undecodable").isNotNull(), F.lit(UNDECODABLE))
+        extracted = judged.withColumn("problem", F.coalesce("problem", unread)).drop("payload", "undecodable")
+    return _with_erased(extracted, rules) if if_erased(records) else extracted
 
 
-def _with_erased(extracted: DataFrame) -> DataFrame:
+def _with_erased(extracted: DataFrame, rules: Rules) -> DataFrame:
     """What was read of a record before it was erased, for those that were."""
     erased = F.col("erased")
     names = ("producer", "epoch", "sequence", "problem")
-    return extracted.withColumns({name: F.when(erased.isNotNull(), erased[name]).otherwise(F.col(name)) for name in names})
+    known = {name: erased[name] for name in names}
+    if not rules.judges_values:
+        known["problem"] = F.nullif(known["problem"], F.lit(UNDECODABLE))
+    return extracted.withColumns({name: F.when(erased.isNotNull(), known[name]).otherwise(F.col(name)) for name in names})
 
 
 def narrow(records: DataFrame, rules: Rules) -> DataFrame:
@@ -112,6 +122,8 @@ def columns_read(rules: Rules) -> list[str]:
     ['headers', 'value']
     """
     read = {name for source in (rules.sequence, rules.producer, rules.epoch) if source for name in _reads(source)}
+    if rules.judges_values:
+        read.add("value")
     return sorted(read - {"topic", "partition", "offset"})
 
 

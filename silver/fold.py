@@ -49,7 +49,7 @@ def by_name(stream: Stream) -> tuple[str, int, bool, str]:
 class Stretch:
     """Records of a stream at offsets in a row whose sequences rise one by one; or a single record.
 
-    `epoch` and `first_sequence` are None where `problem` says why; such a stretch is a single record.
+    Where there is a `problem` the records are invalid; where it left no `epoch` and `first_sequence` it is a single one.
     """
 
     stream: Stream
@@ -200,8 +200,8 @@ class _Stream:
         epoch, sequence, records = stretch.epoch, stretch.first_sequence, stretch.records
         if stretch.first_offset == self.last_offset:
             yield REPLAY, 0, 1
-        elif epoch is None or sequence is None:
-            yield INVALID, 0, 1
+        elif stretch.problem is not None or epoch is None or sequence is None:
+            yield from _one_by_one(INVALID, range(records))
         elif self.watermark is None or epoch > self.watermark[0]:
             yield ACCEPTED, 0, records
         elif epoch < self.watermark[0]:
@@ -225,6 +225,8 @@ class _Stream:
         first = stretch.first_sequence + start
         last = first + records - 1
         segment = Segment(stretch.stream, stretch.epoch, kind, reason, first_offset, last_offset, first, last, records)
+        if kind == INVALID:  # its value: where it stands could be read, and counts for nothing
+            return segment
         before, self.before = self.before, (stretch.epoch, last)
         if before is None or before[0] != stretch.epoch:
             return segment

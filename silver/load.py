@@ -31,7 +31,7 @@ from lakehouse.delta_errors import SPARK_ERRORS
 from lakehouse.errors import ClaimStuckError, ConfigError, ContractError, TableStateError, headline
 from lakehouse.payload_schema import SchemaError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
-from silver import breaker, bronze_range, copy, erase, ledger, recovery, settle, swap, watermarks
+from silver import breaker, bronze_range, copy, erase, ledger, recovery, settle, settle_aside, swap, watermarks
 from silver import claim as claims
 from silver.decode import decoded
 from silver.plan import Plan, plan
@@ -230,6 +230,9 @@ def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
     if planned.settled.num_rows:
         settle.mark(spark, run, planned)
     settled = planned.settled.num_rows
+    if planned.settled_aside.num_rows:
+        settle_aside.mark(spark, run, planned)
+        settled += planned.settled_aside.num_rows
     run.report.event("silver.rejected", load_seq=planned.load_seq, rows=planned.rejects.num_rows, settled=settled)
     crash_point("silver.rejected")
 

@@ -50,8 +50,8 @@ def pieces(stretches: Iterable[Stretch], rejects: pa.Table) -> list[Stretch]:
         taken.sort(reverse=True)  # the next one last
     found = []
     for stretch in stretches:
-        if stretch.epoch is None:
-            continue  # a record that could not be read
+        if stretch.problem is not None:
+            continue  # records that could not be read
         start, taken = stretch.first_offset, out.get(stretch.stream, [])
         while taken and taken[-1][0] <= stretch.last_offset:
             first, last = taken[-1]

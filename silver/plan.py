@@ -13,7 +13,7 @@ from lakehouse import ahead, delta, frames
 from lakehouse.contracts.silver import RECORDS, REJECTS, silver_records
 from lakehouse.delta_errors import SPARK_ERRORS, is_gone
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
-from silver import bronze_range, ledger, look, segments
+from silver import bronze_range, ledger, look, segments, settle_aside
 from silver.extract import columns_read, extract, if_erased, narrow
 from silver.segments import Collected, How
 from silver.streams import Streams
@@ -53,6 +53,7 @@ class Plan:
         late: The late records that Silver takes, by policy: rows of `silver.segments.SEGMENT`.
         replayed: Offset spans that Bronze holds twice in the range: topic, partition, first and last offset.
         settled: Rows of `silver_rejects` of earlier loads that a person released or discarded.
+        settled_aside: Rows of `gold_rejects` that a person released or discarded.
         request: What that person asked for.
         stretches: All records of the load, as stretches; None where they did not come so.
         counts_replays: Whether the records that Bronze read again before the load are counted: where the versions that brought
@@ -68,6 +69,7 @@ class Plan:
     late: pa.Table
     replayed: list[tuple[str, int, int, int]]
     settled: pa.Table = field(default_factory=segments.REJECT.empty_table)
+    settled_aside: pa.Table = field(default_factory=settle_aside.ROW.empty_table)
     request: Request | None = None
     stretches: Sequence[Stretch] | None = None
     counts_replays: bool = True
@@ -250,8 +252,9 @@ def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
     narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
     found, chained = segments.collect(spark, narrowed, streams, rules, how)
     if look.is_needed(found):
-        columns = {"topic", "partition", "offset", "key", "value", *columns_read(rules), *if_erased(records)}
-        suspected = watermarks.in_declared_epochs(spark, extract(records.select(*sorted(columns)), rules))
+        placing = rules.of_sequences
+        columns = {"topic", "partition", "offset", "key", "value", *columns_read(placing), *if_erased(records)}
+        suspected = watermarks.in_declared_epochs(spark, extract(records.select(*sorted(columns)), placing))
         found = look.resolve(spark, found, suspected, past(), chained)
     return Collected(found, chained)
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import delta, state
 from lakehouse.contracts.silver import RECORDS, RETIRE, SWAPS
 from lakehouse.errors import UsageError
+from lakehouse.table import GOLD_REJECTS
 from silver import by_request, load
 from silver import plan as planning
 from silver.bronze_range import BronzeRange
@@ -19,7 +21,7 @@ from silver.request import Request
 from silver.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -86,6 +88,7 @@ class Replayed:
         """A request with the loads that it names as the shadow numbers them; of an erasure the load that Bronze knows."""
         if request.erase is not None:
             return replace(request, erase=replace(request.erase, load_seq=request.erase.load_seq or load_seq))
+        request = replace(request, published_to=None)  # the gate finds anew what is kept out of Gold
         if request.up_to_load_seq is None:
             return request
         reached = [own for other, own in self._reached.items() if other <= request.up_to_load_seq]
@@ -144,6 +147,7 @@ def _records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, ste
 
 def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
     """What a person had decided, once more. Where it finds nothing now there is nothing to do."""
+    done.not_repeated.extend(_of_gold(spark, shadow, step))
     pinned = by_request.pinned(done.watermarks, done.bronze_version)
     claim = _claim(shadow, rules, done, step, pinned)
     try:
@@ -153,6 +157,20 @@ def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, st
         return None
     done.repeated += 1
     return planned
+
+
+def _of_gold(spark: SparkSession, shadow: Run, step: Step) -> Iterator[str]:
+    """What a decision had said of records that an expectation kept out of Gold: a shadow has no Gold."""
+    table = shadow.table(GOLD_REJECTS)
+    if step.request is None or step.request.published_to is None or not delta.exists(spark, table):
+        return
+    settled = state.read(spark, table, ("settled_load_seq",), start=("settled_load_seq", step.last_load))
+    records = sum(row["settled_load_seq"] == step.last_load for row in settled)
+    if records:
+        yield (
+            f"load {step.last_load} ({step.request.kind}): {records} records that an expectation had kept out of Gold; "
+            "the gate audits them anew"
+        )
 
 
 def _claim(shadow: Run, rules: Rules, done: Replayed, step: Step, pinned: BronzeRange) -> dict[str, Any]:

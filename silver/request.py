@@ -21,7 +21,7 @@ class Wanted:
     """Which records of the quarantine are meant; None for any.
 
     Attributes:
-        kind: Their class.
+        kind: Their class; `unmet` for what an expectation kept out of Gold.
         topic: Kafka topic.
         partition: Kafka partition.
         offset: Kafka offset.
@@ -150,6 +150,8 @@ class Request:
         swap: What a restore or rebuild puts in place of what.
         accepted: The break of an accept.
         erase: The key of an erasure.
+        published_to: Of a release or discard the last load that Gold had published: what was kept out of Gold up to there may
+            be meant, too. None where nothing of it is.
     """
 
     kind: Kind
@@ -161,6 +163,7 @@ class Request:
     swap: Swap | None = None
     accepted: Accepted | None = None
     erase: Erase | None = None
+    published_to: int | None = None
 
     def to_json(self) -> str:
         """The request as the ledger keeps it."""

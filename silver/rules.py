@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse import payload_schema
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Form = Literal["header", "value", "json", "bytes", "offset", "custom"]
 Encoding = Literal["utf8", "int32", "int64"]
 Late = Literal["quarantine", "accept", "drop"]
+Undecodable = Literal["quarantine", "accept"]
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,13 @@ class Payload:
         format: text, or json.
         schema: The DDL of the JSON's fields; empty for text.
         max_bytes: The longest value that is decoded; None for any, as in claims that were made before there was a limit.
+        undecodable: What a record gets whose value cannot be decoded: quarantine, as invalid, or accept, with a null payload.
     """
 
     format: Literal["text", "json"]
     schema: str = ""
     max_bytes: int | None = None
+    undecodable: Undecodable = "accept"
 
     @property
     def sql_type(self) -> str:
@@ -114,7 +117,7 @@ class Rules:
             sequence=Source.of(settings.sequence),
             producer=Source.of(settings.producer) if settings.producer else None,
             epoch=Source.of(settings.epoch) if settings.epoch else None,
-            payload=Payload(value.format, value.schema_ or "", value.max_bytes) if value else None,
+            payload=Payload(value.format, value.schema_ or "", value.max_bytes, value.undecodable) if value else None,
             max_jump=policies.max_jump,
             late=policies.late,
             contiguous=policies.contiguous,
@@ -133,6 +136,16 @@ class Rules:
         return next((own for name, own in self.topics if name == plain), Policy(self.max_jump, self.late, self.contiguous))
 
     @property
+    def judges_values(self) -> bool:
+        """Whether a value that cannot be decoded keeps its record out of Silver."""
+        return self.payload is not None and self.payload.undecodable == "quarantine"
+
+    @property
+    def of_sequences(self) -> Rules:
+        """The rules without the payload: what tells where a record stands, and reads nothing else of its value."""
+        return replace(self, payload=None)
+
+    @property
     def fingerprint(self) -> str:
         """Names the meaning of a sequence: two rules with the same fingerprint make comparable watermarks.
 
@@ -147,7 +160,10 @@ class Rules:
 
     @classmethod
     def from_json(cls, text: str) -> Rules:
-        """The rules that a claim pinned; one that was made before topics could have policies of their own names none.
+        """The rules that a claim pinned.
+
+        One that was made before topics could have policies of their own names none; before undecodable values could be kept
+        out, they were accepted.
 
         >>> rules = Rules(Source("header", "seq"), payload=Payload("text"), max_jump=5)
         >>> Rules.from_json(rules.to_json()) == rules

@@ -1,7 +1,8 @@
 """Release and discard: what waits in quarantine is settled, as a load of its own.
 
-A release puts records into Silver as Bronze holds them, marked late. It keeps what Silver promises: a sequence that Silver
-holds already stays out, and a released jump moves the watermark, since what follows it must not be accepted twice.
+A release puts records into Silver as Bronze holds them, marked late. Their values are decoded by the config of today; what
+cannot be decoded has a null payload. It keeps what Silver promises: a sequence that Silver holds already stays out, and a
+released jump moves the watermark, since what follows it must not be accepted twice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse import delta, fence, frames
-from lakehouse.contracts.silver import DISCARDED, HELD, INVALID, QUARANTINED, RELEASE, RELEASED, STREAM
+from lakehouse.contracts.silver import DISCARDED, HELD, QUARANTINED, RELEASE, RELEASED, STREAM
 from lakehouse.errors import TableStateError
 from lakehouse.table import SILVER_REJECTS, SILVER_WATERMARKS
 from silver import look
@@ -70,7 +71,7 @@ def choose(spark: SparkSession, request: Request, rejects: DataFrame, silver: Da
     rows = []
     for row in sorted(meant.to_pylist(), key=lambda row: (row["load_seq"], row["first_offset"])):
         key = (*stream_of(row), row["epoch"], row["first_sequence"])
-        if row["class"] == INVALID or None in key[-2:]:
+        if None in key[-2:]:
             left[NO_SEQUENCE] += 1
         elif key in taken:
             left[ALREADY_KEPT] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakehouse.contracts.model import Column, Contract
 from lakehouse.contracts.silver import CLASSES, record_columns
-from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_STREAM_HEALTH
+from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH
 
 _GATE_RUN = Column("gate_run_id", "string", "The gate run that let the record's load out")
 
@@ -33,6 +33,28 @@ def gold_latest_by_stream(payload_type: str | None = None) -> Contract:
     grain = "The published record of a topic, key and stream with the highest (epoch, sequence), of keys in several streams."
     return Contract(GOLD_LATEST_BY_STREAM, grain, (*record_columns(payload_type), _GATE_RUN))
 
+
+UNMET = "unmet"
+"""What a record is called that Silver accepted and an expectation of the operator's kept out of Gold. No class of a load."""
+
+REJECTS = Contract(
+    GOLD_REJECTS,
+    "A record that Silver holds and an expectation kept out of Gold, as one gate run found it. The row holds where that gate "
+    "run let the record's load out: where gold_stream_health names both.",
+    (
+        Column("topic", "string", "Kafka topic"),
+        Column("partition", "int", "Kafka partition"),
+        Column("producer", "string", "Producer within the partition; null where none is configured"),
+        Column("offset", "bigint", "Kafka offset within the partition"),
+        Column("epoch", "bigint", "Epoch of the sequence; 0 where none is configured"),
+        Column("sequence", "bigint", "Sequence within the stream and epoch"),
+        Column("load_seq", "bigint", "The load that brought the record into Silver"),
+        Column("reason", "string", "The expectations that it does not meet, with their columns"),
+        Column("gate_run_id", "string", "The gate run that found it"),
+        Column("state", "string", "held: waits for a decision; released: goes to Gold; discarded: does not"),
+        Column("settled_load_seq", "bigint", "The load that released or discarded it; null where nobody did"),
+    ),
+)
 
 STREAM_HEALTH = Contract(
     GOLD_STREAM_HEALTH,

@@ -165,7 +165,7 @@ REJECTS = Contract(
         Column("reason", "string", "Why in detail, for example sequence_missing"),
         Column("first_offset", "bigint", "Kafka offset of the first record"),
         Column("last_offset", "bigint", "Kafka offset of the last record, inclusive"),
-        Column("first_sequence", "bigint", "Sequence of the first record; null where it is invalid"),
+        Column("first_sequence", "bigint", "Sequence of the first record; null where it could not be read"),
         Column("last_sequence", "bigint", "Sequence of the last record, inclusive"),
         Column("records", "bigint", "How many records the row stands for"),
         Column("load_seq", "bigint", "The load that kept them out"),

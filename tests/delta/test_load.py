@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run import Run
     from lakehouse.settings import Settings
-    from silver.rules import Late
+    from silver.rules import Late, Undecodable
 
 pytestmark = pytest.mark.spark
 
@@ -213,16 +213,27 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
     spark: SparkSession, new_run: Callable[[], Run], seed: int, late: Late, max_jump: int | None
 ) -> None:
     chance = random.Random(seed)
+    undecodable: Undecodable = "accept" if late == "accept" else "quarantine"
     policies = {"late": late, "max_jump": max_jump, "max_quarantined_share": 1, "contiguous": True}
-    by_producer = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}}
-    settings = settings_of(new_run(), topics=("t", "u"), policies=policies, **by_producer)
+    read = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}}
+    value = {"format": "text", "undecodable": undecodable}
+    settings = settings_of(new_run(), topics=("t", "u"), policies=policies, value=value, **read)
     log = [
-        Seen(topic, partition, offset, sequence, chance.choice("ab"), chance.choice([0, 0, 0, 1]), chance.choice("xxy"))
+        Seen(
+            topic,
+            partition,
+            offset,
+            sequence,
+            chance.choice("ab"),
+            chance.choice([0, 0, 0, 1]),
+            chance.choice("xxy"),
+            is_undecodable=chance.random() < 0.1,
+        )
         for topic in ("t", "u")
         for partition in range(3)
         for offset, sequence in enumerate(chance.choice([None, *range(40), *range(40)]) for _ in range(80))
     ]
-    expected = Reference(late, max_jump)
+    expected = Reference(late, max_jump, undecodable=undecodable)
     replays, undecided = 0, list[Seen]()
     for low in range(0, 80, 20):
         commit = [seen for seen in log if low <= seen.offset < low + 20]
@@ -286,7 +297,7 @@ def _record(seen: Seen) -> Record:
         producer=seen.producer,
         epoch=seen.epoch,
     )
-    value = f"v{seen.sequence}{seen.payload}".encode()
+    value = f"v{seen.sequence}{seen.payload}".encode() + (b"\xff" if seen.is_undecodable else b"")
     return type(record)(**{**vars(record), "topic": seen.topic, "value": value})
 
 

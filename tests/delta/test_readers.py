@@ -15,6 +15,7 @@ from jobs.query import answer
 from lakehouse.contracts import views
 from lakehouse.contracts.bronze import TOPICS
 from lakehouse.contracts.gate import DECISIONS, RELEASED
+from lakehouse.contracts.gold import REJECTS
 from lakehouse.table import TABLE_NAMES
 from pipelines import by_hand
 from silver.request import Request, Wanted
@@ -77,7 +78,8 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: 
         "last_load_seq": 1,
         "reason": "seen",
     }
-    for contract, row in ((TOPICS, begun), (DECISIONS, decision)):
+    aside = {"topic": "t", "partition": 0, "offset": 0, "load_seq": 1, "reason": "unmet", "gate_run_id": "g", "state": "held"}
+    for contract, row in ((TOPICS, begun), (DECISIONS, decision), (REJECTS, aside)):
         write_rows(Path(str(run.lakehouse.root)), contract, [row])
     return run
 

@@ -169,7 +169,8 @@ def _decided(
     for record in reversed(sent):
         numbers = (None, None) if record.sequence is None else (record.epoch, record.sequence)
         place = (*record.stream, record.offset, *numbers)
-        narrow.append((*place, "unread" if record.sequence is None else None))
+        unread = "value_undecodable" if record.is_undecodable else None
+        narrow.append((*place, "unread" if record.sequence is None else unread))
         wide.append((*place, b"k", record.payload.encode()))
     with ExitStack() as stack:
         for name, limit in limits.items():

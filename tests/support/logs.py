@@ -27,9 +27,10 @@ LOADS = 3
 _NUMBERS = (*range(14), None, LARGEST, LARGEST - 1, LARGEST - 4)
 _EPOCHS = (0, 0, 0, 1, LARGEST)
 _STEPS = (1, 1, 2)
-_PAYLOADS = ("same", "same", "another")
+_UNDECODABLE = "not of the format"
+_PAYLOADS = ("same", "same", "another", _UNDECODABLE)
 _SIZES = (len(_NUMBERS), 3, len(_EPOCHS), len(_STEPS), 5, len(_PAYLOADS), 8)
-_ENTRIES = 18 * 3 * 5 * 3 * 5 * 3 * 8
+_ENTRIES = 18 * 3 * 5 * 3 * 5 * 4 * 8
 _MOST_ENTRIES = 10
 
 
@@ -82,7 +83,10 @@ def _log(about: int, sent: Sequence[int], *, with_epochs: bool, with_replays: bo
             offset += _STEPS[step] if nth == 0 else 1  # compaction and transaction markers leave gaps
             of_epoch = _EPOCHS[epoch] if with_epochs else 0
             sequence = None if first is None else first + nth
-            records.append(Seen("t", 0, offset, sequence, ALIKE[alike][name], of_epoch, f"{_PAYLOADS[payload]} {sequence}"))
+            said = f"{_PAYLOADS[payload]} {sequence}"
+            is_undecodable = _PAYLOADS[payload] == _UNDECODABLE
+            seen = Seen("t", 0, offset, sequence, ALIKE[alike][name], of_epoch, said, is_undecodable=is_undecodable)
+            records.append(seen)
         if with_replays and repeat == 0:
             twice.add(offset)
     first_cut, last_cut = sorted(cuts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from silver.rules import Late
+    from silver.rules import Late, Undecodable
 
 Stream = tuple[str, int, str | None]
 Place = tuple[str, int, int]
@@ -17,7 +17,7 @@ Key = tuple[Stream, int, int]
 
 @dataclass(frozen=True)
 class Seen:
-    """A record as the rule sees it; `sequence` is None where it cannot be read."""
+    """A record as the rule sees it; `sequence` is None where it cannot be read, and its value may be undecodable."""
 
     topic: str
     partition: int
@@ -26,6 +26,7 @@ class Seen:
     producer: str | None = None
     epoch: int = 0
     payload: str = ""
+    is_undecodable: bool = False
 
     @property
     def stream(self) -> Stream:
@@ -50,6 +51,7 @@ class Reference:
 
     Attributes:
         late: The policy for late records.
+        undecodable: The policy for values that cannot be decoded.
         max_jump: The largest believed step.
         max_jump_of: The same for topics that have their own.
         classes: The class of each record.
@@ -67,6 +69,7 @@ class Reference:
     silver: dict[Place, str] = field(default_factory=dict)
     watermarks: dict[Stream, tuple[int, int]] = field(default_factory=dict)
     gaps: list[tuple[Stream, int, int, int]] = field(default_factory=list)
+    undecodable: Undecodable = "quarantine"
     _kept: dict[Key, str] = field(default_factory=dict)
     _out: list[Seen] = field(default_factory=list)
 
@@ -119,7 +122,7 @@ class Reference:
         self._kept[record.key] = record.payload
 
     def _class_of(self, record: Seen) -> str:
-        if record.sequence is None:
+        if record.sequence is None or (record.is_undecodable and self.undecodable == "quarantine"):
             return "invalid"
         known = self.watermarks.get(record.stream)
         if known is None or record.epoch > known[0]:

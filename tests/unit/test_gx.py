@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 
 from expectations import gx
 from expectations.suites import Check, Subject, build
@@ -85,3 +86,30 @@ def test_data_docs_show_the_last_gate_run(tmp_path: Path) -> None:
         gx.build_docs(results, tmp_path, run_name=name)
 
     assert len(list((tmp_path / "validations").rglob("*.html"))) == 1
+
+
+@pytest.mark.parametrize("name", ["expect_column_mean_to_be_between", "expect_table_row_count_to_equal"])
+def test_an_expectation_that_names_no_rows_cannot_keep_any_aside(name: str) -> None:
+    arguments = {"value": 3} if "table" in name else {"column": "payload.n", "min_value": 0}
+
+    with pytest.raises(ConfigError, match="names none that could be kept aside") as refused:
+        require(name, {**arguments, "on_fail": "quarantine_rows"})
+
+    assert refused.value.where == "gate.expectations[0]"
+
+
+def test_an_expectation_on_a_columns_type_cannot_either() -> None:
+    with pytest.raises(ConfigError, match="names none that could be kept aside"):
+        require("expect_column_values_to_be_of_type", {"column": "n", "type_": "LongType", "on_fail": "quarantine_rows"})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"on_fail": "drop"}, {"on_fail": "quarantine_rows", "severity": "warn"}],
+    ids=["unknown", "a warning keeps nothing aside"],
+)
+def test_what_on_fail_cannot_be_is_refused(arguments: dict[str, str]) -> None:
+    given = {"expectations": [{"expect_column_values_to_not_be_null": {"column": "key", **arguments}}]}
+
+    with pytest.raises(ValidationError):
+        Gate.model_validate(given)

@@ -113,7 +113,8 @@ def _row(group: Sequence[Stretch]) -> dict[str, Any]:
 
 
 def _narrow(record: Seen) -> tuple[object, ...]:
-    read = (None, None, "unread") if record.sequence is None else (record.epoch, record.sequence, None)
+    problem = "value_undecodable" if record.is_undecodable else None
+    read = (None, None, "unread") if record.sequence is None else (record.epoch, record.sequence, problem)
     return (*record.stream, record.offset, *read)
 
 

@@ -1,0 +1,212 @@
+"""Rows that an expectation keeps out of Gold, instead of the load: `on_fail: quarantine_rows`.
+
+What is kept aside of a load has a limit, `policies.max_quarantined_share`: an expectation that suddenly nothing meets is
+broken, and must not empty Gold without a word. Past the limit it fails the load, as any other one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations import gx
+from expectations.columns import flatten
+from expectations.gx import Result
+from lakehouse import delta, frames, state
+from lakehouse.contracts.bronze import plain_topic
+from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED
+from lakehouse.contracts.gold import REJECTS
+from lakehouse.contracts.silver import HELD, KEPT
+from lakehouse.kept_aside import PLACE
+from lakehouse.table import GOLD_REJECTS, SILVER_LOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from expectations.evidence import Row
+    from expectations.suites import Check
+    from lakehouse.run import Run
+
+    Place = tuple[str, int, int]
+    Part = tuple[int, str | None]
+
+NAMES = ("topic", "partition", "producer", "offset", "epoch", "sequence", "load_seq")
+"""What is kept of a row beside why."""
+
+MOST = 100_000
+"""Rows that one gate run keeps aside at most: the driver holds them."""
+
+_FEWEST = 10
+"""Rows below which no share is too large: a handful of bad records is not a pattern. The breaker has the same."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of a load may be kept aside.
+
+    Attributes:
+        share: The largest share of a load's records, 0 to 1.
+        topics: The same for topics that have their own; each is judged alone, and the others together.
+    """
+
+    share: float = 1.0
+    topics: Mapping[str, float] = field(default_factory=dict)
+
+    def part(self, row: Row) -> Part:
+        """What a row is judged together with: its load, and its topic where that has a share of its own."""
+        topic = plain_topic(row["topic"])
+        return row["load_seq"], topic if topic in self.topics else None
+
+    def passed(self, rows: Iterable[Row], ledger: Iterable[Row]) -> set[Part]:
+        """Of which parts too much would be kept aside.
+
+        Args:
+            rows: What would be, each record once.
+            ledger: The ledger's rows of the loads.
+        """
+        aside = Counter(self.part(row) for row in rows)
+        kept: Counter[Part] = Counter()
+        for row in ledger:
+            kept[self.part(row)] += sum(row[name] for name in KEPT)
+        return {
+            part
+            for part, count in aside.items()
+            if count >= _FEWEST and count > (self.share if part[1] is None else self.topics[part[1]]) * kept[part]
+        }
+
+
+@dataclass(frozen=True)
+class Aside:
+    """What the expectations that keep rows aside came to.
+
+    Attributes:
+        results: A result for each of them. Where its rows are kept aside it has failed, and only warns.
+        rows: What is kept aside, each record once: `NAMES`, and reason.
+    """
+
+    results: list[Result]
+    rows: list[Row]
+
+
+def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], limits: Limits) -> Aside:
+    """Evaluate the expectations that keep rows aside, and find the rows.
+
+    Args:
+        records: The increment, as Gold would get it.
+        checks: The expectations.
+        ledger: The ledger's rows of its loads.
+        limits: How much may be kept aside.
+    """
+    if not checks:
+        return Aside([], [])
+    flat, renamed = flatten(records, checks)
+    results = [
+        replace(result, check=check)
+        for check, result in zip(checks, gx.evaluate(renamed, {check.subject: flat for check in checks}), strict=True)
+    ]
+    rows_of: dict[int, list[Row]] = {}
+    for number, result in enumerate(results):
+        if result.outcome == ERRORED:
+            results[number] = _fails(result, "")
+        elif result.outcome == FAILED:
+            named = gx.unexpected_places(renamed[number], flat, names=NAMES, most=MOST + 1)
+            rows_of[number] = named
+            if not named or len(named) > MOST:
+                why = "it names no rows" if not named else f"more than {MOST:,} are not kept aside"
+                results[number] = _fails(result, f"; {why}")
+                del rows_of[number]
+    return _within(results, rows_of, ledger, limits)
+
+
+def _within(results: list[Result], rows_of: dict[int, list[Row]], ledger: Sequence[Row], limits: Limits) -> Aside:
+    """What stays within the limits; the expectations that do not fail the load."""
+    too_many = limits.passed(_each_once(rows_of, results), ledger)
+    for number, rows in list(rows_of.items()):
+        if any(limits.part(row) in too_many for row in rows):
+            over = sorted({limits.part(row)[0] for row in rows if limits.part(row) in too_many})
+            why = f"more than policies.max_quarantined_share of load {', '.join(map(str, over[:3]))}"
+            results[number] = _fails(results[number], f"; {why}: nothing is kept aside")
+            del rows_of[number]
+    kept = _each_once(rows_of, results)
+    if len(kept) > MOST:
+        return Aside([_fails(each, f"; more than {MOST:,} in all: nothing is kept aside") for each in results], [])
+    for number in rows_of:
+        results[number] = replace(results[number], observed=f"{results[number].observed}, kept out of Gold")
+    return Aside(results, kept)
+
+
+def _fails(result: Result, why: str) -> Result:
+    return Result(replace(result.check, severity=CRITICAL), result.outcome, result.observed + why)
+
+
+def _each_once(rows_of: Mapping[int, Sequence[Row]], results: Sequence[Result]) -> list[Row]:
+    """The rows of several expectations, each record once, with all that it does not meet."""
+    found: dict[Place, Row] = {}
+    reasons: defaultdict[Place, list[str]] = defaultdict(list)
+    for number, rows in rows_of.items():
+        check = results[number].check
+        name = " ".join(part for part in (check.name, check.column) if part)
+        for row in rows:
+            place = (row["topic"], row["partition"], row["offset"])
+            found[place] = row
+            if name not in reasons[place]:
+                reasons[place].append(name)
+    return [{**row, "reason": ", ".join(reasons[place])} for place, row in sorted(found.items(), key=str)]
+
+
+def without(spark: SparkSession, records: DataFrame, rows: Sequence[Row]) -> DataFrame:
+    """Records without those at some places."""
+    if not rows:
+        return records
+    places = frames.of_tuples(
+        spark, [[row[name] for name in PLACE] for row in rows], "topic string, partition int, offset bigint"
+    )
+    return records.join(F.broadcast(places), on=list(PLACE), how="left_anti").select(*records.columns)
+
+
+def record(  # noqa: PLR0913 -- what is listed, by whom, and in whose place
+    spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: str, first: int, last_gate_run_id: str | None
+) -> None:
+    """List what a gate run keeps aside, in one commit to gold_rejects; before its results, which are what lets a load out.
+
+    What people decided of the same records earlier holds still, as long as the ledger has the load that they did it by. What
+    gate runs before the last recorded one have listed of the same loads goes: nobody publishes them any more.
+
+    Args:
+        spark: The session.
+        run: The run.
+        rows: The rows of `Aside`.
+        gate_run_id: The gate run.
+        first: The first load of its range.
+        last_gate_run_id: The last gate run that is recorded.
+    """
+    table = run.table(GOLD_REJECTS)
+    delta.create(spark, table, REJECTS)
+    decided = _decided(spark, run)
+    listed = [
+        {**row, "gate_run_id": gate_run_id, "state": HELD, **decided.get((row["topic"], row["partition"], row["offset"]), {})}
+        for row in rows
+    ]
+    where = f"load_seq >= {first}" + (f" AND gate_run_id <> '{last_gate_run_id}'" if last_gate_run_id else "")
+    known = state.read(spark, table, ("gate_run_id",), start=("load_seq", first))
+    if listed or any(row["gate_run_id"] != last_gate_run_id for row in known):
+        delta.replace(frames.of_contract(spark, listed, REJECTS), table, REJECTS, where=where)
+
+
+def _decided(spark: SparkSession, run: Run) -> dict[Place, Row]:
+    """What was decided of records that were kept aside, by a load that the ledger has."""
+    names = (*PLACE, "state", "settled_load_seq")
+    settled = state.read(spark, run.table(GOLD_REJECTS), names, start=("settled_load_seq", 0))
+    if not settled:
+        return {}
+    loads = {row["load_seq"] for row in state.read(spark, run.table(SILVER_LOADS), ("load_seq",))}
+    return {
+        (row["topic"], row["partition"], row["offset"]): {name: row[name] for name in ("state", "settled_load_seq")}
+        for row in settled
+        if row["settled_load_seq"] in loads
+    }

@@ -1,0 +1,80 @@
+"""What expectations kept out of Gold: the rows of `gold_rejects`, and which of them hold.
+
+A gate run lists what it finds before it records its results. Whether its loads get into Gold is decided later, perhaps by
+another gate run. So a row holds where its own gate run let its load out, which gold_stream_health says; before that it is a
+proposal, and where another gate run was published it is history. Nothing has to be taken back when a load is rejected, or
+audited anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse import delta, state
+from lakehouse.contracts.gold import REJECTS
+from lakehouse.contracts.silver import RELEASED
+from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.contracts.gate import GateRun
+    from lakehouse.run import Run
+    from lakehouse.state import Row
+
+PLACE = ("topic", "partition", "offset")
+"""What names a record."""
+
+
+def found(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
+    """What a gate run found that its range's loads have to leave out of Gold."""
+    if not delta.exists(spark, table := run.table(GOLD_REJECTS)):
+        return []
+    rows = state.read(spark, table, REJECTS.names, start=("load_seq", gate_run.first_load_seq))
+    return [row for row in rows if row["gate_run_id"] == gate_run.gate_run_id]
+
+
+def standing(spark: SparkSession, run: Run, *, up_to: int | None = None) -> list[Row]:
+    """The rows that hold: those whose gate run let their load out.
+
+    Args:
+        spark: The session.
+        run: The run.
+        up_to: The last load whose rows are asked for; None for any.
+    """
+    if not delta.exists(spark, table := run.table(GOLD_REJECTS)):
+        return []
+    rows = state.read(spark, table, REJECTS.names)
+    asked = [row for row in rows if up_to is None or row["load_seq"] <= up_to]
+    published = _published(spark, run, asked)
+    return [row for row in asked if _let_out(row) in published]
+
+
+def coming(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
+    """What people released by loads of a gate run's range: Gold gets it with them."""
+    if not delta.exists(spark, table := run.table(GOLD_REJECTS)):
+        return []
+    rows = state.read(spark, table, REJECTS.names, start=("settled_load_seq", gate_run.first_load_seq))
+    asked = [
+        row
+        for row in rows
+        if row["state"] == RELEASED
+        and row["settled_load_seq"] <= gate_run.last_load_seq
+        and row["settled_load_seq"] not in gate_run.rejected
+    ]
+    published = _published(spark, run, asked)
+    return [row for row in asked if row["gate_run_id"] == gate_run.gate_run_id or _let_out(row) in published]
+
+
+def _published(spark: SparkSession, run: Run, rows: Iterable[Row]) -> set[tuple[int, str]]:
+    """Of the loads of some rows, which gate run let each of them out."""
+    first = min((row["load_seq"] for row in rows), default=None)
+    if first is None or not delta.exists(spark, table := run.table(GOLD_STREAM_HEALTH)):
+        return set()
+    return {_let_out(row) for row in state.read(spark, table, ("load_seq", "gate_run_id"), start=("load_seq", first))}
+
+
+def _let_out(row: Row) -> tuple[int, str]:
+    return row["load_seq"], row["gate_run_id"]

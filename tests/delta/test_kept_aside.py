@@ -1,0 +1,287 @@
+"""Rows that an expectation keeps out of Gold instead of the load: `on_fail: quarantine_rows`, over real tables."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from expectations import gate
+from gold import amend
+from gold import publish as publishing
+from jobs import quarantine
+from jobs.status import sentences, status
+from jobs.why import why
+from lakehouse import kept_aside
+from lakehouse.contracts.gate import RELEASED, Decision
+from lakehouse.errors import GateFailedError
+from pipelines import bronze_to_silver, by_hand, decide_gate, rebuild, restore, silver_to_gold
+from silver import load
+from silver.request import Erase, Kind, Request, Wanted
+from tests.support.bronze import put
+from tests.support.silver import copy_of, message
+from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, ran, require_sound, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+    from tests.support.bronze import Record
+
+pytestmark = pytest.mark.spark
+
+NOT_NULL = {"expect_column_values_to_not_be_null": {"column": "payload.id", "on_fail": "quarantine_rows"}}
+SMALL = {"expect_column_values_to_be_between": {"column": "payload.n", "max_value": 100, "on_fail": "quarantine_rows"}}
+VALUE = {"format": "json", "schema": "id STRING, n BIGINT"}
+
+
+def strict(run: Run, **more: Any) -> Settings:
+    """Settings that keep rows without an id, or with an n above 100, out of Gold."""
+    return settings_of(run, **{"gate": {"expectations": [NOT_NULL, SMALL]}, "value": VALUE, **more})
+
+
+def without_id(offset: int, sequence: int, *, key: str = "k", n: int = 1) -> Record:
+    return message(offset, sequence, key=key, value=f'{{"n": {n}}}'.encode())
+
+
+@pytest.fixture(scope="module")
+def published(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Load 1 is published: 1 and 2. Of load 2 (3 to 6) offset 3 lacks its id, 4 as well, and its n is too large."""
+    run = run_at(tmp_path_factory.mktemp("published") / "lakehouse")
+    put(spark, run, [message(0, 1), message(1, 2, key="other")])
+    ran(spark, run, strict(run))
+    put(spark, run, [message(2, 3), without_id(3, 4, key="erased"), without_id(4, 5, n=101), message(5, 6)])
+    ran(spark, run, strict(run))
+    return run
+
+
+@pytest.fixture
+def run(published: Run, tmp_path: Path) -> Run:
+    """A run over a copy of those tables."""
+    return copy_of(published, tmp_path / "copy", published.report)
+
+
+def gold(spark: SparkSession, run: Run, name: str = "gold_records") -> list[tuple[int, int]]:
+    """Offset and load of what Gold has."""
+    rows = spark.read.table(run.table(name).sql).orderBy("offset").collect()
+    return [(row["offset"], row["load_seq"]) for row in rows]
+
+
+def aside(spark: SparkSession, run: Run) -> list[tuple[int, str, int | None]]:
+    """Offset, state and settling load of what holds of gold_rejects."""
+    rows = sorted(kept_aside.standing(spark, run), key=lambda row: row["offset"])
+    return [(row["offset"], row["state"], row["settled_load_seq"]) for row in rows]
+
+
+def settle(spark: SparkSession, run: Run, kind: Kind, offset: int | None = None, **more: Any) -> dict[str, Any]:
+    asked = Request(kind, "looked at", "ann", wanted=Wanted(kind="unmet", offset=offset))
+    return by_hand.carry_out(spark, run, strict(run, **more), asked, is_dry_run=False)
+
+
+def settle_and_run(spark: SparkSession, run: Run) -> None:
+    settle(spark, run, "release", 3)
+    ran(spark, run, strict(run))
+
+
+def test_the_rows_are_kept_out_listed_with_why_and_the_rest_of_the_load_is_published(spark: SparkSession, run: Run) -> None:
+    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
+    assert aside(spark, run) == [(3, "held", None), (4, "held", None)]
+    rows = {row["offset"]: row for row in kept_aside.standing(spark, run)}
+    names = ("topic", "partition", "producer", "epoch", "sequence", "load_seq")
+    assert tuple(rows[4][name] for name in names) == ("t", 0, None, 0, 5, 2)
+    not_null, small = "expect_column_values_to_not_be_null payload.id", "expect_column_values_to_be_between payload.n"
+    assert (rows[3]["reason"], rows[4]["reason"]) == (not_null, f"{not_null}, {small}")
+    results = spark.read.table(run.table("gate_results").sql).where("last_load_seq = 2 AND expectation LIKE 'expect%'")
+    assert {(row["severity"], row["outcome"], row["observed"]) for row in results.collect()} == {
+        ("warn", "failed", "2 of 4 unexpected, kept out of Gold"),
+        ("warn", "failed", "1 of 4 unexpected, kept out of Gold"),
+    }
+    require_sound(spark, run, is_deep=True)
+
+    listed, count = quarantine.held(run.lakehouse, Wanted())
+    assert (count, quarantine.held(run.lakehouse, Wanted(), most=1)) == (2, (listed[:1], 2))
+    assert [(row["class"], row["reason"], row["first_offset"], row["load_seq"]) for row in listed] == [
+        ("unmet", not_null, 3, 2),
+        ("unmet", f"{not_null}, {small}", 4, 2),
+    ]
+    assert quarantine.held(run.lakehouse, Wanted(kind="late")) == ([], 0)
+    told = why(run.lakehouse, "t", 0, 3)
+    assert (told["class"], told["aside"]["state"], told["aside"]["reason"]) == ("accepted", "held", not_null)
+    shown = status("tests", run.lakehouse)
+    assert shown["kept_aside"] == [{"state": "held", "records": 2}]
+    assert "Kept out of Gold: 2 unmet (held)." in sentences(shown)
+
+
+def test_a_release_comes_to_gold_once_with_the_next_run_and_a_discard_never(spark: SparkSession, run: Run) -> None:
+    done = settle(spark, run, "release", 3)
+    assert (done["load_seq"], done["records"], done["classes"]) == (3, 1, {"unmet": 1})
+    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
+    require_sound(spark, run)
+
+    ran(spark, run, strict(run))
+
+    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (3, 3), (5, 2)]
+    assert (3, 3) in gold(spark, run, "gold_latest")
+    assert aside(spark, run) == [(3, "released", 3), (4, "held", None)]
+    assert why(run.lakehouse, "t", 0, 3)["aside"]["settled"]["reason"] == "looked at"
+    require_sound(spark, run, is_deep=True)
+    assert settle(spark, run, "release", 3)["load_seq"] is None
+    assert settle(spark, run, "discard")["records"] == 1
+    ran(spark, run, strict(run))
+    assert [offset for offset, _ in gold(spark, run)] == [0, 1, 2, 3, 5]
+    assert aside(spark, run) == [(3, "released", 3), (4, "discarded", 4)]
+    require_sound(spark, run)
+
+
+@pytest.mark.parametrize("name", ["claimed", "marked", "records", "latest"])
+def test_a_release_that_dies_between_its_steps_is_finished_by_the_next_run(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    steps: dict[str, tuple[Any, str]] = {
+        "claimed": (load, "append_rejects"),
+        "marked": (load, "advance"),
+        "records": (publishing, "_merge_latest"),
+        "latest": (publishing, "_write_health"),
+    }
+    with monkeypatch.context() as patched:
+        patched.setattr(*steps[name], stop)
+        with pytest.raises(Stopped):
+            settle_and_run(spark, run)
+
+    ran(spark, run, strict(run))
+
+    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (3, 3), (5, 2)]
+    assert aside(spark, run) == [(3, "released", 3), (4, "held", None)]
+    require_sound(spark, run)
+
+
+def test_a_broken_expectation_fails_the_load_instead_of_emptying_gold(spark: SparkSession, run: Run) -> None:
+    put(spark, run, [without_id(6 + nth, 7 + nth) for nth in range(12)])
+    tight = {"policies": {"max_quarantined_share": 0.5}}
+
+    with pytest.raises(GateFailedError, match=r"more than policies\.max_quarantined_share of load 3"):
+        ran(spark, run, strict(run, **tight))
+
+    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
+    released = Decision(RELEASED, "as they are", "ann")
+    decide_gate.decide(spark, run, strict(run, **tight), released, is_dry_run=False)
+    assert len(gold(spark, run)) == 16
+    require_sound(spark, run)
+
+
+def test_other_expectations_look_at_what_is_left(spark: SparkSession, run: Run) -> None:
+    put(spark, run, [message(6, 7), without_id(7, 8)])
+    also = {"expect_column_value_lengths_to_be_between": {"column": "payload.id", "min_value": 1}}
+    never_null = {"expect_column_values_to_not_be_null": {"column": "payload.id"}}
+
+    ran(spark, run, strict(run, gate={"expectations": [never_null, NOT_NULL, also]}))
+
+    assert gold(spark, run)[-1] == (6, 3)
+    require_sound(spark, run)
+
+
+def test_a_range_audited_anew_under_another_config_takes_back_what_a_dead_publishing_let_out(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(spark, run, [message(6, 7), without_id(7, 8)])
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "_write_health", stop)
+        with pytest.raises(Stopped):
+            ran(spark, run, strict(run, gate={}))
+    assert gold(spark, run)[-1] == (7, 3)
+
+    ran(spark, run, strict(run))
+
+    assert gold(spark, run)[-1] == (6, 3)
+    assert [offset for offset, _, _ in aside(spark, run)] == [3, 4, 7]
+    assert gold(spark, run, "gold_latest") == [(1, 1), (6, 3)]
+    require_sound(spark, run)
+
+
+def test_a_gate_that_dies_before_its_results_leaves_nothing_that_holds(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(spark, run, [without_id(6, 7)])
+    bronze_to_silver.run(spark, run, strict(run))
+    with monkeypatch.context() as patched:
+        patched.setattr(gate, "_record", stop)
+        with pytest.raises(Stopped):
+            silver_to_gold.run_gate(spark, run, strict(run))
+    assert len(aside(spark, run)) == 2
+
+    ran(spark, run, strict(run))
+
+    assert [offset for offset, _, _ in aside(spark, run)] == [3, 4, 6]
+    require_sound(spark, run)
+
+
+def test_a_restore_undoes_what_was_decided_and_what_was_kept_aside(spark: SparkSession, run: Run) -> None:
+    settle(spark, run, "release", 3)
+    ran(spark, run, strict(run))
+
+    restore.restore(spark, run, strict(run), 2, reason="too early", by="ann", is_dry_run=False)
+
+    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
+    assert aside(spark, run) == [(3, "held", None), (4, "held", None)]
+    require_sound(spark, run)
+    restore.restore(spark, run, strict(run), 1, reason="too early", by="ann", is_dry_run=False)
+    assert (gold(spark, run), aside(spark, run)) == ([(0, 1), (1, 1)], [])
+    ran(spark, run, strict(run))
+    assert [offset for offset, _ in gold(spark, run)] == [0, 1, 2, 5]
+    assert aside(spark, run) == [(3, "held", None), (4, "held", None)]
+    require_sound(spark, run)
+
+
+def test_a_rebuild_finds_them_anew_and_an_erased_key_is_given_up(spark: SparkSession, run: Run) -> None:
+    asked = Request("erase", "asked to", "ann", erase=Erase("t", hashlib.sha256(b"erased").hexdigest()))
+    by_hand.carry_out(spark, run, strict(run), asked, is_dry_run=False)
+    assert aside(spark, run) == [(3, "discarded", 3), (4, "held", None)]
+    ran(spark, run, strict(run))
+    require_sound(spark, run)
+
+    settle(spark, run, "release", 4)
+    ran(spark, run, strict(run))
+    told: dict[str, Any] = rebuild.rebuild(spark, run, strict(run), is_applied=True, reason="anew", by="ann")
+    found_anew = "1 records that an expectation had kept out of Gold; the gate audits them anew"
+    assert told["not_repeated"] == [f"load 4 (release): {found_anew}"]
+    ran(spark, run, strict(run))
+
+    assert [offset for offset, _ in gold(spark, run)] == [0, 1, 2, 5]
+    assert aside(spark, run) == [(4, "held", None)]
+    require_sound(spark, run, is_deep=True)
+
+
+def test_gold_made_anew_keeps_to_what_people_decided(spark: SparkSession, run: Run) -> None:
+    settle(spark, run, "release", 3)
+    ran(spark, run, strict(run))
+    for name in ("gold_records", "gold_latest", "gold_stream_health"):
+        spark.sql(f"DELETE FROM {run.table(name).sql}")
+
+    ran(spark, run, strict(run))
+
+    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (3, 3), (5, 2)]
+    assert aside(spark, run) == [(3, "released", 3), (4, "held", None)]
+    require_sound(spark, run)
+
+
+def test_what_dies_in_an_amendment_is_amended_by_the_next_run(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(spark, run, "release", 3)
+    ran(spark, run, strict(run))
+    with monkeypatch.context() as patched:
+        patched.setattr(amend, "undo_decisions", stop)
+        with pytest.raises(Stopped):
+            restore.restore(spark, run, strict(run), 2, reason="too early", by="ann", is_dry_run=False)
+
+    ran(spark, run, strict(run))
+
+    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
+    assert aside(spark, run) == [(3, "held", None), (4, "held", None)]
+    require_sound(spark, run)

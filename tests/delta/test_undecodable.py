@@ -1,0 +1,198 @@
+"""Values that are not of their format: kept out, listed, released, decided anew; or accepted, over real tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from jobs import quarantine
+from jobs.why import why
+from pipelines import by_hand, rebuild
+from silver import load, plan, recovery
+from silver.request import Erase, Request, Wanted
+from silver.rules import Payload, Rules, Source
+from tests.support.bronze import Record, put
+from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, ran, require_sound, stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+    from lakehouse.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+README = {
+    name: section
+    for name, section in yaml.safe_load(
+        re.findall(r"```yaml\n(.*?)```", Path("README.md").read_text(encoding="utf-8"), flags=re.DOTALL)[0]
+    ).items()
+    if name in ("producer", "epoch", "value", "policies", "gate")
+}
+"""What the README's own config says of values, streams and the gate."""
+SCHEMA = README.pop("value")
+
+
+def readme(run: Run, **value: Any) -> Settings:
+    return settings_of(run, value={**SCHEMA, **value}, **README)
+
+
+def sent(offset: int, sequence: int, value: bytes | None = None, *, key: bytes = b"k") -> Record:
+    """A record whose value is of the format, unless one is given."""
+    known = json.dumps({"id": f"id{sequence}", "amount": 1.5}).encode()
+    headers = (("seq", str(sequence).encode()), ("producer", b"p"), ("epoch", b"0"))
+    return Record(offset, known if value is None else value, key=key, headers=headers)
+
+
+def offsets(spark: SparkSession, run: Run, name: str) -> list[int]:
+    return sorted(row["offset"] for row in spark.read.table(run.table(name).sql).select("offset").collect())
+
+
+def rejected(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
+    names = ("first_offset", "class", "reason", "producer", "epoch", "first_sequence", "state")
+    rows = spark.read.table(run.table("silver_rejects").sql).orderBy("first_offset").collect()
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def marks(spark: SparkSession, run: Run) -> list[int]:
+    rows = spark.read.table(run.table("silver_watermarks").sql).where("high_watermark IS NOT NULL").collect()
+    return [row["high_watermark"] for row in rows]
+
+
+def settled(spark: SparkSession, run: Run, settings: Settings, wanted: Wanted) -> dict[str, Any]:
+    return by_hand.carry_out(spark, run, settings, Request("release", "looked at", "ann", wanted=wanted), is_dry_run=False)
+
+
+def test_under_the_readmes_config_one_undecodable_value_waits_and_the_rest_is_in_gold(spark: SparkSession, run: Run) -> None:
+    put(spark, run, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3), sent(3, 2, b"not json"), sent(4, 4, b"not json")])
+
+    ran(spark, run, readme(run))
+
+    assert offsets(spark, run, "gold_records") == offsets(spark, run, "silver_records") == [0, 2]
+    assert marks(spark, run) == [3]
+    out = ("invalid", "value_undecodable", "p", 0)
+    assert rejected(spark, run) == [(1, *out, 2, "held"), (3, *out, 2, "held"), (4, *out, 4, "held")]
+    require_sound(spark, run, is_deep=True)
+    assert [row["first_sequence"] for row in quarantine.held(run.lakehouse, Wanted(kind="invalid"))[0]] == [2, 2, 4]
+    told = why(run.lakehouse, "t", 0, 1)
+    assert (told["class"], told["reason"], told["sequence"], told["state"]) == ("invalid", "value_undecodable", 2, "held")
+    assert told["rule"] == "its value is not of the format that `value` names"
+
+    # The second copy of a sequence stays; the last one raises the watermark when it is released, and not before.
+    done = settled(spark, run, readme(run), Wanted(kind="invalid"))
+    assert (done["records"], done["left"]) == (2, {"already_kept": 1})
+    assert marks(spark, run) == [4]
+    silver = spark.read.table(run.table("silver_records").sql).where("offset IN (1, 4)").collect()
+    assert {(row["sequence"], row["arrival"], row["payload"]) for row in silver} == {(2, "late", None), (4, "late", None)}
+    put(spark, run, [sent(5, 2, b"not json"), sent(6, 2), sent(7, 5)])
+    ran(spark, run, settings_of(run, value=SCHEMA, **{**README, "gate": {}}))
+    assert offsets(spark, run, "gold_records") == [0, 1, 2, 4, 7]
+    assert [(row[0], row[1], row[-1]) for row in rejected(spark, run)] == [
+        (1, "invalid", "released"),
+        (3, "invalid", "held"),
+        (4, "invalid", "released"),
+        (5, "invalid", "held"),
+        (6, "collision", "held"),
+    ]
+    require_sound(spark, run, is_deep=True)
+
+
+def test_accept_takes_them_into_silver_with_a_null_payload_and_a_rebuild_changes_from_one_to_the_other(
+    spark: SparkSession, run: Run
+) -> None:
+    put(spark, run, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
+    budget = {"gate": {"budgets": {"undecodable": {"warn": 0}}}}
+    accept = settings_of(run, value={**SCHEMA, "undecodable": "accept"}, **{**README, **budget})
+    ran(spark, run, accept)
+    assert offsets(spark, run, "gold_records") == [0, 1, 2]
+    results = spark.read.table(run.table("gate_results").sql).where("expectation = 'budget_undecodable'").collect()
+    assert [(row["outcome"], row["observed"]) for row in results] == [("failed", "1")]
+    require_sound(spark, run, is_deep=True)
+
+    told = rebuild.rebuild(spark, run, readme(run), is_applied=True, reason="stricter", by="ann")
+
+    assert told["changes"] == [{"before": "accepted", "after": "invalid, held", "records": 1}]
+    ran(spark, run, readme(run))
+    assert offsets(spark, run, "gold_records") == [0, 2]
+    require_sound(spark, run, is_deep=True)
+
+
+def test_what_a_mended_schema_decodes_is_decided_anew_by_a_rebuild(spark: SparkSession, run: Run) -> None:
+    put(spark, run, [sent(0, 1), sent(1, 2, b'{"id": "b", "amount": "1.50"}'), sent(2, 3)])
+    ran(spark, run, readme(run))
+    assert offsets(spark, run, "gold_records") == [0, 2]
+
+    mended = readme(run, schema="id STRING, amount STRING")
+    rebuild.rebuild(spark, run, mended, is_applied=True, reason="amounts are texts", by="ann")
+    ran(spark, run, mended)
+
+    assert offsets(spark, run, "gold_records") == [0, 1, 2]
+    assert rejected(spark, run) == []
+    require_sound(spark, run, is_deep=True)
+
+
+@pytest.mark.parametrize("written", ["by this version", "before there was the policy"])
+def test_a_claim_is_repeated_by_the_policy_that_it_pinned(
+    spark: SparkSession, new_run: Callable[[], Run], written: str
+) -> None:
+    stopped = new_run()
+    put(spark, stopped, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
+    pinned, other = ("quarantine", "accept") if written == "by this version" else ("accept", "quarantine")
+    rules = Rules.of(readme(stopped, undecodable=pinned))
+    load.create_tables(spark, stopped, rules)
+    planned = plan.plan(spark, stopped, rules, recovery.recover(spark, stopped, rules))
+    assert planned is not None
+    load.claim(spark, stopped, planned)
+    if written != "by this version":
+        replaced = """regexp_replace(rules, ', "undecodable": "accept"|"undecodable": "accept", ', '')"""
+        spark.sql(f"UPDATE {stopped.table('silver_loads').sql} SET rules = {replaced}")
+        kept = spark.read.table(stopped.table("silver_loads").sql).select("rules").first()
+        assert kept is not None
+        assert "undecodable" not in kept["rules"]
+
+    ran(spark, new_run(), readme(stopped, undecodable=other).model_copy(update={"gate": settings_of(stopped).gate}))
+
+    assert offsets(spark, stopped, "silver_records") == ([0, 2] if pinned == "quarantine" else [0, 1, 2])
+    require_sound(spark, stopped, is_deep=True)
+
+
+def test_a_release_that_dies_is_finished_and_an_erased_value_stays_what_it_was(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(spark, run, [sent(0, 1), sent(1, 2, b"not json", key=b"mine"), sent(2, 3), sent(3, 4, b"nor this")])
+    ran(spark, run, readme(run))
+    with monkeypatch.context() as patched:
+        patched.setattr(load, "append_rejects", stop)
+        with pytest.raises(Stopped):
+            settled(spark, run, readme(run), Wanted(offset=3))
+    lenient = settings_of(run, value=SCHEMA, **{**README, "gate": {}})
+    ran(spark, run, lenient)
+    assert offsets(spark, run, "gold_records") == [0, 2, 3]
+
+    key = Erase("t", hashlib.sha256(b"mine").hexdigest())
+    by_hand.carry_out(spark, run, lenient, Request("erase", "asked to", "ann", erase=key), is_dry_run=False)
+    ran(spark, run, lenient)
+
+    assert [row[-1] for row in rejected(spark, run)] == ["discarded", "released"]
+    require_sound(spark, run, is_deep=True)
+    rebuild.rebuild(spark, run, lenient, is_applied=True, reason="anew", by="ann")
+    ran(spark, run, lenient)
+    assert offsets(spark, run, "gold_records") == [0, 2, 3]
+    assert rejected(spark, run)[0][:-1] == (1, "invalid", "value_undecodable", "p", 0, 2)
+    require_sound(spark, run, is_deep=True)
+
+
+def test_the_fingerprint_is_the_same_under_both_policies() -> None:
+    source = Source("header", "seq")
+    strict, lenient = Payload("text", undecodable="quarantine"), Payload("text", undecodable="accept")
+
+    assert Rules(source, payload=strict).fingerprint == Rules(source, payload=lenient).fingerprint == Rules(source).fingerprint
