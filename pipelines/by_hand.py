@@ -47,7 +47,6 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
 
     Returns:
         kind; load_seq, None where there was nothing to do; records settled, and `classes`, how many of each class; erased, how
-        kind; load_seq, None where there was nothing to do; records settled, and `classes`, how many of each class; erased, how
         many lost their content; retired, how many streams; `left`, how many were meant and had to stay, by why; `streams`, the
         watermark of each before and after, and its declared epoch; is_dry_run. Of the dry run of a reset also `next_load`,
         what the next load would do after it, and `first_load`, what would be loaded before it, None where nothing is.
