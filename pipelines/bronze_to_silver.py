@@ -19,8 +19,6 @@ from silver.streams import Limits
 from silver.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
@@ -43,7 +41,7 @@ _SHOWN = (
     "jumps_backward",
 )
 
-_NOTHING: dict[str, object] = {
+NOTHING: dict[str, object] = {
     "load_seq": None,
     "is_repeat": False,
     "records": 0,
@@ -54,17 +52,6 @@ _NOTHING: dict[str, object] = {
 
 _SAMPLES = 5
 """Rejects of each class that a plan shows."""
-
-
-NOTHING: Mapping[str, object] = {
-    "load_seq": None,
-    "is_repeat": False,
-    "records": 0,
-    "breaker": [],
-    "kept_out": [],
-    "streams": [],
-}
-"""The plan of no load."""
 
 
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
@@ -144,7 +131,7 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
         try:
             planned = plan.plan(spark, run, rules, recovered, _limits(settings))
         except BreakerOpenError as opened:
-            return {**_NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [breaker.trip_of(opened)._asdict()]}
+            return {**NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [breaker.trip_of(opened)._asdict()]}
     if planned is None:
         return dict(NOTHING)
     policies = settings.policies

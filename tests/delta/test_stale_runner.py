@@ -191,7 +191,8 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
     }
     for number, (name, write) in enumerate(writes.items(), start=9):
         begun, may_end = tmp_path / f"{name}.begun", tmp_path / f"{name}.may_end"
-        slow = spark.range(1).select(F.udf(_stands_still, "string")(F.lit(str(begun)), F.lit(str(may_end))).alias("slow"))
+        stand = F.udf(lambda begun, may_end: _stands_still(Path(begun), Path(may_end)), "string")
+        slow = spark.range(1).select(stand(F.lit(str(begun)), F.lit(str(may_end))).alias("slow"))
         at_work = threading.Thread(target=_tried, args=(found, name, partial(write, slow)))
         at_work.start()
         while not begun.exists():
@@ -204,10 +205,10 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
     assert ["MetadataChanged" in found["merge"], "ConcurrentTransaction" in found["append"]] == [True, True]
 
 
-def _stands_still(begun: str, may_end: str) -> str:
+def _stands_still(begun: Path, may_end: Path) -> str:
     """In the middle of a write, inside its transaction."""
-    Path(begun).touch()
-    while not Path(may_end).exists():
+    begun.touch()
+    while not may_end.exists():
         time.sleep(0.1)
     return "t"
 
