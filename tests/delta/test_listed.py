@@ -119,9 +119,8 @@ def test_a_plan_lists_streams_up_to_a_limit(loaded: tuple[Run, dict[str, Any]], 
 def test_a_report_and_a_query_as_a_table_show_the_beginning_of_a_name(
     loaded: tuple[Run, dict[str, Any]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    out, _ = said(
-        loaded, tmp_path, capfd, "sql", "SELECT producer FROM silver_watermarks ORDER BY length(producer) DESC LIMIT 1"
-    )
+    longest = "SELECT producer FROM silver_watermarks ORDER BY length(producer) DESC LIMIT 1"
+    out, _ = said(loaded, tmp_path, capfd, "sql", "--format", "table", longest)
     whole, _ = said(
         loaded, tmp_path, capfd, "sql", "--format", "csv", "SELECT max(length(producer)) AS n FROM silver_watermarks"
     )
