@@ -105,6 +105,15 @@ class Type:
             case _:
                 return f"{self.name}({self.digits[0]},{self.digits[1]})" if self.digits else self.name
 
+    def has(self, path: str) -> bool:
+        """Whether there is a field at a path of names, each within the one before.
+
+        >>> parse("id STRING, at STRUCT<lat: DOUBLE>").has("at.lat"), parse("id STRING").has("id.x")
+        (True, False)
+        """
+        name, _, rest = path.partition(".")
+        return any(field.name == name and (not rest or field.type.has(rest)) for field in self.fields)
+
     def inner(self) -> tuple[Type, ...]:
         """The types that stand in this one, one level down."""
         return (self.of,) if self.of else tuple(field.type for field in self.fields)

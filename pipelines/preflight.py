@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 
 from expectations import suites
 from expectations.columns import named
+from lakehouse import payload_schema
 from lakehouse.contracts.gold import gold_records
 from lakehouse.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakehouse.settings import Settings, UserExpectation
 
 
@@ -48,16 +51,25 @@ def _require_extractors(settings: Settings) -> None:
 
 
 def _require_columns(settings: Settings, expectation: UserExpectation, *, where: str) -> None:
-    """Compare the columns that an expectation names with those of `gold_records`."""
-    known = gold_records(settings.value.format if settings.value else None).names
+    """Compare the columns that an expectation names with those of `gold_records`, the payload's fields among them."""
+    value = settings.value
+    columns = gold_records(value.format if value else None).names
+    payload = payload_schema.parse(value.schema_) if value and value.schema_ else None
     for path in named(expectation.arguments):
-        column = path.partition(".")[0]
-        if column not in known:
+        column, _, field = path.partition(".")
+        if column not in columns:
             needs_value = "The payload is there where values are decoded: add a `value` section."
-            raise ConfigError(
-                f"{expectation.name} looks at a column that gold_records does not have.",
-                where=where,
-                observed=path,
-                expected=", ".join(known),
-                next_step=needs_value if column == "payload" else "Correct the column.",
-            )
+            raise _no_column(expectation, path, where, columns, needs_value if column == "payload" else "Correct the column.")
+        if column == "payload" and field and not (payload and payload.has(field)):
+            known = [f"payload.{each.name}" for each in payload.fields] if payload else ["payload"]
+            raise _no_column(expectation, path, where, known, "Correct the column, or add the field to value.schema.")
+
+
+def _no_column(expectation: UserExpectation, path: str, where: str, known: Sequence[str], next_step: str) -> ConfigError:
+    return ConfigError(
+        f"{expectation.name} looks at a column that gold_records does not have.",
+        where=where,
+        observed=path,
+        expected=", ".join(known),
+        next_step=next_step,
+    )
