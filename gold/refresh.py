@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gold.models import model_query
-from lakehouse import delta, state
+from lakehouse import delta, session, state
 from lakehouse.crash import crash_point
 from lakehouse.delta_errors import SPARK_ERRORS
 from lakehouse.errors import ModelError, headline
+from lakehouse.model_sql import foreign_relations, problem
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
             try:
                 if _refresh(spark, run, model, made_of):
                     made.append(model.name)
-            except (OSError, *SPARK_ERRORS) as error:
+            except (OSError, ModelError, *SPARK_ERRORS) as error:
                 broken.append(f"{model.name} ({model.sql}): {headline(str(error))}")
     if broken:
         raise ModelError(
@@ -74,10 +75,32 @@ def _refresh(spark: SparkSession, run: Run, model: GoldModel, made_of: dict[str,
     metadata = json.dumps({"model_sha256": hashlib.sha256(text.encode()).hexdigest(), **made_of}, sort_keys=True)
     if delta.last_metadata(spark, table) == metadata:
         return False
-    delta.overwrite(spark.sql(model_query(text)), table, metadata=metadata)
+    query = model_query(text)
+    _require_tables_only(spark, text, query, is_in_catalog=run.lakehouse.root is None)
+    with session.no_file_relations(spark):
+        rows = spark.sql(query)
+    delta.overwrite(rows, table, metadata=metadata)
     run.report.event("gold.model_made", model=model.name, **made_of)
     crash_point("gold.model_made")
     return True
+
+
+def _require_tables_only(spark: SparkSession, text: str, query: str, *, is_in_catalog: bool) -> None:
+    """Refuse a query that leaves SQL over tables, before it is analysed; see `lakehouse.model_sql`.
+
+    Raises:
+        ModelError: It does.
+    """
+    found = problem(text)  # the file may be another one by now than when the config was checked
+    if found is None:
+        explained = "\n".join(row[0] for row in spark.sql(f"EXPLAIN EXTENDED {query}").collect())
+        parsed, is_shown, _ = explained.partition("== Analyzed Logical Plan ==")
+        if not is_shown:
+            raise ModelError(f"its plan cannot be looked at: {headline(explained)}")
+        foreign = foreign_relations(parsed, is_in_catalog=is_in_catalog)
+        found = f"a relation that is not Gold's: {', '.join(foreign)}" if foreign else None
+    if found:
+        raise ModelError(f"the query holds {found}")
 
 
 @contextmanager

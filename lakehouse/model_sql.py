@@ -2,7 +2,8 @@
 
 A model runs with the rights of the run. Spark's SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USING`),
 put variables of the environment into its text (`${env:...}`), and read files that options of some functions name. The text is
-taken apart as Spark's own lexer does it; where the two might differ, the text is refused.
+taken apart as Spark's own lexer does it; where the two might differ, the text is refused. Which relations it reads is seen in
+its plan: `foreign_relations`.
 
 >>> problem("SELECT topic, count(*) FROM gold_records GROUP BY topic -- reflect('java.lang.System', 'exit')")
 >>> problem("SELECT `Reflect` /* */ ('java.lang.System', 'getenv', 'HOME')")
@@ -28,6 +29,8 @@ _SAYS_WHAT_LATER = ("identifier",)
 REFUSED = frozenset({*_CALLS_THE_JVM, *_NAMES_A_FILE, *_REACHES_OUT, *_OF_A_PLATFORM, *_SAYS_WHAT_LATER})
 """Functions, of Spark or of a platform, that a model may not call."""
 
+_FORMATS = frozenset({"text", "csv", "json", "parquet", "orc", "avro", "xml", "delta", "binaryfile", "image", "libsvm", "jdbc"})
+_RELATION = re.compile(r"UnresolvedRelation \[(.*?)\](?:, \[|$)", re.MULTILINE)
 _VARIABLE = re.compile(r"\$\s*\{")
 _TOKEN = re.compile(
     r"""
@@ -62,6 +65,26 @@ def problem(query: str) -> str | None:
             return found
         before = token
     return None
+
+
+def foreign_relations(parsed_plan: str, *, is_in_catalog: bool) -> list[str]:
+    r"""The relations of a parsed plan, as Spark's EXPLAIN EXTENDED shows it, that a model may not read.
+
+    A name of one part is a view of ours or a CTE. One of several parts is a file named in the query, or a table of a catalog:
+    where the pipeline's tables are in a catalog, whose own rights hold, such a table may be read.
+
+    >>> foreign_relations("'Project [*]\n+- 'UnresolvedRelation [text, /etc/hostname], [], false", is_in_catalog=True)
+    ['text./etc/hostname']
+    >>> foreign_relations("'UnresolvedRelation [main, ref, days], [], false", is_in_catalog=True)
+    []
+    """
+    found = []
+    for named in _RELATION.findall(parsed_plan):
+        parts = named.split(", ")
+        is_file = any(mark in named for mark in "/:\\") or parts[0].lower() in _FORMATS or "." in parts[0]
+        if len(parts) > 1 and (is_file or not is_in_catalog):
+            found.append(".".join(parts))
+    return found
 
 
 def _tokens(query: str) -> Iterator[_Token]:

@@ -1,0 +1,107 @@
+"""What a Gold model may read, on a real session: Gold's tables, and no file, program, variable or method of the JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+from gold.models import model_query
+from gold.refresh import _require_tables_only
+from lakehouse.errors import ModelError
+from lakehouse.session import no_file_relations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+WIDE = ", ".join(f"{number} AS c{number}" for number in range(60))
+FILES = [
+    "SELECT * FROM text.`{file}`",
+    "SELECT * FROM TEXT.`{file}`",
+    "SELECT * FROM csv.`{file}`",
+    "SELECT * FROM `text`.`{file}`",
+    "SELECT * FROM binaryFile.`{file}`",
+    "SELECT * FROM delta.`{file}`",
+    "SELECT * FROM `org.apache.spark.sql.execution.datasources.text.TextFileFormat`.`{file}`",
+    "TABLE text.`{file}`",
+    "WITH a AS (SELECT * FROM text.`{file}`) SELECT * FROM a",
+    "SELECT * FROM gold_records, text.`{file}`",
+    "SELECT * FROM gold_records LEFT JOIN text.`{file}` ON true",
+    "SELECT (SELECT max(value) FROM text.`{file}`) AS a",
+    "SELECT {wide}, (SELECT max(value) FROM text.`{file}`) AS a",
+    "SELECT {wide}, struct({wide}, (SELECT max(value) FROM text.`{file}`)) AS a",
+    "SELECT * FROM gold_records WHERE EXISTS (SELECT 1 FROM text.`{file}`)",
+    "SELECT * FROM gold_records WHERE topic IN (SELECT value FROM text.`{file}`)",
+    "SELECT 1 UNION ALL SELECT value FROM text.`{file}`",
+    "SELECT 1) UNION ALL (SELECT value FROM text.`{file}`",
+    "SELECT * FROM gold_records JOIN LATERAL (SELECT * FROM text.`{file}`)",
+    "FROM text.`{file}` SELECT *",
+    "FROM text.`{file}` |> SELECT value",
+    "SELECT * FROM json.`file://{file}`",
+]
+CALLS = [
+    "SELECT reflect('java.lang.System', 'getenv', 'HOME')",
+    "SELECT '${{env:HOME}}'",
+    "SELECT TRANSFORM(1) USING 'cat' AS (a STRING)",
+]
+TAKEN = [
+    "SELECT topic, count(*) AS records FROM gold_records GROUP BY topic",
+    "WITH a AS (SELECT 1 AS n) SELECT * FROM a JOIN gold_records ON true",
+    "SELECT r.topic, 'UnresolvedRelation' AS word FROM gold_records AS r",
+    "SELECT explode(sequence(1, 3)) AS n",
+    "SELECT * FROM range(3)",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def views(spark: SparkSession) -> Iterator[None]:
+    spark.createDataFrame([("a", 1)], "topic STRING, offset BIGINT").createOrReplaceTempView("gold_records")
+    yield
+    spark.catalog.dropTempView("gold_records")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "secret").write_text("hunter2\n")
+    return tmp_path / "secret"
+
+
+def test_a_model_that_names_a_file_calls_the_jvm_or_runs_a_program_is_refused(spark: SparkSession, file: Path) -> None:
+    taken = []
+    for each in [*FILES, *CALLS]:
+        text = each.format(file=file, wide=WIDE)
+        try:
+            _require_tables_only(spark, text, model_query(text), is_in_catalog=False)
+        except ModelError:
+            continue
+        except PySparkException as error:
+            if "PARSE_SYNTAX_ERROR" in str(error):
+                continue
+            raise
+        taken.append(each)
+    assert taken == []
+
+
+def test_no_file_is_a_table_while_a_model_is_analysed(spark: SparkSession, file: Path) -> None:
+    """The second wall alone."""
+    for each in FILES:
+        with no_file_relations(spark), pytest.raises(PySparkException):
+            spark.sql(model_query(each.format(file=file, wide=WIDE)))
+    assert spark.sql(f"SELECT * FROM text.`{file}`").collect()[0][0] == "hunter2"  # ours go on: tables are named by folders
+
+
+def test_a_session_of_ours_puts_no_variable_into_a_query(spark: SparkSession) -> None:
+    assert spark.sql("SELECT '${env:HOME}' AS said").collect()[0]["said"] == "${env:HOME}"
+
+
+def test_queries_over_gold_are_taken(spark: SparkSession) -> None:
+    for text in TAKEN:
+        _require_tables_only(spark, text, model_query(text), is_in_catalog=False)
+        with no_file_relations(spark):
+            assert spark.sql(model_query(text)).collect()
