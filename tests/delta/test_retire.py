@@ -216,7 +216,7 @@ HISTORY = st.lists(st.tuples(st.integers(0, 2), st.one_of(st.none(), st.integers
 
 
 @given(st.lists(st.tuples(HISTORY, HISTORY, HISTORY, HISTORY), min_size=60, max_size=60), st.booleans())
-@settings(max_examples=examples(1, 20), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(1, 3), deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_history_over_loads_with_retirements_in_between_gives_the_tables_of_the_reference(
     spark: SparkSession,
     run_at: Callable[[Path], Run],

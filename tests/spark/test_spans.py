@@ -48,7 +48,7 @@ def places(draw: st.DrawFn) -> list[Place]:
 
 
 @settings(
-    max_examples=examples(5, 60),
+    max_examples=examples(5, 20),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -78,7 +78,7 @@ def test_long_spans_and_short_ones_hold_the_records_that_lie_in_them(spark: Spar
     assert sum(len(part) for part, _ in parts) == len(drawn)
 
 
-@settings(max_examples=examples(5, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(5, 20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=places())
 def test_merged_spans_hold_the_same_offsets_and_lie_apart(spark: SparkSession, drawn: list[Place]) -> None:
     merged = spans.merged(frames.of_arrow(spark, _table(drawn))).toArrow().to_pylist()
