@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from jobs import cli
-from tests.support.examples import examples
+from tests.support.examples import takes_minutes
 from tests.support.kafka import Sent, send
 from tests.support.small_config import write_config
 
@@ -157,7 +157,7 @@ def test_every_command_is_listed() -> None:
     assert listed == set(leaves(typer.main.get_command(cli.app)))
 
 
-@pytest.mark.skipif(not examples(0, 1), reason="takes minutes: `make test-all` runs it")
+@takes_minutes
 def test_no_command_shows_what_a_producer_sent_as_it_was_sent(
     spark: SparkSession,
     tmp_path: Path,
