@@ -1,0 +1,105 @@
+"""Any bytes, for every form of an extractor and every type of a payload: what the reference reads, never an error.
+
+A Spark job for each record would be too dear: an example is a batch of records, and the records are what is counted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import functions as F
+
+from lakehouse import frames
+from lakehouse.contracts.bronze import BRONZE
+from silver.decode import decoded
+from silver.extract import extract
+from silver.rules import Payload, Rules, Source
+from tests.support import readings
+from tests.support.examples import examples
+from tests.support.hostile_bytes import NAMES, NUMBERS, VALUES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+_BATCH = 100
+_QUIET = settings(
+    max_examples=examples(1, 10),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
+)
+_HEADERS = st.none() | st.lists(st.tuples(st.sampled_from(["x", "x", "y", "X"]), st.none() | NUMBERS | NAMES), max_size=3)
+_RECORDS = st.lists(st.tuples(VALUES, _HEADERS), min_size=_BATCH, max_size=_BATCH)
+_SOURCES = (
+    *(Source("header", "x", encoding) for encoding in ("utf8", "int32", "int64")),
+    *(Source("value", encoding=encoding) for encoding in ("utf8", "int32", "int64")),
+    Source("bytes", "0:2"),
+    Source("bytes", "1:5", "int32"),
+    Source("bytes", "0:8", "int64"),
+    Source("json", "$.seq"),
+)
+
+
+def frame(spark: SparkSession, records: list[Any]) -> Any:
+    rows = [
+        {"offset": number, "value": value, "headers": headers and [{"key": key, "value": each} for key, each in headers]}
+        for number, (value, headers) in enumerate(records)
+    ]
+    return frames.of_contract(spark, rows, BRONZE)
+
+
+@_QUIET
+@given(records=_RECORDS)
+def test_every_form_reads_from_any_bytes_what_the_reference_reads(spark: SparkSession, records: list[Any]) -> None:
+    given_rows = frame(spark, records)
+    read = [
+        extract(given_rows, Rules(source, producer=source if source.form != "json" else None, epoch=source)).select(
+            F.lit(place).alias("source"), "offset", "sequence", "producer", "problem"
+        )
+        for place, source in enumerate(_SOURCES)
+    ]
+    found = {}
+    for each in read:
+        found.update({(row["source"], row["offset"]): row for row in each.collect()})
+    for place, source in enumerate(_SOURCES):
+        for offset, (value, headers) in enumerate(records):
+            row = found[place, offset]
+            number, name = readings.number(source, value, headers), readings.name(source, value, headers)
+            is_json = source.form == "json"
+            expected = None if number is None or (name is None and not is_json) else number
+            assert row["sequence"] == expected, (source, value, headers, row)
+            assert (row["problem"] is None) == (expected is not None), (source, value, headers, row)
+            assert is_json or row["producer"] == name, (source, value, headers, row)
+
+
+_SCHEMA = (
+    "seq BIGINT, a STRING, d DECIMAL(10,2), t TIMESTAMP, m MAP<STRING, DECIMAL(5,1)>, l ARRAY<STRUCT<d: DATE NOT NULL>>, "
+    "b BINARY, o STRUCT<seq: INT NOT NULL, d: DOUBLE, a: BOOLEAN, t: TIMESTAMP_NTZ, l: ARRAY<TINYINT>, b: FLOAT>"
+)
+
+
+@_QUIET
+@given(records=_RECORDS)
+def test_every_type_of_payload_is_decoded_or_refused_from_any_bytes(spark: SparkSession, records: list[Any]) -> None:
+    for payload in (Payload("text", max_bytes=1_000), Payload("json", _SCHEMA, max_bytes=1_000)):
+        rows = decoded(frame(spark, records), payload)
+        text = F.to_json(F.struct("payload")).alias("text")
+        found = {row["offset"]: row for row in rows.select("offset", "payload", "undecodable", text).collect()}
+        again = {row["offset"]: row for row in rows.select("offset", "undecodable", text).orderBy(F.desc("offset")).collect()}
+        for offset, (value, _) in enumerate(records):
+            row = found[offset]
+            assert (row["payload"] is None) == (value is None or row["undecodable"] is not None), (value, row)
+            assert (again[offset]["undecodable"], again[offset]["text"]) == (row["undecodable"], row["text"]), value
+            if payload.format == "text":
+                assert row["payload"] == _text(value), value
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None or len(value) > 1_000 else value.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,90 @@
+"""What an extractor reads from a record, told literally and without Spark: the reference that fuzzing compares with."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from silver.rules import Source
+
+MOST_BYTES = 1_024
+LARGEST = 2**63 - 1
+_WIDTHS = {"int32": 4, "int64": 8}
+_MOST_DIGITS = 1_000
+
+
+def number(source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> int | None:
+    """The whole number that a form reads; None where there is none."""
+    found = _found(source, value, headers)
+    if found is None:
+        return None
+    if source.encoding != "utf8":
+        whole = int.from_bytes(found, signed=True) if len(found) == _WIDTHS[source.encoding] else -1
+        return whole if whole >= 0 else None
+    if len(found) > MOST_BYTES or not re.fullmatch(rb"[0-9]+", found):
+        return None
+    return int(found) if int(found) <= LARGEST else None
+
+
+def name(source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> str | None:
+    """The producer that a form reads; None where there is none."""
+    if source.encoding != "utf8":
+        whole = number(source, value, headers)
+        return None if whole is None else str(whole)
+    found = _found(source, value, headers)
+    try:
+        return found.decode() if found and len(found) <= MOST_BYTES else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _found(source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> bytes | None:
+    match source.form:
+        case "header":
+            named = [each for key, each in headers or () if key == source.argument]
+            return named[0] if named and all(each == named[0] for each in named) else None
+        case "value":
+            return value
+        case "bytes":
+            start, end = (int(bound) for bound in source.argument.split(":"))
+            return value[start:end] if value is not None and len(value) >= end else None
+        case "json":
+            return None if value is None else _at_key(value, source.argument.removeprefix("$."))
+        case _:
+            raise AssertionError(source.form)
+
+
+def _at_key(value: bytes, key: str) -> bytes | None:
+    """What stands under a key of the outermost object; None where the text is not strictly one JSON object with it once."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counted = [name for name, _ in pairs]
+        return dict(pairs) | {"\0repeated": {name for name in counted if counted.count(name) > 1}}
+
+    def told(text: str) -> str:
+        if sum(character.isdigit() for character in text) > _MOST_DIGITS:
+            raise ValueError(text)
+        return text
+
+    def unknown(text: str) -> str:
+        raise ValueError(text)
+
+    decoder = json.JSONDecoder(
+        object_pairs_hook=once,
+        parse_int=told,
+        parse_float=lambda text: told(text) and "no",
+        parse_constant=unknown,
+        strict=False,
+    )
+    try:
+        text = value.decode(errors="replace").strip(" \t\r\n")
+        found, end = decoder.raw_decode(text)
+        if end != len(text) or not isinstance(found, dict) or key in found["\0repeated"] or found.get(key) is None:
+            return None
+        return found[key].encode() if isinstance(found[key], str) else b"no"
+    except (ValueError, RecursionError):
+        return None
