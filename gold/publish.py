@@ -103,6 +103,8 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
             next_step="See `tidemark gate show`.",
         )
     loads = _loads(spark, run, gate_run)
+    if not loads:  # then nothing is written that could be guarded
+        fence.require_standing(spark, run, gate_run.last_load_seq)
     silver = _silver(spark, run, gate_run, loads)
     kept = sum(row[name] for row in loads for name in KEPT)
     is_rebuilt = any(row["kind"] == REBUILD for row in loads)
