@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from expectations import gate
 from gold import publish
-from lakehouse import delta, fence
+from lakehouse import delta, fence, frames
 from lakehouse.contracts.silver import REJECTS
 from lakehouse.delta import Transaction
 from lakehouse.errors import UndoneError
@@ -181,13 +181,13 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
     rejects = run.table("silver_rejects")
     found: dict[str, str] = {}
     writes: dict[str, Callable[[DataFrame], object]] = {
-        "merge": lambda slow: _merge_reasons(spark, rejects, slow),
         "append": lambda slow: delta.append(
-            spark.read.table(rejects.sql).crossJoin(slow),
+            frames.of_contract(spark, [{"class": "late"}], REJECTS).crossJoin(slow).withColumn("reason", F.col("slow")),
             rejects,
             REJECTS,
             transaction=Transaction(run.app_id(rejects.name), 8),
         ),
+        "merge": lambda slow: _merge_reasons(spark, rejects, slow),
     }
 
     def stands_still(begun: str, may_end: str) -> str:
