@@ -25,7 +25,7 @@ demo: setup  ## Run the main job on a real local Kafka broker and print the tabl
 test: dev  ## Run the whole test suite, broker tests included
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-all: export TIDEMARK_TESTS := all
+test-all: export TESTS := all
 test-all: test  ## The same, and every property drawn many times over
 
 check: dev  ## Lint, formatting, types, architecture
