@@ -63,6 +63,7 @@ def bronze_rows(rows: DataFrame, topic: str, *, noise: int = 1) -> DataFrame:
         "ingested_at": F.current_timestamp(),
         "run_id": F.lit("bench"),
         "erased": F.lit(None).cast(ERASED_IN_BRONZE),
+        "timestamp_ms": F.lit(None).cast("bigint"),
     }
     return rows.withColumns(columns).drop("producer")
 

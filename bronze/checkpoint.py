@@ -103,8 +103,7 @@ def choose(spark: SparkSession, run: Run, *, first: int, streamed: Streamed | No
     damaged: list[dict[str, object]] = []
     number = first
     while True:
-        suffix = f"-{number}" if number > 1 else ""
-        found = _read(spark, run.lakehouse.folder(f"_checkpoints/{BRONZE_RECORDS}{suffix}"), number)
+        found = _read(spark, _folder(run, number), number)
         known = streamed
         if known is None and not is_new and found.query_id is not None:
             known = delta.last_batch(spark, run.table(BRONZE_RECORDS), found.query_id)
@@ -124,6 +123,38 @@ def ends(spark: SparkSession, checkpoint: Checkpoint, streamed: Streamed | None)
         return {}
     file = f"{checkpoint.folder}/offsets/{streamed.batch}"
     return _ends(_texts(spark, [file]).get(str(streamed.batch))) or {}
+
+
+def reached(spark: SparkSession, run: Run, last: Checkpoint, streamed: Streamed | None) -> Offsets:
+    """Where the last checkpoint that was begun ends, see `ends`, or where it began if none of its batches is in the table.
+
+    Empty where no checkpoint was begun.
+
+    Args:
+        spark: The session.
+        run: The run.
+        last: The checkpoint to go on with.
+        streamed: The last micro-batch that the table's log tells of.
+    """
+    for number in range(last.number, 0, -1):
+        found = last if number == last.number else _read(spark, _folder(run, number), number)
+        if found.is_begun:
+            return ends(spark, found, streamed) or _beginning(spark, found.folder)
+    return {}
+
+
+def _beginning(spark: SparkSession, folder: str) -> Offsets:
+    """The offsets that a query began with; Spark writes a zero byte and a line with the format before them."""
+    found = [file for file in _files(spark, f"{folder}/sources/0") if file.endswith("/0")]
+    text = _texts(spark, found).get("0", "") if found else ""
+    try:
+        return dict(json.loads(text[text.index("{") :]))
+    except ValueError:
+        return {}
+
+
+def _folder(run: Run, number: int) -> str:
+    return run.lakehouse.folder(f"_checkpoints/{BRONZE_RECORDS}{f'-{number}' if number > 1 else ''}")
 
 
 def _read(spark: SparkSession, folder: str, number: int) -> Checkpoint:

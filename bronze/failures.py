@@ -11,8 +11,6 @@ from lakehouse.secrets import secret_texts
 from lakehouse.storage import whole_text
 
 if TYPE_CHECKING:
-    from pyspark.errors import PySparkException
-
     from lakehouse.settings import Kafka
 
 
@@ -37,6 +35,16 @@ class _Failure(NamedTuple):
 def _failure(sign: str, what: str, expected: str, next_step: str, error: type[SourceError] = SourceError) -> _Failure:
     return _Failure(re.compile(sign, re.DOTALL), what, expected, next_step, error)
 
+
+class Place(NamedTuple):
+    """A record's place in Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+_MALFORMED = r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value -?\d+"
 
 _KINDS = (
     _failure(
@@ -85,12 +93,12 @@ _KINDS = (
         OffsetsExpiredError,
     ),
     _failure(
-        r"Record at topic \S+ partition \d+ offset \d+ has timestamp value -?\d+",
-        "A record's timestamp is so far from today that Spark cannot hold it.",
-        "milliseconds since 1970",
-        "Its producer sends microseconds or nanoseconds. Have it corrected, and set message.timestamp.after.max.ms on the "
-        "topic so that the broker refuses such records. To go on without this one, remove the folder {checkpoint} and set "
-        "kafka.starting_offsets beyond it.",
+        f"(?P<shown>{_MALFORMED})",
+        "A record's timestamp is so far from today that Spark cannot hold it, and the record cannot be read past Spark.",
+        "milliseconds since 1970; or brokers that librdkafka can read from the machine that this program runs on",
+        "Run Bronze once on a machine that reaches the brokers, not over Spark Connect, with properties that librdkafka has: "
+        "it keeps the record, and later runs go on after it. Its producer sends microseconds or nanoseconds: have it "
+        "corrected, and set message.timestamp.after.max.ms on the topic so that the broker refuses such records.",
     ),
     _failure(
         r"Specified: [^\n]*Assigned: [^\n]*",
@@ -135,7 +143,7 @@ _SHORTEST_SECRET = 3
 _WRAPPING = re.compile(r"^.*?terminated with exception: |( SQLSTATE: \w+)+\s*$", re.DOTALL)
 
 
-def failure(error: PySparkException, kafka: Kafka, checkpoint: str) -> SourceError | AnotherWriterError:
+def failure(error: Exception, kafka: Kafka, checkpoint: str) -> SourceError | AnotherWriterError:
     """The error that a failed query becomes, with no secret of the settings in it.
 
     Args:
@@ -159,6 +167,12 @@ def failure(error: PySparkException, kafka: Kafka, checkpoint: str) -> SourceErr
         expected=kind.expected.format(checkpoint=checkpoint),
         next_step=kind.next_step.format(checkpoint=checkpoint),
     )
+
+
+def malformed_timestamp(error: Exception) -> Place | None:
+    """The record whose timestamp Spark cannot hold, where that is what ended a read."""
+    found = re.search(_MALFORMED, whole_text(error))
+    return Place(found[1], int(found[2]), int(found[3])) if found else None
 
 
 def _secrets(kafka: Kafka) -> set[str]:

@@ -16,12 +16,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql.utils import is_remote
 
-from bronze import breaks
+from bronze import breaks, timestamps
 from bronze.admin import LookError, look
-from bronze.failures import failure
+from bronze.failures import failure, malformed_timestamp
 from bronze.records import bronze_records
 from bronze.resume import starting_point
 from bronze.source import reader_options, require_reachable
@@ -29,6 +28,7 @@ from bronze.standing import read as read_standing
 from bronze.topics import Topic, write_begun
 from lakehouse import delta, owner, storage
 from lakehouse.crash import crash_point
+from lakehouse.delta_errors import SPARK_ERRORS
 from lakehouse.errors import OffsetsExpiredError
 from lakehouse.table import BRONZE_RECORDS
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from bronze.admin import Seen
     from bronze.standing import Standing
+    from lakehouse.errors import TidemarkError
     from lakehouse.run import Report, Run
     from lakehouse.settings import Kafka
     from lakehouse.table import Table
@@ -99,30 +100,72 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
     standing = _with_new_topics(spark, run, kafka, read_standing(spark, run))
     run.report.event("bronze.started", from_version=standing.version)
     crash_point("bronze.started")
-    folder = standing.checkpoint.folder
-    try:
-        start = starting_point(spark, run, kafka, standing)
-        consumed = spark.readStream.format("kafka").options(**reader_options(kafka, start)).load()
-        renamed = {name: topic.stored_as for name, topic in standing.topics.items() if topic.stored_as != name}
-        batches = _follow(_write(bronze_records(consumed, run.run_id, renamed), bronze, folder), run.report)
-    except PySparkException as error:
-        if refused := storage.failure(error, run.lakehouse):
-            raise refused from None
-        told = failure(error, kafka, folder)
-        if isinstance(told, OffsetsExpiredError):
-            told = breaks.exact(spark, run, kafka, read_standing(spark, run), told)
-        # Not `from error`: Kafka's errors may repeat its configuration, and a printed traceback would show them.
-        raise told from None
+    records, batches = _read_available(spark, run, kafka, standing)
     ingested = Ingested(
-        records=sum(batches.values()),
-        batches=sum(1 for records in batches.values() if records),
+        records=records,
+        batches=batches,
         from_version=standing.version,
-        to_version=delta.version(spark, bronze) if batches else standing.version,
+        to_version=delta.version(spark, bronze),
         seconds=round(time.monotonic() - started, 3),
     )
     run.report.event("bronze.ingested", **vars(ingested))
     crash_point("bronze.ingested")
     return ingested
+
+
+def _read_available(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> tuple[int, int]:
+    """Append everything that is available; how many records that were, in how many micro-batches.
+
+    A batch with a record whose timestamp Spark cannot hold is carried out past Spark's stream (`bronze.timestamps`), which then
+    goes on after it. A producer may send one such record after another: this ends when everything is there that was available
+    when the first one was met.
+    """
+    before, ends = standing.version, None
+    batches: dict[int, int] = {}
+    while True:
+        try:
+            batches = _stream(spark, run, kafka, standing)
+            break
+        except SPARK_ERRORS as error:
+            met, place = error, None if is_remote() else malformed_timestamp(error)
+        if place is None:
+            # Not `from met`: Kafka's errors may repeat its configuration, and a printed traceback would show them.
+            raise _told(spark, run, kafka, standing, met) from None
+        try:
+            standing = read_standing(spark, run)
+            planned = standing.checkpoint.planned or {}
+            ends = ends or timestamps.available(kafka, planned)
+            standing = timestamps.carry_out(spark, run, kafka, standing, place)
+        except LookError as error:
+            run.report.event("bronze.timestamps_not_read", why=str(error))
+            raise _told(spark, run, kafka, standing, met) from None
+        except SPARK_ERRORS as error:
+            raise _told(spark, run, kafka, standing, error) from None
+        if all(planned[name][str(partition)] >= end for (name, partition), (_, end) in ends.items()):
+            break
+    if ends is None:
+        return sum(batches.values()), sum(1 for records in batches.values() if records)
+    version, appended = delta.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
+    return appended or 0, version - before
+
+
+def _stream(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> dict[int, int]:
+    """Run the query to its end; the records of each micro-batch."""
+    start = starting_point(spark, run, kafka, standing)
+    consumed = spark.readStream.format("kafka").options(**reader_options(kafka, start)).load()
+    renamed = {name: topic.stored_as for name, topic in standing.topics.items() if topic.stored_as != name}
+    written = _write(bronze_records(consumed, run.run_id, renamed), run.table(BRONZE_RECORDS), standing.checkpoint.folder)
+    return _follow(written, run.report)
+
+
+def _told(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: Exception) -> TidemarkError:
+    """What a failed read becomes."""
+    if refused := storage.failure(error, run.lakehouse):
+        return refused
+    told = failure(error, kafka, standing.checkpoint.folder)
+    if isinstance(told, OffsetsExpiredError):
+        return breaks.exact(spark, run, kafka, read_standing(spark, run), told)
+    return told
 
 
 def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Standing:

@@ -1,7 +1,12 @@
-"""What Bronze keeps of a Kafka record: everything that the source hands over, bytes untouched. Pure."""
+"""What Bronze keeps of a Kafka record: everything that the source hands over, bytes untouched. Pure.
+
+A Kafka timestamp is any 64-bit number. Where it is no time in the years 1 to 9999, the only ones that every engine reads, or
+where it is -1, Kafka's word for none, `timestamp` is null and `timestamp_ms` is the number.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -12,7 +17,35 @@ from lakehouse.contracts.model import ERASED_IN_BRONZE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+NO_TIMESTAMP = -1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+
+_GREGORIAN_MS = (datetime(1582, 10, 15, tzinfo=UTC) - _EPOCH) // _MILLISECOND
+
+
+def timestamp_columns(milliseconds: int) -> dict[str, object]:
+    """`timestamp` and `timestamp_ms` of a record, from Kafka's number.
+
+    >>> timestamp_columns(1_795_254_019_000)["timestamp"].isoformat(), timestamp_columns(2**63 - 1)
+    ('2026-11-21T09:40:19+00:00', {'timestamp': None, 'timestamp_ms': 9223372036854775807})
+    """
+    if is_time(milliseconds):
+        return {"timestamp": _EPOCH + milliseconds * _MILLISECOND, "timestamp_ms": None}
+    return {"timestamp": None, "timestamp_ms": milliseconds}
+
+
+def is_time(milliseconds: int) -> bool:
+    """Whether Kafka's number is a time in the years 1 to 9999.
+
+    >>> [is_time(each) for each in (0, -1, FIRST_MS, FIRST_MS - 1, LAST_MS, LAST_MS + 1)]
+    [True, False, True, False, True, False]
+    """
+    return FIRST_MS <= milliseconds <= LAST_MS and milliseconds != NO_TIMESTAMP
 
 
 def bronze_records(consumed: DataFrame, run_id: str, stored_as: Mapping[str, str] | None = None) -> DataFrame:
@@ -27,14 +60,16 @@ def bronze_records(consumed: DataFrame, run_id: str, stored_as: Mapping[str, str
         stored_as: The name in the tables of each topic that has another one than in Kafka, see `bronze_topics`.
 
     Returns:
-        One row per Kafka record, with the contract's columns: topic, partition, offset, timestamp (UTC), timestamp_type
-        (0 CreateTime, 1 LogAppendTime), key, value, headers (null where there is none), ingested_at (UTC, one instant per
-        micro-batch), run_id, erased (null).
+        One row per Kafka record, with the contract's columns: topic, partition, offset, timestamp (UTC; null where it is none),
+        timestamp_type (0 CreateTime, 1 LogAppendTime), key, value, headers (null where there is none), ingested_at (UTC, one
+        instant per micro-batch), run_id, erased (null), timestamp_ms (the timestamp where it is none).
 
     Raises:
         ContractError: The source's columns are not those.
     """
     renamed = F.coalesce(*(F.when(F.col("topic") == name, F.lit(other)) for name, other in (stored_as or {}).items()), "topic")
+    milliseconds = _kafka_milliseconds()
+    is_none = ~milliseconds.between(FIRST_MS, LAST_MS) | (milliseconds == NO_TIMESTAMP)
     return BRONZE.select(
         consumed.withColumnsRenamed({"timestampType": "timestamp_type"}).withColumns(
             {
@@ -42,6 +77,23 @@ def bronze_records(consumed: DataFrame, run_id: str, stored_as: Mapping[str, str
                 "ingested_at": F.current_timestamp(),
                 "run_id": F.lit(run_id),
                 "erased": F.lit(None).cast(ERASED_IN_BRONZE),
+                "timestamp": F.when(~is_none, F.timestamp_millis(milliseconds)),
+                "timestamp_ms": F.when(is_none, milliseconds),
             }
         )
     )
+
+
+def _kafka_milliseconds() -> Column:
+    """Kafka's number, from the column `timestamp` of Spark's source.
+
+    The source goes by `java.sql.Timestamp`: before 15 October 1582 it takes a day of the Julian calendar for the day of that
+    name in ours. This undoes it, up to a 29 February that ours lacks, which comes out as the day after it.
+    """
+    day = {"y": "year(timestamp) + 4800L", "m": "month(timestamp)", "d": "day(timestamp)"}
+    years = "({y} - IF({m} < 3, 1, 0))".format(**day)
+    days_before_month = "floor((153 * ({m} + IF({m} < 3, 9, -3)) + 2) / 5)".format(**day)
+    julian_day = f"{day['d']} + {days_before_month} + 365 * {years} + floor({years} / 4) - 32083 - 2440588"
+    julian = F.expr(f"({julian_day}) * 86400000L + pmod(unix_millis(timestamp), 86400000L)")
+    milliseconds = F.unix_millis("timestamp")
+    return F.when(milliseconds < _GREGORIAN_MS, julian).otherwise(milliseconds)

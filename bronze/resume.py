@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from bronze import checkpoint as checkpoints
 from bronze.source import reader_options
 from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS
@@ -54,8 +55,15 @@ def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standi
 
 
 def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, assigned: Offsets) -> Offsets:
-    """The offset that is read next of each assigned partition, where there is no checkpoint; see `after`."""
+    """The offset that is read next of each assigned partition, where there is no checkpoint; see `after`.
+
+    The latest offset of a topic that Bronze holds nothing of is the one that an earlier checkpoint of this pipeline began with,
+    or got to, where there is one: what came since is not to be stepped over.
+    """
     held = _held(spark, run.table(BRONZE_RECORDS))
+    if kafka.starting_offsets == "latest":
+        reached = checkpoints.reached(spark, run, standing.checkpoint, standing.streamed)
+        assigned = {name: {**partitions, **reached.get(name, {})} for name, partitions in assigned.items()}
     return after(held, assigned=assigned, start=kafka.starting_offsets, topics=standing.topics)
 
 

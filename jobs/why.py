@@ -56,7 +56,7 @@ _RULES = {
 
 _AT = "topic = $topic AND partition = $partition"
 _RECORD = f"""
-    SELECT topic, partition, "offset", timestamp, key, value, headers, ingested_at, run_id, erased, count(*) OVER () AS copies
+    SELECT *, count(*) OVER () AS copies
     FROM {BRONZE_RECORDS}
     WHERE {_AT} AND "offset" = $offset LIMIT 1
 """  # noqa: S608 -- the table's name is ours; as in every query below
@@ -174,6 +174,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
     told = {
         **at,
         "timestamp": record["timestamp"],
+        "timestamp_ms": record.get("timestamp_ms"),  # a Bronze of version 0.1 has no such column until the next run
         **{column: found[column] if found else None for column in ("producer", "epoch", "sequence")},
         "class": name,
         "rule": _UNDECODABLE if found and found["reason"] == UNDECODABLE else _RULES[name],

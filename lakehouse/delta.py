@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.table import Table
 
 _ADDING = (("STREAMING UPDATE", None), ("WRITE", "Append"))
-_NOT_CHANGING = ("CREATE TABLE", "SET TBLPROPERTIES", "OPTIMIZE", "VACUUM START", "VACUUM END")
+_NOT_CHANGING = ("CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "OPTIMIZE", "VACUUM START", "VACUUM END")
 _TRIES = 3
 _LIKELY_VERSIONS = 10
 """Versions of Bronze since the last load, most of the time: how much of the log is looked at first."""
@@ -62,7 +62,7 @@ class Streamed:
 def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked: bool = True) -> None:
     """Create a table if it is not there, and check that it has its contract's columns if it is.
 
-    Commits one empty version to a new table, none to an existing one.
+    Commits one empty version to a new table, and none to an existing one, unless it was made before the contract had a column.
 
     Args:
         spark: The session.
@@ -83,8 +83,22 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
             + (f" CLUSTER BY ({', '.join(contract.clustered_by)})" if contract.clustered_by else "")
         )
     elif is_checked:
+        there = _with_added(spark, table, contract, there)
         next_step = "The table was made by another version or with another value format: `tidemark rebuild` makes Silver anew."
         contract.check(there.schema, where=str(table), next_step=next_step)
+
+
+def _with_added(spark: SparkSession, table: Table, contract: Contract, there: DataFrame) -> DataFrame:
+    """The table with the columns that its contract has got since it was made. The rows that it holds have null there."""
+    missing = [column for column in contract.columns if column.is_added_later and column.name not in there.columns]
+    if not missing:
+        return there
+    try:
+        execute(spark, f"ALTER TABLE {table.sql} ADD COLUMNS ({', '.join(column.ddl for column in missing)})", table)
+    except AnalysisException:  # another run may have been first
+        if not {column.name for column in missing} <= set(spark.read.table(table.sql).columns):
+            raise
+    return spark.read.table(table.sql)
 
 
 def exists(spark: SparkSession, table: Table) -> bool:

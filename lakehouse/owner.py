@@ -33,7 +33,9 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
         ContractError: The table is there with other columns.
     """
     table = run.table(BRONZE_RECORDS)
-    if not delta.exists(spark, table):
+    if delta.exists(spark, table):
+        require(spark, run)
+    else:
         _require(run, _claimers(spark, run))
     delta.create(spark, table, replace(BRONZE, properties={**BRONZE.properties, _PROPERTY: run.pipeline}))
     if require(spark, run) is None:

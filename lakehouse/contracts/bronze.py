@@ -20,7 +20,7 @@ BRONZE = Contract(
         Column("topic", "string", "Kafka topic; `name@2`, `name@3` ... where it was created anew, see bronze_topics"),
         Column("partition", "int", "Kafka partition"),
         Column("offset", "bigint", "Kafka offset within the partition"),
-        Column("timestamp", "timestamp", "Kafka timestamp of the record, UTC"),
+        Column("timestamp", "timestamp", "Kafka timestamp of the record, UTC; null where it is none, see timestamp_ms"),
         Column("timestamp_type", "int", "0: set by the producer (CreateTime), 1: set by the broker (LogAppendTime)"),
         Column("key", "binary", "Record key, bytes untouched; null where the record has none"),
         Column("value", "binary", "Record value, bytes untouched; null for a tombstone"),
@@ -32,6 +32,13 @@ BRONZE = Contract(
             ERASED_IN_BRONZE,
             "Null, but where key, value and headers were erased by request: the load that did it, the partition's last decided "
             "offset by then, and what the extractors had read and the exact look had found",
+        ),
+        Column(
+            "timestamp_ms",
+            "bigint",
+            "What Kafka has as the timestamp, in milliseconds since 1970, where that is no time in the years 1 to 9999, or -1 "
+            "(none); else null",
+            is_added_later=True,
         ),
     ),
     # The change feed is how Silver counts what each Bronze version added; for an append-only table it stores nothing.

@@ -32,12 +32,19 @@ class Column:
         type: Its Spark type, as `simpleString` writes it.
         comment: What it holds, with its unit; written into the table.
         is_checked: False where the type is the user's own (a payload's struct).
+        is_added_later: Whether tables of earlier versions lack it. `delta.create` adds it to them.
     """
 
     name: str
     type: str
     comment: str
     is_checked: bool = True
+    is_added_later: bool = False
+
+    @property
+    def ddl(self) -> str:
+        """The column as `CREATE TABLE` and `ADD COLUMNS` take it."""
+        return f"`{self.name}` {self.type} COMMENT {sql_text(self.comment)}"
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class Contract:
         >>> Contract("t", "a row", (Column("n", "bigint", "a number"),)).ddl()
         "`n` bigint COMMENT 'a number'"
         """
-        return ", ".join(f"`{column.name}` {column.type} COMMENT {sql_text(column.comment)}" for column in self.columns)
+        return ", ".join(column.ddl for column in self.columns)
 
     def check(self, schema: StructType, *, where: str, next_step: str | None = None) -> None:
         """Raise unless a schema has exactly these columns, each of its type, in any order.

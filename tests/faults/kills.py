@@ -42,8 +42,16 @@ TABLES = (
 _PACKAGES = ("bronze", "silver", "expectations", "gold")
 _POINT = re.compile(r'crash_point\("([a-z_.]+)"\)')
 _OF_LATEST = {"gold.by_stream", "gold.latest_anew"}
-_ELSEWHERE = {"bronze.topics_noted", "gold.model_made", "gold.replaced", "gold.withdrawn", *_OF_LATEST}
-"""Crash points of a first read, of models, a rebuild and a restore; of keys that several streams have."""
+_ELSEWHERE = {
+    "bronze.topics_noted",
+    "bronze.carried_on",
+    "bronze.begun_anew",
+    "gold.model_made",
+    "gold.replaced",
+    "gold.withdrawn",
+    *_OF_LATEST,
+}
+"""Crash points of a first read, of odd timestamps, of models, a rebuild and a restore; of keys that several streams have."""
 _LOOKS_BEFORE_RENAME = 3
 """How often Delta and Hadoop ask for a commit's file until they rename it into place: before they write it under another name,
 and twice in the rename. So the last of these is the last system call about it before the rename, and the next one the first

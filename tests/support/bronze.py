@@ -83,5 +83,6 @@ def put_spans(spark: SparkSession, run: Run, spans: Mapping[int, Iterable[tuple[
         "ingested_at": F.lit(_AT),
         "run_id": F.lit(run.run_id),
         "erased": F.lit(None).cast(ERASED_IN_BRONZE),
+        "timestamp_ms": F.lit(None).cast("bigint"),
     }
     delta.append(numbered.select(*(column.alias(name) for name, column in columns.items())), table, BRONZE)

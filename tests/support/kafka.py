@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import confluent_kafka
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -23,12 +26,35 @@ class Sent:
     key: bytes | None = None
     headers: Sequence[tuple[str, bytes | None]] = field(default=())
     partition: int = 0
+    timestamp: int = 0
+    """Milliseconds since 1970; 0 is now."""
 
 
 def send(bootstrap_servers: str, topic: str, records: Iterable[Sent]) -> None:
     """Send, and wait until the broker has them all."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 8_000_000, "log_level": 3})
     _produce(producer, topic, records)
+
+
+def send_header_name(bootstrap_servers: str, topic: str, name: bytes, *, timestamp: int) -> None:
+    """Send a record to partition 0 whose header's name is any bytes, which no client takes but librdkafka itself."""
+    (library,) = (Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*.so*")
+    kafka = ctypes.CDLL(str(library))
+    for function in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_headers_new"):
+        getattr(kafka, function).restype = ctypes.c_void_p
+    number, size, text, pointer = ctypes.c_int, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p
+    why = ctypes.create_string_buffer(512)
+    config = pointer(kafka.rd_kafka_conf_new())
+    for key, value in (("bootstrap.servers", bootstrap_servers), ("log_level", "3")):
+        kafka.rd_kafka_conf_set(config, key.encode(), value.encode(), why, size(512))
+    producer = pointer(kafka.rd_kafka_new(number(0), config, why, size(512)))
+    headers = pointer(kafka.rd_kafka_headers_new(size(1)))
+    kafka.rd_kafka_header_add(headers, name, ctypes.c_ssize_t(len(name)), b"v", ctypes.c_ssize_t(1))
+    topic_, partition, flags, value_, at, headers_, end = (number(kind) for kind in (1, 3, 7, 4, 8, 10, 0))
+    record = (topic_, text(topic.encode()), partition, number(0), flags, number(2), value_, text(b"named"), size(5))
+    assert kafka.rd_kafka_producev(producer, *record, at, ctypes.c_int64(timestamp), headers_, headers, end) == 0
+    assert kafka.rd_kafka_flush(producer, number(_SECONDS * 1_000)) == 0
+    kafka.rd_kafka_destroy(producer)
 
 
 def send_transaction(bootstrap_servers: str, topic: str, records: Iterable[Sent], *, commit: bool) -> None:
@@ -69,6 +95,7 @@ def _produce(producer: Producer, topic: str, records: Iterable[Sent]) -> None:
             record.key,
             record.partition,
             on_delivery=lambda error, _: refusals.append(error) if error else None,
+            timestamp=record.timestamp,
             headers=list(record.headers),
         )
     assert producer.flush(_SECONDS) == 0

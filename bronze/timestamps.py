@@ -1,0 +1,285 @@
+"""Past records whose timestamp Spark cannot hold: its Kafka source ends there, on every run, whatever its options.
+
+The source turns milliseconds into microseconds before there is a DataFrame, so from 2^63 / 1000 on it raises, and the
+micro-batch fails for good. Such a batch is carried out here, and a new checkpoint begins after it. The order of things:
+
+1. the batch's ranges begin after what Bronze holds, and end where the checkpoint planned;
+2. Spark reads them, in one commit. Where it meets such a record in a partition, it reads that partition up to the record;
+3. from the record on librdkafka reads on this machine, a bounded chunk for each commit, until one has no such record;
+4. Spark reads the rest, and so on from 2;
+5. `bronze_topics` notes the next checkpoint, which begins after what Bronze holds.
+
+A crash anywhere leaves whole commits, and the next run fails as this one did and goes on after them: each record comes once. Of
+two runs at once both may append a record; Silver takes it once, as any that was read again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from operator import methodcaller
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from bronze import resume
+from bronze.admin import LookError, bounds, client_config
+from bronze.failures import Place, malformed_timestamp
+from bronze.records import bronze_records, timestamp_columns
+from bronze.source import reader_options
+from bronze.standing import read as read_standing
+from bronze.topics import write_begun
+from lakehouse import delta, frames
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.crash import crash_point
+from lakehouse.delta_errors import SPARK_ERRORS
+from lakehouse.table import BRONZE_RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import Message
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bronze.source import Offsets
+    from bronze.standing import Standing
+    from lakehouse.run import Run
+    from lakehouse.settings import Kafka
+
+_CHUNK_RECORDS = 10_000
+_CHUNK_BYTES = 32 * 1024 * 1024
+_POLL_SECONDS = 1.0
+_SHOWN = 20
+_END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001 -- its public name for it
+_SILENCE_SECONDS = 60
+_GROUP = "spark-kafka-source-tidemark"
+"""It joins none and commits nothing, but librdkafka wants a name: with the beginning that Spark's groups have."""
+
+_headers = methodcaller("headers")
+"""A name that is no UTF-8 leaves the client's C code with a result and an error at once. Called from C the
+interpreter notices and raises SystemError; a call in a loop of ours, which it optimises, has been seen to end the process with a segmentation fault."""
+
+_TYPES = {1: 0, 2: 1}
+"""librdkafka's types of a timestamp, as Kafka numbers them."""
+
+Partition = tuple[str, int]
+Ranges = dict[Partition, tuple[int, int]]
+"""Topic and partition to the next offset and the one after the last."""
+
+
+class _Chunk(NamedTuple):
+    """Records that were read on this machine.
+
+    Attributes:
+        rows: The rows of `bronze_records`.
+        next_offset: The offset after them.
+        has_odd: Whether any has a timestamp that is no time.
+    """
+
+    rows: list[dict[str, object]]
+    next_offset: int
+    has_odd: bool
+
+
+@dataclass(frozen=True)
+class _Carrier:
+    """What carries a batch out."""
+
+    spark: SparkSession
+    run: Run
+    kafka: Kafka
+    stored_as: Mapping[str, str]
+
+    def append(self, ranges: Ranges) -> None:
+        """Append what Spark reads of some ranges, in one commit.
+
+        Raises:
+            PySparkException, Py4JJavaError: Spark cannot; nothing was committed.
+        """
+        if ranges:
+            consumed = self.spark.read.format("kafka").options(**_options(self.kafka, ranges)).load()
+            self._commit(bronze_records(consumed, self.run.run_id, self.stored_as))
+
+    def append_chunks(self, place: Partition, start: int, end: int) -> int:
+        """Append what librdkafka reads of a range until a chunk has no odd timestamp; the offset that is next.
+
+        Raises:
+            LookError: The brokers cannot be read from this machine.
+        """
+        with closing(_consumer(self.kafka)) as consumer:
+            consumer.assign([TopicPartition(*place, start)])
+            has_odd = True
+            while has_odd and start < end:
+                rows, start, has_odd = _read_chunk(consumer, start, end)
+                if rows:
+                    of_run = {"run_id": self.run.run_id, "ingested_at": datetime.now(UTC)}
+                    named = {"topic": self.stored_as.get(place[0], place[0]), "partition": place[1]}
+                    self._commit(frames.of_contract(self.spark, [{**row, **named, **of_run} for row in rows], BRONZE))
+        return start
+
+    def _commit(self, rows: DataFrame) -> None:
+        delta.append(rows, self.run.table(BRONZE_RECORDS), BRONZE)
+        crash_point("bronze.carried_on")
+
+
+def available(kafka: Kafka, planned: Offsets) -> Ranges:
+    """What Kafka holds now of the partitions of a batch.
+
+    Raises:
+        LookError: The brokers cannot be asked from this machine.
+    """
+    found = {name: bounds(kafka, name, map(int, partitions)) for name, partitions in planned.items()}
+    return {(name, partition): span for name, each in found.items() for partition, span in each.items()}
+
+
+def carry_out(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, met: Place) -> Standing:
+    """Append the records of the batch that the checkpoint planned last, and begin a new checkpoint.
+
+    Args:
+        spark: The session.
+        run: The run.
+        kafka: The settings.
+        standing: Where Bronze stands, with the batch that failed as the last one that is planned.
+        met: The record that it ended at.
+
+    Returns:
+        Where Bronze stands after it.
+
+    Raises:
+        LookError: The brokers cannot be read from this machine.
+        PySparkException, Py4JJavaError: Spark cannot read or write, for another reason.
+    """
+    planned = standing.checkpoint.planned or {}
+    starts = resume.next_offsets(spark, run, kafka, standing, planned)
+    ends = {(name, int(partition)): end for name, partitions in planned.items() for partition, end in partitions.items()}
+    ranges = {(name, each): (starts[name][str(each)], end) for (name, each), end in ends.items()}
+    stored_as = {name: topic.stored_as for name, topic in standing.topics.items() if topic.stored_as != name}
+    left = {place: span for place, span in ranges.items() if span[0] < span[1]}
+    places = _fill(_Carrier(spark, run, kafka, stored_as), left, met)
+    run.report.event(
+        "bronze.timestamps_met", places=[f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
+    )
+    begun = next(iter(standing.topics.values()))
+    write_begun(spark, run, [replace(begun, checkpoint=standing.checkpoint.number + 1)])
+    crash_point("bronze.begun_anew")
+    return read_standing(spark, run)
+
+
+def _fill(carrier: _Carrier, ranges: Ranges, met: Place) -> list[Place]:
+    """Append everything in the ranges; the places where Spark could not go on, the first of which is known."""
+    places: list[Place] = []
+    waiting, known = [ranges], met if _is_in(met, ranges) else None
+    while waiting:
+        spans = waiting.pop()
+        place, known = known or _append(carrier, spans), None
+        if place is not None:
+            partition = (place.topic, place.partition)
+            start, end = spans[partition]
+            carrier.append({partition: (start, place.offset)} if start < place.offset else {})
+            following = carrier.append_chunks(partition, place.offset, end)
+            waiting.append({each: span for each, span in spans.items() if each != partition})
+            waiting.append({partition: (following, end)} if following < end else {})
+            places.append(place)
+    return places
+
+
+def _is_in(place: Place, ranges: Ranges) -> bool:
+    start, end = ranges.get((place.topic, place.partition), (0, 0))
+    return start <= place.offset < end
+
+
+def _append(carrier: _Carrier, ranges: Ranges) -> Place | None:
+    """Append what Spark reads of some ranges; or none of it, and the answer is the place where it could not go on."""
+    try:
+        carrier.append(ranges)
+    except SPARK_ERRORS as error:
+        if (place := malformed_timestamp(error)) is None:
+            raise
+        return place
+    return None
+
+
+def _options(kafka: Kafka, ranges: Ranges) -> dict[str, str]:
+    """The options of a batch that reads these ranges and no other partition."""
+    named: dict[str, list[int]] = {}
+    bounds_of: tuple[Offsets, Offsets] = ({}, {})
+    for (name, partition), span in ranges.items():
+        named.setdefault(name, []).append(partition)
+        for offsets, offset in zip(bounds_of, span, strict=True):
+            offsets.setdefault(name, {})[str(partition)] = offset
+    options = reader_options(kafka, bounds_of[0])
+    for other in ("subscribe", "maxOffsetsPerTrigger"):
+        options.pop(other, None)
+    return {**options, "assign": json.dumps(named), "endingOffsets": json.dumps(bounds_of[1])}
+
+
+def _consumer(kafka: Kafka) -> Consumer:
+    properties = kafka.client_properties()
+    quiet = logging.getLogger("tidemark.kafka.read")
+    quiet.disabled = True  # it would write what it is told to stderr, past the report
+    try:
+        return Consumer(
+            {
+                **client_config(properties),
+                "group.id": properties.get("group.id", _GROUP),
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+            },
+            logger=quiet,
+        )
+    except KafkaException as error:
+        raise LookError(error.args[0].name()) from None  # its text may repeat a value
+
+
+def _read_chunk(consumer: Consumer, start: int, end: int) -> _Chunk:
+    """Read on from where the consumer stands, below an end: up to so many records or bytes."""
+    rows: list[dict[str, object]] = []
+    size, has_odd, heard = 0, False, time.monotonic()
+    while len(rows) < _CHUNK_RECORDS and size < _CHUNK_BYTES:
+        message = consumer.poll(_POLL_SECONDS)
+        if message is None:
+            if time.monotonic() - heard > _SILENCE_SECONDS:
+                raise LookError("no answer")
+            continue
+        heard, error, offset = time.monotonic(), message.error(), message.offset()
+        if error is not None and error.code() != _END_OF_PARTITION:
+            raise LookError(error.name())
+        if error is not None or offset is None or offset >= end:
+            return _Chunk(rows, end, has_odd)
+        row = _row(message)
+        if row is None:
+            return _Chunk(rows, offset, has_odd=False)
+        rows.append(row)
+        size += len(message)
+        start, has_odd = offset + 1, has_odd or row["timestamp"] is None
+    return _Chunk(rows, start, has_odd)
+
+
+def _row(message: Message) -> dict[str, object] | None:
+    """The row of a record; None where a header's name is no UTF-8 and Spark, which puts U+FFFD there, can read it.
+
+    Where Spark cannot, the record is kept without headers: the client hands over all of them or none.
+    """
+    kind, milliseconds = message.timestamp()
+    named = timestamp_columns(milliseconds)
+    try:
+        headers = cast("list[tuple[str, bytes | None]] | None", _headers(message))
+    except SystemError:
+        if named["timestamp"] is not None:
+            return None
+        headers = None
+    return {
+        "offset": message.offset(),
+        "timestamp_type": _TYPES.get(kind),
+        **named,
+        "key": message.key(),
+        "value": message.value(),
+        "headers": [{"key": name, "value": value} for name, value in headers] if headers else None,
+    }

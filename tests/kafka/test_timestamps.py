@@ -1,0 +1,201 @@
+"""Kafka timestamps that are no time: Bronze keeps the number, every record once, and the whole pipeline goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from bronze.ingest import ingest
+from bronze.local_broker import LocalBroker, create_topic
+from jobs import cli
+from lakehouse.settings import Kafka
+from tests.support.kafka import Sent, send, send_header_name
+from tests.support.programs import ended
+from tests.support.small_config import write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+_ANY = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
+_GOOD = 1_795_254_019_123
+_MOST = 2**63 - 1
+_YEAR_1, _YEAR_10_000 = -62_135_596_800_000, 253_402_300_800_000
+
+
+def kafka_of(broker: LocalBroker, *topics: str, **others: Any) -> Kafka:
+    return Kafka(bootstrap_servers=broker.bootstrap_servers, topics=topics, **others)
+
+
+def sent(*timestamps: int, partition: int = 0, first: int = 1) -> list[Sent]:
+    """Records in sequence, each with a timestamp, a key, and what has to come through untouched."""
+    return [
+        Sent(
+            None if nth == 2 else b"" if nth == 3 else b"\xff%d" % nth,
+            b"k%d" % (nth % 3) if nth % 4 else None,
+            [("seq", b"%d" % nth), ("none", None), ("empty", b"")],
+            partition,
+            timestamp,
+        )
+        for nth, timestamp in enumerate(timestamps, start=first)
+    ]
+
+
+def expected(*parts: list[Sent]) -> list[tuple[Any, ...]]:
+    """What Bronze holds of partitions, each from its first record on."""
+    return [
+        (
+            record.partition,
+            offset,
+            record.timestamp if _is_time(record.timestamp) else None,
+            None if _is_time(record.timestamp) else record.timestamp,
+            0,
+            record.key,
+            record.value,
+            list(record.headers),
+        )
+        for part in parts
+        for offset, record in enumerate(part)
+    ]
+
+
+def _is_time(timestamp: int) -> bool:
+    return _YEAR_1 <= timestamp < _YEAR_10_000 and timestamp != -1
+
+
+def held(spark: SparkSession, run: Run, topic: str) -> list[tuple[Any, ...]]:
+    rows = spark.read.table(run.table("bronze_records").sql).where(f"topic = '{topic}'").orderBy("partition", "offset")
+    named = rows.selectExpr(
+        "partition", "offset", "unix_millis(timestamp) AS at", "timestamp_ms", "timestamp_type", "key", "value", "headers"
+    )
+    return [(*row[:-1], [(each["key"], each["value"]) for each in row[-1]]) for row in named.collect()]
+
+
+def test_odd_timestamps_anywhere_are_kept_as_numbers_and_every_record_comes_once(
+    spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker, topic: Callable[..., str]
+) -> None:
+    name, run, servers = topic(3, _ANY), new_run(), broker.bootstrap_servers
+    first = sent(_MOST, _GOOD, _GOOD, _MOST, -(2**63), _MOST, _GOOD, _GOOD * 1_000_000)
+    second = sent(_GOOD, _YEAR_1 - 1, _YEAR_1, -(10**15), _YEAR_10_000 - 1, -1, -(10**13), 1, _GOOD * 1_000, partition=1)
+    third = sent(_GOOD, _GOOD, _MOST, partition=2)
+    for part in (first, second, third):
+        send(servers, name, part)
+
+    kafka = kafka_of(broker, name, max_offsets_per_trigger=15)
+    ingested = ingest(spark, run, kafka)
+
+    assert held(spark, run, name) == expected(first, second, third)
+    assert ingested.records == 20
+    assert cast(Any, run.report).named("bronze.timestamps_met")
+    again = new_run()
+    assert ingest(spark, again, kafka).records == 0
+    assert cast(Any, again.report).named("bronze.timestamps_met") == []
+
+    later = sent(_GOOD, _GOOD, partition=2, first=4)
+    send(servers, name, later)
+    assert ingest(spark, new_run(), kafka).records == 2
+    odd = sent(_MOST, _GOOD, partition=2, first=6)
+    send(servers, name, odd)
+    assert ingest(spark, new_run(), kafka).records == 2
+    assert held(spark, run, name) == expected(first, second, [*third, *later, *odd])
+
+
+def test_a_headers_name_that_is_no_text_stops_nothing(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
+) -> None:
+    name, servers = topic(1, _ANY), broker.bootstrap_servers
+    for timestamp in (_MOST, _GOOD, _MOST, _GOOD):
+        send_header_name(servers, name, b"\xff", timestamp=timestamp)
+    ingest(spark, run, kafka_of(broker, name))
+    rows = spark.read.table(run.table("bronze_records").sql).orderBy("offset").collect()
+    assert [(row["offset"], row["timestamp_ms"], bytes(row["value"])) for row in rows] == [
+        (offset, timestamp, b"named") for offset, timestamp in enumerate([_MOST, None, _MOST, None])
+    ]
+    # The client reads all headers of a record or none; what Spark can read comes by Spark.
+    headers = [None if row["headers"] is None else [tuple(each) for each in row["headers"]] for row in rows]
+    assert headers == [None, [("\ufffd", b"v")], None, [("\ufffd", b"v")]]
+
+
+@pytest.mark.e2e
+def test_records_without_a_time_go_through_every_stage_and_every_look(  # noqa: PLR0917 -- fixtures
+    spark: SparkSession,
+    run: Run,
+    tmp_path: Path,
+    broker: LocalBroker,
+    topic: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = topic(2, _ANY)
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [name]}
+    config = ["--config", str(write_config(tmp_path, root=str(tmp_path / "lakehouse"), kafka=kafka))]
+    send(broker.bootstrap_servers, name, sent(_MOST, _GOOD, _MOST, _MOST, _GOOD))
+    send(broker.bootstrap_servers, name, [*sent(_MOST, -1, partition=1), *sent(_MOST, partition=1)])
+
+    assert cli.main(["run", *config]) == 0
+    send(broker.bootstrap_servers, name, sent(_GOOD, first=6))
+    assert cli.main(["run", *config]) == 0
+
+    gold = spark.read.table(run.table("gold_records").sql).orderBy("partition", "offset")
+    assert [(row["partition"], row["sequence"], row["timestamp"] is not None) for row in gold.collect()] == [
+        *((0, nth, nth in {2, 5, 6}) for nth in range(1, 7)),
+        (1, 1, False),
+        (1, 2, False),
+    ]
+    latest = spark.read.table(run.table("gold_latest").sql).collect()
+    # Of two streams that have k2 the one with a time is the latest, though the other's record comes after it by its place.
+    assert {row["key"]: (row["partition"], row["sequence"]) for row in latest} == {b"k0": (0, 6), b"k1": (1, 1), b"k2": (0, 5)}
+    health = spark.read.table(run.table("gold_stream_health").sql).orderBy("load_seq", "partition").collect()
+    assert [row["newest_record_at"] for row in health if row["partition"] == 1] == [None]
+    capsys.readouterr()
+    assert cli.main(["why", name, "0", "0", "--json", *config]) == 0
+    why = json.loads(capsys.readouterr().out)
+    assert (why["timestamp"], why["timestamp_ms"], why["class"]) == (None, _MOST, "accepted")
+    for look in (["why", name, "0", "0"], ["status"], ["status", "--json"], ["verify", "--deep"], ["report"]):
+        assert cli.main([*look, *config]) == 0, look
+    assert cli.main(["rebuild", *config]) == 0
+    assert cli.main(["rebuild", "--apply", *config]) == 0
+    assert cli.main(["verify", "--deep", *config]) == 0
+    capsys.readouterr()
+    assert cli.main(["sql", "SELECT count(timestamp_ms) AS n FROM bronze_records", "--format", "csv", *config]) == 0
+    assert capsys.readouterr().out.split() == ["n", "6"]
+
+
+@pytest.mark.fault
+def test_killed_at_each_point_the_next_run_reads_every_record_once_also_of_a_topic_that_starts_at_the_latest(
+    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path
+) -> None:
+    run = new_run()
+    with LocalBroker() as broker:
+        servers = broker.bootstrap_servers
+        kafka = kafka_of(broker, "t", "u", starting_offsets="latest")
+        named = {"bootstrap_servers": servers, "topics": ["t", "u"], "starting_offsets": "latest"}
+        config = write_config(tmp_path, root=str(run.lakehouse.root), kafka=named)
+        create_topic(servers, "t", 1, _ANY)
+        create_topic(servers, "u", 1)
+        send(servers, "t", sent(_GOOD))
+        assert ingest(spark, new_run(), kafka).records == 0
+        records = sent(_GOOD, _GOOD, _MOST, _GOOD, _MOST)
+        send(servers, "t", records)
+        assert ended(config, "jobs.ingest_bronze", at="bronze.carried_on") == -signal.SIGKILL
+        assert ended(config, "jobs.ingest_bronze", at="bronze.begun_anew") == -signal.SIGKILL
+        send(servers, "u", sent(_GOOD))
+        ingest(spark, new_run(), kafka)
+    assert [row[1:2] + row[5:] for row in held(spark, run, "t")] == [
+        (offset + 1, *row[5:]) for offset, row in enumerate(expected(records))
+    ]
+    assert len(held(spark, run, "u")) == 1
+
+
+def test_times_of_the_years_1_to_9999_are_times() -> None:
+    assert datetime(1, 1, 1, tzinfo=UTC).timestamp() * 1_000 == _YEAR_1
+    assert datetime(9999, 12, 31, tzinfo=UTC).timestamp() * 1_000 + 86_400_000 == _YEAR_10_000
