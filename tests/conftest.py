@@ -8,13 +8,18 @@ import pytest
 
 from lakehouse.run import Run
 from lakehouse.table import Lakehouse
-from tests.support.quick import QUICK
+from tests.support.quick import QUICK, start_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+
+def pytest_configure() -> None:
+    """Before any JVM is started, also by the workers, which inherit it."""
+    start_quickly()
 
 
 class Events:

@@ -14,14 +14,16 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from tests.support.quick import jvm_options
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _REPOSITORY = Path(__file__).parents[2]
 _PATIENCE_SECONDS = 900
 
-# A killed JVM pays for its start and for compiling, and never gets it back. Several of them share the memory of one machine.
-_QUICK_START = "-XX:TieredStopAtLevel=1 -Xshare:auto -XX:MaxNewSize=256m"
+# Several of them share the memory of one machine.
+_SMALL = "-XX:MaxNewSize=256m"
 
 
 class StuckError(Exception):
@@ -35,7 +37,6 @@ class Runner:
         config: The pipeline's YAML file.
         log: Where its stderr goes.
         arguments: Further arguments.
-        java_options: Options of its JVM.
         is_mortal: Whether it is to die soon, so that compiling does not pay.
         prefix: A command that starts it.
         environment: Further variables.
@@ -53,7 +54,6 @@ class Runner:
         log: Path,
         *,
         arguments: tuple[str, ...] = (),
-        java_options: str = "",
         is_mortal: bool = True,
         prefix: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
@@ -65,8 +65,8 @@ class Runner:
         self._log = log
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         command = [*prefix, sys.executable, "-m", "tests.faults.runner", str(config), *arguments]
-        options = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {_QUICK_START if is_mortal else ''} {java_options}"
-        own = {"JDK_JAVA_OPTIONS": options, "PYTHONPATH": str(_REPOSITORY)}
+        options = f"{jvm_options()} {_SMALL}" if is_mortal else ""
+        own = {"SPARK_SUBMIT_OPTS": options, "PYTHONPATH": str(_REPOSITORY)}
         with log.open("wb") as errors:
             self.process = subprocess.Popen(
                 command,
@@ -158,7 +158,7 @@ class Pool:
 
     Args:
         config: The pipeline's YAML file.
-        folder: Where logs and the archive of classes go.
+        folder: Where logs go.
         size: How many are kept ready.
         arguments: Further arguments of each.
     """
@@ -168,11 +168,8 @@ class Pool:
         self._waiting: list[Runner] = []
         self._started: list[Runner] = []
         self._dead: list[Runner] = []
-        self._archive = folder.parent / "classes.jsa"
 
     def __enter__(self) -> Self:
-        if not self._archive.exists():
-            self._make_archive()
         self.fill()
         return self
 
@@ -190,8 +187,7 @@ class Pool:
     def fill(self, more: int = 0) -> None:
         """Start what is missing."""
         while len(self._waiting) < self._size + more:
-            options = f"-XX:SharedArchiveFile={self._archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
-            runner = Runner(self._config, self._next_log(), arguments=self._arguments, java_options=options)
+            runner = Runner(self._config, self._next_log(), arguments=self._arguments)
             self._started.append(runner)
             self._waiting.append(runner)
 
@@ -223,22 +219,6 @@ class Pool:
         for runner in self._waiting:
             if not runner.jvm:
                 runner.get_ready()
-
-    def _make_archive(self) -> None:
-        """One process runs once and ends: its JVM leaves its classes behind, which saves each later one seconds."""
-        options = f"-XX:ArchiveClassesAtExit={self._archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
-        runner = Runner(self._config, self._next_log(), arguments=self._arguments, java_options=options)
-        runner.get_ready()
-        runner.go()
-        done = runner.wait_for("done")
-        if done["exit_code"]:
-            raise StuckError(f"The first run failed: {done}")
-        assert runner.process.stdin is not None
-        runner.process.stdin.close()
-        runner.process.wait(timeout=_PATIENCE_SECONDS)
-        until = time.monotonic() + _PATIENCE_SECONDS
-        while Path(f"/proc/{runner.jvm}").exists() and time.monotonic() < until:
-            time.sleep(0.1)  # the JVM writes its archive after Python has gone
 
     def _next_log(self) -> Path:
         logs = self._folder / "logs"

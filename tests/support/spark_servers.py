@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 HOME = Path(pyspark.__file__).parent
 _PATIENCE_SECONDS = 180
-# A JVM of seconds spends more on its second compiler than that saves; a server that many commands ask does not.
-_SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 
 def settings() -> dict[str, str]:
@@ -70,13 +68,13 @@ def standalone_cluster(folder: Path, *, workers: int) -> Iterator[str]:
     master = ["org.apache.spark.deploy.master.Master", "--host", HOST, "--port", str(port), *ui]
     with contextlib.ExitStack() as stack:
         spark_class = str(HOME / "bin" / "spark-class")
-        stack.enter_context(_running([spark_class, *master], folder / "master.log", port, **_SHORT_LIVED))
+        stack.enter_context(_running([spark_class, *master], folder / "master.log", port))
         for nth in range(workers):
             own = ["--host", HOST, "--port", str(worker_port := free_port()), "--webui-port", str(free_port())]
             worker = ["org.apache.spark.deploy.worker.Worker", *own, "--cores", "1", "--memory", "1g"]
             worker += ["--work-dir", str(folder / f"worker-{nth}"), f"spark://{HOST}:{port}"]
             log = folder / f"worker-{nth}.log"
-            stack.enter_context(_running([spark_class, *worker], log, worker_port, **_SHORT_LIVED))
+            stack.enter_context(_running([spark_class, *worker], log, worker_port))
         yield f"spark://{HOST}:{port}"
 
 
@@ -94,7 +92,7 @@ def submit(application: Path, *arguments: str, master: str, packages: Path, conf
     command += ["--jars", ",".join(map(str, jars.spark_jars())), *options(conf), str(application), *arguments]
     found = subprocess.run(
         command,
-        env=environment(PYTHONPATH=str(packages), **_SHORT_LIVED),
+        env=environment(PYTHONPATH=str(packages)),
         cwd=packages,
         capture_output=True,
         text=True,
@@ -116,9 +114,7 @@ def beeline(url: str, query: str) -> list[list[str]]:
         "-e",
         query,
     ]
-    found = subprocess.run(
-        command, env=environment(**_SHORT_LIVED), capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS
-    )
+    found = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS)
     assert found.returncode == 0, found.stderr[-4000:]
     # It writes its prompt, silent or not.
     lines = found.stdout.replace(f"0: {url}> ", "").splitlines()
@@ -143,7 +139,7 @@ def _submitted(main: str, own: Mapping[str, str], folder: Path, port: int) -> It
 
 
 @contextlib.contextmanager
-def _running(command: list[str], log: Path, port: int, **environ: str) -> Iterator[None]:
+def _running(command: list[str], log: Path, port: int) -> Iterator[None]:
     """A process that listens on the port; ended with the block."""
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -151,7 +147,7 @@ def _running(command: list[str], log: Path, port: int, **environ: str) -> Iterat
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            env=environment(**environ),
+            env=environment(),
             cwd=log.parent,
             start_new_session=True,
         )

@@ -1,0 +1,114 @@
+"""Every type that `config check` accepts, in one schema, through every stage and every reader."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from jobs.query import answer
+from pipelines import by_hand, rebuild
+from silver.request import Erase, Request
+from tests.support.bronze import Record
+from tests.support.small_config import settings_of
+from tests.support.stages import loaded, published, require_sound
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run import Run
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = (
+    "s STRING NOT NULL, x BINARY, b BOOLEAN, i1 TINYINT, i2 SMALLINT, i4 INT, i8 BIGINT, f4 FLOAT, f8 DOUBLE, d "
+    "DECIMAL(38,10), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, a ARRAY<DECIMAL(5,2)>, m MAP<STRING, BIGINT>, "
+    "o STRUCT<m: MAP<STRING, ARRAY<MAP<STRING, STRUCT<at: TIMESTAMP NOT NULL>>>>, `odd-n\u00e4me`: INT COMMENT 'it\\'s'>"
+)
+WHOLE: dict[str, Any] = {
+    "s": "t",
+    "x": "AP8=",
+    "b": True,
+    "i1": 1,
+    "i2": 2,
+    "i4": 4,
+    "i8": 2**63 - 1,
+    "f4": 1.5,
+    "f8": 1e400,
+    "d": 1.25,
+    "day": "9999-12-31",
+    "at": "0001-01-01T00:00:00Z",
+    "local": "9999-12-31T23:59:59",
+    "a": [1, None, 2.5],
+    "m": {"k": 1, "l": None},
+    "o": {"m": {"k": [{"l": {"at": 0}}, None]}, "odd-n\u00e4me": 7},
+}
+VALUES: list[bytes | None] = [
+    json.dumps(WHOLE).replace("Infinity", "1e400").encode(),
+    b'{"s": ""}',
+    b'{"s": null}',
+    b'{"i4": 1}',
+    json.dumps({**WHOLE, "at": "+294247-01-10T04:00:54Z"}).encode(),
+    b'{"s": "", "d": 1e32000000}',
+    b"\xff",
+    None,
+]
+
+
+def test_every_accepted_type_goes_through_every_stage_and_every_reader(spark: SparkSession, run: Run) -> None:
+    settings = settings_of(run, value={"format": "json", "schema": SCHEMA, "undecodable": "accept"})
+    records = [
+        Record(offset, value=value, key=b"k%d" % offset, headers=(("seq", b"%d" % offset),))
+        for offset, value in enumerate(VALUES)
+    ]
+    loaded(spark, run, settings, records[:3])
+    loaded(spark, run, settings, records[3:])
+    published(spark, run, settings)
+
+    silver = spark.read.table(run.table("silver_records").sql)
+    assert [row["payload"] is None for row in silver.orderBy("offset").collect()] == [False, False, *[True] * 6]
+    require_sound(spark, run, is_deep=True)
+    for name in ("silver_records", "gold_records", "gold_latest"):
+        _read_alike(spark, run, name)
+
+    done = rebuild.rebuild(spark, run, settings, is_applied=True, reason="again", by="ann")
+    assert done["changes"] == []
+    asked = Request("erase", "asked", "ann", erase=Erase("t", hashlib.sha256(b"k0").hexdigest()))
+    by_hand.carry_out(spark, run, settings, asked, is_dry_run=False)
+    published(spark, run, settings)
+    require_sound(spark, run, is_deep=True)
+    _read_alike(spark, run, "gold_records")
+
+
+def _read_alike(spark: SparkSession, run: Run, name: str) -> None:
+    """Every reader gives the same rows, as Python has them."""
+    expected = sorted(map(_told, spark.read.table(run.table(name).sql).select("offset", "payload").toArrow().to_pylist()))
+    location = run.table(name).location
+    rows = QueryBuilder().register("t", DeltaTable(location)).execute('SELECT "offset", payload FROM t').read_all()
+    assert sorted(map(_told, pa.table(rows).to_pylist())) == expected
+    with answer(run.lakehouse, f'SELECT "offset", payload FROM {name}') as found:
+        assert sorted(map(_told, found.arrow().read_all().to_pylist())) == expected
+
+
+def _told(row: dict[str, Any]) -> str:
+    """A row whose moments are told alike, whatever class of time zone their reader gives them."""
+    return json.dumps(row, default=str, sort_keys=True)
+
+
+def test_a_table_that_was_made_with_not_null_still_takes_what_lacks_the_field(spark: SparkSession, run: Run) -> None:
+    settings = settings_of(run, value={"format": "json", "schema": "id STRING NOT NULL", "undecodable": "accept"})
+    loaded(spark, run, settings, [Record(0, value=b'{"id": "a"}', headers=(("seq", b"1"),))])
+    table = run.table("silver_records")
+    old = spark.read.table(table.sql).drop("payload")
+    made_before = old.selectExpr("*", "named_struct('id', 'a') AS payload")  # a literal: NOT NULL, as version 0.1 made it
+    made_before.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(table.location)
+    assert spark.read.table(table.sql).count() == 1
+
+    done = loaded(spark, run, settings, [Record(1, value=b"{}", headers=(("seq", b"2"),))])
+
+    assert done.counts["accepted"] == 1
+    assert spark.read.table(table.sql).where("payload IS NULL").count() == 1
