@@ -60,8 +60,8 @@ _GROUP = "spark-kafka-source-tidemark"
 """It joins none and commits nothing, but librdkafka wants a name: with the beginning that Spark's groups have."""
 
 _headers = methodcaller("headers")
-"""A name that is no UTF-8 leaves the client's C code with a result and an error at once. Called from C the
-interpreter notices and raises SystemError; a call in a loop of ours, which it optimises, has been seen to end the process with a segmentation fault."""
+"""A name that is no UTF-8 leaves the client's C code with a result and an error at once. Called from C the interpreter notices,
+and raises SystemError; a plain call, which it optimises, has been seen to end the process with a segmentation fault."""
 
 _TYPES = {1: 0, 2: 1}
 """librdkafka's types of a timestamp, as Kafka numbers them."""
