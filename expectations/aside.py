@@ -10,8 +10,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from expectations import gx
 from expectations.columns import flatten
 from expectations.gx import Result
@@ -157,16 +155,6 @@ def _each_once(rows_of: Mapping[int, Sequence[Row]], results: Sequence[Result]) 
             if name not in reasons[place]:
                 reasons[place].append(name)
     return [{**row, "reason": ", ".join(reasons[place])} for place, row in sorted(found.items(), key=str)]
-
-
-def without(spark: SparkSession, records: DataFrame, rows: Sequence[Row]) -> DataFrame:
-    """Records without those at some places."""
-    if not rows:
-        return records
-    places = frames.of_tuples(
-        spark, [[row[name] for name in PLACE] for row in rows], "topic string, partition int, offset bigint"
-    )
-    return records.join(F.broadcast(places), on=list(PLACE), how="left_anti").select(*records.columns)
 
 
 def record(  # noqa: PLR0913 -- what is listed, by whom, and in whose place

@@ -14,7 +14,7 @@ from expectations.balance import StreamFacts, load_facts, stream_facts
 from expectations.columns import flatten
 from expectations.gx import Result
 from expectations.suites import Subject
-from lakehouse import ahead, delta, frames, private, state, views
+from lakehouse import ahead, delta, frames, kept_aside, private, state, views
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
 from lakehouse.crash import crash_point
 from lakehouse.run import new_id
@@ -108,7 +108,7 @@ def _evaluate(  # noqa: PLR0913 -- an audit's inputs, each by name
         records = whole.withColumn("gate_run_id", F.lit(gate_run_id))
         kept = aside.find(records, [check for check in checks if check.keeps_rows_aside], found.ledger, limits)
         checks = [check for check in checks if not check.keeps_rows_aside]
-        data[Subject.RECORDS], checks = flatten(aside.without(spark, records, kept.rows), checks)
+        data[Subject.RECORDS], checks = flatten(kept_aside.without(spark, records, kept.rows), checks)
     else:
         kept = Aside([], [])
     results = [_placed(result, streams, found.bronze) for result in gx.evaluate(checks, data)]

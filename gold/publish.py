@@ -171,10 +171,7 @@ class _Aside:
 
     def left_out(self, spark: SparkSession, whole: DataFrame) -> DataFrame:
         """The range's rows as Gold gets them."""
-        rows = whole
-        if self.found:
-            places = _places(spark, self.found)
-            rows = whole.join(F.broadcast(places), on=list(kept_aside.PLACE), how="left_anti").select(*whole.columns)
+        rows = kept_aside.without(spark, whole, self.found)
         return rows if self.coming is None else rows.unionByName(self.coming)
 
 
@@ -189,14 +186,9 @@ def _brought(spark: SparkSession, run: Run, rows: list[state.Row]) -> DataFrame:
         F.col("load_seq").between(min(loads), max(loads))
     )
     there = silver.where(F.col("erased").isNull()).drop("erased")
-    places = _places(spark, rows, "settled_load_seq")
+    places = kept_aside.places(spark, rows, "settled_load_seq")
     joined = there.join(F.broadcast(places), on=list(kept_aside.PLACE), how="inner")
     return joined.withColumn("load_seq", F.col("settled_load_seq")).select(*there.columns)
-
-
-def _places(spark: SparkSession, rows: list[state.Row], *more: str) -> DataFrame:
-    columns = ["topic string", "partition int", "offset bigint", *(f"{name} bigint" for name in more)]
-    return frames.of_tuples(spark, [[row[name] for name in (*kept_aside.PLACE, *more)] for row in rows], ", ".join(columns))
 
 
 def _take_back(spark: SparkSession, run: Run, let_out: DataFrame, gate_run: GateRun) -> None:
@@ -226,7 +218,8 @@ def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, aside
     published = delta.read(spark, records, version=delta.version(spark, records)).where(aside.gate_run.range).count()
     silver, kept_out = whole.count(), 0
     if aside.found:
-        kept_out = whole.join(F.broadcast(_places(spark, aside.found)), on=list(kept_aside.PLACE), how="left_semi").count()
+        places = F.broadcast(kept_aside.places(spark, aside.found))
+        kept_out = whole.join(places, on=list(kept_aside.PLACE), how="left_semi").count()
     if published + kept_out != silver + coming:
         raise ConservationError(
             "Gold's records and those that were kept aside are not Silver's; the range is not published.",

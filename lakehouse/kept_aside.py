@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse import delta, state
+from pyspark.sql import functions as F
+
+from lakehouse import delta, frames, state
 from lakehouse.contracts.gold import REJECTS
 from lakehouse.contracts.silver import RELEASED
 from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.gate import GateRun
     from lakehouse.run import Run
@@ -66,6 +68,19 @@ def coming(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
     ]
     published = _published(spark, run, asked)
     return [row for row in asked if row["gate_run_id"] == gate_run.gate_run_id or _let_out(row) in published]
+
+
+def places(spark: SparkSession, rows: Iterable[Row], *more: str) -> DataFrame:
+    """Where records lie, topic, partition and offset, with further numbers of their rows."""
+    columns = ["topic string", "partition int", "offset bigint", *(f"{name} bigint" for name in more)]
+    return frames.of_tuples(spark, [[row[name] for name in (*PLACE, *more)] for row in rows], ", ".join(columns))
+
+
+def without(spark: SparkSession, records: DataFrame, rows: Sequence[Row]) -> DataFrame:
+    """Records without those that lie where the rows say."""
+    if not rows:
+        return records
+    return records.join(F.broadcast(places(spark, rows)), on=list(PLACE), how="left_anti").select(*records.columns)
 
 
 def _published(spark: SparkSession, run: Run, rows: Iterable[Row]) -> set[tuple[int, str]]:

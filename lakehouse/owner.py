@@ -15,9 +15,12 @@ from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import SparkSession
 
     from lakehouse.run import Run
+    from lakehouse.table import Table
 
 _PROPERTY = "tidemark.pipeline"
 
@@ -36,7 +39,7 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
     if delta.exists(spark, table):
         require(spark, run)
     else:
-        _require(run, _claimers(spark, run))
+        require_own(run, _claimers(spark, run), where=table)
     delta.create(spark, table, replace(BRONZE, properties={**BRONZE.properties, _PROPERTY: run.pipeline}))
     if require(spark, run) is None:
         delta.set_property(spark, table, _PROPERTY, run.pipeline)
@@ -56,8 +59,26 @@ def require(spark: SparkSession, run: Run) -> str | None:
     if not delta.exists(spark, table):
         return None
     owner = delta.properties(spark, table).get(_PROPERTY)
-    _require(run, _claimers(spark, run) if owner is None else {owner})
+    require_own(run, _claimers(spark, run) if owner is None else {owner}, where=table)
     return owner
+
+
+def require_own(run: Run, owners: Iterable[str], *, where: Table) -> None:
+    """Make sure that tables that name these pipelines are not another's.
+
+    A pipeline's name is part of what keeps a repeated write from counting twice.
+
+    Raises:
+        TableStateError: They are.
+    """
+    if others := set(owners) - {run.pipeline}:
+        raise TableStateError(
+            "These tables are another pipeline's; nothing was written.",
+            where=str(where),
+            observed=f"pipeline {', '.join(sorted(others))}",
+            expected=f"pipeline {run.pipeline}",
+            next_step="Put `pipeline:` back to that name, or point `lakehouse` at a root of its own.",
+        )
 
 
 def _claimers(spark: SparkSession, run: Run) -> set[str]:
@@ -66,14 +87,3 @@ def _claimers(spark: SparkSession, run: Run) -> set[str]:
     if not delta.exists(spark, ledger):
         return set()
     return {row["pipeline"] for row in state.read(spark, ledger, ("pipeline",))}
-
-
-def _require(run: Run, owners: set[str]) -> None:
-    if others := owners - {run.pipeline}:
-        raise TableStateError(
-            "These tables are another pipeline's; nothing was written.",
-            where=str(run.table(BRONZE_RECORDS)),
-            observed=f"pipeline {', '.join(sorted(others))}",
-            expected=f"pipeline {run.pipeline}",
-            next_step="Put `pipeline:` back to that name, or point `lakehouse` at a root of its own.",
-        )

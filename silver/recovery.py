@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, state
+from lakehouse import delta, owner, state
 from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REPLAY, STREAM, is_retired
 from lakehouse.delta import Transaction
 from lakehouse.errors import TableStateError
@@ -114,7 +114,7 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
 def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -> Recovered:
     finished = known.load_seq
     ledger = state.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", finished))
-    _require_pipeline(run, ledger)
+    owner.require_own(run, {row["pipeline"] for row in ledger}, where=run.table(SILVER_LOADS))
     if swapping := swap.open_claim(ledger, finished):
         return Recovered(known, [], swapping)
     known.require(rules.fingerprint, where=str(run.table(SILVER_LOADS)))
@@ -169,18 +169,6 @@ def _planned(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, 
     return planning.decided_again(
         spark, run, rules, watermarks=watermarks, claim=claim, rows=rows, decided_topics=recovered.decided_topics
     )
-
-
-def _require_pipeline(run: Run, ledger: Iterable[Row]) -> None:
-    others = {row["pipeline"] for row in ledger} - {run.pipeline}
-    if others:
-        raise TableStateError(
-            "The ledger was written by another pipeline; its name is part of what keeps a repeated write from counting twice.",
-            where=str(run.table(SILVER_LOADS)),
-            observed=f"pipeline {', '.join(sorted(others))}",
-            expected=f"pipeline {run.pipeline}",
-            next_step="Put `pipeline:` back to that name, or point `lakehouse` at a root of its own.",
-        )
 
 
 def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterable[Row]) -> None:
