@@ -19,7 +19,7 @@ from lakehouse.delta import Transaction
 from lakehouse.errors import UndoneError
 from lakehouse.settings import Gate
 from pipelines import bronze_to_silver, by_hand, rebuild, restore, silver_to_gold
-from silver import by_request, load, plan, recovery, watermarks
+from silver import by_request, erase, load, plan, recovery, watermarks
 from silver.request import Erase, Request, Wanted
 from silver.rules import Rules
 from tests.delta.test_by_hand import kept, sent, waiting
@@ -154,6 +154,28 @@ def test_an_erasure_that_was_undone_before_it_was_carried_out_erases_nothing(
     assert waiting(spark, run) == [(2, "late", "held", None)]
     assert spark.sql(f"SHOW TBLPROPERTIES {run.table('bronze_records').sql} ('delta.appendOnly')").collect()[0][1] == "true"
     require_sound(spark, run, is_deep=True)
+
+
+def test_an_erasure_that_fails_in_bronze_leaves_it_append_only(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key_sha256 = "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"  # of "k"
+    claimed = claimed_by_hand(spark, run, Request("erase", "asked", "ann", erase=Erase("t", key_sha256)))
+    bronze = run.table("bronze_records")
+
+    def fails(*arguments: Any, **named: Any) -> None:
+        if arguments[1] == bronze:
+            raise UndoneError.of(str(bronze))
+        _update(*arguments, **named)
+
+    _update = erase._update
+    with monkeypatch.context() as patched:
+        patched.setattr(erase, "_update", fails)
+        with pytest.raises(UndoneError):
+            load.carry_out(spark, run, claimed)
+    assert spark.sql(f"SHOW TBLPROPERTIES {bronze.sql} ('delta.appendOnly')").collect()[0][1] == "true"
+    load.carry_out(spark, run, claimed)
+    assert spark.read.table(bronze.sql).where("erased IS NOT NULL").count() > 0
 
 
 def test_what_passed_the_gate_before_a_restore_is_not_published_by_who_wakes(spark: SparkSession, run: Run) -> None:

@@ -15,7 +15,7 @@ from lakehouse.contracts.model import ERASED_IN_BRONZE, HEADERS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run import Run
 
@@ -46,17 +46,22 @@ def put(spark: SparkSession, run: Run, records: Iterable[Record]) -> None:
     """Append records to bronze_records in one commit, as one micro-batch of Bronze does."""
     table = run.table(BRONZE.name)
     delta.create(spark, table, BRONZE)
+    delta.append(frame(spark, records, run.run_id), table, BRONZE)
+
+
+def frame(spark: SparkSession, records: Iterable[Record], run_id: str = "r1") -> DataFrame:
+    """Records as Bronze holds them."""
     rows = [
         {
             **vars(record),
             "headers": record.headers and [{"key": key, "value": value} for key, value in record.headers],
             "timestamp_type": 0,
             "ingested_at": _AT,
-            "run_id": run.run_id,
+            "run_id": run_id,
         }
         for record in records
     ]
-    delta.append(frames.of_contract(spark, rows, BRONZE), table, BRONZE)
+    return frames.of_contract(spark, rows, BRONZE)
 
 
 def put_spans(spark: SparkSession, run: Run, spans: Mapping[int, Iterable[tuple[int, int]]]) -> None:
