@@ -21,7 +21,8 @@ QUICK = {
 is about to die."""
 
 _ARCHIVE = Path(sys.prefix) / "classes.jsa"
-_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""With the first compiler alone a JVM has room for 48 MiB of code: it drops and compiles the same again and again."""
 _SILENT = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
