@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def pytest_configure() -> None:
-    """Before any JVM is started, also by the workers, which inherit it."""
-    start_quickly()
-
-
 class Events:
     """A report that keeps what it was told."""
 
@@ -42,7 +37,9 @@ def spark() -> Iterator[SparkSession]:
     """The one Spark session of the test process. Tests that start a command have the session that its users have."""
     from lakehouse.session import open_session
 
+    start_quickly(is_short=False)
     session = open_session("tidemark-tests")
+    start_quickly(is_short=True)
     for name, value in QUICK.items():
         session.conf.set(name, value)
     yield session

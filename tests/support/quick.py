@@ -26,16 +26,16 @@ _FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 _SILENT = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
-def jvm_options() -> str:
-    """Options of a JVM that lives for a test: the second compiler costs more than it saves."""
+def jvm_options(*, is_short: bool = True) -> str:
+    """Options of a JVM of the tests: the classes it starts from, where they fit; and, for one of seconds, no second compiler."""
     archive = f"-XX:SharedArchiveFile={_ARCHIVE} {_SILENT}" if _ARCHIVE.exists() else ""
-    return f"{_FIRST_COMPILER} {archive}".strip()
+    return f"{_FIRST_COMPILER if is_short else ''} {archive}".strip()
 
 
-def start_quickly() -> None:
-    """Have every JVM that this process and its children start by Spark's scripts take these options."""
+def start_quickly(*, is_short: bool) -> None:
+    """Have every JVM that this process and its children start from here on by Spark's scripts take these options."""
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-        os.environ.setdefault(name, jvm_options())
+        os.environ[name] = jvm_options(is_short=is_short)
 
 
 def _make_archive() -> None:
