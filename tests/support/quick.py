@@ -27,7 +27,7 @@ _SILENT = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def jvm_options(*, is_short: bool = True) -> str:
-    """Options of a JVM of the tests: the classes it starts from, where they fit; and, for one of seconds, no second compiler."""
+    """Options of a JVM of the tests: the classes it starts from; for one of seconds, no second compiler."""
     archive = f"-XX:SharedArchiveFile={_ARCHIVE} {_SILENT}" if _ARCHIVE.exists() else ""
     return f"{_FIRST_COMPILER if is_short else ''} {archive}".strip()
 
