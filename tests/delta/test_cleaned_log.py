@@ -206,10 +206,10 @@ def test_every_command_does_its_work_where_every_log_was_cleaned(
         assert main([*command, "--config", str(config)]) == 0
         return capsys.readouterr().out
 
-    def read_all() -> None:
+    def read_all(*, waiting: int) -> None:
         assert json.loads(told("status", "--json"))["published"]["load_seq"]
         assert "accepted" in told("why", "t", "0", "0")
-        assert json.loads(told("quarantine", "list", "--json"))
+        assert len(json.loads(told("quarantine", "list", "--json"))) == waiting
         assert told("sql", "SELECT count(*) AS n FROM gold_records", "--json")
         told("report", "--output", str(tmp_path / "report.html"))
         medallion.show_gate(spark, settings, run.report, rows=3)
@@ -217,7 +217,7 @@ def test_every_command_does_its_work_where_every_log_was_cleaned(
         medallion.plan(spark, settings, run.report)
         require_sound(spark, run, is_deep=True)
 
-    read_all()
+    read_all(waiting=3)
     medallion.maintain(spark, settings, run.report, is_dry_run=True)
     assert [row["records"] for row in rebuilt(is_applied=False)["changes"]] == []
     assert ordered("release", wanted=Wanted(kind="late"))["records"] == 2
@@ -235,4 +235,4 @@ def test_every_command_does_its_work_where_every_log_was_cleaned(
     ran(spark, run, settings)
     clean(spark, run)
     medallion.maintain(spark, settings, run.report, is_dry_run=False)
-    read_all()
+    read_all(waiting=0)  # what waited was erased
