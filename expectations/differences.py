@@ -10,7 +10,7 @@ from lakehouse.contracts.silver import KEPT, STREAM
 if TYPE_CHECKING:
     from expectations.evidence import Evidence, Row
 
-_SHOWN = {
+SHOWN = {
     "unaccounted": ("bronze_records", "ledger_records"),
     "silver_mismatch": ("silver_rows", "ledger_kept"),
     "watermark_mismatch": ("silver_highest", "ledger_watermark", "watermark"),
@@ -39,7 +39,7 @@ def differences(evidence: Evidence, fact: str) -> list[Row]:
             told = {**_of_ledger(ledger.get(key)), **_of_silver(silver.get(key)), "watermark": _mark(standing.get(key[:3]))}
             told["bronze_records"] = evidence.bronze.records.get((each.topic, each.partition, each.load_seq))
             names = dict(zip((*STREAM, "load_seq"), key, strict=True))
-            found.append({**names, **{name: told.get(name) for name in _SHOWN[fact]}})
+            found.append({**names, **{name: told.get(name) for name in SHOWN[fact]}})
     return found
 
 

@@ -16,6 +16,7 @@ from lakehouse.contracts.silver import (
     JUMP,
     LATE,
     RELEASED,
+    problem_in_words,
 )
 from lakehouse.errors import TidemarkError
 from lakehouse.escape import printable
@@ -40,10 +41,8 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 UNDECIDED = "undecided"
-UNDECODABLE = "value_undecodable"
-_UNDECODABLE = "its value is not of the format that `value` names"
 
-_RULES = {
+RULES = {
     ACCEPTED: "its sequence was above the watermark and above every earlier one of its load",
     DUPLICATE: "its sequence was known already, with the same key and value",
     LATE: "its sequence was below the watermark and had never come before",
@@ -177,7 +176,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         "timestamp_ms": record.get("timestamp_ms"),  # a Bronze of version 0.1 has no such column until the next run
         **{column: found[column] if found else None for column in ("producer", "epoch", "sequence")},
         "class": name,
-        "rule": _UNDECODABLE if found and found["reason"] == UNDECODABLE else _RULES[name],
+        "rule": (problem_in_words(found["reason"] or "") if found and name == INVALID else None) or RULES[name],
         **{column: found[column] if found else None for column in ("reason", "state", "arrival")},
         "copies": copies,
         "erased_load_seq": record["erased"] and record["erased"]["load_seq"],

@@ -14,7 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.silver import STREAM
+from lakehouse.contracts.silver import STREAM, UNDECODABLE
 from lakehouse.errors import ConfigError
 from silver import json_path
 from silver.decode import decoded
@@ -35,7 +35,6 @@ EMPTY = "empty"
 TOO_LONG = "too_long"
 NOT_UTF8 = "not_utf8"
 NOT_WHOLE = "not_a_whole_number"
-UNDECODABLE = "value_undecodable"
 OUT_OF_RANGE = "out_of_range"
 
 NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")

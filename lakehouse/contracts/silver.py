@@ -28,6 +28,23 @@ SUSPECT = "suspect"
 QUARANTINED = (LATE, COLLISION, INVALID, JUMP, FENCED)
 """The classes whose records wait for somebody's decision, one row each in `silver_rejects`."""
 
+UNDECODABLE = "value_undecodable"
+"""The reason of an invalid record whose sequence could be read and whose value could not be decoded."""
+
+PROBLEMS = {
+    "missing": "there is no such header, path or byte range, or the extractor gave nothing",
+    "null": "it is null",
+    "disagrees": "its header stands more than once and does not say the same each time",
+    "repeated": "a key of its path stands more than once in the same object",
+    "not_json": "the value is not strictly JSON: single quotes, or text behind it",
+    "empty": "it is empty",
+    "too_long": "it is longer than 1,024 bytes",
+    "not_utf8": "its bytes are no UTF-8",
+    "not_a_whole_number": "it is no whole number in ASCII digits, or has not the width of its encoding",
+    "out_of_range": "it is not from 0 to the greatest number of its encoding",
+}
+"""Why a sequence, producer or epoch could not be read; the reason of an invalid record is `sequence_missing`, for example."""
+
 IN_ORDER = "in_order"
 HELD = "held"
 RELEASED = "released"
@@ -46,6 +63,18 @@ RETIRE: Final = "retire"
 
 SWAPS = (RESTORE, REBUILD)
 """The loads that put all of Silver's tables into another state at once."""
+
+
+def problem_in_words(reason: str) -> str | None:
+    """What the reason of an invalid record means; None where it is not of this version.
+
+    >>> problem_in_words("producer_empty"), problem_in_words("value_undecodable")
+    ('its producer could not be read: it is empty', 'its value is not of the format that `value` names')
+    """
+    if reason == UNDECODABLE:
+        return "its value is not of the format that `value` names"
+    role, _, problem = reason.partition("_")
+    return f"its {role} could not be read: {PROBLEMS[problem]}" if problem in PROBLEMS else None
 
 
 def is_retired(row: Mapping[str, Any]) -> bool:
