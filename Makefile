@@ -27,11 +27,11 @@ $(ARCHIVE): $(DEV)
 	@$(BIN)/python -m tests.support.quick
 
 # Two processes, with a Spark session each: most of a small test waits for commits. A test that is done early takes over the other's.
-test: dev $(ARCHIVE)  ## Run the whole test suite, broker tests included
+test: dev $(ARCHIVE)  ## Run the tests: every stage on real Spark, Delta and Kafka, kills included
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: export TESTS := all
-test-all: test  ## The same, and every property drawn many times over
+test-all: test  ## Run all there are: also what tests/beyond.toml names, and every property drawn many times over
 
 check: dev  ## Lint, formatting, types, architecture
 	$(BIN)/ruff check .

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakehouse.run import Run
 from lakehouse.table import Lakehouse
+from tests.support.examples import IS_WHOLE, beyond
 from tests.support.quick import QUICK, start_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only `make test-all` runs, but for files that are asked for by name."""
+    if IS_WHOLE:
+        return
+    asked = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    left_out = [item for item in items if item.path in beyond() and item.path not in asked]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 class Events:

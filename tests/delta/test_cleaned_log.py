@@ -17,7 +17,6 @@ from silver import load
 from silver.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.cleaned import clean
-from tests.support.examples import takes_minutes
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of, write_config
 from tests.support.stages import Stopped, published, ran, require_sound, stop
@@ -180,7 +179,6 @@ def test_a_gate_run_that_waits_is_shown_and_rejected_or_audited_anew_and_release
     assert (offsets(spark, waiting), offsets(spark, rejected)) == ([0, 1, 2, 3, 4], [0, 1, 4])
 
 
-@takes_minutes
 def test_every_command_does_its_work_where_every_log_was_cleaned(
     spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

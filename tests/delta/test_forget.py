@@ -15,7 +15,6 @@ from silver import load
 from silver.request import Erase, Request
 from silver.rules import Rules
 from tests.support.bronze import Record, put
-from tests.support.examples import takes_minutes
 from tests.support.small_config import settings_of, write_config
 from tests.support.stages import Stopped, loaded, published, require_sound, stop
 from tests.support.unpacked import files_with
@@ -62,7 +61,6 @@ def settings(new_run: Callable[[], Run], tmp_path: Path) -> Settings:
     return settings_of(new_run(), gold={"models": [{"name": "by_person", "sql": str(file)}]}, **FORM)
 
 
-@takes_minutes
 def test_an_erased_key_is_in_no_file_after_the_documented_procedure_whatever_incarnation_shadow_or_version_held_it(
     spark: SparkSession,
     new_run: Callable[[], Run],

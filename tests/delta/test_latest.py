@@ -18,7 +18,7 @@ from lakehouse.contracts.silver import LOADS
 from pipelines import bronze_to_silver, by_hand, rebuild, restore, verify
 from silver.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
-from tests.support.examples import examples, takes_minutes
+from tests.support.examples import examples
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, published, ran, require_sound, stop
 
@@ -148,7 +148,6 @@ def released(spark: SparkSession, run: Run, config: Settings) -> None:
     by_hand.carry_out(spark, run, config, request, is_dry_run=False)
 
 
-@takes_minutes
 @pytest.mark.parametrize("seed", range(1))
 def test_one_load_and_three_published_at_once_or_each_with_releases_restores_erasures_and_rebuilds_end_in_the_same(
     spark: SparkSession, run_at: Callable[[Path], Run], tmp_path: Path, seed: int

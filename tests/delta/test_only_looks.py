@@ -11,7 +11,6 @@ from lakehouse import delta_log
 from pipelines import by_hand
 from silver.request import Erase, Request
 from tests.support.bronze import Record, put
-from tests.support.examples import takes_minutes
 from tests.support.small_config import settings_of, write_config
 from tests.support.stages import loaded, published
 
@@ -62,7 +61,6 @@ def versions(root: Path) -> dict[str, int]:
     return {str(log.parent.relative_to(root)): delta_log.last_version(log.parent) for log in logs}
 
 
-@takes_minutes
 def test_no_command_that_only_looks_commits_to_any_table(
     spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

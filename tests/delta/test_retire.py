@@ -14,7 +14,7 @@ from silver import load, recovery, watermarks
 from silver.request import Request, Reset, Wanted
 from silver.rules import Rules
 from tests.support.bronze import Record, put
-from tests.support.examples import examples, takes_minutes
+from tests.support.examples import examples
 from tests.support.reference import Reference, Seen
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, published, require_sound, stop
@@ -215,7 +215,6 @@ HISTORY = st.lists(st.tuples(st.integers(0, 2), st.one_of(st.none(), st.integers
 """What a producer sends in a load: epoch, sequence (None: none that can be read) and payload of each record."""
 
 
-@takes_minutes
 @given(st.lists(st.tuples(HISTORY, HISTORY, HISTORY, HISTORY), min_size=60, max_size=60), st.booleans())
 @settings(max_examples=examples(1, 3), deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_history_over_loads_with_retirements_in_between_gives_the_tables_of_the_reference(

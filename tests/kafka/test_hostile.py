@@ -10,7 +10,6 @@ import pytest
 import typer
 
 from jobs import cli
-from tests.support.examples import takes_minutes
 from tests.support.kafka import Sent, send
 from tests.support.small_config import write_config
 
@@ -159,7 +158,6 @@ def test_every_command_is_listed() -> None:
     assert listed == set(leaves(typer.main.get_command(cli.app)))
 
 
-@takes_minutes
 @pytest.mark.parametrize("names", [FEW, 100_000])
 def test_no_command_shows_what_a_producer_sent_as_it_was_sent(  # noqa: PLR0917 -- fixtures
     spark: SparkSession,

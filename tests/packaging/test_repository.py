@@ -150,3 +150,11 @@ def locked(lock: str) -> dict[str, set[str]]:
 def names(requirements: list[Any]) -> set[str]:
     """The packages that are asked for by name."""
     return {re.split(r"[\[<>=!~; ]", each)[0].lower() for each in requirements if isinstance(each, str)}
+
+
+def test_what_make_test_leaves_out_is_there_and_says_why() -> None:
+    left_out = tomllib.loads((ROOT / "tests" / "beyond.toml").read_text(encoding="utf-8"))
+    for files in left_out.values():
+        for file, reason in files.items():
+            assert (ROOT / "tests" / file).is_file(), file
+            assert reason, file

@@ -1,16 +1,23 @@
-"""What `make test-all` runs beyond `make test`: more examples of a property, and the tests that take minutes."""
+"""What `make test-all` runs beyond `make test`: more examples of a property, and the tests that `tests/beyond.toml` names."""
 
 from __future__ import annotations
 
 import os
+import tomllib
+from functools import cache
+from pathlib import Path
 
-import pytest
-
-_IS_WHOLE = os.environ.get("TESTS") == "all"
-
-takes_minutes = pytest.mark.skipif(not _IS_WHOLE, reason="takes minutes: `make test-all` runs it")
+IS_WHOLE = os.environ.get("TESTS") == "all"
+TESTS = Path(__file__).parents[1]
 
 
 def examples(few: int, many: int) -> int:
     """`many` where the whole of the tests is asked for (TESTS=all, as `make test-all` sets it), else `few`."""
-    return many if _IS_WHOLE else few
+    return many if IS_WHOLE else few
+
+
+@cache
+def beyond() -> frozenset[Path]:
+    """The files that `make test` leaves out."""
+    named = tomllib.loads((TESTS / "beyond.toml").read_text(encoding="utf-8"))
+    return frozenset(TESTS / file for files in named.values() for file in files)
