@@ -139,7 +139,7 @@ def _texts(argument: ast.expr) -> list[str]:
         case ast.Constant(value=str(text)):
             return [text]
         case ast.JoinedStr(values=parts):
-            return ["".join(part.value if isinstance(part, ast.Constant) else "{}" for part in parts)]  # type: ignore[misc] # texts
+            return ["".join(part.value if isinstance(part, ast.Constant) else "{}" for part in parts)]  # type: ignore[misc] # its parts are texts
         case ast.IfExp(body=one, orelse=other):
             return [*_texts(one), *_texts(other)]
         case _:
