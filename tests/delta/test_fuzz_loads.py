@@ -50,7 +50,7 @@ _VALUES = (
 
 
 @settings(
-    max_examples=examples(1, 20),
+    max_examples=examples(1, 5),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
 )

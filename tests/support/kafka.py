@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _SECONDS = 30
+_IN_FLIGHT = 10_000
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ def delete_topic(bootstrap_servers: str, topic: str) -> None:
 
 def _produce(producer: Producer, topic: str, records: Iterable[Sent]) -> None:
     refusals: list[object] = []
-    for record in records:
+    for number, record in enumerate(records):
+        if number % _IN_FLIGHT == 0:
+            assert producer.flush(_SECONDS) == 0
         producer.produce(
             topic,
             record.value,
