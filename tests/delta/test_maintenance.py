@@ -19,6 +19,7 @@ from pipelines import medallion, silver_to_gold
 from silver import load
 from silver.rules import Rules
 from tests.support.bronze import Record, put
+from tests.support.cleaned import clean
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published, require_sound
 
@@ -86,6 +87,20 @@ def test_small_files_become_few_old_ones_go_and_everything_goes_on_as_before(
             table = DeltaTable(f"{run.lakehouse.root}/{name}")
             counted = QueryBuilder().register("t", table).execute("SELECT count(*) AS n FROM t").read_all()
             assert counted["n"].to_pylist() == [expected]
+
+
+def test_the_shortest_retention_of_files_and_log_stops_nothing_wherever_the_log_was_cleaned(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run, maintenance={"retain_hours": 0, "log_retain_days": 1, "allow_short_retention": True})
+    for first in (0, 2):
+        loaded(spark, new_run(), settings, [Record.of(first, first), Record.of(first + 1, first)])
+        published(spark, new_run(), settings)
+        assert not any(row["skipped"] for row in maintained(spark, run, settings).values())
+        clean(spark, run)
+        maintained(spark, run, settings, is_dry_run=True)
+    require_sound(spark, run, is_deep=True)
 
 
 def test_settings_that_a_platform_does_not_let_a_session_have_are_left_out(spark: SparkSession) -> None:
