@@ -81,7 +81,7 @@ def test_a_small_run_takes_few_jobs_and_one_commit_for_each_table_that_it_change
     settings = Settings.model_validate(config, context={"folder": tmp_path})
 
     def run(*sequences: int) -> Costs:
-        each = [Sent(b"v", b"k", [("seq", b"%d" % number)], number % 2) for number in sequences]
+        each = [Sent(b"v", b"k%d" % (number % 2), [("seq", b"%d" % number)], number % 2) for number in sequences]
         if each:
             send(broker.bootstrap_servers, name, each)
         costs = Costs(spark, root)
