@@ -146,6 +146,6 @@ def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
     named = {*STEPS, "carry_out", "finish"}
     assert [name for name in calls(load.load_once) if name in named] == ["recover", "finish", "plan", "claim", "carry_out"]
     assert [name for name in calls(load.finish) if name in named] == ["carry_out", "planned_again", "carry_out"]  # a swap first
-    reads = ("read", "_require_pipeline", "_require_silver", "_require_marks")
+    reads = ("read", "require_own", "_require_silver", "_require_marks")
     found = [name for name in (*calls(recovery.recover)[:2], *calls(recovery._recovered)) if name in reads]
     assert list(dict.fromkeys(found)) == list(reads), "watermarks, ledger, Silver: one after another"
