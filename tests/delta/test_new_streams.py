@@ -100,9 +100,9 @@ def test_names_that_are_too_many_for_stretches_are_refused_before_each_record_is
 
 def test_a_name_is_shown_cut_and_escaped(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     settings = settings_of(new_run(), policies={"max_new_streams": 1}, **BY_PRODUCER)
-    put(spark, new_run(), [Record.of(0, 1, producer="\x1b[31m\n" + "x" * 300_000), Record.of(1, 1, producer="b")])
+    put(spark, new_run(), [Record.of(0, 1, producer="\x1b[31m\n" + "x" * 1_018), Record.of(1, 1, producer="b")])
 
-    with pytest.raises(BreakerOpenError, match="300,006 characters") as opened:
+    with pytest.raises(BreakerOpenError, match="1,024 characters") as opened:
         bronze_to_silver.run(spark, new_run(), settings)
 
     assert "\x1b" not in str(opened.value)
