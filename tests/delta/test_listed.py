@@ -28,6 +28,7 @@ pytestmark = pytest.mark.spark
 PRODUCERS = 1_200
 LONG = "x" * 1_024
 """The longest name that a producer can have; what is longer is invalid."""
+HUGE = "x" * 300_000
 CONFIG: dict[str, Any] = {
     "producer": {"header": "producer"},
     "policies": {"max_quarantined_share": 1, "contiguous": True},
@@ -134,10 +135,10 @@ def test_a_report_and_a_query_as_a_table_show_the_beginning_of_a_name(
 
 
 def test_an_error_and_an_alert_are_cut_and_still_say_the_way_out() -> None:
-    error = BreakerOpenError("Too many.", where=f"topic t, producer {LONG}", observed=LONG, expected="few", next_step="Go on.")
+    error = BreakerOpenError("Too many.", where=f"topic t, producer {HUGE}", observed=HUGE, expected="few", next_step="Go on.")
 
     assert len(str(error)) < 5_000
     assert str(error).endswith("Go on.")
     assert "(1,024 characters)" in str(error)
-    assert error.observed == LONG
+    assert error.observed == HUGE
     assert len(shortened(alerts.of_breaker(error, is_finished=False).details, _LONGEST_DETAILS)) <= 4_050
