@@ -139,6 +139,6 @@ def test_an_error_and_an_alert_are_cut_and_still_say_the_way_out() -> None:
 
     assert len(str(error)) < 5_000
     assert str(error).endswith("Go on.")
-    assert "(1,024 characters)" in str(error)
+    assert "(300,000 characters)" in str(error)
     assert error.observed == HUGE
     assert len(shortened(alerts.of_breaker(error, is_finished=False).details, _LONGEST_DETAILS)) <= 4_050
