@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 _STAGES = ("bronze", "silver", "gate", "gold")
 _MOST_JOBS = {"bronze": 2, "silver": 15, "gate": 7, "gold": 23}
-"""Without adaptive execution, which makes a job of each stage. Most of them are Delta's own, reading its logs. Of Gold's, five ask
-which keys several streams have, and seven are of the fence against a restore."""
+"""Without adaptive execution, which makes a job of each stage. Most of them are Delta's own, reading its logs. Of Gold's,
+five ask which keys several streams have, and seven are of the fence against a restore."""
 
 _COMMITS = {
     "bronze": {"bronze_records": 1},
