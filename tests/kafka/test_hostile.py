@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +57,9 @@ NUMBERS = [
     str(2**64),
     "1_0",
 ]
-FEW = 100
-"""Names; over more of them each command is asked once."""
+FEW, MANY = 100, 100_000
+"""Names; over more than a few of them each command is asked once."""
+_TAKES_LONG = pytest.mark.skipif("HOSTILE_NAMES" not in os.environ, reason="a quarter of an hour: HOSTILE_NAMES=all runs it")
 HUGE = "n\u202e" * 75_000  # 300,000 bytes
 
 # What a command prints over it; and for each stream, where it lists all of them on purpose.
@@ -158,7 +160,7 @@ def test_every_command_is_listed() -> None:
     assert listed == set(leaves(typer.main.get_command(cli.app)))
 
 
-@pytest.mark.parametrize("names", [FEW, 100_000])
+@pytest.mark.parametrize("names", [FEW, pytest.param(MANY, marks=_TAKES_LONG)])
 def test_no_command_shows_what_a_producer_sent_as_it_was_sent(  # noqa: PLR0917 -- fixtures
     spark: SparkSession,
     tmp_path: Path,
