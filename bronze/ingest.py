@@ -153,8 +153,8 @@ def _stream(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> 
     """Run the query to its end; the records of each micro-batch."""
     start = starting_point(spark, run, kafka, standing)
     consumed = spark.readStream.format("kafka").options(**reader_options(kafka, start)).load()
-    renamed = {name: topic.stored_as for name, topic in standing.topics.items() if topic.stored_as != name}
-    written = _write(bronze_records(consumed, run.run_id, renamed), run.table(BRONZE_RECORDS), standing.checkpoint.folder)
+    records = bronze_records(consumed, run.run_id, standing.renamed)
+    written = _write(records, run.table(BRONZE_RECORDS), standing.checkpoint.folder)
     return _follow(written, run.report)
 
 

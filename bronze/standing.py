@@ -43,6 +43,11 @@ class Standing:
         """Whether nothing was ever committed to the table. Every micro-batch commits, that of an empty topic too."""
         return self.version == 0
 
+    @property
+    def renamed(self) -> dict[str, str]:
+        """The name in the tables of each topic that has another one than in Kafka."""
+        return {name: topic.stored_as for name, topic in self.topics.items() if topic.stored_as != name}
+
 
 def read(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing:
     """Read where Bronze stands. Creates `bronze_topics` where it is not there yet, unless nothing may be written.

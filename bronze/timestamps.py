@@ -157,9 +157,8 @@ def carry_out(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, m
     starts = resume.next_offsets(spark, run, kafka, standing, planned)
     ends = {(name, int(partition)): end for name, partitions in planned.items() for partition, end in partitions.items()}
     ranges = {(name, each): (starts[name][str(each)], end) for (name, each), end in ends.items()}
-    stored_as = {name: topic.stored_as for name, topic in standing.topics.items() if topic.stored_as != name}
     left = {place: span for place, span in ranges.items() if span[0] < span[1]}
-    places = _fill(_Carrier(spark, run, kafka, stored_as), left, met)
+    places = _fill(_Carrier(spark, run, kafka, standing.renamed), left, met)
     run.report.event(
         "bronze.timestamps_met", places=[f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
     )

@@ -36,12 +36,11 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
         ContractError: The table is there with other columns.
     """
     table = run.table(BRONZE_RECORDS)
-    if delta.exists(spark, table):
-        require(spark, run)
-    else:
+    owner = require(spark, run)  # before a column is added, which is a commit
+    if owner is None:
         require_own(run, _claimers(spark, run), where=table)
     delta.create(spark, table, replace(BRONZE, properties={**BRONZE.properties, _PROPERTY: run.pipeline}))
-    if require(spark, run) is None:
+    if owner is None and require(spark, run) is None:
         delta.set_property(spark, table, _PROPERTY, run.pipeline)
         require(spark, run)
 

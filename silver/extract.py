@@ -29,12 +29,9 @@ if TYPE_CHECKING:
 MISSING = "missing"
 NULL = "null"
 DISAGREES = "disagrees"
-REPEATED = "repeated"
-NOT_JSON = "not_json"
 EMPTY = "empty"
 TOO_LONG = "too_long"
 NOT_UTF8 = "not_utf8"
-NOT_WHOLE = "not_a_whole_number"
 OUT_OF_RANGE = "out_of_range"
 
 NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
@@ -222,7 +219,7 @@ def _number(role: str, source: Source) -> _Pair:
         width = _WIDTHS[source.encoding]
         is_whole = F.coalesce(F.octet_length(found) == width, F.lit(False))
         is_in_range = F.coalesce(number < 2 ** (8 * width - 1), F.lit(False)) if width < _BIGINT_BYTES else number.isNotNull()
-    unread = F.when(~is_whole, F.lit(NOT_WHOLE)).when(~is_in_range, F.lit(OUT_OF_RANGE))
+    unread = F.when(~is_whole, F.lit(json_path.NOT_WHOLE)).when(~is_in_range, F.lit(OUT_OF_RANGE))
     return F.when(is_whole & is_in_range, number), F.coalesce(problem, unread)
 
 
@@ -230,7 +227,7 @@ def _name(role: str, source: Source) -> _Pair:
     """A producer's name, of 1 to 1,024 bytes. Bytes that are no UTF-8 are no name; numbers are digits."""
     if source.encoding != "utf8":
         number, problem = _number(role, source)
-        return number.cast("string"), problem
+        return F.when(problem.isNull(), number.cast("string")), problem
     found, problem = F.col(f"_value_{role}").cast("string"), F.col(f"_problem_{role}")
     length = F.octet_length(found)
     unread = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from functools import partial
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 RELEASE = Request("release", "checked with the sender", "ann", wanted=Wanted())
+ERASE = Request("erase", "asked", "ann", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +142,7 @@ def test_who_wakes_after_a_rebuild_changes_none_of_its_tables(spark: SparkSessio
 def test_an_erasure_that_was_undone_before_it_was_carried_out_erases_nothing(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key_sha256 = "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"  # of "k"
-    stale = claimed_by_hand(spark, run, Request("erase", "asked", "ann", erase=Erase("t", key_sha256)))
+    stale = claimed_by_hand(spark, run, ERASE)
     with monkeypatch.context() as patched:
         patched.setattr(restore, "_finish", lambda *_: None)  # as where it cannot be finished
         restored(spark, run, 2)
@@ -159,8 +160,7 @@ def test_an_erasure_that_was_undone_before_it_was_carried_out_erases_nothing(
 def test_an_erasure_that_fails_in_bronze_leaves_it_append_only(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key_sha256 = "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"  # of "k"
-    claimed = claimed_by_hand(spark, run, Request("erase", "asked", "ann", erase=Erase("t", key_sha256)))
+    claimed = claimed_by_hand(spark, run, ERASE)
     bronze = run.table("bronze_records")
 
     def fails(*arguments: Any, **named: Any) -> None:

@@ -125,6 +125,15 @@ def test_bytes_of_any_length_end_in_a_problem_and_never_in_an_error(spark: Spark
     assert found[-1] == ("7", 7, 7, None)
 
 
+@pytest.mark.parametrize("encoding", ["utf8", "int32"])
+def test_a_producer_that_could_not_be_read_has_no_name(spark: SparkSession, encoding: Any) -> None:
+    rules = Rules(Source("offset"), producer=Source("header", "x", encoding))
+    four, five = (str(number).encode() if encoding == "utf8" else number.to_bytes(4) for number in (4, 5))
+    found = read(spark, rules, [header(("x", four)), header(("x", four), ("x", five))], column="headers")
+
+    assert [(producer, problem) for producer, _, _, problem in found] == [("4", None), (None, "producer_disagrees")]
+
+
 def test_text_that_is_empty_or_too_long_is_no_name_and_no_number(spark: SparkSession) -> None:
     rules = Rules(Source("offset"), producer=Source("value"))
     given = {
