@@ -16,7 +16,7 @@ from silver import load
 from silver.rules import Payload, Rules, Source
 from tests.support import readings
 from tests.support.bronze import Record, put
-from tests.support.examples import examples
+from tests.support.examples import IS_WHOLE, examples
 from tests.support.hostile_bytes import NAMES, NUMBERS, VALUES
 from tests.support.reference import Reference, Seen
 
@@ -50,7 +50,7 @@ _VALUES = (
 
 
 @settings(
-    max_examples=examples(1, 5),
+    max_examples=examples(2, 5),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
 )
@@ -58,7 +58,7 @@ _VALUES = (
 def test_loads_of_any_bytes_end_in_the_classes_of_the_reference(
     spark: SparkSession, run_at: Callable[[Path], Run], records: list[Any], cut: int
 ) -> None:
-    for rules in _RULES if examples(0, 1) else _RULES[:2]:
+    for rules in _RULES if IS_WHOLE else _RULES[:2]:
         with tempfile.TemporaryDirectory() as folder:
             _compare(spark, run_at(Path(folder)), rules, records, cut)
 

@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from pipelines import bronze_to_silver, by_hand, maintenance, rebuild, restore
@@ -216,7 +216,7 @@ HISTORY = st.lists(st.tuples(st.integers(0, 2), st.one_of(st.none(), st.integers
 
 
 @given(st.lists(st.tuples(HISTORY, HISTORY, HISTORY, HISTORY), min_size=60, max_size=60), st.booleans())
-@settings(max_examples=examples(1, 3), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(2, 3), deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_history_over_loads_with_retirements_in_between_gives_the_tables_of_the_reference(
     spark: SparkSession,
     run_at: Callable[[Path], Run],
@@ -224,6 +224,7 @@ def test_any_history_over_loads_with_retirements_in_between_gives_the_tables_of_
     producers: list[tuple[list[tuple[int, int | None, str]], ...]],
     releases: bool,
 ) -> None:
+    assume(any(any(loads) for loads in producers))
     place = tmp_path_factory.mktemp("retired")
     config, offset, expected = settings_of(run_at(place), **CONFIG), 0, Reference()
     for nth in range(4):
@@ -240,7 +241,7 @@ def test_any_history_over_loads_with_retirements_in_between_gives_the_tables_of_
             request = Request("release", "checked", "ann", wanted=Wanted(kind="late"))
             by_hand.carry_out(spark, run_at(place), config, request, is_dry_run=False)
             expected.settle("release", lambda seen: expected.classes[seen.place] == "late")
-        assert retired(spark, run_at(place), config) > 0
+        assert retired(spark, run_at(place), config) > 0 or all(seen.sequence is None for seen in sent)
 
     rows = spark.read.table(run_at(place).table("silver_records").sql).collect()
     assert {("t", 0, row["offset"]): row["arrival"] for row in rows} == expected.silver

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,31 +65,30 @@ def test_a_field_that_is_not_null_and_lacking_makes_the_value_undecodable(spark:
     of_schema(spark, "of ARRAY<STRUCT<n: INT NOT NULL>>, by MAP<STRING, STRUCT<n INT NOT NULL>>", within)
 
 
+@pytest.mark.timeout(120)  # a cast takes more than a minute for a tenth of the exponent
 @pytest.mark.parametrize(
     "bomb",
     [
-        b'{"d": 1e32000000}',
-        b'{"d": 1E+32000000}',
-        b'{"d": 1e-32000000}',
-        b'{"d": "1e32000000"}',
-        b'{"d": "1e3,2000000"}',
-        b'{"d": "\\u0031\\u0065\\u00332000000"}',
-        '{"d": "1e\u0663\u0662\u0660\u0660\u0660\u0660\u0660\u0660"}'.encode(),
-        b'{"d": "1e32000000", "d": "1"}',
-        b'{"d": "1e32000000", x',
-        b"{'d': '1e32000000'}",
-        b"{'x\"': 1, 'd': 1e32000000, 'y\"': 1}",
-        b'{"in": [{"d": 1e32000000}]}',
+        b'{"d": 1e320000000}',
+        b'{"d": 1E+320000000}',
+        b'{"d": 1e-320000000}',
+        b'{"d": "1e320000000"}',
+        b'{"d": "1e3,20000000"}',
+        b'{"d": "\\u0031\\u0065\\u003320000000"}',
+        '{"d": "1e\u0663\u0662\u0660\u0660\u0660\u0660\u0660\u0660\u0660"}'.encode(),
+        b'{"d": "1e320000000", "d": "1"}',
+        b'{"d": "1e320000000", x',
+        b"{'d': '1e320000000'}",
+        b"{'x\"': 1, 'd': 1e320000000, 'y\"': 1}",
+        b'{"in": [{"d": 1e320000000}]}',
         b'{"d": "' + b"9" * 1_000_000 + b'"}',
         b'{"d": ' + b"9" * 1_000_000 + b"}",
     ],
 )
 def test_a_number_past_its_length_is_undecodable_before_it_is_cast(spark: SparkSession, bomb: bytes) -> None:
-    started = time.monotonic()
     schema = "s STRING, d DECIMAL(10,2), in ARRAY<STRUCT<d: DECIMAL(38,10)>>"
 
     assert payloads(spark, Payload("json", schema), [bomb]) == ["value_not_of_schema"]
-    assert time.monotonic() - started < 5  # the least of them took more than ten for a tenth of the exponent
 
 
 def test_what_only_looks_like_a_bomb_is_decoded(spark: SparkSession) -> None:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 
 _BATCH = 100
 _QUIET = settings(
-    max_examples=examples(1, 10),
+    max_examples=examples(2, 10),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
 )
