@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from bench.look import STREAMS, LookPipeline, Part, sent
 from bench.sitting import CHECKED, RECOVERY, UNCHECKED
-from lakehouse import delta
 from lakehouse.contracts.silver import LOADS
+from lakehouse.delta import tables
 from lakehouse.table import SILVER_LOADS
 from silver import claim, load, recovery
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bench.loads import Place
     from bench.sitting import Sitting
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 _RECORDS = 1_000_000
 
@@ -71,5 +71,5 @@ class _CutOff(Exception):  # noqa: N818 -- a stop, no error of ours
 
 def _claim_unread(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> None:
     del spark, records
-    transaction = delta.Transaction(run.app_id(SILVER_LOADS), load_seq)
-    delta.append(rows, run.table(SILVER_LOADS), LOADS, transaction=transaction)
+    transaction = tables.Transaction(run.app_id(SILVER_LOADS), load_seq)
+    tables.append(rows, run.table(SILVER_LOADS), LOADS, transaction=transaction)

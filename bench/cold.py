@@ -20,7 +20,7 @@ NOTHING_NEW = "0 new"
 
 _RECORDS = 2_000
 _OPEN = """
-from lakehouse.session import open_session
+from lakehouse.spark.session import open_session
 assert open_session("tidemark-bench").sql("SELECT 1").collect()[0][0] == 1
 """
 

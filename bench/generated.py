@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from bench.topics import HEADER, PARTITIONS
-from lakehouse import delta
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.model import ERASED_IN_BRONZE
+from lakehouse.contracts.contract import ERASED_IN_BRONZE
+from lakehouse.delta import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -34,13 +34,13 @@ def append_records(spark: SparkSession, bronze: Table, records: int, after: int)
     Returns:
         Bronze's version after it.
     """
-    delta.create(spark, bronze, BRONZE)
+    tables.create(spark, bronze, BRONZE)
     offset = F.floor(F.col("id") / PARTITIONS) + after // PARTITIONS
     numbered = spark.range(0, records, 1, PARTITIONS).select(
         (F.col("id") % PARTITIONS).cast("int").alias("partition"), offset.alias("offset"), (offset + 1).alias("seq")
     )
-    delta.append(bronze_rows(numbered, TOPIC), bronze, BRONZE)
-    return delta.version(spark, bronze)
+    tables.append(bronze_rows(numbered, TOPIC), bronze, BRONZE)
+    return tables.version(spark, bronze)
 
 
 def bronze_rows(rows: DataFrame, topic: str, *, noise: int = 1) -> DataFrame:

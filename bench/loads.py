@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from bench.sitting import BRONZE, COPY, SILVER, require
 from bench.topics import HEADER
 from bronze.ingest import ingest
-from lakehouse import delta
-from lakehouse.contracts.model import ERASED
+from lakehouse.contracts.contract import ERASED
 from lakehouse.contracts.silver import IN_ORDER, silver_records
-from lakehouse.run import Run
-from lakehouse.settings import Settings
+from lakehouse.delta import tables
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Settings
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, Lakehouse
 from silver import load
 from silver.rules import Rules
@@ -99,15 +99,15 @@ def measure_loads(place: Place, sitting: Sitting, topic: Topic) -> None:
 
 def _measure_copy(spark: SparkSession, run: Run, sitting: Sitting, topic: Topic) -> None:
     """The floor: the same rows by the same writer, Silver's columns, nothing decided."""
-    delta.create(spark, run.table(_COPY), silver_records())
+    tables.create(spark, run.table(_COPY), silver_records())
     sitting.measure(COPY, topic.name, topic.records, lambda: _copy(spark, run))
     require("rows of the copy", observed=_rows(spark, run, _COPY), expected=topic.records)
 
 
 def _copy(spark: SparkSession, run: Run) -> None:
     bronze = run.table(BRONZE_RECORDS)
-    rows = delta.read(spark, bronze, version=delta.version(spark, bronze))
-    delta.append(as_silver(rows), run.table(_COPY), silver_records())
+    rows = tables.read(spark, bronze, version=tables.version(spark, bronze))
+    tables.append(as_silver(rows), run.table(_COPY), silver_records())
 
 
 def as_silver(records: DataFrame) -> DataFrame:

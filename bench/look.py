@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from bench.generated import bronze_rows
 from bench.loads import Silent, settings_of
 from bench.sitting import CLEAN, LOOK, require
-from lakehouse import delta
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.run import Run
+from lakehouse.delta import tables
+from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from silver import load
 from silver.rules import Rules
@@ -56,7 +56,7 @@ class LookPipeline:
         self._rules = Rules.of(settings_of(place, _TOPIC, root))
         self.run = Run("bench", Lakehouse(root=str(root)), Silent())
         self._offset = self._sent = self._filled = 0
-        delta.create(self._spark, self.run.table(BRONZE.name), BRONZE)
+        tables.create(self._spark, self.run.table(BRONZE.name), BRONZE)
         load.create_tables(self._spark, self.run, self._rules)
         self._history = history // STREAMS
         for records in _shares(self._history):
@@ -96,7 +96,7 @@ class LookPipeline:
             rows = made if rows is None else rows.unionByName(made)
             self._offset += part.records
         if rows is not None:
-            delta.append(rows, self.run.table(BRONZE.name), BRONZE)
+            tables.append(rows, self.run.table(BRONZE.name), BRONZE)
 
     def _load(self, counts: dict[str, int]) -> None:
         done = load.load_once(self._spark, self.run, self._rules)

@@ -23,7 +23,7 @@ from bench.topics import RESENT_SHARE, plan_topic, send_topic
 from bench.verify import VerifyPipeline
 from bench.warm import WarmPipeline, measure_help
 from bronze.local_broker import LocalBroker
-from lakehouse.session import driver_memory, open_session
+from lakehouse.spark.session import driver_memory, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,9 @@ from bench.loads import Silent
 from bench.peers.sizes import live_bytes
 from bench.sitting import require
 from bench.topics import HEADER, PARTITIONS
-from lakehouse import delta
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.run import Run
+from lakehouse.delta import tables
+from lakehouse.run.context import Run
 from lakehouse.table import SILVER_WATERMARKS, Lakehouse
 from silver import load
 from silver.rules import Rules, Source
@@ -103,7 +103,7 @@ class _Pipeline:
         self._partitions = min(known, PARTITIONS)
         self._sent = 0
         self.arrived = 0
-        delta.create(self._spark, self._run.table(BRONZE.name), BRONZE)
+        tables.create(self._spark, self._run.table(BRONZE.name), BRONZE)
         load.create_tables(self._spark, self._run, _RULES)
         self._known = known
         self.arrive(known, records=known)
@@ -123,7 +123,7 @@ class _Pipeline:
             (F.floor(F.col("nth") / producers) + self._sent + 1).alias("seq"),
             F.md5((F.col("nth") % producers).cast("string").cast("binary")).alias("producer"),
         )
-        delta.append(bronze_rows(rows, TOPIC), self._run.table(BRONZE.name), BRONZE)
+        tables.append(bronze_rows(rows, TOPIC), self._run.table(BRONZE.name), BRONZE)
         self._sent, self.arrived = self._sent + share, share * self._partitions
 
     def load(self) -> None:

@@ -12,7 +12,7 @@ from bench.look import LookPipeline
 from bench.sitting import SQL, VERIFY, require
 from expectations import gate
 from gold.publish import publish
-from lakehouse.settings import Gate, Gold
+from lakehouse.settings.pipeline import Gate, Gold
 from pipelines.verify import verify
 
 if TYPE_CHECKING:

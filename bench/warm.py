@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 from bench.loads import Place, Silent, settings_of
 from bench.sitting import HELP, NOTHING, WARM, require
 from bench.topics import PARTITIONS, send_more
-from lakehouse.run import Run
+from lakehouse.run.context import Run
 from lakehouse.table import GOLD_RECORDS, Lakehouse
 from pipelines import medallion
 
 if TYPE_CHECKING:
     from bench.sitting import Sitting
     from bench.topics import Topic
-    from lakehouse.settings import Settings
+    from lakehouse.settings.pipeline import Settings
 
 NEW_RECORDS = 1_000
 HELP_TRIES = 5

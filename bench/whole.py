@@ -12,7 +12,7 @@ from bench.peers.registry import CLEAN, FEW
 from bench.sitting import Sitting, require
 from bench.topics import plan_topic, send_first
 from bronze.ingest import ingest
-from lakehouse.run import Run
+from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_RECORDS, GOLD_RECORDS, Lakehouse
 from pipelines import medallion
 

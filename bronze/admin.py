@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lakehouse.settings import Kafka
+    from lakehouse.settings.pipeline import Kafka
 
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no annotations
 _SECONDS = 10

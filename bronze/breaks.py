@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bronze.source import Offsets
     from bronze.standing import Standing
     from bronze.topics import Topic
-    from lakehouse.run import Run
-    from lakehouse.settings import Kafka
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Kafka
 
 
 @dataclass(frozen=True)

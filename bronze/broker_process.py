@@ -16,8 +16,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from lakehouse.errors import ToolError
-from lakehouse.jars import broker_classpath
-from lakehouse.java import java_executable
+from lakehouse.machine.jars import broker_classpath
+from lakehouse.machine.java import java_executable
 
 if TYPE_CHECKING:
     from typing import BinaryIO

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
-from lakehouse import delta
+from lakehouse.delta import tables
 from lakehouse.table import BRONZE_RECORDS, local_path
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from bronze.source import Offsets
-    from lakehouse.delta import Streamed
-    from lakehouse.run import Run
+    from lakehouse.delta.tables import Streamed
+    from lakehouse.run.context import Run
 
 _LOGS = ("offsets", "commits")
 
@@ -59,7 +59,7 @@ class Checkpoint:
         Args:
             streamed: The last micro-batch in the table, where it is known.
 
-        >>> from lakehouse.delta import Streamed
+        >>> from lakehouse.delta.tables import Streamed
         >>> whole = Checkpoint("/c", 1, "q", offsets={0, 1}, commits={0}, planned={"t": {"0": 5}})
         >>> whole.damage(Streamed("q", 1, is_undone=False)), whole.damage(Streamed("q", 0, is_undone=False))
         (None, None)
@@ -106,7 +106,7 @@ def choose(spark: SparkSession, run: Run, *, first: int, streamed: Streamed | No
         found = _read(spark, _folder(run, number), number)
         known = streamed
         if known is None and not is_new and found.query_id is not None:
-            known = delta.last_batch(spark, run.table(BRONZE_RECORDS), found.query_id)
+            known = tables.last_batch(spark, run.table(BRONZE_RECORDS), found.query_id)
         damage = found.damage(known)
         if damage is None:
             break

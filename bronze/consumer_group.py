@@ -12,7 +12,7 @@ from bronze.admin import LookError, client
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakehouse.settings import Kafka
+    from lakehouse.settings.pipeline import Kafka
 
 _SECONDS = 10
 _WAITS_SECONDS = (0.2, 0.5, 1.0, 2.0)

@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from lakehouse.errors import AnotherWriterError, OffsetsExpiredError, SourceError, TopicRecreatedError
-from lakehouse.report import scrubber
-from lakehouse.secrets import secret_texts
-from lakehouse.storage import whole_text
+from lakehouse.run.reporting import scrubber
+from lakehouse.settings.secrets import secret_texts
+from lakehouse.spark.storage_errors import whole_text
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Kafka
+    from lakehouse.settings.pipeline import Kafka
 
 
 class _Failure(NamedTuple):

@@ -2,7 +2,7 @@
 
 The order of things, and why it loses and doubles nothing:
 
-1. the tables are there, have their contract's columns, and are this pipeline's (`lakehouse.owner`);
+1. the tables are there, have their contract's columns, and are this pipeline's (`lakehouse.protocol.bronze_owner`);
 2. the topics are those that were read before, by Kafka's ids (`bronze.breaks`);
 3. a checkpoint that is gone, or does not fit the table, is made up for from the table (`bronze.checkpoint`, `bronze.resume`);
 4. for each micro-batch Spark first writes its offset range into the checkpoint, then appends it to the table under the query's
@@ -26,10 +26,12 @@ from bronze.resume import starting_point
 from bronze.source import reader_options, require_reachable
 from bronze.standing import read as read_standing
 from bronze.topics import Topic, write_begun
-from lakehouse import delta, owner, storage
-from lakehouse.crash import crash_point
-from lakehouse.delta_errors import SPARK_ERRORS
+from lakehouse.delta import tables
+from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import OffsetsExpiredError
+from lakehouse.protocol import bronze_owner
+from lakehouse.run.crash_points import crash_point
+from lakehouse.spark import storage_errors
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
     from bronze.admin import Seen
     from bronze.standing import Standing
     from lakehouse.errors import TidemarkError
-    from lakehouse.run import Report, Run
-    from lakehouse.settings import Kafka
+    from lakehouse.run.context import Report, Run
+    from lakehouse.settings.pipeline import Kafka
     from lakehouse.table import Table
 
 _POLL_SECONDS = 0.5
@@ -95,7 +97,7 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
     if not is_remote():  # over Spark Connect it is the server that must reach Kafka, not this machine
         require_reachable(kafka.bootstrap_servers)
     bronze = run.table(BRONZE_RECORDS)
-    owner.create_bronze(spark, run)
+    bronze_owner.create_bronze(spark, run)
     crash_point("bronze.created")
     standing = _with_new_topics(spark, run, kafka, read_standing(spark, run))
     run.report.event("bronze.started", from_version=standing.version)
@@ -105,7 +107,7 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
         records=records,
         batches=batches,
         from_version=standing.version,
-        to_version=delta.version(spark, bronze),
+        to_version=tables.version(spark, bronze),
         seconds=round(time.monotonic() - started, 3),
     )
     run.report.event("bronze.ingested", **vars(ingested))
@@ -145,7 +147,7 @@ def _read_available(spark: SparkSession, run: Run, kafka: Kafka, standing: Stand
             break
     if ends is None:
         return sum(batches.values()), sum(1 for records in batches.values() if records)
-    version, appended = delta.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
+    version, appended = tables.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
     return appended or 0, version - before
 
 
@@ -160,7 +162,7 @@ def _stream(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> 
 
 def _told(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: Exception) -> TidemarkError:
     """What a failed read becomes."""
-    if refused := storage.failure(error, run.lakehouse):
+    if refused := storage_errors.failure(error, run.lakehouse):
         return refused
     told = failure(error, kafka, standing.checkpoint.folder)
     if isinstance(told, OffsetsExpiredError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.model import ERASED_IN_BRONZE
+from lakehouse.contracts.contract import ERASED_IN_BRONZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

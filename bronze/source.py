@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakehouse.errors import SourceError
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Kafka
+    from lakehouse.settings.pipeline import Kafka
 
     Offsets = dict[str, dict[str, int]]
     """Topic to partition to offset; -2 is a partition's earliest, -1 its latest."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bronze import checkpoint as checkpoints
 from bronze import topics
-from lakehouse import delta
+from lakehouse.delta import tables
 from lakehouse.errors import TableMissingError
 from lakehouse.table import BRONZE_RECORDS
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from bronze.checkpoint import Checkpoint
     from bronze.topics import Topic
-    from lakehouse.delta import Streamed
-    from lakehouse.run import Run
+    from lakehouse.delta.tables import Streamed
+    from lakehouse.run.context import Run
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def read(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing
     Raises:
         TableMissingError: `bronze_records` is not there; or `bronze_topics`, and nothing may be written.
     """
-    version, streamed = delta.streamed(spark, run.table(BRONZE_RECORDS))
+    version, streamed = tables.streamed(spark, run.table(BRONZE_RECORDS))
     try:
         known = topics.read(spark, run)
     except TableMissingError:
@@ -65,5 +65,5 @@ def read(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing
     first = max((topic.checkpoint for topic in known.values()), default=1)
     chosen = checkpoints.choose(spark, run, first=first, streamed=streamed, is_new=version == 0)
     if streamed is None and chosen.query_id is not None and version:
-        streamed = delta.last_batch(spark, run.table(BRONZE_RECORDS), chosen.query_id)
+        streamed = tables.last_batch(spark, run.table(BRONZE_RECORDS), chosen.query_id)
     return Standing(version, streamed, known, chosen)

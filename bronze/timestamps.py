@@ -33,10 +33,11 @@ from bronze.records import bronze_records, timestamp_columns
 from bronze.source import reader_options
 from bronze.standing import read as read_standing
 from bronze.topics import write_begun
-from lakehouse import delta, frames
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.crash import crash_point
-from lakehouse.delta_errors import SPARK_ERRORS
+from lakehouse.delta import tables
+from lakehouse.delta.errors import SPARK_ERRORS
+from lakehouse.run.crash_points import crash_point
+from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
     from bronze.source import Offsets
     from bronze.standing import Standing
-    from lakehouse.run import Run
-    from lakehouse.settings import Kafka
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Kafka
 
 _CHUNK_RECORDS = 10_000
 _CHUNK_BYTES = 32 * 1024 * 1024
@@ -122,7 +123,7 @@ class _Carrier:
         return start
 
     def _commit(self, rows: DataFrame) -> None:
-        delta.append(rows, self.run.table(BRONZE_RECORDS), BRONZE)
+        tables.append(rows, self.run.table(BRONZE_RECORDS), BRONZE)
         crash_point("bronze.carried_on")
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import delta, frames, state
 from lakehouse.contracts.bronze import BEGUN, EXPIRED, RECREATED, TOPICS, plain_topic
+from lakehouse.delta import small_tables, tables
 from lakehouse.errors import TableMissingError
+from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.bronze import LostRange
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,11 @@ def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
         ContractError: It has other columns.
     """
     table = run.table(BRONZE_TOPICS)
-    rows = delta.found(spark, table)
+    rows = tables.found(spark, table)
     if rows is None:
         raise TableMissingError("The table is not there.", where=str(table))
     TOPICS.check(rows.schema, where=str(table))
-    return known(state.read(spark, table, TOPICS.names))
+    return known(small_tables.read(spark, table, TOPICS.names))
 
 
 def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
@@ -117,7 +118,7 @@ def create(spark: SparkSession, run: Run, *, is_new: bool) -> dict[str, Topic]:
         run: The run.
         is_new: Whether Bronze was never read into.
     """
-    delta.create(spark, run.table(BRONZE_TOPICS), TOPICS)
+    tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)
     if is_new:
         return {}
     held = spark.read.table(run.table(BRONZE_RECORDS).sql).select("topic").distinct().collect()
@@ -157,4 +158,4 @@ def _row(topic: Topic) -> dict[str, object]:
 
 def _append(spark: SparkSession, run: Run, rows: Sequence[Mapping[str, object]]) -> None:
     if rows:
-        delta.append(frames.of_contract(spark, rows, TOPICS), run.table(BRONZE_TOPICS), TOPICS)
+        tables.append(frames.of_contract(spark, rows, TOPICS), run.table(BRONZE_TOPICS), TOPICS)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from expectations import gx
 from expectations.columns import flatten
 from expectations.gx import Result
-from lakehouse import delta, frames, state
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED
 from lakehouse.contracts.gold import REJECTS
 from lakehouse.contracts.silver import HELD, KEPT
-from lakehouse.kept_aside import PLACE
+from lakehouse.delta import small_tables, tables
+from lakehouse.protocol.gold_rejects import PLACE
+from lakehouse.spark import frames
 from lakehouse.table import GOLD_REJECTS, SILVER_LOADS
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from expectations.evidence import Row
     from expectations.suites import Check
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
     Place = tuple[str, int, int]
     Part = tuple[int, str | None]
@@ -174,25 +175,25 @@ def record(  # noqa: PLR0913 -- what is listed, by whom, and in whose place
         last_gate_run_id: The last gate run that is recorded.
     """
     table = run.table(GOLD_REJECTS)
-    delta.create(spark, table, REJECTS)
+    tables.create(spark, table, REJECTS)
     decided = _decided(spark, run)
     listed = [
         {**row, "gate_run_id": gate_run_id, "state": HELD, **decided.get((row["topic"], row["partition"], row["offset"]), {})}
         for row in rows
     ]
     where = f"load_seq >= {first}" + (f" AND gate_run_id <> '{last_gate_run_id}'" if last_gate_run_id else "")
-    known = state.read(spark, table, ("gate_run_id",), start=("load_seq", first))
+    known = small_tables.read(spark, table, ("gate_run_id",), start=("load_seq", first))
     if listed or any(row["gate_run_id"] != last_gate_run_id for row in known):
-        delta.replace(frames.of_contract(spark, listed, REJECTS), table, REJECTS, where=where)
+        tables.replace(frames.of_contract(spark, listed, REJECTS), table, REJECTS, where=where)
 
 
 def _decided(spark: SparkSession, run: Run) -> dict[Place, Row]:
     """What was decided of records that were kept aside, by a load that the ledger has."""
     names = (*PLACE, "state", "settled_load_seq")
-    settled = state.read(spark, run.table(GOLD_REJECTS), names, start=("settled_load_seq", 0))
+    settled = small_tables.read(spark, run.table(GOLD_REJECTS), names, start=("settled_load_seq", 0))
     if not settled:
         return {}
-    loads = {row["load_seq"] for row in state.read(spark, run.table(SILVER_LOADS), ("load_seq",))}
+    loads = {row["load_seq"] for row in small_tables.read(spark, run.table(SILVER_LOADS), ("load_seq",))}
     return {
         (row["topic"], row["partition"], row["offset"]): {name: row[name] for name in ("state", "settled_load_seq")}
         for row in settled

@@ -13,11 +13,12 @@ from expectations.balance import load_facts
 from expectations.columns import flatten
 from expectations.differences import differences
 from expectations.rules import INVARIANTS
-from lakehouse import delta, frames, state
 from lakehouse.contracts.gate import ERRORED, PASSED
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, LATE, QUARANTINED, STREAM, WATERMARK_IN_LOADS, is_retired
-from lakehouse.delta_errors import SPARK_ERRORS, is_gone
+from lakehouse.delta import small_tables, tables
+from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.errors import TidemarkError
+from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_REJECTS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from expectations.evidence import Evidence, Row
     from expectations.pinned import Pins
     from lakehouse.contracts.gate import GateRun
-    from lakehouse.run import Run
-    from lakehouse.settings import Gate
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Gate
 
 _FACTS = {each.name: each.fact for each in INVARIANTS}
 _CLASSES = {"duplicate": (DUPLICATE,), "late": (LATE,), "collision": (COLLISION,), "quarantined": QUARANTINED}
@@ -127,7 +128,7 @@ class _Look:
             finished=self.gate_run.last_load_seq,
             silver_version=self.gate_run.silver_version,
             loads_version=self.gate_run.loads_version,
-            bronze_version=delta.version(self.spark, self.run.table(BRONZE_RECORDS)),
+            bronze_version=tables.version(self.spark, self.run.table(BRONZE_RECORDS)),
             watermarks=tuple(marks.toArrow().to_pylist()),
             rejected=self.gate_run.rejected,
         )
@@ -137,7 +138,7 @@ class _Look:
         """What the gate run held against each other. A watermark that moved on since is where the ledger had left it."""
         found = pinned.evidence(self.spark, self.run, self.pins)
         names = (*STREAM, "kind", "load_seq")
-        since = state.read(self.spark, self.run.table(SILVER_LOADS), names, start=("load_seq", found.last_load_seq + 1))
+        since = small_tables.read(self.spark, self.run.table(SILVER_LOADS), names, start=("load_seq", found.last_load_seq + 1))
         return replace(found, watermarks=_as_they_were(found, filter(is_retired, since)))
 
     def _with_floor(self) -> DataFrame:

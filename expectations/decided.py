@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakehouse import delta, frames, state
 from lakehouse.contracts.gate import DECISIONS, REJECTED, RELEASED, Rejected
-from lakehouse.delta import Transaction
+from lakehouse.delta import small_tables, tables
+from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError
+from lakehouse.spark import frames
 from lakehouse.table import GATE_DECISIONS
 
 if TYPE_CHECKING:
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 
     from expectations.evidence import Row
     from lakehouse.contracts.gate import Decision, GateRun
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 
 def read(spark: SparkSession, run: Run) -> list[Row]:
     """All rows of `gate_decisions`; none where nobody has decided anything yet."""
     table = run.table(GATE_DECISIONS)
-    if not delta.exists(spark, table):
+    if not tables.exists(spark, table):
         return []
-    return state.read(spark, table, DECISIONS.names)
+    return small_tables.read(spark, table, DECISIONS.names)
 
 
 def rejected(decisions: Iterable[Row]) -> Rejected:
@@ -54,7 +55,7 @@ def record(spark: SparkSession, run: Run, gate_run: GateRun, asked: Decision) ->
         AnotherWriterError: Somebody else has decided on this gate run meanwhile.
     """
     table = run.table(GATE_DECISIONS)
-    delta.create(spark, table, DECISIONS)
+    tables.create(spark, table, DECISIONS)
     row = {
         "gate_run_id": gate_run.gate_run_id,
         "first_load_seq": gate_run.first_load_seq,
@@ -67,7 +68,7 @@ def record(spark: SparkSession, run: Run, gate_run: GateRun, asked: Decision) ->
         "decided_at": datetime.now(UTC),
     }
     transaction = Transaction(f"{run.app_id(GATE_DECISIONS)}/{gate_run.gate_run_id}", 1)
-    delta.append(frames.of_contract(spark, [row], DECISIONS), table, DECISIONS, transaction=transaction)
+    tables.append(frames.of_contract(spark, [row], DECISIONS), table, DECISIONS, transaction=transaction)
     stands = of(read(spark, run), gate_run.gate_run_id)
     if stands is None or stands["run_id"] != run.run_id:
         raise AnotherWriterError(

@@ -67,7 +67,7 @@ def bronze_counts(appended: DataFrame) -> DataFrame:
     Grain: a partition and version.
 
     Args:
-        appended: What `lakehouse.delta.collect_appended` hands to its summary.
+        appended: What `lakehouse.delta.tables.collect_appended` hands to its summary.
 
     Returns:
         topic, partition, version and records (bigint).

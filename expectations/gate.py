@@ -14,10 +14,13 @@ from expectations.balance import StreamFacts, load_facts, stream_facts
 from expectations.columns import flatten
 from expectations.gx import Result
 from expectations.suites import Subject
-from lakehouse import ahead, delta, frames, kept_aside, private, state, views
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
-from lakehouse.crash import crash_point
-from lakehouse.run import new_id
+from lakehouse.delta import small_tables, snapshot_prefetch, tables, views
+from lakehouse.machine import private_files
+from lakehouse.protocol import gold_rejects
+from lakehouse.run.context import new_id
+from lakehouse.run.crash_points import crash_point
+from lakehouse.spark import frames
 from lakehouse.table import GATE_RESULTS, GOLD_LATEST, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
@@ -28,8 +31,8 @@ if TYPE_CHECKING:
     from expectations.evidence import BronzeCounts, Row
     from expectations.pinned import Pins
     from expectations.suites import Check
-    from lakehouse.run import Run
-    from lakehouse.settings import Gate
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Gate
     from lakehouse.table import Table
 
 _PLACES = 3
@@ -81,7 +84,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = Non
         run.report.event("gate.nothing_new")
         return None
     gate_run_id = new_id()
-    with ahead.known(spark, [run.table(name) for name in (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)]):
+    with snapshot_prefetch.known(spark, [run.table(name) for name in (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)]):
         results, rows = _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id, limits=limits or Limits())
     done = _Audit(gate_run_id, pins, results, rows)
     crash_point("gate.audited")
@@ -108,7 +111,7 @@ def _evaluate(  # noqa: PLR0913 -- an audit's inputs, each by name
         records = whole.withColumn("gate_run_id", F.lit(gate_run_id))
         kept = aside.find(records, [check for check in checks if check.keeps_rows_aside], found.ledger, limits)
         checks = [check for check in checks if not check.keeps_rows_aside]
-        data[Subject.RECORDS], checks = flatten(kept_aside.without(spark, records, kept.rows), checks)
+        data[Subject.RECORDS], checks = flatten(gold_rejects.without(spark, records, kept.rows), checks)
     else:
         kept = Aside([], [])
     results = [_placed(result, streams, found.bronze) for result in gx.evaluate(checks, data)]
@@ -117,7 +120,7 @@ def _evaluate(  # noqa: PLR0913 -- an audit's inputs, each by name
 
 def _keep_aside(spark: SparkSession, run: Run, done: _Audit) -> None:
     """List what is kept out of Gold, before the results that let its loads out."""
-    if not done.aside and not delta.exists(spark, run.table(GOLD_REJECTS)):
+    if not done.aside and not tables.exists(spark, run.table(GOLD_REJECTS)):
         return
     recorded = verdict.recorded(spark, run)
     last = recorded[0]["gate_run_id"] if recorded else None
@@ -147,7 +150,7 @@ def _placed(result: Result, streams: Sequence[StreamFacts], bronze: BronzeCounts
 def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
     """Append all results, in one commit."""
     table = run.table(GATE_RESULTS)
-    delta.create(spark, table, RESULTS)
+    tables.create(spark, table, RESULTS)
     views.create(spark, run.lakehouse, {GATE_RESULTS})
     now = _after_the_last(spark, table)
     pins = done.pins
@@ -170,12 +173,12 @@ def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
         }
         for result in done.results
     ]
-    delta.append(frames.of_contract(spark, rows, RESULTS), table, RESULTS)
+    tables.append(frames.of_contract(spark, rows, RESULTS), table, RESULTS)
 
 
 def _after_the_last(spark: SparkSession, table: Table) -> datetime:
     """Now, or right after the last gate run where the clock was set back since: `last` takes the latest one's verdict."""
-    last = state.last(spark, table, ["evaluated_at"], by="evaluated_at")
+    last = small_tables.last(spark, table, ["evaluated_at"], by="evaluated_at")
     now = datetime.now(UTC)
     return max(now, last[0]["evaluated_at"] + timedelta(microseconds=1)) if last else now
 
@@ -210,5 +213,5 @@ def _build_docs(run: Run, done: _Audit) -> None:
     if root is None:
         run.report.event("gate.docs_skipped", reason="Data Docs are built on a local root only.")
         return
-    index = gx.build_docs(done.results, private.folder(root / _DOCS), run_name=done.gate_run_id)
+    index = gx.build_docs(done.results, private_files.folder(root / _DOCS), run_name=done.gate_run_id)
     run.report.event("gate.docs_built", path=str(index))

@@ -16,7 +16,7 @@ from expectations import refusals
 from expectations.suites import Check, Subject
 from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED, PASSED
 from lakehouse.errors import TidemarkError, headline
-from lakehouse.secrets import mask
+from lakehouse.settings.secrets import mask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,10 +11,11 @@ from pyspark.sql import functions as F
 
 from expectations import facts, stretches
 from expectations.evidence import BronzeCounts, Evidence, Row, by_load
-from lakehouse import delta, frames, state
 from lakehouse.contracts.bronze import is_of_topics
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import CLASSES, KEPT, STREAM
+from lakehouse.delta import small_tables, tables
+from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 _LEDGER = (
     "load_seq",
@@ -92,7 +93,7 @@ def pin(spark: SparkSession, run: Run, rejected: Rejected) -> Pins | None:
     Raises:
         TableMissingError: Silver has not been written yet.
     """
-    watermarks = state.read(spark, run.table(SILVER_WATERMARKS), WATERMARK)
+    watermarks = small_tables.read(spark, run.table(SILVER_WATERMARKS), WATERMARK)
     finished = max((row["load_seq"] for row in watermarks), default=0)
     pending = rejected.pending(last_published(spark, run), finished)
     if pending is None:
@@ -101,9 +102,9 @@ def pin(spark: SparkSession, run: Run, rejected: Rejected) -> Pins | None:
         first_load_seq=pending[0],
         last_load_seq=pending[1],
         finished=finished,
-        silver_version=delta.version(spark, run.table(SILVER_RECORDS)),
-        loads_version=delta.version(spark, run.table(SILVER_LOADS)),
-        bronze_version=delta.version(spark, run.table(BRONZE_RECORDS)),
+        silver_version=tables.version(spark, run.table(SILVER_RECORDS)),
+        loads_version=tables.version(spark, run.table(SILVER_LOADS)),
+        bronze_version=tables.version(spark, run.table(BRONZE_RECORDS)),
         watermarks=tuple(watermarks),
         rejected=rejected,
     )
@@ -114,13 +115,13 @@ def last_published(spark: SparkSession, run: Run) -> int:
 
     What was rejected after it is not counted: Gold still has to follow what those loads erased or took back.
     """
-    return state.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
+    return small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
 
 
 def unpublished(spark: SparkSession, run: Run, *, up_to: int) -> list[int]:
     """The loads of the ledger that Gold has not published, up to one; what was undone is not there any more."""
     first = last_published(spark, run) + 1
-    loads = state.read(spark, run.table(SILVER_LOADS), ["load_seq"], start=("load_seq", first))
+    loads = small_tables.read(spark, run.table(SILVER_LOADS), ["load_seq"], start=("load_seq", first))
     return sorted({row["load_seq"] for row in loads if row["load_seq"] <= up_to})
 
 
@@ -128,14 +129,14 @@ def records(spark: SparkSession, run: Run, pins: Pins) -> DataFrame:
     """Silver's rows of the range, at the pinned version; with them any that name no load, so that they are found."""
     load_seq = F.col("load_seq")
     is_in_range = load_seq.between(pins.first_load_seq, pins.last_load_seq) & F.expr(pins.rejected.excluded)
-    silver = delta.read(spark, run.table(SILVER_RECORDS), version=pins.silver_version)
+    silver = tables.read(spark, run.table(SILVER_RECORDS), version=pins.silver_version)
     return silver.where(is_in_range | load_seq.isNull())
 
 
 def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
     """Read the evidence: Silver's narrow columns, Bronze's, and the ledger's rows."""
     start = ("load_seq", pins.first_load_seq - 1)
-    found = state.read(spark, run.table(SILVER_LOADS), _LEDGER, start=start, version=pins.loads_version)
+    found = small_tables.read(spark, run.table(SILVER_LOADS), _LEDGER, start=start, version=pins.loads_version)
     ledger = [row for row in found if pins.first_load_seq <= row["load_seq"] <= pins.finished]
     kept = sum(row[name] for row in ledger for name in KEPT)
     before = [row["bronze_to_version"] for row in found if row["load_seq"] < pins.first_load_seq]
@@ -195,7 +196,7 @@ def _bronze(  # noqa: PLR0913 -- what is counted, and from where on, each by nam
     topics = {json.dumps(json.loads(row["rules"]).get("decided_topics")) for row in loaded if row["rules"]}
     counted_versions = None
     if len(topics) <= 1:
-        counted_versions = delta.collect_appended(
+        counted_versions = tables.collect_appended(
             spark,
             bronze,
             after_version=after_version,
@@ -207,7 +208,7 @@ def _bronze(  # noqa: PLR0913 -- what is counted, and from where on, each by nam
         return BronzeCounts(by_load(by_version, loads), uncounted=uncounted)
     if len(topics) <= 1:
         run.report.event("gate.bronze_versions_gone", after_version=after_version, to_version=to_version)
-    offsets = facts.bronze_offsets(delta.read(spark, bronze, version=pins.bronze_version), _spans(spark, ledger))
+    offsets = facts.bronze_offsets(tables.read(spark, bronze, version=pins.bronze_version), _spans(spark, ledger))
     counted = {(row["topic"], row["partition"], row["load_seq"]): row["records"] for row in _rows(offsets)}
     return BronzeCounts(counted, counts_offsets=True, uncounted=uncounted)
 

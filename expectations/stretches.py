@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from expectations.facts import ORDINAL, is_undecodable, nulls
 from lakehouse.contracts.silver import IN_ORDER, STREAM
-from lakehouse.words import bit, word
+from lakehouse.spark.bitmaps import bit, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

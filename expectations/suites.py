@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from expectations.rules import INVARIANTS, MEASURES
 from lakehouse.contracts.gate import CRITICAL, WARN
-from lakehouse.secrets import mask
+from lakehouse.settings.secrets import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lakehouse.settings import Budget, Gate, UserExpectation
+    from lakehouse.settings.pipeline import Budget, Gate, UserExpectation
 
 
 class Subject(Enum):
@@ -53,7 +53,7 @@ class Check:
 def build(gate: Gate) -> tuple[Check, ...]:
     """The checks of a gate: the invariants, the budgets, then the user's expectations in their order.
 
-    >>> from lakehouse.settings import Gate
+    >>> from lakehouse.settings.pipeline import Gate
     >>> [check.name for check in build(Gate(budgets={"late": {"critical": 0}})) if check.subject is Subject.LOADS]
     ['budget_late', 'budget_missing', 'budget_collision']
     """

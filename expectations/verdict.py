@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations import decided, pinned
-from lakehouse import delta, state
 from lakehouse.contracts.gate import CRITICAL, PASSED, RELEASED, RESULTS, GateRun
+from lakehouse.delta import small_tables, tables
 from lakehouse.errors import GateFailedError
 from lakehouse.table import GATE_RESULTS
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from expectations.evidence import Row
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 
 def raise_if_failed(spark: SparkSession, run: Run, gate_run: GateRun) -> None:
@@ -66,9 +66,9 @@ def last(spark: SparkSession, run: Run) -> GateRun | None:
 def recorded(spark: SparkSession, run: Run) -> list[Row]:
     """The rows of gate_results of the last gate run; none where there was none yet."""
     table = run.table(GATE_RESULTS)
-    if not delta.exists(spark, table):
+    if not tables.exists(spark, table):
         return []
-    rows = state.last(spark, table, RESULTS.names, by="evaluated_at")
+    rows = small_tables.last(spark, table, RESULTS.names, by="evaluated_at")
     latest = max((row["gate_run_id"] for row in rows), default=None)
     return [row for row in rows if row["gate_run_id"] == latest]
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from lakehouse import delta, frames
 from lakehouse.contracts.silver import DISCARDED, HELD
-from lakehouse.crash import crash_point
+from lakehouse.delta import tables
+from lakehouse.run.crash_points import crash_point
+from lakehouse.spark import frames
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, SILVER_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 _ASKED = "tidemark_amended"
 
@@ -53,8 +54,8 @@ def remove_key(spark: SparkSession, run: Run, key: ErasedKey) -> None:
         for name in (GOLD_LATEST_BY_STREAM, GOLD_LATEST, GOLD_RECORDS):
             table = run.table(name)
             found = f"SELECT 1 FROM {table.sql} AS record JOIN {_ASKED} AS asked ON {is_meant} LIMIT 1"  # noqa: S608 -- names of ours
-            if delta.exists(spark, table) and spark.sql(found).collect():
-                delta.merge(
+            if tables.exists(spark, table) and spark.sql(found).collect():
+                tables.merge(
                     spark,
                     f"MERGE INTO {table.sql} AS record USING {_ASKED} AS asked ON {is_meant} WHEN MATCHED THEN DELETE",
                     table,
@@ -69,9 +70,9 @@ def remove_key(spark: SparkSession, run: Run, key: ErasedKey) -> None:
 def _give_up(spark: SparkSession, run: Run, load_seq: int) -> None:
     """What waits of a key that a load has erased goes to nobody any more; nothing of the record itself is listed."""
     rejects = run.table(GOLD_REJECTS)
-    if not delta.exists(spark, rejects):
+    if not tables.exists(spark, rejects):
         return
-    delta.merge(
+    tables.merge(
         spark,
         f"""
         MERGE INTO {rejects.sql} AS reject
@@ -95,9 +96,9 @@ def undo_decisions(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int)
         undo_to: The last load that goes.
     """
     rejects = run.table(GOLD_REJECTS)
-    if not delta.exists(spark, rejects):
+    if not tables.exists(spark, rejects):
         return
-    delta.delete(spark, rejects, f"load_seq > {keep_to} AND load_seq <= {undo_to}")
+    tables.delete(spark, rejects, f"load_seq > {keep_to} AND load_seq <= {undo_to}")
     undone = f"settled_load_seq > {keep_to} AND settled_load_seq <= {undo_to}"
     again = f"UPDATE {rejects.sql} SET state = '{HELD}', settled_load_seq = NULL WHERE {undone}"  # noqa: S608 -- as above
-    delta.merge(spark, again, rejects)
+    tables.merge(spark, again, rejects)

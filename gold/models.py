@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import frames
 from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse.spark import frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

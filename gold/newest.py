@@ -15,9 +15,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gold import models
-from lakehouse import delta, fence, frames, state
 from lakehouse.contracts.silver import STREAM
-from lakehouse.crash import crash_point
+from lakehouse.delta import small_tables, tables
+from lakehouse.protocol import swap_fence
+from lakehouse.run.crash_points import crash_point
+from lakehouse.spark import frames
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 _MOST_KEYS = 200_000
 """More of them are not handed to the driver: nearly every record is the latest of its key then."""
@@ -66,7 +68,7 @@ def newest_of_few(records: DataFrame) -> Newest:
 
 def is_kept(spark: SparkSession, run: Run) -> bool:
     """Whether `gold_latest`, if it is there, was made by the rule that holds now: Tidemark 0.1 took what arrived last."""
-    return delta.exists(spark, run.table(GOLD_LATEST_BY_STREAM)) or not delta.exists(spark, run.table(GOLD_LATEST))
+    return tables.exists(spark, run.table(GOLD_LATEST_BY_STREAM)) or not tables.exists(spark, run.table(GOLD_LATEST))
 
 
 def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
@@ -86,7 +88,7 @@ def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
     merge_latest = partial(models.merge_latest, up_to=up_to)
     merge_into = partial(_merge, spark, run, up_to)
     known = [_pinned(spark, run, GOLD_LATEST)]
-    if state.highest(spark, run.table(GOLD_LATEST_BY_STREAM), "load_seq"):
+    if small_tables.highest(spark, run.table(GOLD_LATEST_BY_STREAM), "load_seq"):
         known.append(_pinned(spark, run, GOLD_LATEST_BY_STREAM))
     shared = _shared(spark, found.streams, known)
     if shared is None:
@@ -114,16 +116,16 @@ def make_anew(spark: SparkSession, run: Run, *, up_to: int) -> None:
         UndoneError: A restore or rebuild came after that load.
     """
     found = newest(spark, _pinned(spark, run, GOLD_RECORDS))
-    delta.overwrite(fence.guarded(models.among_streams(found.rows), run, up_to), run.table(GOLD_LATEST))
+    tables.overwrite(swap_fence.guarded(models.among_streams(found.rows), run, up_to), run.table(GOLD_LATEST))
     crash_point("gold.latest_anew")
     shared = models.shared(found.streams)
-    delta.overwrite(fence.guarded(models.of_keys(found.rows, shared), run, up_to), run.table(GOLD_LATEST_BY_STREAM))
+    tables.overwrite(swap_fence.guarded(models.of_keys(found.rows, shared), run, up_to), run.table(GOLD_LATEST_BY_STREAM))
     run.report.event("gold.latest_made_anew")
 
 
 def _pinned(spark: SparkSession, run: Run, name: str) -> DataFrame:
     table = run.table(name)
-    return delta.read(spark, table, version=delta.version(spark, table))
+    return tables.read(spark, table, version=tables.version(spark, table))
 
 
 def _shared(spark: SparkSession, came: DataFrame, known: list[DataFrame]) -> DataFrame | None:
@@ -142,8 +144,8 @@ def _shared(spark: SparkSession, came: DataFrame, known: list[DataFrame]) -> Dat
 def _merge(  # noqa: PLR0913, PLR0917 -- what a MERGE is made of; partial gives the first three
     spark: SparkSession, run: Run, up_to: int, name: str, statement: Callable[[str, str], str], rows: DataFrame
 ) -> None:
-    fence.guarded(rows, run, up_to).createOrReplaceTempView(_INCREMENT)
+    swap_fence.guarded(rows, run, up_to).createOrReplaceTempView(_INCREMENT)
     try:
-        delta.merge(spark, statement(run.table(name).sql, _INCREMENT), run.table(name))
+        tables.merge(spark, statement(run.table(name).sql, _INCREMENT), run.table(name))
     finally:
         spark.catalog.dropTempView(_INCREMENT)

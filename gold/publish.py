@@ -12,10 +12,10 @@ The order, and what a crash after each step leaves:
 
 A range has no number of its own, as a load of Silver has: the retry after a crash may cover more loads than the first try. So
 an append is numbered by the last load that the table holds. Of two publishers that saw the same table Delta takes one. Whoever
-is left out, also by the number of an append that a RESTORE has taken back, replaces the range (`lakehouse.delta.replace`): a
-repeat, a larger repeat, a slower publisher and a restore all end in the same rows. Loads that gold_records already holds are
-not written again, so that for those who read it as a stream it only grows, unless two publishers race, or Silver was rebuilt:
-then all of Gold is replaced.
+is left out, also by the number of an append that a RESTORE has taken back, replaces the range
+(`lakehouse.delta.tables.replace`): a repeat, a larger repeat, a slower publisher and a restore all end in the same rows.
+Loads that gold_records already holds are not written again, so that for those who read it as a stream it only grows, unless
+two publishers race, or Silver was rebuilt: then all of Gold is replaced.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from gold import models
 from gold.newest import is_kept, make_anew, merge, newest, newest_of_few
 from gold.refresh import refresh_models
 from gold.withdraw import withdraw
-from lakehouse import delta, fence, frames, kept_aside, state
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
-from lakehouse.crash import crash_point
-from lakehouse.delta import Transaction
+from lakehouse.delta import small_tables, tables
+from lakehouse.delta.tables import Transaction
 from lakehouse.errors import ConservationError, GateFailedError, TableStateError
+from lakehouse.protocol import gold_rejects, swap_fence
+from lakehouse.run.crash_points import crash_point
+from lakehouse.spark import frames
 from lakehouse.table import (
     GOLD_LATEST_BY_STREAM,
     GOLD_RECORDS,
@@ -50,10 +52,10 @@ from lakehouse.table import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.contract import Contract
     from lakehouse.contracts.gate import GateRun
-    from lakehouse.contracts.model import Contract
-    from lakehouse.run import Run
-    from lakehouse.settings import Gold
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Gold
 
 _MANY = 100_000
 """Records from which on it pays to look for the latest ones by keys and numbers first, which takes a job of its own."""
@@ -104,7 +106,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         )
     loads = _loads(spark, run, gate_run)
     if not loads:  # then nothing is written that could be guarded
-        fence.require_standing(spark, run, gate_run.last_load_seq)
+        swap_fence.require_standing(spark, run, gate_run.last_load_seq)
     silver = _silver(spark, run, gate_run, loads)
     kept = sum(row[name] for row in loads for name in KEPT)
     is_rebuilt = any(row["kind"] == REBUILD for row in loads)
@@ -154,14 +156,14 @@ class _Aside:
 
     gate_run: GateRun
     is_in_use: bool
-    found: list[state.Row]
+    found: list[small_tables.Row]
     coming: DataFrame | None
 
     @classmethod
     def of(cls, spark: SparkSession, run: Run, gate_run: GateRun) -> _Aside:
-        if not delta.exists(spark, run.table(GOLD_REJECTS)):
+        if not tables.exists(spark, run.table(GOLD_REJECTS)):
             return cls(gate_run, is_in_use=False, found=[], coming=None)
-        found, coming = kept_aside.found(spark, run, gate_run), kept_aside.coming(spark, run, gate_run)
+        found, coming = gold_rejects.found(spark, run, gate_run), gold_rejects.coming(spark, run, gate_run)
         return cls(gate_run, is_in_use=True, found=found, coming=_brought(spark, run, coming) if coming else None)
 
     @property
@@ -171,33 +173,33 @@ class _Aside:
 
     def left_out(self, spark: SparkSession, whole: DataFrame) -> DataFrame:
         """The range's rows as Gold gets them."""
-        rows = kept_aside.without(spark, whole, self.found)
+        rows = gold_rejects.without(spark, whole, self.found)
         return rows if self.coming is None else rows.unionByName(self.coming)
 
 
-def _brought(spark: SparkSession, run: Run, rows: list[state.Row]) -> DataFrame:
+def _brought(spark: SparkSession, run: Run, rows: list[small_tables.Row]) -> DataFrame:
     """What was released, with the number of the load that did it: Gold tells by that number what it has.
 
     Silver is read as it is now: these records lie in loads before the range, and may have been erased since.
     """
     table = run.table(SILVER_RECORDS)
     loads = [row["load_seq"] for row in rows]
-    silver = delta.read(spark, table, version=delta.version(spark, table)).where(
+    silver = tables.read(spark, table, version=tables.version(spark, table)).where(
         F.col("load_seq").between(min(loads), max(loads))
     )
     there = silver.where(F.col("erased").isNull()).drop("erased")
-    places = kept_aside.places(spark, rows, "settled_load_seq")
-    joined = there.join(F.broadcast(places), on=list(kept_aside.PLACE), how="inner")
+    places = gold_rejects.places(spark, rows, "settled_load_seq")
+    joined = there.join(F.broadcast(places), on=list(gold_rejects.PLACE), how="inner")
     return joined.withColumn("load_seq", F.col("settled_load_seq")).select(*there.columns)
 
 
 def _take_back(spark: SparkSession, run: Run, let_out: DataFrame, gate_run: GateRun) -> None:
     """Step 0. Take out what a publishing of the same loads that died has brought, where it let out other rows."""
     records = run.table(GOLD_RECORDS)
-    held = state.highest(spark, records, "load_seq")
+    held = small_tables.highest(spark, records, "load_seq")
     if held < gate_run.first_load_seq:
         return
-    there = _places_of(delta.read(spark, records, version=delta.version(spark, records)).where(gate_run.range))
+    there = _places_of(tables.read(spark, records, version=tables.version(spark, records)).where(gate_run.range))
     wanted = _places_of(let_out.where(F.col("load_seq") <= held))
     if not there.exceptAll(wanted).unionByName(wanted.exceptAll(there)).isEmpty():
         last = gate_run.last_load_seq
@@ -205,7 +207,7 @@ def _take_back(spark: SparkSession, run: Run, let_out: DataFrame, gate_run: Gate
 
 
 def _places_of(rows: DataFrame) -> DataFrame:
-    return rows.select(*kept_aside.PLACE, "load_seq")
+    return rows.select(*gold_rejects.PLACE, "load_seq")
 
 
 def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, aside: _Aside, *, coming: int) -> None:
@@ -215,11 +217,11 @@ def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, aside
         ConservationError: They are not. What says that the range is published is not written yet.
     """
     records = run.table(GOLD_RECORDS)
-    published = delta.read(spark, records, version=delta.version(spark, records)).where(aside.gate_run.range).count()
+    published = tables.read(spark, records, version=tables.version(spark, records)).where(aside.gate_run.range).count()
     silver, kept_out = whole.count(), 0
     if aside.found:
-        places = F.broadcast(kept_aside.places(spark, aside.found))
-        kept_out = whole.join(places, on=list(kept_aside.PLACE), how="left_semi").count()
+        places = F.broadcast(gold_rejects.places(spark, aside.found))
+        kept_out = whole.join(places, on=list(gold_rejects.PLACE), how="left_semi").count()
     if published + kept_out != silver + coming:
         raise ConservationError(
             "Gold's records and those that were kept aside are not Silver's; the range is not published.",
@@ -232,10 +234,10 @@ def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, aside
 
 def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: GateRun) -> None:
     """Steps 1 and 2 where the range begins with a rebuild: nothing of what there was stays, its columns neither."""
-    if delta.exists(spark, run.table(GOLD_REJECTS)):
-        delta.delete(spark, run.table(GOLD_REJECTS), f"load_seq < {gate_run.first_load_seq}")
-    rows = fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
-    delta.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
+    if tables.exists(spark, run.table(GOLD_REJECTS)):
+        tables.delete(spark, run.table(GOLD_REJECTS), f"load_seq < {gate_run.first_load_seq}")
+    rows = swap_fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
+    tables.overwrite(rows, run.table(GOLD_RECORDS), metadata=_metadata(gate_run))
     crash_point("gold.replaced")
     make_anew(spark, run, up_to=gate_run.last_load_seq)
 
@@ -249,13 +251,13 @@ def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, but: str
     contracts = {each.name: each for each in (*of_records, STREAM_HEALTH)}
     for name, contract in contracts.items():
         if name != but:
-            delta.create(spark, run.table(name), contract)
+            tables.create(spark, run.table(name), contract)
     return contracts
 
 
 def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, contract: Contract) -> None:
     """Step 1. The loads that the table does not hold yet: one commit holds whole loads, so its highest one says which."""
-    held = state.highest(spark, run.table(GOLD_RECORDS), "load_seq")
+    held = small_tables.highest(spark, run.table(GOLD_RECORDS), "load_seq")
     first = max(gate_run.first_load_seq, held + 1)
     if first <= gate_run.last_load_seq:
         rows = models.published(silver.where(F.col("load_seq") >= first), gate_run.gate_run_id)
@@ -272,7 +274,7 @@ def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run:
 
 def _write_health(spark: SparkSession, run: Run, rows: DataFrame, *, first: int, gate_run: GateRun) -> None:
     """Step 3. The range is published when this commit stands."""
-    held = state.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
+    held = small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
     _put(spark, run, rows, STREAM_HEALTH, first=first, held=held, gate_run=gate_run)
     crash_point("gold.published")
 
@@ -285,23 +287,23 @@ def _put(  # noqa: PLR0913 -- what is written, where, and under which name
     What an append saves is the search for what is to be replaced, which costs more than the few rows of a small range.
     """
     table, metadata = run.table(contract.name), _metadata(gate_run)
-    rows = fence.guarded(rows, run, gate_run.last_load_seq)
+    rows = swap_fence.guarded(rows, run, gate_run.last_load_seq)
     if held < first:
-        delta.append(rows, table, contract, transaction=Transaction(run.app_id(contract.name), held + 1), metadata=metadata)
-        if delta.last_metadata(spark, table) == metadata:
+        tables.append(rows, table, contract, transaction=Transaction(run.app_id(contract.name), held + 1), metadata=metadata)
+        if tables.last_metadata(spark, table) == metadata:
             return
-    delta.replace(
+    tables.replace(
         rows, table, contract, where=f"load_seq >= {first} AND load_seq <= {gate_run.last_load_seq}", metadata=metadata
     )
 
 
-def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[state.Row]:
+def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[small_tables.Row]:
     """The ledger's rows of the range's loads that were not rejected; as they are now, for a finished load's never change."""
-    rows = state.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", gate_run.first_load_seq))
+    rows = small_tables.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", gate_run.first_load_seq))
     return [row for row in rows if row["load_seq"] <= gate_run.last_load_seq and row["load_seq"] not in gate_run.rejected]
 
 
-def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[state.Row]) -> DataFrame:
+def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[small_tables.Row]) -> DataFrame:
     """Silver's rows of the range, from the version that was audited.
 
     Where that is gone, from the last one: a load's rows change by an erasure only, and that is to be followed. The ledger says
@@ -311,11 +313,11 @@ def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[state.
         TableStateError: They are not as many any more.
     """
     table, version = run.table(SILVER_RECORDS), gate_run.silver_version
-    latest = delta.version(spark, table)
-    if version == latest or delta.can_read(spark, table, version=version, where=gate_run.range):
-        return delta.read(spark, table, version=version).where(gate_run.range)
+    latest = tables.version(spark, table)
+    if version == latest or tables.can_read(spark, table, version=version, where=gate_run.range):
+        return tables.read(spark, table, version=version).where(gate_run.range)
     run.report.event("gold.audited_version_gone", gate_run_id=gate_run.gate_run_id, silver_version=version, read=latest)
-    rows = delta.read(spark, table, version=latest).where(gate_run.range)
+    rows = tables.read(spark, table, version=latest).where(gate_run.range)
     expected = Counter[int]()
     for row in loads:
         expected[row["load_seq"]] += sum(row[name] for name in KEPT)

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gold.models import model_query
-from lakehouse import delta, session, state
-from lakehouse.crash import crash_point
-from lakehouse.delta_errors import SPARK_ERRORS
+from lakehouse.delta import small_tables, tables
+from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import ModelError, headline
-from lakehouse.model_sql import foreign_relations, problem
+from lakehouse.run.crash_points import crash_point
+from lakehouse.settings.model_sql import foreign_relations, problem
+from lakehouse.spark import session
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Gold, GoldModel
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Gold, GoldModel
 
 _SOURCES = (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)
 
@@ -44,9 +45,9 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
     Raises:
         ModelError: A model failed; the others were made, and its table holds what it held.
     """
-    if not gold.models or not delta.exists(spark, run.table(GOLD_STREAM_HEALTH)):
+    if not gold.models or not tables.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return ()
-    made_of = {"last_load_seq": state.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")}
+    made_of = {"last_load_seq": small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")}
     if amended_by is not None:
         made_of["amended_by"] = amended_by
     made, broken = [], []
@@ -73,20 +74,20 @@ def _refresh(spark: SparkSession, run: Run, model: GoldModel, made_of: dict[str,
     table = run.table(model.name)
     text = model.sql.read_text(encoding="utf-8")
     metadata = json.dumps({"model_sha256": hashlib.sha256(text.encode()).hexdigest(), **made_of}, sort_keys=True)
-    if delta.last_metadata(spark, table) == metadata:
+    if tables.last_metadata(spark, table) == metadata:
         return False
     query = model_query(text)
     _require_tables_only(spark, text, query, is_in_catalog=run.lakehouse.root is None)
     with session.no_file_relations(spark):
         rows = spark.sql(query)
-    delta.overwrite(rows, table, metadata=metadata)
+    tables.overwrite(rows, table, metadata=metadata)
     run.report.event("gold.model_made", model=model.name, **made_of)
     crash_point("gold.model_made")
     return True
 
 
 def _require_tables_only(spark: SparkSession, text: str, query: str, *, is_in_catalog: bool) -> None:
-    """Refuse a query that leaves SQL over tables, before it is analysed; see `lakehouse.model_sql`.
+    """Refuse a query that leaves SQL over tables, before it is analysed; see `lakehouse.settings.model_sql`.
 
     Raises:
         ModelError: It does.
@@ -108,7 +109,7 @@ def _views(spark: SparkSession, run: Run) -> Iterator[None]:
     """Gold's tables under their own names, each at one version, while models are made."""
     for name in _SOURCES:
         table = run.table(name)
-        delta.read(spark, table, version=delta.version(spark, table)).createOrReplaceTempView(name)
+        tables.read(spark, table, version=tables.version(spark, table)).createOrReplaceTempView(name)
     try:
         yield
     finally:

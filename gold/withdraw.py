@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gold.newest import is_kept, make_anew
-from lakehouse import delta
-from lakehouse.crash import crash_point
+from lakehouse.delta import tables
+from lakehouse.run.crash_points import crash_point
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 
 def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_load_seq: int) -> None:
@@ -33,14 +33,14 @@ def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_lo
         UndoneError: Another restore or rebuild was claimed since.
     """
     health = run.table(GOLD_STREAM_HEALTH)
-    if not delta.exists(spark, health):
+    if not tables.exists(spark, health):
         return
     undone = f"load_seq > {keep_to} AND load_seq <= {undo_to}"
-    delta.delete(spark, run.table(GOLD_RECORDS), undone)
+    tables.delete(spark, run.table(GOLD_RECORDS), undone)
     crash_point("gold.withdrawn")
     if not is_kept(spark, run) or any(
         not spark.read.table(run.table(name).sql).where(undone).isEmpty() for name in (GOLD_LATEST, GOLD_LATEST_BY_STREAM)
     ):
         make_anew(spark, run, up_to=by_load_seq)
-    delta.delete(spark, health, undone)
+    tables.delete(spark, health, undone)
     run.report.event("gold.withdrawn", keep_to=keep_to, undo_to=undo_to)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.errors import TidemarkError
-    from lakehouse.settings import Alerts
+    from lakehouse.settings.pipeline import Alerts
 
 FIRING = "firing"
 RESOLVED = "resolved"

@@ -183,7 +183,7 @@ def doctor(*, as_json: AsJson = False) -> int:
     Ends with 1 where something is missing.
     """
     from jobs.show import write_json, write_table
-    from lakehouse.doctor import diagnose
+    from lakehouse.machine.doctor import diagnose
 
     findings = diagnose()
     if as_json:

@@ -49,7 +49,7 @@ def need_command(context: typer.Context) -> None:
 def config_show(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Print the settings that are in force, defaults included, secrets masked."""
     from jobs.show import tell
-    from lakehouse import config as configs
+    from lakehouse.config import load as configs
 
     settings = load_settings(config, overrides)
     tell(configs.redacted(settings), configs.show_yaml(settings), as_json=as_json)
@@ -75,7 +75,7 @@ def jars_fetch(
 ) -> None:
     """Fetch the JVM jars into the cache, in the locked versions; no network where they are there."""
     from jobs.show import tell
-    from lakehouse import jars
+    from lakehouse.machine import jars
 
     folder = str(jars.fetch(conf))
     tell({"folder": folder}, folder, as_json=as_json)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.gate import Decision
-    from lakehouse.report import OpenReport
-    from lakehouse.settings import LakehouseSettings, Settings
+    from lakehouse.run.reporting import OpenReport
+    from lakehouse.settings.pipeline import LakehouseSettings, Settings
     from lakehouse.table import Lakehouse
     from silver.order import Order
     from silver.request import Request
@@ -43,7 +43,7 @@ def load_settings(config: Path, overrides: list[str] | None) -> Settings:
     Raises:
         ConfigError: The file is missing, or something in it, in the environment or in the flags is wrong.
     """
-    from lakehouse import config as configs
+    from lakehouse.config import load as configs
 
     settings = configs.load(config, overrides=dict(_pair(text) for text in overrides or []), environ=os.environ)
     edge.known_secrets.update(configs.known_secrets(settings))
@@ -74,7 +74,7 @@ def lakehouse_of(place: LakehouseSettings) -> Lakehouse:
 @contextlib.contextmanager
 def reporting() -> Iterator[OpenReport]:
     """A report that shows none of the secrets known so far."""
-    from lakehouse.report import open_report
+    from lakehouse.run.reporting import open_report
 
     with open_report(secrets=edge.known_secrets) as report:
         yield report
@@ -88,7 +88,7 @@ def open_session(settings: Settings, report: OpenReport) -> SparkSession:
     """
     started = time.monotonic()
     report.event("spark.starting")
-    from lakehouse.session import open_session as open_spark
+    from lakehouse.spark.session import open_session as open_spark
 
     spark = open_spark(f"tidemark {settings.pipeline}")
     report.event("spark.finished", version=spark.version, seconds=round(time.monotonic() - started, 1))
@@ -301,7 +301,7 @@ def thin_job(do: Callable[[SparkSession, Settings, OpenReport], object], what: s
 
 
 def _keep(settings: Settings, result: dict[str, Any]) -> None:
-    from lakehouse.report import save_result
+    from lakehouse.run.reporting import save_result
 
     place = lakehouse_of(settings.lakehouse)
     folder = place.local_folder("_reports")

@@ -18,8 +18,8 @@ from lakehouse.errors import TidemarkError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.report import OpenReport
-    from lakehouse.settings import Settings
+    from lakehouse.run.reporting import OpenReport
+    from lakehouse.settings.pipeline import Settings
 
 INCIDENTS, EVENTS = INCIDENTS_TOPIC, EVENTS_TOPIC
 
@@ -121,7 +121,7 @@ def _send(servers: str, records: int, report: OpenReport) -> Sent:
 
 
 def _settings(folder: Path, name: str, servers: str) -> Settings:
-    from lakehouse import config as configs
+    from lakehouse.config import load as configs
 
     file = folder / f"{name}.yml"
     file.write_text(_CONFIGS[name].replace("<servers>", servers), encoding="utf-8")

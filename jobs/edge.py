@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.report import OpenReport
+    from lakehouse.run.reporting import OpenReport
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -119,7 +119,7 @@ def is_console_script() -> bool:
 
 def scrub_text(text: str) -> str:
     """The text without any secret that this process has resolved."""
-    from lakehouse.report import scrubber
+    from lakehouse.run.reporting import scrubber
 
     return str(scrubber(known_secrets)(text))
 

@@ -11,7 +11,7 @@ from lakehouse.contracts.bronze import of_last_incarnations
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lakehouse.settings import Kafka
+    from lakehouse.settings.pipeline import Kafka
 
 COLUMNS = ("topic", "partition", "last_offset", "end_offset", "lag")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from lakehouse.settings import Settings
+    from lakehouse.settings.pipeline import Settings
 
 _WINDOW_SECONDS = 60
 _OTHER_LINES = 24

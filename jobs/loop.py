@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.report import OpenReport
-    from lakehouse.settings import Settings
+    from lakehouse.run.reporting import OpenReport
+    from lakehouse.settings.pipeline import Settings
 
 STAGES = ("bronze", "silver", "gate", "gold")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from jobs.watch_state import State
-    from lakehouse.report import OpenReport
+    from lakehouse.run.reporting import OpenReport
 
 Sample = tuple[str, tuple[str, ...], float | int | bool | None]
 """A metric, the values of its labels, and its own; None leaves it out."""

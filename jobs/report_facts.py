@@ -16,7 +16,7 @@ from lakehouse.contracts.silver import CLASSES
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.settings.pipeline import Settings
     from lakehouse.table import Lakehouse
 
 Rows = list[dict[str, Any]]

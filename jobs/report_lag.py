@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Kafka
+    from lakehouse.settings.pipeline import Kafka
 
     Rows = list[dict[str, Any]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jobs import show
-from lakehouse.findings import Finding, require_sound
+from lakehouse.run.findings import Finding, require_sound
 
 
 def write_verified(found: dict[str, Any], *, as_json: bool) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from jobs.alerts import Alert, Finding
     from jobs.watch_state import State
-    from lakehouse.report import OpenReport
-    from lakehouse.settings import Alerts, Settings
+    from lakehouse.run.reporting import OpenReport
+    from lakehouse.settings.pipeline import Alerts, Settings
 
 _STAGES = ("bronze", "silver", "gate", "gold")
 _LONGEST_DETAILS = 4_000

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from lakehouse import private
+from lakehouse.machine import private_files
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.settings.pipeline import Settings
 
 
 class Told(BaseModel):
@@ -95,5 +95,5 @@ def write(file: Path, state: State) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    private.folder(file.parent)
-    private.replace_file(file, state.model_dump_json(indent=2) + "\n")
+    private_files.folder(file.parent)
+    private_files.replace_file(file, state.model_dump_json(indent=2) + "\n")

@@ -10,11 +10,12 @@ from pyspark.sql import functions as F
 from bronze import breaks, standing
 from bronze.admin import LookError
 from bronze.topics import Acceptance, write_accepted
-from lakehouse import delta, owner
 from lakehouse.contracts.bronze import RECREATED
 from lakehouse.contracts.silver import ACCEPT
-from lakehouse.crash import crash_point
+from lakehouse.delta import tables
 from lakehouse.errors import SourceError, UsageError
+from lakehouse.protocol import bronze_owner
+from lakehouse.run.crash_points import crash_point
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS
 from pipelines import by_hand
 from silver.request import Accepted, Request
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from bronze.breaks import Break
     from bronze.standing import Standing
-    from lakehouse.run import Run
-    from lakehouse.settings import Kafka, Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Kafka, Settings
 
 
 def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Request, *, is_dry_run: bool) -> dict[str, object]:
@@ -54,7 +55,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         TableMissingError: Bronze has not been written yet.
         TableStateError: Bronze is another pipeline's.
     """
-    owner.require(spark, run)
+    bronze_owner.require(spark, run)
     topic = str(request.wanted.topic) if request.wanted else ""
     stands = standing.read(spark, run, is_dry_run=True)
     found = _found(spark, run, settings.kafka, stands, topic)
@@ -112,7 +113,7 @@ def _accepted(found: Break) -> Accepted:
 def _kept(spark: SparkSession, run: Run, accepted: Accepted) -> tuple[int, Request] | None:
     """The load and request of the same acceptance, where the ledger has it already."""
     ledger = run.table(SILVER_LOADS)
-    if not delta.exists(spark, ledger):
+    if not tables.exists(spark, ledger):
         return None
     rows = spark.read.table(ledger.sql).where(F.col("kind") == ACCEPT).select("load_seq", "request").distinct().collect()
     kept = {row["load_seq"]: Request.from_json(row["request"]) for row in rows}

@@ -12,8 +12,8 @@ from expectations.pinned import last_published
 from gold import amend
 from gold.refresh import refresh_models
 from gold.withdraw import withdraw
-from lakehouse import delta, state
 from lakehouse.contracts.silver import ERASE, RESTORE
+from lakehouse.delta import small_tables, tables
 from lakehouse.table import GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS
 from silver import watermarks
 from silver.request import Request
@@ -21,8 +21,8 @@ from silver.request import Request
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 
 def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:
@@ -44,9 +44,9 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
         ModelError: A model failed; the next run tries again.
     """
     after = last_published(spark, run) if after_load_seq is None else after_load_seq
-    loads = state.read(spark, run.table(SILVER_LOADS), ("load_seq", "kind", "request"), start=("load_seq", after + 1))
+    loads = small_tables.read(spark, run.table(SILVER_LOADS), ("load_seq", "kind", "request"), start=("load_seq", after + 1))
     asked = sorted({(row["load_seq"], row["request"]) for row in loads if row["kind"] in (ERASE, RESTORE)})
-    if not asked or not delta.exists(spark, run.table(GOLD_STREAM_HEALTH)):
+    if not asked or not tables.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return None
     finished = watermarks.read(spark, run).load_seq
     known = max(row["load_seq"] for row in loads)
@@ -80,6 +80,6 @@ def withdraw_unpublished(spark: SparkSession, run: Run, settings: Settings, *, f
         first: The first of the loads; none from it on is published.
         last: The last of them.
     """
-    if state.highest(spark, run.table(GOLD_RECORDS), "load_seq") >= first:
+    if small_tables.highest(spark, run.table(GOLD_RECORDS), "load_seq") >= first:
         withdraw(spark, run, keep_to=first - 1, undo_to=last, by_load_seq=last)
         refresh_models(spark, run, settings.gold, amended_by=last)

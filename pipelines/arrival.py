@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta
 from lakehouse.contracts.silver import COLLISION, STREAM
+from lakehouse.delta import tables
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver import segments
 from silver.extract import NARROW, narrow
@@ -19,8 +19,8 @@ from silver.rules import Rules
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 
 def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | None = None) -> dict[str, list[Order]]:
@@ -40,12 +40,12 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
     """
     rules = Rules.of(settings).of_sequences
     table = run.table(BRONZE_RECORDS)
-    raw = delta.read(spark, table, version=delta.version(spark, table))
+    raw = tables.read(spark, table, version=tables.version(spark, table))
     found = {"bronze": _orders(spark, narrow(raw, rules), topic), "silver": list[Order]()}
-    if delta.exists(spark, run.table(SILVER_RECORDS)):
+    if tables.exists(spark, run.table(SILVER_RECORDS)):
         kept = spark.read.table(run.table(SILVER_RECORDS).sql).withColumn("problem", F.lit(None).cast("string"))
         found["silver"] = _orders(spark, kept, topic)
-    if delta.exists(spark, run.table(SILVER_REJECTS)):
+    if tables.exists(spark, run.table(SILVER_REJECTS)):
         _count_collisions(spark, run, found["bronze"])
     return found
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from lakehouse import delta, owner, state
 from lakehouse.contracts.silver import CLASSES
+from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
+from lakehouse.protocol import bronze_owner
 from lakehouse.table import BRONZE_TOPICS, SILVER_WATERMARKS
 from pipelines import consumer_group
 from silver import breaker, load, plan, recovery, swap
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 _SHOWN = (
     "topic",
@@ -67,7 +68,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     """
     started = time.monotonic()
     rules = Rules.of(settings)
-    owner.require(spark, run)
+    bronze_owner.require(spark, run)
     if others := _other_topics(spark, run, settings):
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
     load.create_tables(spark, run, rules)
@@ -93,9 +94,9 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
 def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str]:
     """The topics that Bronze was ever read from, and that the config does not name."""
     table = run.table(BRONZE_TOPICS)
-    if not delta.exists(spark, table):
+    if not tables.exists(spark, table):
         return []
-    return sorted({row["topic"] for row in state.read(spark, table, ("topic",))} - set(settings.kafka.topics))
+    return sorted({row["topic"] for row in small_tables.read(spark, table, ("topic",))} - set(settings.kafka.topics))
 
 
 def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
@@ -113,7 +114,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
         TableMissingError: Bronze has not been written yet.
     """
     rules = Rules.of(settings)
-    if delta.exists(spark, run.table(SILVER_WATERMARKS)):
+    if tables.exists(spark, run.table(SILVER_WATERMARKS)):
         recovered = recovery.recover(spark, run, rules)
     else:
         recovered = recovery.Recovered(Watermarks({}), last=[], open_claim=None)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, owner, state
 from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import DISCARD, RELEASE, is_retired
+from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError, TableStateError
+from lakehouse.protocol import bronze_owner
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver, forget, shadows
 from pipelines.amendments import amend_gold
@@ -23,8 +24,8 @@ from silver.watermarks import Watermarks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
     from silver.by_request import Answer
     from silver.recovery import Recovered
     from silver.request import Erase, Request, Reset
@@ -58,9 +59,9 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         AnotherWriterError: Another run claimed the same load first.
     """
     rules = Rules.of(settings)
-    owner.require(spark, run)
+    bronze_owner.require(spark, run)
     if request.accepted is None:  # a topic can break before Silver's first load
-        delta.version(spark, run.table(SILVER_WATERMARKS))  # raises where Silver has not been written yet
+        tables.version(spark, run.table(SILVER_WATERMARKS))  # raises where Silver has not been written yet
     if request.erase is not None and not is_dry_run and _undecided(spark, run, request.erase):
         bronze_to_silver.run(spark, run, settings)
     if request.reset is not None and not is_dry_run and _begins_epoch(request.reset, watermarks.read(spark, run)):
@@ -113,7 +114,7 @@ def _undecided(spark: SparkSession, run: Run, asked: Erase) -> bool:
 def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool) -> Recovered:
     if not is_dry_run:
         load.create_tables(spark, run, rules)
-    elif not delta.exists(spark, run.table(SILVER_WATERMARKS)):
+    elif not tables.exists(spark, run.table(SILVER_WATERMARKS)):
         return recovery.Recovered(Watermarks({}), last=[], open_claim=None)
     recovered = recovery.recover(spark, run, rules)
     if recovered.open_claim is None:
@@ -132,7 +133,7 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool)
 def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:
     """The request with an age as the loads that it means, and with what Gold has by now: a repeat may be on another day."""
     if request.kind in (RELEASE, DISCARD):
-        request = replace(request, published_to=state.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq"))
+        request = replace(request, published_to=small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq"))
     if request.wanted is None or request.wanted.days is None:
         return request
     before = datetime.now(UTC) - timedelta(days=request.wanted.days)

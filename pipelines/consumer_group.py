@@ -11,8 +11,8 @@ from silver import watermarks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 
 def commit(spark: SparkSession, run: Run, settings: Settings) -> None:

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from expectations import decided, verdict
 from expectations.rules import INVARIANTS
-from lakehouse import delta
 from lakehouse.contracts.gate import REJECTED, RELEASED
 from lakehouse.contracts.silver import REBUILD
-from lakehouse.crash import crash_point
+from lakehouse.delta import tables
 from lakehouse.errors import TableStateError, UsageError
+from lakehouse.run.crash_points import crash_point
 from lakehouse.table import GATE_RESULTS, SILVER_LOADS, SILVER_RECORDS
 from pipelines import silver_to_gold
 from pipelines.amendments import amend_gold, withdraw_unpublished
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.gate import Decision, GateRun
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 
 def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *, is_dry_run: bool) -> dict[str, object]:
@@ -157,7 +157,7 @@ def _records(spark: SparkSession, run: Run, waiting: GateRun, asked: Decision) -
     """
     if asked.decision == RELEASED and waiting.decision is None:
         for name, version in {SILVER_LOADS: waiting.loads_version, SILVER_RECORDS: waiting.silver_version}.items():
-            if not delta.can_read(spark, run.table(name), version=version, where=waiting.range):
+            if not tables.can_read(spark, run.table(name), version=version, where=waiting.range):
                 raise TableStateError(
                     "What was audited cannot be read any more; nothing was released.",
                     where=str(run.table(name)),

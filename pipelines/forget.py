@@ -17,10 +17,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from expectations import verdict
-from lakehouse import byte_search, delta, delta_log, state, upkeep
-from lakehouse.crash import crash_point
+from lakehouse.delta import byte_search, log_files, maintenance, small_tables
+from lakehouse.delta import tables as delta
 from lakehouse.errors import TableMissingError, TableStateError, UsageError
-from lakehouse.lock import locked
+from lakehouse.run.crash_points import crash_point
+from lakehouse.run.lock import locked
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS, TABLE_NAMES, statistics
 from pipelines import shadows
 from pipelines.amendments import amend_gold
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
     from lakehouse.table import Table
 
 _PATIENCE_SECONDS = 60
@@ -58,10 +59,10 @@ def keep_out_of_logs(spark: SparkSession, run: Run, settings: Settings) -> None:
     """
     for table in tables(spark, run, settings):
         wanted = statistics(table.name)
-        found = upkeep.state(spark, table).properties if wanted else {}
+        found = maintenance.state(spark, table).properties if wanted else {}
         lacking = {name: value for name, value in wanted.items() if found.get(name) != value}
         if lacking:
-            upkeep.set_properties(spark, table, lacking)
+            maintenance.set_properties(spark, table, lacking)
 
 
 def left(settings: Settings, now: datetime | None = None) -> dict[str, str]:
@@ -151,7 +152,7 @@ def _forget(spark: SparkSession, run: Run, settings: Settings, found: list[Table
 
 def _require_settled(spark: SparkSession, run: Run) -> None:
     """Nobody of the pipeline may still have to read an earlier version."""
-    claimed, finished = (state.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS))
+    claimed, finished = (small_tables.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS))
     waiting = verdict.last(spark, run)
     observed = None
     if claimed > finished:
@@ -172,20 +173,20 @@ def _forget_versions(spark: SparkSession, table: Table) -> dict[str, object]:
 
     A crash in between leaves the properties as they are meant for this once: `maintain` and the next try put them back.
     """
-    before, folder = upkeep.state(spark, table).properties, table.local_folder
+    before, folder = maintenance.state(spark, table).properties, table.local_folder
     files = None if folder is None else _data_files(folder)
-    upkeep.set_properties(spark, table, {**statistics(table.name), **_AT_ONCE})
+    maintenance.set_properties(spark, table, {**statistics(table.name), **_AT_ONCE})
     crash_point("forget.properties")
-    upkeep.vacuum(spark, table)
+    maintenance.vacuum(spark, table)
     crash_point("forget.vacuumed")
     removed = None if folder is None or files is None else files - _data_files(folder)
     in_log = None if folder is None else _start_log_anew(folder)
     defaults = {name: before.get(name, table.properties.get(name)) for name in _AT_ONCE}
     again = {name: table.properties.get(name, value) for name, value in defaults.items() if value is not None}
     if again:
-        upkeep.set_properties(spark, table, again)
+        maintenance.set_properties(spark, table, again)
     if unset := sorted(set(_AT_ONCE) - set(again)):
-        upkeep.unset_properties(spark, table, unset)
+        maintenance.unset_properties(spark, table, unset)
     return {"table": table.name, "removed_files": removed, "removed_log_files": in_log}
 
 
@@ -199,8 +200,8 @@ def _start_log_anew(folder: Path) -> int:
     Raises:
         TableStateError: The last version has no checkpoint of its own, or the log does not come to the same without the rest.
     """
-    log, last = folder / "_delta_log", delta_log.last_version(folder)
-    before = delta_log.read_log(folder)
+    log, last = folder / "_delta_log", log_files.last_version(folder)
+    before = log_files.read_log(folder)
     names = [path.name for path in log.iterdir() if path.is_file()]
     if before.violations or f"{last:020}.checkpoint.parquet" not in names or before.files is None:
         raise TableStateError(

@@ -9,8 +9,8 @@ from bronze.ingest import ingest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:

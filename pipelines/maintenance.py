@@ -12,10 +12,11 @@ import time
 from typing import TYPE_CHECKING
 
 from expectations import verdict
-from lakehouse import delta, state, upkeep
 from lakehouse.contracts.silver import RETIRE
+from lakehouse.delta import maintenance, small_tables
+from lakehouse.delta import tables as delta
 from lakehouse.errors import AnotherWriterError
-from lakehouse.lock import locked
+from lakehouse.run.lock import locked
 from lakehouse.table import (
     BRONZE_RECORDS,
     SILVER_LOADS,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Maintenance, Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Maintenance, Settings
     from lakehouse.table import Table
 
 _PATIENCE_SECONDS = 60
@@ -89,7 +90,7 @@ def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: boo
 
 def _look(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) -> dict[str, object]:
     started = time.monotonic()
-    found = upkeep.state(spark, table)
+    found = maintenance.state(spark, table)
     is_pinned = _still_read(spark, run, table)
     return {
         "table": table.name,
@@ -97,9 +98,9 @@ def _look(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) -> d
         "files_after": None,
         "bytes_before": found.bytes,
         "bytes_after": None,
-        "small_files": upkeep.small_files(spark, table, file_mib=wanted.file_mib),
-        "removed_files": 0 if is_pinned else upkeep.unneeded_files(spark, table),
-        "properties": upkeep.lacking(table, found),
+        "small_files": maintenance.small_files(spark, table, file_mib=wanted.file_mib),
+        "removed_files": 0 if is_pinned else maintenance.unneeded_files(spark, table),
+        "properties": maintenance.lacking(table, found),
         "skipped": [is_pinned] if is_pinned else [],
         "seconds": round(time.monotonic() - started, 3),
     }
@@ -107,26 +108,26 @@ def _look(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) -> d
 
 def _maintain(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) -> dict[str, object]:
     started = time.monotonic()
-    before = upkeep.state(spark, table)
-    lacking = upkeep.lacking(table, before)
+    before = maintenance.state(spark, table)
+    lacking = maintenance.lacking(table, before)
     told: dict[str, object] = {"removed_files": 0}
     skipped: list[str] = []
 
     def compact() -> None:
-        upkeep.compact(spark, table, file_mib=wanted.file_mib)
+        maintenance.compact(spark, table, file_mib=wanted.file_mib)
 
     def vacuum() -> None:
         if pinned := _still_read(spark, run, table):
             skipped.append(pinned)
-        elif found := upkeep.unneeded_files(spark, table):
-            upkeep.vacuum(spark, table)
+        elif found := maintenance.unneeded_files(spark, table):
+            maintenance.vacuum(spark, table)
             told["removed_files"] = found
 
     if lacking:
-        _step(run, "properties", lambda: upkeep.set_properties(spark, table, lacking), skipped)
+        _step(run, "properties", lambda: maintenance.set_properties(spark, table, lacking), skipped)
     _step(run, "compaction", compact, skipped)
     _step(run, "vacuum", vacuum, skipped)
-    after = upkeep.state(spark, table)
+    after = maintenance.state(spark, table)
     return {
         "table": table.name,
         "files_before": before.files,
@@ -152,7 +153,9 @@ def _step(run: Run, name: str, do: Callable[[], None], skipped: list[str]) -> No
 def _still_read(spark: SparkSession, run: Run, table: Table) -> str | None:
     """Who still has to read old versions of the table; None where nobody does."""
     if table.name == BRONZE_RECORDS:
-        claimed, finished = (state.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS))
+        claimed, finished = (
+            small_tables.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS)
+        )
         if claimed > finished:
             return "vacuum: a load is claimed and not finished, and reads the version that its claim pinned"
     waiting = verdict.last(spark, run) if table.name in (SILVER_RECORDS, SILVER_LOADS) else None

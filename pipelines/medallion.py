@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from expectations import behind
-from lakehouse import delta, progress, storage
 from lakehouse.contracts.silver import ACCEPT
-from lakehouse.delta_errors import SPARK_ERRORS
+from lakehouse.delta import tables as delta
+from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import UsageError
-from lakehouse.lock import locked
-from lakehouse.run import Run
+from lakehouse.run.context import Run
+from lakehouse.run.lock import locked
+from lakehouse.spark import progress, storage_errors
 from lakehouse.table import SILVER_WATERMARKS, Lakehouse
 from pipelines import (
     accept_topic,
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.gate import Decision
-    from lakehouse.run import Report
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Report
+    from lakehouse.settings.pipeline import Settings
     from silver.order import Order
     from silver.request import Request
 
@@ -60,7 +61,7 @@ def run(spark: SparkSession, settings: Settings, report: Report, stage: str | No
         spark: The session.
         settings: The config.
         report: Whom to tell: run.started, <stage>.started, <stage>.finished and what each stage reports in between; while it is
-            long at work <stage>.working, see `lakehouse.progress`.
+            long at work <stage>.working, see `lakehouse.spark.progress`.
         stage: bronze, silver, gate or gold; None for all, one after another.
 
     Returns:
@@ -99,7 +100,7 @@ def _storage_errors_named(lakehouse: Lakehouse) -> Iterator[None]:
     try:
         yield
     except (OSError, *SPARK_ERRORS) as error:
-        failure = storage.failure(error, lakehouse)
+        failure = storage_errors.failure(error, lakehouse)
         if failure is None:
             raise
         raise failure from error

@@ -1,8 +1,8 @@
 """What a config gets wrong, found before anything starts: what needs neither a table nor a broker to be known.
 
-`lakehouse.settings` checks the shape of each value, and imports nothing. Here is what takes an import to know: whether Great
-Expectations has an expectation of that name that takes these arguments, whether Gold has the column it looks at, whether the
-operator's own extractor is there. `tidemark config check` and every run call it first.
+`lakehouse.settings.pipeline` checks the shape of each value, and imports nothing. Here is what takes an import to know:
+whether Great Expectations has an expectation of that name that takes these arguments, whether Gold has the column it looks
+at, whether the operator's own extractor is there. `tidemark config check` and every run call it first.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from expectations import suites
 from expectations.columns import named
-from lakehouse import payload_schema
 from lakehouse.contracts.gold import gold_records
 from lakehouse.errors import ConfigError
+from lakehouse.settings import payload_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakehouse.settings import Settings, UserExpectation
+    from lakehouse.settings.pipeline import Settings, UserExpectation
 
 
 def require(settings: Settings, stage: str | None = None) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, state
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import REBUILD
+from lakehouse.delta import small_tables
+from lakehouse.delta import tables as delta
 from lakehouse.errors import TableMissingError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 from pipelines import shadows
@@ -23,8 +24,8 @@ from silver.rules import Rules
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
     from silver.replay import Replayed, Row
 
 CHANGES = "decision_changes"
@@ -134,7 +135,7 @@ def _ledger(spark: SparkSession, run: Run) -> list[Row]:
 
 def _without_swap(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
     """The ledger without a swap that was claimed and not finished: this one takes its place, or is refused."""
-    claimed = swap.open_claim(rows, state.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
+    claimed = swap.open_claim(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
     if not claimed:
         return rows
     undone = Request.from_json(claimed[0]["request"]).swap

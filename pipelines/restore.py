@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta
 from lakehouse.contracts.silver import ERASE, RESTORE, SWAPS
-from lakehouse.delta_errors import SPARK_ERRORS
+from lakehouse.delta import tables
+from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import AnotherWriterError, TableStateError, TidemarkError, UsageError, headline
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.amendments import amend_gold
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.findings import Violation
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.run.findings import Violation
+    from lakehouse.settings.pipeline import Settings
 
 _TABLES = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS)
 
@@ -59,7 +59,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
         AnotherWriterError: Another run wrote at the same time.
     """
     rules = Rules.of(settings)
-    delta.version(spark, run.table(SILVER_LOADS))  # raises where Silver has not been written yet
+    tables.version(spark, run.table(SILVER_LOADS))  # raises where Silver has not been written yet
     if not is_dry_run:
         load.create_missing(spark, run, rules)
         _finish(spark, run, rules, to)
@@ -144,4 +144,4 @@ def _violations(spark: SparkSession, run: Run, rows: list[audit.Row], to: int) -
 
 def _count_after(spark: SparkSession, run: Run, name: str, load_seq: int) -> int:
     table = run.table(name)
-    return spark.read.table(table.sql).where(F.col("load_seq") > load_seq).count() if delta.exists(spark, table) else 0
+    return spark.read.table(table.sql).where(F.col("load_seq") > load_seq).count() if tables.exists(spark, table) else 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from lakehouse import delta
+from lakehouse.delta import tables
 from lakehouse.table import SHADOWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 
 def drop(spark: SparkSession, run: Run) -> None:
@@ -22,4 +22,4 @@ def drop(spark: SparkSession, run: Run) -> None:
     elif place.root is None:
         found = spark.sql(f"SHOW TABLES IN `{place.catalog}`.`{place.schema}` LIKE '{SHADOWS}*'").collect()
         for row in found:
-            delta.drop(spark, place.table(row["tableName"]))
+            tables.drop(spark, place.table(row["tableName"]))

@@ -14,8 +14,8 @@ from pipelines.amendments import amend_gold
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 
 def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from gold import models, newest
-from lakehouse import delta, delta_log
 from lakehouse.contracts.silver import CLASSES, STREAM
-from lakehouse.delta_errors import SPARK_ERRORS
+from lakehouse.delta import log_files, tables
+from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import headline
-from lakehouse.findings import Finding, Violation, finding
+from lakehouse.run.findings import Finding, Violation, finding
 from lakehouse.table import (
     GOLD_LATEST,
     GOLD_RECORDS,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from pipelines.verify_pins import Pins
     from silver.audit import Row
 
@@ -61,7 +61,7 @@ def verify(spark: SparkSession, run: Run, *, is_deep: bool) -> dict[str, object]
 
     Returns:
         ok; is_deep; last_load_seq and published_load_seq, up to where was looked; open_claim, the load that the next run
-        finishes, or None; `checks`, a row per check (see `lakehouse.findings.Finding`); seconds.
+        finishes, or None; `checks`, a row per check (see `lakehouse.run.findings.Finding`); seconds.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -103,11 +103,11 @@ def _files(run: Run) -> Iterator[Finding]:
     root = run.lakehouse.local_root
     if root is None:
         return
-    logs = {name: delta_log.read_log(root / name) for name in TABLE_NAMES if (root / name).is_dir()}
+    logs = {name: log_files.read_log(root / name) for name in TABLE_NAMES if (root / name).is_dir()}
     damaged = (each for log in logs.values() for each in log.violations)
     read = f"{len(logs)} logs, whole from the last checkpoint on"
     yield finding("logs_are_whole", damaged, where=str(root), holds=read, next_step=LOG_OUT)
-    files = (each for name, log in logs.items() for each in delta_log.damaged_files(root / name, log))
+    files = (each for name, log in logs.items() for each in log_files.damaged_files(root / name, log))
     count = sum(len(log.files or ()) for log in logs.values())
     there = f"{count:,} data files, as long as the logs say"
     yield finding("files_are_there", files, where=str(root), holds=there, next_step=LOG_OUT)
@@ -211,7 +211,7 @@ def _with_history(spark: SparkSession, run: Run, found: Finding) -> Finding:
     foreign = [
         f"version {version} of {name} is a {operation}"
         for name in named
-        for version, operation in delta.operations(spark, run.table(name))
+        for version, operation in tables.operations(spark, run.table(name))
         if operation in _FOREIGN
     ]
     return replace(found, observed="; ".join([found.observed, *foreign[:3]]))

@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from lakehouse.contracts.silver import RECORDS
-from lakehouse.findings import Violation, finding
+from lakehouse.run.findings import Violation, finding
+from lakehouse.spark import interval_join
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
-from silver import again, spans
+from silver import again
 from silver.decode import decoded
 from silver.rules import Rules
 from silver.watermarks import Watermarks
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import DataType
 
-    from lakehouse.findings import Finding
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
+    from lakehouse.run.findings import Finding
     from pipelines.verify_pins import Pins
     from silver.rules import Payload
 
@@ -66,7 +67,9 @@ def _payloads(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
     kind = silver.schema["payload"].dataType
     silver = silver.withColumnRenamed("payload", "kept")
     payloads = _loads_by_payload(_rules_of(spark, run, pins)).items()
-    by_load = [decoded(silver.where(spans.any_of(loads)), payload) for payload, loads in payloads if payload is not None]
+    by_load = [
+        decoded(silver.where(interval_join.any_of(loads)), payload) for payload, loads in payloads if payload is not None
+    ]
     differs = ~_comparable(F.col("kept"), kind).eqNullSafe(_comparable(F.col("payload"), kind))
     place = F.struct("topic", "partition", "offset")
     found = (

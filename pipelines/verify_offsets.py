@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import frames
 from lakehouse.contracts.silver import RELEASED, REPLAY
-from lakehouse.findings import Finding, Violation, finding
+from lakehouse.run.findings import Finding, Violation, finding
+from lakehouse.spark import frames
+from lakehouse.spark.bitmaps import WORD_BITS
+from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, GOLD_LATEST, GOLD_RECORDS, SILVER_RECORDS, SILVER_REJECTS
-from lakehouse.words import WORD_BITS
 from pipelines.verify_ways_out import BRONZE_OUT, GOLD_OUT, SILVER_OUT
 from silver import audit_words as words
 from silver.audit_rows import as_of
 from silver.extract import extract
-from silver.spans import any_of, at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from pipelines.verify_pins import Pins
     from silver.audit import Row
     from silver.rules import Rules

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations import decided
-from lakehouse import delta, kept_aside
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM
+from lakehouse.delta import tables
+from lakehouse.protocol import gold_rejects
 from lakehouse.table import (
     BRONZE_RECORDS,
     GOLD_LATEST,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.gate import Rejected
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from silver.audit import Row
 
 LEDGER = (
@@ -123,7 +124,7 @@ class Pins:
 
     def read(self, spark: SparkSession, run: Run, name: str) -> DataFrame:
         """A table at its pinned version."""
-        return delta.read(spark, run.table(name), version=self.versions[name])
+        return tables.read(spark, run.table(name), version=self.versions[name])
 
 
 def pin(spark: SparkSession, run: Run) -> Pins:
@@ -141,28 +142,28 @@ def pin(spark: SparkSession, run: Run) -> Pins:
     for _ in range(_TRIES):
         claimed = max((row["load_seq"] for row in pins.ledger), default=0)
         is_ahead = claimed > pins.finished + 1 or (pins.published_to or 0) > pins.finished
-        if not is_ahead or delta.version(spark, run.table(SILVER_WATERMARKS)) == pins.versions[SILVER_WATERMARKS]:
+        if not is_ahead or tables.version(spark, run.table(SILVER_WATERMARKS)) == pins.versions[SILVER_WATERMARKS]:
             break
         pins = _pin(spark, run)
     return pins
 
 
 def _pin(spark: SparkSession, run: Run) -> Pins:
-    versions = {SILVER_WATERMARKS: delta.version(spark, run.table(SILVER_WATERMARKS))}
-    marks = _rows(delta.read(spark, run.table(SILVER_WATERMARKS), version=versions[SILVER_WATERMARKS]).select(*_MARK))
+    versions = {SILVER_WATERMARKS: tables.version(spark, run.table(SILVER_WATERMARKS))}
+    marks = _rows(tables.read(spark, run.table(SILVER_WATERMARKS), version=versions[SILVER_WATERMARKS]).select(*_MARK))
     finished = max((row["load_seq"] for row in marks), default=0)
     published_to = None
     for name in (GOLD_STREAM_HEALTH, GOLD_RECORDS, GOLD_LATEST, GOLD_REJECTS):
-        if delta.exists(spark, run.table(name)):
-            versions[name] = delta.version(spark, run.table(name))
+        if tables.exists(spark, run.table(name)):
+            versions[name] = tables.version(spark, run.table(name))
     if GOLD_STREAM_HEALTH in versions:
-        health = delta.read(spark, run.table(GOLD_STREAM_HEALTH), version=versions[GOLD_STREAM_HEALTH])
+        health = tables.read(spark, run.table(GOLD_STREAM_HEALTH), version=versions[GOLD_STREAM_HEALTH])
         published_to = health.agg(F.max("load_seq")).collect()[0][0]
-    aside = kept_aside.standing(spark, run)
+    aside = gold_rejects.standing(spark, run)
     rejected = decided.rejected(decided.read(spark, run))
     for name in (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, BRONZE_RECORDS):
-        versions[name] = delta.version(spark, run.table(name))
-    ledger = delta.read(spark, run.table(SILVER_LOADS), version=versions[SILVER_LOADS]).select(*LEDGER).toArrow()
+        versions[name] = tables.version(spark, run.table(name))
+    ledger = tables.read(spark, run.table(SILVER_LOADS), version=versions[SILVER_LOADS]).select(*LEDGER).toArrow()
     return Pins(
         finished, published_to, marks, ledger.sort_by([("load_seq", "ascending")]).to_pylist(), versions, rejected, aside
     )

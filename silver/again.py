@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import CLASSES, RECORDS, REPLAY
-from lakehouse.findings import Violation
+from lakehouse.run.findings import Violation
+from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
 from silver import ledger, look, segments
 from silver.audit import named
@@ -20,7 +21,6 @@ from silver.audit_rows import as_of
 from silver.fold import stream_of
 from silver.plan import classified
 from silver.rules import Rules
-from silver.spans import any_of, at
 from silver.streams import Known
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from lakehouse.contracts.silver import (
     is_retired,
     lacking,
 )
-from lakehouse.findings import Violation
+from lakehouse.run.findings import Violation
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.fold import stream_of
 

@@ -18,7 +18,7 @@ from lakehouse.contracts.silver import (
     RELEASED,
     REPLAY,
 )
-from lakehouse.findings import Violation
+from lakehouse.run.findings import Violation
 from lakehouse.table import SILVER_REJECTS
 from silver.audit import named
 from silver.fold import stream_of

@@ -12,7 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import HELD, IN_ORDER, STREAM
-from lakehouse.words import bit, word
+from lakehouse.spark.bitmaps import bit, word
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import RELEASED
-from lakehouse.words import WORD_BITS, bit, word
-from silver import spans
+from lakehouse.spark import interval_join
+from lakehouse.spark.bitmaps import WORD_BITS, bit, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +116,9 @@ def rejects_by_word(rejects: DataFrame) -> DataFrame:
     Args:
         rejects: Rows of `silver_rejects`; released ones are in Silver and left out.
     """
-    out = spans.merged(rejects.where(F.col("state") != RELEASED))  # of producers in turns, each spans nearly all offsets
+    out = interval_join.merged(
+        rejects.where(F.col("state") != RELEASED)
+    )  # of producers in turns, each spans nearly all offsets
     spanned = out.withColumn("word", F.explode(F.sequence(word("first_offset"), word("last_offset"))))
     start = F.call_function("shiftleft", F.col("word"), F.lit(WORD_BITS))
     first = F.greatest(F.col("first_offset") - start, F.lit(0)).cast("int")

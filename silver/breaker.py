@@ -15,7 +15,7 @@ from lakehouse.table import BRONZE_RECORDS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from silver.plan import Plan
 
 _FEWEST = 10

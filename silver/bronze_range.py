@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames
 from lakehouse.contracts.bronze import is_of_topics, plain_topic
-from lakehouse.contracts.model import sql_text
+from lakehouse.contracts.contract import sql_text
+from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
+from lakehouse.spark import frames
+from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS
 from silver.ledger import Arrivals
-from silver.spans import any_of, at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 
 Partition = tuple[str, int]
@@ -70,7 +71,7 @@ def pin(
         TableStateError: Bronze has lost versions that loads have decided: what comes next would pass for known.
     """
     bronze = run.table(BRONZE_RECORDS)
-    to_version, appended = delta.appended(spark, bronze, after_version=after_version, to_version=to_version)
+    to_version, appended = tables.appended(spark, bronze, after_version=after_version, to_version=to_version)
     if to_version < after_version:
         raise TableStateError(
             "Bronze is at an earlier version than the last load has read: its last log files are gone.",
@@ -112,10 +113,10 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     """
     bronze = run.table(BRONZE_RECORDS)
     if bronze_range.up_to is not None:
-        records = delta.read(spark, bronze, version=delta.version(spark, bronze))
+        records = tables.read(spark, bronze, version=tables.version(spark, bronze))
         spans = [(each, bronze_range.above.get(each, -1), last) for each, last in bronze_range.up_to.items()]
         return records.where(any_of(at(*each, f"offset BETWEEN {above + 1} AND {last}") for each, above, last in spans))
-    records = delta.read(spark, bronze, version=bronze_range.to_version)
+    records = tables.read(spark, bronze, version=bronze_range.to_version)
     if bronze_range.topics is not None:
         records = records.where(is_of_topics(bronze_range.topics))
     decided = [at(*partition, f"offset <= {last}") for partition, last in bronze_range.above.items()]
@@ -177,7 +178,7 @@ def arrivals(
         return all_new, True
     offsets = [(*partition, offset) for partition, offset in above.items()]
     known = frames.of_tuples(spark, offsets, "topic string, partition int, above bigint")
-    counted = delta.collect_appended(
+    counted = tables.collect_appended(
         spark,
         run.table(BRONZE_RECORDS),
         after_version=bronze_range.after_version,

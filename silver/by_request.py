@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import delta
 from lakehouse.contracts.silver import REJECTS, RETIRE, silver_records
+from lakehouse.delta import tables
 from lakehouse.table import BRONZE_RECORDS
 from silver import accept, erase, ledger, reset, retire, segments, settle, settle_aside
 from silver.bronze_range import BronzeRange
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from silver.watermarks import Watermarks
 
 
@@ -63,7 +63,7 @@ def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping
         loads = reset.stream_loads(request.reset, met.watermarks, rules, silver)
     elif request.erase is not None:
         bronze = run.table(BRONZE_RECORDS)
-        whole = delta.read(spark, bronze, version=delta.version(spark, bronze))
+        whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
         meant = erase.records(whole, request.erase, watermarks, load_seq)
         choice = erase.choose(meant, before(spark, run, REJECTS, load_seq), load_seq)
         loads = erase.stream_loads(meant, choice, rules, met)

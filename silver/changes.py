@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, IN_ORDER, RELEASED
-from silver.spans import bucketed, is_within, merged
+from lakehouse.spark.interval_join import bucketed, is_within, merged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta
 from lakehouse.contracts.silver import LOADS
-from lakehouse.crash import crash_point
-from lakehouse.delta import Transaction
+from lakehouse.delta import tables
+from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError, TableStateError
+from lakehouse.run.crash_points import crash_point
 from lakehouse.table import SILVER_LOADS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from lakehouse.table import Table
 
 MOST_TRIES = 20
@@ -53,8 +53,8 @@ def claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, reco
 def is_claimed(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> bool:
     """Claim a load, see `claim`; False where its number is used up and no claim stands under it."""
     table, transaction = run.table(SILVER_LOADS), Transaction(run.app_id(SILVER_LOADS), load_seq)
-    delta.append(rows, table, LOADS, transaction=transaction, metadata=run.run_id)
-    last = delta.last_append(table, transaction)
+    tables.append(rows, table, LOADS, transaction=transaction, metadata=run.run_id)
+    last = tables.last_append(table, transaction)
     standing = {last.metadata} if last and last.metadata else _claimers(spark, table, load_seq)
     if standing and standing != {run.run_id}:
         raise AnotherWriterError(

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse import frames
 from lakehouse.contracts.silver import STREAM
-from silver import spans
+from lakehouse.spark import frames, interval_join
 from silver.content import content
 from silver.segments import SEGMENT
 
@@ -72,7 +71,7 @@ def at_places(spark: SparkSession, places: Sequence[Mapping[str, Any]], records:
         records: Records of the load; not many others, if it can be.
     """
     told = {name: name for name in ("block", "is_sent")}
-    within = spans.within(spark, records, pa.Table.from_pylist(places, _PLACE), told)
+    within = interval_join.within(spark, records, pa.Table.from_pylist(places, _PLACE), told)
     return within.select(*STREAM, "sequence", content(within), *told)
 
 
@@ -85,8 +84,8 @@ def of_sequences(spark: SparkSession, blocks: pa.Table, kept: DataFrame) -> Data
         kept: Records that were kept; not many others, if it can be.
     """
     asked = blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence", "first_offset"])
-    wanted = spans.bucketed(frames.of_arrow(spark, asked), of="sequence")
-    is_like = spans.is_within(kept, wanted, by_producer=True, of="sequence") & (kept["epoch"] == wanted["epoch"])
+    wanted = interval_join.bucketed(frames.of_arrow(spark, asked), of="sequence")
+    is_like = interval_join.is_within(kept, wanted, by_producer=True, of="sequence") & (kept["epoch"] == wanted["epoch"])
     like = kept.join(F.broadcast(wanted), on=is_like)
     named = [kept[name] for name in (*STREAM, "sequence")]
     return like.select(*named, content(kept), wanted["first_offset"].alias("block"), F.lit(False).alias("is_sent"))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse import frames
 from lakehouse.contracts.silver import IN_ORDER, LATE, STREAM
-from silver import pieces, spans
+from lakehouse.spark import frames, interval_join
+from silver import pieces
 from silver.decode import decoded
 from silver.extract import extract
 
@@ -42,10 +42,10 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     rows = plan.watermarks.in_declared_epochs(spark, extract(records, plan.rules.of_sequences))
     by_producer = plan.rules.producer is not None
     if plan.rejects.num_rows:
-        rows = spans.outside(spark, rows, plan.rejects, by_producer=by_producer)
+        rows = interval_join.outside(spark, rows, plan.rejects, by_producer=by_producer)
     if plan.late.num_rows:
-        late = spans.bucketed(frames.of_arrow(spark, plan.late.select([*STREAM, "first_offset", "last_offset"])))
-        joined = rows.join(F.broadcast(late), on=spans.is_within(rows, late, by_producer=by_producer), how="left")
+        late = interval_join.bucketed(frames.of_arrow(spark, plan.late.select([*STREAM, "first_offset", "last_offset"])))
+        joined = rows.join(F.broadcast(late), on=interval_join.is_within(rows, late, by_producer=by_producer), how="left")
         arrival = F.when(late["bucket"].isNotNull(), LATE).otherwise(IN_ORDER)
         rows = joined.select(*(rows[name] for name in rows.columns), arrival.alias("arrival"))
     else:
@@ -68,8 +68,8 @@ def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
         plan: The plan of the release.
     """
     places = frames.of_arrow(spark, plan.settled.select(["topic", "partition", "producer", "epoch", *_NUMBERS]))
-    within = spans.any_of(
-        spans.at(topic, partition, f"offset BETWEEN {first} AND {last}")
+    within = interval_join.any_of(
+        interval_join.at(topic, partition, f"offset BETWEEN {first} AND {last}")
         for topic, partition, first, last in _reach(plan.settled)
     )
     named = places.withColumnsRenamed(_NUMBERS)
@@ -98,7 +98,7 @@ def _erased() -> dict[str, Column]:
 def _once(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     """Keep one copy of what Bronze holds twice. Only the spans with such records are shuffled."""
     columns = "topic string, partition int, first_offset bigint, last_offset bigint"
-    replayed = spans.bucketed(frames.of_tuples(spark, plan.replayed, columns))
-    is_twice = spans.is_within(records, replayed, by_producer=False)
+    replayed = interval_join.bucketed(frames.of_tuples(spark, plan.replayed, columns))
+    is_twice = interval_join.is_within(records, replayed, by_producer=False)
     twice = records.join(F.broadcast(replayed), on=is_twice, how="left_semi").dropDuplicates(["topic", "partition", "offset"])
     return records.join(F.broadcast(replayed), on=is_twice, how="left_anti").unionByName(twice)

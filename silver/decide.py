@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
-from lakehouse import frames
 from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, REPLAY, STREAM, SUSPECT
-from silver import spans
+from lakehouse.spark import frames, interval_join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -108,7 +107,7 @@ def segments(classified: DataFrame) -> DataFrame:
         classified.withColumn("block", _block())
         .groupBy(*SEGMENT_KEYS)
         .agg(
-            *spans.summed(),
+            *interval_join.summed(),
             F.count_if(sequence - previous > 1).alias("jumps_forward"),
             F.count_if(sequence < previous).alias("jumps_backward"),
             F.max("step").alias("max_step"),

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import payload_schema
-from lakehouse.payload_schema import CORRUPT, Field, Type
+from lakehouse.settings import payload_schema
+from lakehouse.settings.payload_schema import CORRUPT, Field, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

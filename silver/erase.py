@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, fence, upkeep
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.model import sql_text
+from lakehouse.contracts.contract import sql_text
 from lakehouse.contracts.silver import COLLISION, HELD, QUARANTINED, STREAM
-from lakehouse.crash import crash_point
+from lakehouse.delta import maintenance, tables
+from lakehouse.protocol import swap_fence
+from lakehouse.run.crash_points import crash_point
+from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.extract import extract
 from silver.fold import stream_of
 from silver.judge import ERASED
 from silver.segments import REJECT
 from silver.settle import Choice, load_of
-from silver.spans import any_of, at
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from lakehouse.table import Table
     from silver.fold import Stream
     from silver.ledger import StreamLoad
@@ -124,7 +125,7 @@ def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
     meant, up_to = _meant(spark, run, plan, erase)
     load_seq = F.lit(erase.load_seq or plan.load_seq).cast("bigint")
     places = meant.select(*_PLACE, up_to.alias("up_to_offset"), load_seq.alias("load_seq")).distinct()
-    places = fence.guarded(places, run, plan.load_seq)
+    places = swap_fence.guarded(places, run, plan.load_seq)
     _in_rejects(spark, run.table(SILVER_REJECTS), places)
     crash_point("erase.rejects")
     _in_silver(spark, run.table(SILVER_RECORDS), places, f"found.erased IS NULL AND found.load_seq < {plan.load_seq}")
@@ -149,15 +150,15 @@ def in_bronze(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
     left = extract(meant.where(F.col("erased").isNull()), plan.rules).withColumn("up_to_offset", up_to)
     kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
-    fence.require_standing(spark, run, plan.load_seq)  # before Bronze is opened
-    left_ones = fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
+    swap_fence.require_standing(spark, run, plan.load_seq)  # before Bronze is opened
+    left_ones = swap_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
     _in_bronze(spark, run.table(BRONZE_RECORDS), left_ones, erase.load_seq or plan.load_seq)
 
 
 def _meant(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> tuple[DataFrame, Column]:
     """The records that an erasure means, of Bronze as it is, and the last decided offset of a record's partition."""
     bronze = run.table(BRONZE_RECORDS)
-    whole = delta.read(spark, bronze, version=delta.version(spark, bronze))
+    whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
     last = _decided(erase, plan.watermarks)
     up_to = F.coalesce(*(F.when(F.expr(at(*place, "TRUE")), F.lit(offset).cast("bigint")) for place, offset in last.items()))
     return records(whole, erase, plan.watermarks, plan.load_seq), up_to
@@ -214,13 +215,13 @@ def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int
 
 def _is_append_only(spark: SparkSession, table: Table) -> bool:
     name = "delta.appendOnly"
-    return upkeep.state(spark, table).properties.get(name) == BRONZE.properties[name]
+    return maintenance.state(spark, table).properties.get(name) == BRONZE.properties[name]
 
 
 def _append_only(spark: SparkSession, table: Table, *, is_on: bool) -> None:
     name = "delta.appendOnly"
     value = BRONZE.properties[name] if is_on else "false"
-    delta.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})", table)
+    tables.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})", table)
 
 
 def _update(  # noqa: PLR0913 -- the parts of the statement
@@ -231,7 +232,7 @@ def _update(  # noqa: PLR0913 -- the parts of the statement
         return
     places.createOrReplaceTempView(_PLACES)
     try:
-        delta.merge(
+        tables.merge(
             spark,
             f"""
             MERGE INTO {table.sql} AS found USING {_PLACES} AS place

@@ -8,7 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, LATE, STREAM
-from silver import spans
+from lakehouse.spark import interval_join
 from silver.judge import ERASED, KEY
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _blocks(judged: DataFrame) -> DataFrame:
         judged.withColumn("number", number)
         .groupBy(*STREAM, "epoch", "class", "block", "number")
         .agg(
-            *spans.summed(),
+            *interval_join.summed(),
             F.min(F.when(~is_duplicate, F.col("content_sha256"))).alias("content_sha256"),
         )
     )

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames, storage, views
 from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REJECTS, WATERMARKS, silver_records
-from lakehouse.crash import crash_point
-from lakehouse.delta import Transaction
-from lakehouse.delta_errors import SPARK_ERRORS
+from lakehouse.delta import tables, views
+from lakehouse.delta.errors import SPARK_ERRORS
+from lakehouse.delta.tables import Transaction
 from lakehouse.errors import ClaimStuckError, ConfigError, ContractError, TableStateError, headline
-from lakehouse.payload_schema import SchemaError
+from lakehouse.run.crash_points import crash_point
+from lakehouse.settings.payload_schema import SchemaError
+from lakehouse.spark import frames, storage_errors
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 from silver import breaker, bronze_range, copy, erase, ledger, recovery, settle, settle_aside, swap, watermarks
 from silver import claim as claims
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-    from lakehouse.contracts.model import Contract
-    from lakehouse.run import Run
+    from lakehouse.contracts.contract import Contract
+    from lakehouse.run.context import Run
     from silver.recovery import Recovered
     from silver.rules import Payload, Rules
     from silver.streams import Limits
@@ -90,7 +91,7 @@ def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: b
     if rules.payload:
         _payload_type(spark, rules.payload)
     for contract in (_records_contract(rules), WATERMARKS, REJECTS, LOADS):
-        delta.create(spark, run.table(contract.name), contract, is_checked=is_checked)
+        tables.create(spark, run.table(contract.name), contract, is_checked=is_checked)
 
 
 def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
@@ -157,7 +158,7 @@ def carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
     try:
         _carry_out(spark, run, planned)
     except SPARK_ERRORS as error:
-        if run.lakehouse.shadow is not None or storage.failure(error, run.lakehouse) is not None:
+        if run.lakehouse.shadow is not None or storage_errors.failure(error, run.lakehouse) is not None:
             raise
         before = planned.load_seq - 1
         way_out = f"`tidemark restore --to {before}`" if before else "`tidemark rebuild --apply`"
@@ -195,7 +196,7 @@ def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
     if kept:
         rows = _released(spark, run, planned) if planned.request else _kept(spark, run, planned)
         contract = _records_contract(planned.rules)
-        delta.append(rows, run.table(SILVER_RECORDS), contract, transaction=_transaction(run, SILVER_RECORDS, planned))
+        tables.append(rows, run.table(SILVER_RECORDS), contract, transaction=_transaction(run, SILVER_RECORDS, planned))
     run.report.event("silver.appended", load_seq=planned.load_seq, records=kept)
     crash_point("silver.appended")
 
@@ -207,7 +208,7 @@ def _kept(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
 def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
     """Read as of now: an offset's bytes never change, and the version that brought it may be vacuumed."""
     bronze = run.table(BRONZE_RECORDS)
-    rows = copy.released(spark, delta.read(spark, bronze, version=delta.version(spark, bronze)), planned)
+    rows = copy.released(spark, tables.read(spark, bronze, version=tables.version(spark, bronze)), planned)
     place = ["topic", "partition", "offset"]
     counted = rows.select(*place).agg(F.count(F.lit(1)), F.count_distinct(*place)).collect()[0]
     if counted[1] != planned.settled.num_rows:
@@ -226,7 +227,7 @@ def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
     """Step 5. Append what was kept out; mark what was settled."""
     if planned.rejects.num_rows:
         rows = frames.of_arrow(spark, planned.rejects)
-        delta.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
+        tables.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
     if planned.settled.num_rows:
         settle.mark(spark, run, planned)
     settled = planned.settled.num_rows

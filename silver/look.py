@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse import frames
 from lakehouse.contracts.silver import (
     ACCEPTED,
     DUPLICATE,
@@ -25,7 +24,8 @@ from lakehouse.contracts.silver import (
     STREAM,
     SUSPECT,
 )
-from silver import copies, judge, judge_many, pieces, reach, spans
+from lakehouse.spark import frames, interval_join
+from silver import copies, judge, judge_many, pieces, reach
 from silver.content import content_sha256
 from silver.fold import stream_of
 from silver.judge import KEY
@@ -194,7 +194,7 @@ def _accepted(spark: SparkSession, load: _Load, blocks: pa.Table, above: list[Ra
     """The load's accepted records that may share a key with a suspect: few, so that no other one is compared or hashed."""
     like = None if load.kept is None else map(_place, reach.like(load.kept, blocks))
     records = load.records.where(reach.in_sequences(above) if like is None else reach.at_offsets(like))
-    return spans.outside(spark, records, load.others, by_producer=True)
+    return interval_join.outside(spark, records, load.others, by_producer=True)
 
 
 def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple[object, ...]]:
@@ -238,7 +238,7 @@ def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFram
     """The records of some segments, each with its segment's first offset as `block`."""
     places = segments.select(list(_SPAN))
     near = records.where(reach.at_offsets(map(_place, places.to_pylist())))
-    return spans.within(spark, near, places, {"first_offset": "block"})
+    return interval_join.within(spark, near, places, {"first_offset": "block"})
 
 
 def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Table:

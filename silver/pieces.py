@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from lakehouse import frames
 from lakehouse.contracts.silver import STREAM
-from silver import spans
+from lakehouse.spark import frames, interval_join
 from silver.fold import stream_of
 
 if TYPE_CHECKING:
@@ -80,8 +79,8 @@ def numbered(spark: SparkSession, records: DataFrame, found: Sequence[Stretch]) 
     rows = [
         {**dict(zip(STREAM, piece.stream, strict=True)), **{name: getattr(piece, name) for name in _NUMBERS}} for piece in found
     ]
-    bits = spans.bits_of(sum(piece.records for piece in found))
-    placed = spans.bucketed(frames.of_arrow(spark, pa.Table.from_pylist(rows, _PIECE)), bits=bits)
-    within = records.join(F.broadcast(placed), on=spans.is_within(records, placed, by_producer=False, bits=bits))
+    bits = interval_join.bits_of(sum(piece.records for piece in found))
+    placed = interval_join.bucketed(frames.of_arrow(spark, pa.Table.from_pylist(rows, _PIECE)), bits=bits)
+    within = records.join(F.broadcast(placed), on=interval_join.is_within(records, placed, by_producer=False, bits=bits))
     sequence = (records["offset"] + placed["distance"]).alias("sequence")
     return within.select(*(records[name] for name in records.columns), placed["producer"], placed["epoch"], sequence)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import ahead, delta, frames
 from lakehouse.contracts.silver import RECORDS, REJECTS, silver_records
-from lakehouse.delta_errors import SPARK_ERRORS, is_gone
+from lakehouse.delta import snapshot_prefetch, tables
+from lakehouse.delta.errors import SPARK_ERRORS, is_gone
+from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver import bronze_range, ledger, look, segments, settle_aside
 from silver.extract import columns_read, extract, if_erased, narrow
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from lakehouse.contracts.model import Contract
-    from lakehouse.run import Run
+    from lakehouse.contracts.contract import Contract
+    from lakehouse.run.context import Run
     from silver.bronze_range import BronzeRange
     from silver.fold import Stretch
     from silver.recovery import Recovered
@@ -95,7 +96,7 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, limi
     if pinned.appended == 0 and not pinned.joined:
         return None
     claim = claimed(run, rules, pinned, load_seq=watermarks.load_seq + 1)
-    with ahead.known(spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]):
+    with snapshot_prefetch.known(spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]):
         how = _how(recovered, None if pinned.joined else pinned.appended)
         planned = decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how, limits=limits)
     return planned if planned.ledger else None
@@ -266,6 +267,6 @@ def _past(spark: SparkSession, run: Run, watermarks: Watermarks, load_seq: int) 
 def before(spark: SparkSession, run: Run, contract: Contract, load_seq: int) -> DataFrame:
     """A table as the loads before left it: a repeat may find its own rows there, and a first plan no table at all."""
     table = run.table(contract.name)
-    if load_seq == 1 and not delta.exists(spark, table):
+    if load_seq == 1 and not tables.exists(spark, table):
         return frames.of_contract(spark, [], contract)
     return spark.read.table(table.sql).where(F.col("load_seq") < load_seq)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM
-from silver import spans
+from lakehouse.spark import interval_join
 from silver.fold import stream_of
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def ranges(blocks: pa.Table) -> list[Range]:
 
 def in_sequences(wanted: Iterable[Range]) -> Column:
     """Whether a record's sequence is one of those asked for."""
-    return spans.any_of(
-        spans.at(topic, partition, f"epoch = {epoch} AND sequence BETWEEN {first} AND {last}")
+    return interval_join.any_of(
+        interval_join.at(topic, partition, f"epoch = {epoch} AND sequence BETWEEN {first} AND {last}")
         for topic, partition, epoch, first, last in wanted
     )
 
@@ -91,11 +91,11 @@ def at_offsets(wanted: Iterable[Place]) -> Column:
     for topic, partition, first, last in wanted:
         by_place[topic, partition].append((first, last))
     found = [
-        spans.at(*place, f"offset BETWEEN {first} AND {last}")
+        interval_join.at(*place, f"offset BETWEEN {first} AND {last}")
         for place, spans_ in _few(by_place).items()
         for first, last in spans_
     ]
-    return spans.any_of(found) if found else F.lit(False)
+    return interval_join.any_of(found) if found else F.lit(False)
 
 
 def _few(spans_of: Mapping[Key, list[tuple[int, int]]]) -> dict[Key, list[tuple[int, int]]]:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, owner, state
 from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REPLAY, STREAM, is_retired
-from lakehouse.delta import Transaction
+from lakehouse.delta import small_tables, tables
+from lakehouse.delta.tables import Transaction
 from lakehouse.errors import TableStateError
+from lakehouse.protocol import bronze_owner
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver import by_request, swap, watermarks
 from silver import plan as planning
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.state import Row
+    from lakehouse.delta.small_tables import Row
+    from lakehouse.run.context import Run
     from silver.plan import Plan
     from silver.request import Swap
     from silver.watermarks import Watermarks
@@ -113,8 +114,8 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
 
 def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -> Recovered:
     finished = known.load_seq
-    ledger = state.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", finished))
-    owner.require_own(run, {row["pipeline"] for row in ledger}, where=run.table(SILVER_LOADS))
+    ledger = small_tables.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", finished))
+    bronze_owner.require_own(run, {row["pipeline"] for row in ledger}, where=run.table(SILVER_LOADS))
     if swapping := swap.open_claim(ledger, finished):
         return Recovered(known, [], swapping)
     known.require(rules.fingerprint, where=str(run.table(SILVER_LOADS)))
@@ -178,7 +179,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterab
     for row in ledger:
         if kept := sum(row[name] for name in KEPT):
             expected[row["load_seq"]] = expected.get(row["load_seq"], 0) + kept
-    last = delta.last_append(table, Transaction(run.app_id(SILVER_RECORDS), finished))
+    last = tables.last_append(table, Transaction(run.app_id(SILVER_RECORDS), finished))
     if last is not None and last.rows == expected.get(finished):
         return  # and nothing was committed after it
     silver = spark.read.table(table.sql).where(F.col("load_seq") >= max(finished, 1))

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import delta, state
 from lakehouse.contracts.silver import RECORDS, RETIRE, SWAPS
+from lakehouse.delta import small_tables, tables
 from lakehouse.errors import UsageError
 from lakehouse.table import GOLD_REJECTS
 from silver import by_request, load
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from silver.plan import Plan
     from silver.rules import Rules
 
@@ -162,9 +162,9 @@ def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, st
 def _of_gold(spark: SparkSession, shadow: Run, step: Step) -> Iterator[str]:
     """What a decision had said of records that an expectation kept out of Gold: a shadow has no Gold."""
     table = shadow.table(GOLD_REJECTS)
-    if step.request is None or step.request.published_to is None or not delta.exists(spark, table):
+    if step.request is None or step.request.published_to is None or not tables.exists(spark, table):
         return
-    settled = state.read(spark, table, ("settled_load_seq",), start=("settled_load_seq", step.last_load))
+    settled = small_tables.read(spark, table, ("settled_load_seq",), start=("settled_load_seq", step.last_load))
     records = sum(row["settled_load_seq"] == step.last_load for row in settled)
     if records:
         yield (

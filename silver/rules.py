@@ -7,11 +7,11 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse import payload_schema
 from lakehouse.contracts.bronze import plain_topic
+from lakehouse.settings import payload_schema
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Extractor, Settings
+    from lakehouse.settings.pipeline import Extractor, Settings
 
 Form = Literal["header", "value", "json", "bytes", "offset", "custom"]
 Encoding = Literal["utf8", "int32", "int64"]

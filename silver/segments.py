@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse import frames
 from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM
+from lakehouse.spark import frames
 from silver import decide, rising, stretches
 from silver.fold import Segment, Stretch, fold, stream_of
 from silver.fold import gaps as fold_gaps

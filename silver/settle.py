@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse import delta, fence, frames
 from lakehouse.contracts.silver import DISCARDED, HELD, QUARANTINED, RELEASE, RELEASED, STREAM
+from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
+from lakehouse.protocol import swap_fence
+from lakehouse.spark import frames
 from lakehouse.table import SILVER_REJECTS, SILVER_WATERMARKS
 from silver import look
 from silver.fold import stream_of
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from silver.fold import Ordinal, Stream
     from silver.plan import Plan
     from silver.request import Request
@@ -150,9 +152,9 @@ def mark(spark: SparkSession, run: Run, plan: Plan) -> None:
     rejects, rows = run.table(SILVER_REJECTS), plan.settled
     first, last = (bound.as_py() for bound in pc.min_max(rows["load_seq"]).values())
     places = frames.of_arrow(spark, rows.select(["topic", "partition", "first_offset"]))
-    fence.guarded(places, run, plan.load_seq).createOrReplaceTempView(_SETTLED)
+    swap_fence.guarded(places, run, plan.load_seq).createOrReplaceTempView(_SETTLED)
     try:
-        delta.merge(
+        tables.merge(
             spark,
             f"""
             MERGE INTO {rejects.sql} AS reject USING {_SETTLED} AS settled

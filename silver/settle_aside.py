@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse import delta, fence, frames, kept_aside
 from lakehouse.contracts.gold import REJECTS, UNMET
 from lakehouse.contracts.silver import DISCARDED, HELD, RELEASE, RELEASED
+from lakehouse.delta import tables
+from lakehouse.protocol import gold_rejects, swap_fence
+from lakehouse.spark import frames
 from lakehouse.table import GOLD_REJECTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from silver.plan import Plan
     from silver.request import Request
 
@@ -49,7 +51,7 @@ def choose(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa
         asked = {name: value for name in names if (value := getattr(wanted, name)) is not None}
     rows = [
         row
-        for row in kept_aside.standing(spark, run, up_to=up_to)
+        for row in gold_rejects.standing(spark, run, up_to=up_to)
         if (row["state"] == HELD or row["settled_load_seq"] == load_seq)
         and all(row[name] == value for name, value in asked.items())
         and (request.up_to_load_seq is None or row["load_seq"] <= request.up_to_load_seq)
@@ -68,10 +70,10 @@ def mark(spark: SparkSession, run: Run, plan: Plan) -> None:
     table, rows = run.table(GOLD_REJECTS), plan.settled_aside
     first, last = (bound.as_py() for bound in pc.min_max(rows["load_seq"]).values())
     state = RELEASED if plan.request is not None and plan.request.kind == RELEASE else DISCARDED
-    places = frames.of_arrow(spark, rows.select([*kept_aside.PLACE, "gate_run_id"]))
-    fence.guarded(places, run, plan.load_seq).createOrReplaceTempView(_SETTLED)
+    places = frames.of_arrow(spark, rows.select([*gold_rejects.PLACE, "gate_run_id"]))
+    swap_fence.guarded(places, run, plan.load_seq).createOrReplaceTempView(_SETTLED)
     try:
-        delta.merge(
+        tables.merge(
             spark,
             f"""
             MERGE INTO {table.sql} AS reject USING {_SETTLED} AS settled

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames, state
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import RETIRE, STREAM, WATERMARK_IN_LOADS
+from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable
 from lakehouse.shown import shortened
+from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
 from silver.fold import stream_of
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from silver.fold import Stream
     from silver.watermarks import Watermarks
 
@@ -113,9 +114,9 @@ class Streams(Known):
     def has_retired(self) -> bool:
         """See `Known.has_retired`; by the statistics of the ledger's files where they say it."""
         ledger = self._run.table(SILVER_LOADS)
-        if not self.watermarks.load_seq or not delta.exists(self._spark, ledger):
+        if not self.watermarks.load_seq or not tables.exists(self._spark, ledger):
             return False
-        return state.may_hold(self._spark, ledger, "kind", RETIRE)
+        return small_tables.may_hold(self._spark, ledger, "kind", RETIRE)
 
     def meet(self, streams: pa.Table, *, is_whole: bool = True) -> Watermarks:
         """See `Known.meet`. Called again, it only looks at what it does not know by then.

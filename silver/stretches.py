@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM
-from lakehouse.words import bit, word
+from lakehouse.spark.bitmaps import bit, word
 from silver.fold import Stretch, by_name, stream_of
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ Delta remembers the transactions of rows that are gone.
 
 3. claim:   append the ledger's rows: the shadow's loads under their new numbers, then the swap's own, one for each stream, with
             the watermark that it is to have. From here on the swap is finished, whoever does it, whatever the tables say.
-   fence:   nothing that was claimed before is carried out any more, see `lakehouse.fence`.
+   fence:   nothing that was claimed before is carried out any more, see `lakehouse.protocol.swap_fence`.
 4. silver:  the undone loads' rows go; the shadow's come.
 5. rejects: the same. What an undone load had settled waits again.
    ledger:  the undone loads' rows go.
@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from lakehouse import delta, fence, frames, state
 from lakehouse.contracts.silver import ERASE, HELD, LOADS, STREAM, SWAPS, WATERMARK_IN_LOADS, WATERMARKS, is_retired
-from lakehouse.crash import crash_point
-from lakehouse.delta import Transaction
+from lakehouse.delta import small_tables, tables
+from lakehouse.delta.tables import Transaction
 from lakehouse.errors import TableStateError
+from lakehouse.protocol import swap_fence
+from lakehouse.run.crash_points import crash_point
+from lakehouse.spark import frames
 from lakehouse.table import (
     GATE_DECISIONS,
     GOLD_RECORDS,
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from silver.bronze_range import BronzeRange
     from silver.request import Request, Swap
     from silver.rules import Rules
@@ -60,8 +62,8 @@ _NUMBERED = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS, GO
 
 def highest_load(spark: SparkSession, run: Run) -> int:
     """The highest number of a load that any of the tables has seen; 0 where none is there."""
-    seen = max(state.highest(spark, run.table(name), "load_seq") for name in _NUMBERED)
-    return max(seen, state.highest(spark, run.table(GATE_DECISIONS), "last_load_seq"))
+    seen = max(small_tables.highest(spark, run.table(name), "load_seq") for name in _NUMBERED)
+    return max(seen, small_tables.highest(spark, run.table(GATE_DECISIONS), "last_load_seq"))
 
 
 def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:
@@ -114,7 +116,7 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
         rows = frames.of_contract(spark, ledger.rows(loads, marks, shared, rules), LOADS)
         if before is not None and request.swap is not None:
             # The numbers of a shadow's loads are not claimed one by one: nobody else may have taken one.
-            rows = fence.unclaimed(before.select(*LOADS.names).union(rows), run, request.swap.undo_to)
+            rows = swap_fence.unclaimed(before.select(*LOADS.names).union(rows), run, request.swap.undo_to)
         if is_claimed(spark, run, rows, load_seq):
             crash_point("swap.claimed")
             return load_seq
@@ -158,13 +160,13 @@ def carry_out(spark: SparkSession, run: Run, load_seq: int, swap: Swap) -> None:
     """
     undone = spark.read.table(run.table(SILVER_LOADS).sql).where(_undone(swap))
     may_erase = undone.where(F.col("kind") == ERASE).limit(1).count() > 0
-    fence.close(spark, run, load_seq, is_noted=swap.shadow is None, with_bronze=may_erase)
+    swap_fence.close(spark, run, load_seq, is_noted=swap.shadow is None, with_bronze=may_erase)
     crash_point("swap.fenced")
     if swap.shadow is None:
         _cut(spark, run, swap)
     else:
         _replace(spark, run, load_seq, swap, swap.shadow)
-    delta.delete(spark, run.table(SILVER_LOADS), _undone(swap))
+    tables.delete(spark, run.table(SILVER_LOADS), _undone(swap))
     crash_point("swap.loads")
     loads = spark.read.table(run.table(SILVER_LOADS).sql).where(F.col("load_seq") == load_seq)
     columns = [F.col(other).alias(name) for name, other in WATERMARK_IN_LOADS.items()]
@@ -176,19 +178,19 @@ def carry_out(spark: SparkSession, run: Run, load_seq: int, swap: Swap) -> None:
 
 def _cut(spark: SparkSession, run: Run, swap: Swap) -> None:
     """Take the undone loads' rows out; let wait again what they settled."""
-    delta.delete(spark, run.table(SILVER_RECORDS), _undone(swap))
+    tables.delete(spark, run.table(SILVER_RECORDS), _undone(swap))
     crash_point("swap.records")
     rejects = run.table(SILVER_REJECTS)
-    delta.delete(spark, rejects, _undone(swap))
+    tables.delete(spark, rejects, _undone(swap))
     again = f"UPDATE {rejects.sql} SET state = '{HELD}', settled_load_seq = NULL WHERE {_undone(swap, 'settled_load_seq')}"  # noqa: S608 -- names and numbers, nothing from a record
-    delta.merge(spark, again, rejects)
+    tables.merge(spark, again, rejects)
     crash_point("swap.rejects")
 
 
 def _replace(spark: SparkSession, run: Run, load_seq: int, swap: Swap, shadow: str) -> None:
     """Put the shadow's rows in the place of all there are. A repeat is skipped by Delta, also after later loads."""
     table = in_shadow(run, shadow).table(SILVER_RECORDS)
-    if not delta.exists(spark, table):
+    if not tables.exists(spark, table):
         raise TableStateError(
             "A rebuild was claimed and not finished, and what it was to put in place is gone.",
             where=str(table),
@@ -202,7 +204,7 @@ def _replace(spark: SparkSession, run: Run, load_seq: int, swap: Swap, shadow: s
 
 
 def _overwrite(run: Run, rows: DataFrame, name: str, load_seq: int) -> None:
-    delta.overwrite(rows, run.table(name), transaction=Transaction(run.app_id(name), load_seq))
+    tables.overwrite(rows, run.table(name), transaction=Transaction(run.app_id(name), load_seq))
 
 
 def undoing_up_to(swap: Swap, load_seq: int) -> Swap:

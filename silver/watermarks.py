@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, fence, frames, state
 from lakehouse.contracts.silver import LOADS, RETIRE, STREAM, WATERMARK_IN_LOADS
+from lakehouse.delta import small_tables, tables
 from lakehouse.errors import RulesChangedError, TableStateError
+from lakehouse.protocol import swap_fence
+from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
 from silver.fold import stream_of
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from silver.fold import Ordinal, Stream
 
 
@@ -123,7 +125,7 @@ class Watermarks:
 
 def read(spark: SparkSession, run: Run) -> Watermarks:
     """Read the watermark table, once: what is read later may have moved."""
-    rows = state.read(spark, run.table(SILVER_WATERMARKS), (*STREAM, *WATERMARK_IN_LOADS))
+    rows = small_tables.read(spark, run.table(SILVER_WATERMARKS), (*STREAM, *WATERMARK_IN_LOADS))
     return Watermarks({stream_of(row): Watermark(**{name: row[name] for name in WATERMARK_IN_LOADS}) for row in rows})
 
 
@@ -145,7 +147,7 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
     table = run.table(SILVER_WATERMARKS)
     _marks(spark, run, load_seq).createOrReplaceTempView(_LOAD)
     try:
-        moved = delta.merge(spark, _merge(table.sql, load_seq), table)
+        moved = tables.merge(spark, _merge(table.sql, load_seq), table)
     finally:
         spark.catalog.dropTempView(_LOAD)
     if moved:
@@ -159,13 +161,13 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
             expected=f"last finished load {load_seq - 1} or later",
             next_step=f"The load is claimed. `tidemark restore --to {load_seq - 1}` takes all tables back to before it.",
         )
-    fence.require_standing(spark, run, load_seq)
+    swap_fence.require_standing(spark, run, load_seq)
 
 
 def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:
     """Where the ledger's rows of a load leave each stream. As rows: the MERGE would read the ledger twice."""
     names = (*STREAM, "kind", *WATERMARK_IN_LOADS.values())
-    rows = state.read(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))
+    rows = small_tables.read(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))
     return frames.of_contract(spark, [row for row in rows if row["load_seq"] == load_seq], LOADS).select(*names)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.run import Run
+from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.examples import IS_WHOLE, beyond
 from tests.support.quick import QUICK, start_quickly
@@ -46,7 +46,7 @@ class Events:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of the test process. Tests that start a command have the session that its users have."""
-    from lakehouse.session import open_session
+    from lakehouse.spark.session import open_session
 
     start_quickly(is_short=False)
     session = open_session("tidemark-tests")

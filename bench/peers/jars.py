@@ -15,9 +15,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from lakehouse import jars
 from lakehouse.errors import ToolError
-from lakehouse.java import java_executable
+from lakehouse.machine import jars
+from lakehouse.machine.java import java_executable
 
 CONFIGURATIONS = ("streams", "flink")
 LOCK_FILE = Path(__file__).with_name("jvm.xml")

@@ -9,7 +9,7 @@ from bench.loads import Place, Silent, settings_of
 from bench.peers.job import Answer
 from bench.sitting import WrongResultError
 from bronze.ingest import ingest
-from lakehouse.run import Run
+from lakehouse.run.context import Run
 from lakehouse.table import SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS, Lakehouse
 from silver import load
 from silver.rules import Rules
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from bench.peers.job import Job
-    from lakehouse.settings import Settings
+    from lakehouse.settings.pipeline import Settings
 
 
 def prepare(spark: SparkSession, job: Job) -> None:

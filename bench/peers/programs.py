@@ -15,8 +15,8 @@ from filelock import FileLock
 
 from bench.peers import jars
 from lakehouse.errors import ToolError
-from lakehouse.jars import cache_dir
-from lakehouse.java import java_executable
+from lakehouse.machine.jars import cache_dir
+from lakehouse.machine.java import java_executable
 
 if TYPE_CHECKING:
     from bench.peers.registry import Peer

@@ -9,7 +9,7 @@ from bench import generated
 from bench.peers import ours, spark_batch, spark_merge, spark_stream
 from bench.peers.job import GENERATE, INGEST, PREPARE, Answer, Job
 from bench.peers.spark_rows import bronze_of
-from lakehouse.session import open_session
+from lakehouse.spark.session import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from bench.peers.job import Answer
 from bench.peers.spark_rows import IDENTITY, create_result, new_rows, result_of
-from lakehouse import delta
 from lakehouse.contracts.silver import silver_records
+from lakehouse.delta import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,5 +41,5 @@ def row_number(spark: SparkSession, job: Job) -> Answer:
 
 
 def _append(rows: DataFrame, job: Job) -> Answer:
-    delta.append(rows, result_of(job), silver_records())
+    tables.append(rows, result_of(job), silver_records())
     return Answer(table=str(job.table))

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from bench.loads import as_silver
 from bench.topics import HEADER
-from lakehouse import delta
 from lakehouse.contracts.silver import silver_records
+from lakehouse.delta import tables
 from lakehouse.table import BRONZE_RECORDS, Lakehouse, Table
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def new_rows(spark: SparkSession, job: Job) -> DataFrame:
     """Bronze's rows that no former job has read, with the columns of Silver."""
     bronze = bronze_of(job)
     if job.after_version < 0:
-        return sequenced(delta.read(spark, bronze, version=delta.version(spark, bronze)))
+        return sequenced(tables.read(spark, bronze, version=tables.version(spark, bronze)))
     changes = spark.read.option("readChangeFeed", "true").option("startingVersion", job.after_version + 1)
     return sequenced(changes.table(bronze.sql))
 
@@ -49,5 +49,5 @@ def sequenced(records: DataFrame) -> DataFrame:
 def create_result(spark: SparkSession, job: Job) -> Table:
     """Create the table that the job writes, with the columns of Silver."""
     result = result_of(job)
-    delta.create(spark, result, silver_records())
+    tables.create(spark, result, silver_records())
     return result

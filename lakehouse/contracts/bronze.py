@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from lakehouse.contracts.model import ERASED_IN_BRONZE, HEADERS, LOST, Column, Contract, sql_text
+from lakehouse.contracts.contract import ERASED_IN_BRONZE, HEADERS, LOST, Column, Contract, sql_text
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 
 if TYPE_CHECKING:

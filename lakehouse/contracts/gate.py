@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakehouse.contracts.model import Column, Contract
+from lakehouse.contracts.contract import Column, Contract
 from lakehouse.table import GATE_DECISIONS, GATE_RESULTS
 
 PASSED = "passed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakehouse.contracts.model import Column, Contract
+from lakehouse.contracts.contract import Column, Contract
 from lakehouse.contracts.silver import CLASSES, record_columns
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH
 

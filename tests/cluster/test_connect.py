@@ -57,7 +57,7 @@ print(json.dumps([cli.main([*command, "--config", config, "--json"]) for command
 
 _CLIENT = """
 import json, sys
-from lakehouse.session import open_session
+from lakehouse.spark.session import open_session
 spark, counts = open_session("a client"), {}
 for name in ("silver_records", "silver_watermarks", "gold_records"):
     spark.sql(f"CREATE TABLE {name} USING delta LOCATION '{sys.argv[1]}/{name}'")

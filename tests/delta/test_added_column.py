@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.why import why
-from lakehouse import delta, owner
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.delta import tables
+from lakehouse.protocol import bronze_owner
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import ran, require_sound
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 
@@ -39,10 +40,10 @@ def test_a_bronze_of_0_1_is_read_without_the_column_and_continued_with_it(
     assert "timestamp_ms" not in spark.read.table(bronze.sql).columns
     assert why(run.lakehouse, "t", 0, 0)["timestamp_ms"] is None
 
-    owner.create_bronze(spark, run)
-    version = delta.version(spark, bronze)
-    owner.create_bronze(spark, new_run())
-    assert delta.version(spark, bronze) == version
+    bronze_owner.create_bronze(spark, run)
+    version = tables.version(spark, bronze)
+    bronze_owner.create_bronze(spark, new_run())
+    assert tables.version(spark, bronze) == version
     assert spark.read.table(bronze.sql).columns == BRONZE.names
     # Records that were read again are counted off the change feed, across the version that brought the column.
     put(spark, run, [Record.of(1, 2), Record.of(2, 3), replace(Record.of(3, 4), timestamp=None)])

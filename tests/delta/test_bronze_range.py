@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse import delta
+from lakehouse.delta import tables
 from lakehouse.table import BRONZE_RECORDS
 from silver import bronze_range
 from tests.support.bronze import Record, put
@@ -17,7 +17,7 @@ from tests.support.bronze import Record, put
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 _PLACES = [(topic, partition, offset) for topic in ("a", "b") for partition in range(20) for offset in range(8)]
 
@@ -30,7 +30,7 @@ def test_a_file_of_several_partitions_that_are_decided_is_not_read(spark: SparkS
             run,
             [Record.of(first + nth, first + nth, partition=partition) for nth in range(5) for partition in (0, 1, 2)],
         )
-    version = delta.version(spark, run.table(BRONZE_RECORDS))
+    version = tables.version(spark, run.table(BRONZE_RECORDS))
     pinned = bronze_range.pin(spark, run, after_version=version - 1, above={("t", partition): 4 for partition in (0, 1, 2)})
 
     records = bronze_range.read(spark, run, pinned)
@@ -38,7 +38,7 @@ def test_a_file_of_several_partitions_that_are_decided_is_not_read(spark: SparkS
     assert sorted((row["partition"], row["offset"]) for row in records.collect()) == [
         (partition, offset) for partition in (0, 1, 2) for offset in range(5, 10)
     ]
-    assert len(records.inputFiles()) < len(delta.read(spark, run.table(BRONZE_RECORDS), version=version).inputFiles())
+    assert len(records.inputFiles()) < len(tables.read(spark, run.table(BRONZE_RECORDS), version=version).inputFiles())
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 19)), st.integers(0, 7)))

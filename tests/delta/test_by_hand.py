@@ -9,7 +9,7 @@ import pytest
 
 from expectations import gate, verdict
 from lakehouse.errors import BreakerOpenError, UsageError
-from lakehouse.settings import Gate
+from lakehouse.settings.pipeline import Gate
 from pipelines import by_hand
 from silver import load
 from silver.request import Kind, Request, Reset, Wanted
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 pytestmark = pytest.mark.spark
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bronze import checkpoint
-from lakehouse import delta
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.run import Run
+from lakehouse.delta import tables
+from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.bronze import Record, put
 
@@ -35,16 +35,16 @@ def test_a_checkpoint_that_was_put_back_is_set_aside_after_many_commits_and_with
     source = Run("source", Lakehouse(root=str(tmp_path / "source")), run.report)
     folder, backup = run.lakehouse.folder("_checkpoints/bronze_records"), str(tmp_path / "backup")
     bronze = run.table("bronze_records")
-    delta.create(spark, bronze, BRONZE)
+    tables.create(spark, bronze, BRONZE)
     for offset in range(2):
         put(spark, source, [Record.of(offset, offset)])
         streamed_into(spark, run, source, folder)
         if offset == 0:
             shutil.copytree(folder, backup)
     for nth in range(12):
-        delta.set_property(spark, bronze, "tests.nth", str(nth))
+        tables.set_property(spark, bronze, "tests.nth", str(nth))
 
-    _, known = delta.streamed(spark, bronze)
+    _, known = tables.streamed(spark, bronze)
     assert known is not None
     assert known.batch == 1
     assert checkpoint.choose(spark, run, first=1, streamed=known).number == 1
@@ -52,12 +52,12 @@ def test_a_checkpoint_that_was_put_back_is_set_aside_after_many_commits_and_with
     shutil.copytree(backup, folder)
     assert checkpoint.choose(spark, run, first=1, streamed=known).number == 2
 
-    last = delta.version(spark, bronze)
+    last = tables.version(spark, bronze)
     for commit in range(11):  # a checkpoint was written at version 10
         (tmp_path / "lakehouse" / "bronze_records" / "_delta_log" / f"{commit:020}.json").unlink()
-    assert delta.streamed(spark, bronze) == (last, None)
+    assert tables.streamed(spark, bronze) == (last, None)
     put_back = checkpoint.choose(spark, run, first=1, streamed=None)
     assert (put_back.number, put_back.is_begun) == (2, False)
-    assert delta.last_batch(spark, bronze, known.query_id) == known
-    assert delta._transaction_in_checkpoints(spark, bronze, known.query_id) == 1
-    assert delta._transaction_in_checkpoints(spark, bronze, "another") == -1
+    assert tables.last_batch(spark, bronze, known.query_id) == known
+    assert tables._transaction_in_checkpoints(spark, bronze, known.query_id) == 1
+    assert tables._transaction_in_checkpoints(spark, bronze, "another") == -1

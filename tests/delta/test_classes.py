@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

@@ -9,8 +9,8 @@ import pytest
 
 from gold import amend
 from gold.publish import publish
-from lakehouse import delta
 from lakehouse.contracts.gate import GateRun
+from lakehouse.delta import tables
 from pipelines import amendments, by_hand, silver_to_gold
 from silver import erase, load
 from silver.request import Erase, Request
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +42,7 @@ def of(key: bytes, offset: int, sequence: object, value: str | None = None) -> R
 
 def passed(spark: SparkSession, run: Run, load_seq: int) -> GateRun:
     """A gate run that let a load out, on the tables as they are."""
-    silver, loads = (delta.version(spark, run.table(name)) for name in ("silver_records", "silver_loads"))
+    silver, loads = (tables.version(spark, run.table(name)) for name in ("silver_records", "silver_loads"))
     return GateRun(f"gate{load_seq}", load_seq, load_seq, silver_version=silver, loads_version=loads)
 
 
@@ -58,7 +58,7 @@ def tables_with(spark: SparkSession, run: Run, text: bytes) -> list[str]:
     found = []
     for name in TABLES:
         table = run.table(name)
-        if not delta.exists(spark, table):
+        if not tables.exists(spark, table):
             continue
         rows = spark.read.table(table.sql)
         files = [Path("/" + uri.removeprefix("file:").lstrip("/")) for uri in rows.inputFiles()]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.cli import main
-from lakehouse import delta, table
+from lakehouse import table
+from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
 from pipelines import by_hand, forget, maintenance, rebuild
 from silver import load
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -99,7 +100,7 @@ def test_an_erased_key_is_in_no_file_after_the_documented_procedure_whatever_inc
         [BOB, BOB],
     )
     assert not (root / "_shadow").exists()
-    last = (root / f"silver_records/_delta_log/{delta.version(spark, run.table('silver_records')):020}.json").read_text()
+    last = (root / f"silver_records/_delta_log/{tables.version(spark, run.table('silver_records')):020}.json").read_text()
     rewritten = [json.loads(each["add"]["stats"])["minValues"] for each in map(json.loads, last.splitlines()) if "add" in each]
     assert rewritten[-1].keys() <= {"topic", "partition", "offset", "epoch", "sequence", "load_seq"}
     looked = forget.forget(spark, new_run(), settings, ANN, is_dry_run=True)

@@ -10,8 +10,8 @@ import pytest
 from expectations import gate, verdict
 from expectations.rules import INVARIANTS
 from lakehouse.errors import ConfigError, GateFailedError
-from lakehouse.run import Run
-from lakehouse.settings import Gate
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Gate
 from lakehouse.table import Lakehouse
 from tests.support.silver import copy_of, two_loads
 
@@ -139,7 +139,7 @@ def test_where_bronzes_versions_are_gone_its_offsets_are_counted_and_that_is_sai
     def gone(*_: object, **__: object) -> None:
         return None
 
-    monkeypatch.setattr("lakehouse.delta.collect_appended", gone)
+    monkeypatch.setattr("lakehouse.delta.tables.collect_appended", gone)
 
     gate_run = gate.audit(spark, audited, Gate())
 

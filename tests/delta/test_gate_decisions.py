@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 from expectations import decided, gate, verdict
 from gold import publish as publishing
 from jobs.why import why
-from lakehouse import delta
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.contracts.gold import gold_records
+from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, TableStateError, UsageError
-from lakehouse.settings import Gate
+from lakehouse.settings.pipeline import Gate
 from pipelines import bronze_to_silver, by_hand, decide_gate, medallion, rebuild, restore, silver_to_gold, verify
 from silver.request import Erase, Request
 from tests.support.bronze import Record, put
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -110,7 +110,7 @@ def test_a_release_publishes_the_very_range_that_was_audited_and_the_next_run_go
     )
     assert decisions(spark, run) == [(2, 2, "released", "budget_duplicate", "looked at: a resend", "ann")]
     assert (offsets(spark, run), offsets(spark, run, "gold_latest")) == ([0, 1, 2], [1, 2])
-    named = json.loads(delta.last_metadata(spark, run.table("gold_records")) or "")
+    named = json.loads(tables.last_metadata(spark, run.table("gold_records")) or "")
     assert named == {"gate_run_id": waiting.gate_run_id, "silver_version": waiting.silver_version}
     require_sound(spark, run)
     with pytest.raises(UsageError, match=r"loads 2 to 2(.|\n)*released"):
@@ -189,7 +189,7 @@ def test_a_rejected_range_never_comes_into_gold_and_an_erasure_in_it_is_followed
 def damaged(spark: SparkSession, run: Run, *, load_seq: int) -> None:
     """Write what Silver holds of a load into Gold, as if somebody had done so by hand."""
     rows = spark.read.table(run.table("silver_records").sql).where(F.col("load_seq") == load_seq).drop("erased")
-    delta.append(rows.withColumn("gate_run_id", F.lit("by hand")), run.table("gold_records"), gold_records())
+    tables.append(rows.withColumn("gate_run_id", F.lit("by hand")), run.table("gold_records"), gold_records())
 
 
 def test_gold_that_is_made_anew_gets_all_but_what_was_rejected(spark: SparkSession, run: Run, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from expectations import behind, gate
 from jobs.gate import write_gate_run
 from lakehouse.contracts.gate import REJECTED, Decision
-from lakehouse.settings import Gate
+from lakehouse.settings.pipeline import Gate
 from pipelines import decide_gate
 from tests.support.silver import load_records, message, two_loads
 from tests.support.small_config import settings_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

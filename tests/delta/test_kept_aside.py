@@ -13,9 +13,9 @@ from gold import publish as publishing
 from jobs import quarantine
 from jobs.status import sentences, status
 from jobs.why import why
-from lakehouse import kept_aside
 from lakehouse.contracts.gate import RELEASED, Decision
 from lakehouse.errors import GateFailedError
+from lakehouse.protocol import gold_rejects
 from pipelines import bronze_to_silver, by_hand, decide_gate, rebuild, restore, silver_to_gold
 from silver import load
 from silver.request import Erase, Kind, Request, Wanted
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
     from tests.support.bronze import Record
 
 pytestmark = pytest.mark.spark
@@ -75,7 +75,7 @@ def gold(spark: SparkSession, run: Run, name: str = "gold_records") -> list[tupl
 
 def aside(spark: SparkSession, run: Run) -> list[tuple[int, str, int | None]]:
     """Offset, state and settling load of what holds of gold_rejects."""
-    rows = sorted(kept_aside.standing(spark, run), key=lambda row: row["offset"])
+    rows = sorted(gold_rejects.standing(spark, run), key=lambda row: row["offset"])
     return [(row["offset"], row["state"], row["settled_load_seq"]) for row in rows]
 
 
@@ -92,7 +92,7 @@ def settle_and_run(spark: SparkSession, run: Run) -> None:
 def test_the_rows_are_kept_out_listed_with_why_and_the_rest_of_the_load_is_published(spark: SparkSession, run: Run) -> None:
     assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
     assert aside(spark, run) == [(3, "held", None), (4, "held", None)]
-    rows = {row["offset"]: row for row in kept_aside.standing(spark, run)}
+    rows = {row["offset"]: row for row in gold_rejects.standing(spark, run)}
     names = ("topic", "partition", "producer", "epoch", "sequence", "load_seq")
     assert tuple(rows[4][name] for name in names) == ("t", 0, None, 0, 5, 2)
     not_null, small = "expect_column_values_to_not_be_null payload.id", "expect_column_values_to_be_between payload.n"

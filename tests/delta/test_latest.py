@@ -12,9 +12,10 @@ import pytest
 
 from gold import newest as keeping
 from gold.newest import make_anew, merge, newest, newest_of_few
-from lakehouse import delta, frames
 from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import LOADS
+from lakehouse.delta import tables
+from lakehouse.spark import frames
 from pipelines import bronze_to_silver, by_hand, rebuild, restore, verify
 from silver.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -104,7 +105,7 @@ def test_however_records_are_cut_the_same_ones_are_the_latest(spark: SparkSessio
     """A hundred topics, each an example, in one go: their loads are merged one after another, one of them twice."""
     chance = random.Random(seed)
     for contract in (gold_records(), gold_latest(), gold_latest_by_stream(), LOADS):
-        delta.create(spark, run.table(contract.name), contract)
+        tables.create(spark, run.table(contract.name), contract)
     sent = [each for topic in range(100) for each in drawn(chance, f"t{topic}")]
     for load_seq in (1, 2, 2, 3):
         made = [{**record._asdict(), "load_seq": load_seq, "arrival": "late"} for load, record in sent if load == load_seq]
@@ -115,7 +116,7 @@ def test_however_records_are_cut_the_same_ones_are_the_latest(spark: SparkSessio
         assert held(spark, run) == latest_of(known)
 
     whole = frames.of_contract(spark, [{**record._asdict(), "load_seq": load} for load, record in sent], gold_records())
-    delta.append(whole, run.table("gold_records"), gold_records())
+    tables.append(whole, run.table("gold_records"), gold_records())
     make_anew(spark, run, up_to=3)
     assert held(spark, run) == latest_of(record for _, record in sent)
 
@@ -204,7 +205,7 @@ def test_what_0_1_took_for_the_latest_is_made_anew_by_the_next_publish_and_verif
     assert root is not None
     others = spark.read.table(run.table("gold_records").sql).where("partition = 1")
     shutil.rmtree(root / "gold_latest_by_stream")  # as 0.1 left it: what arrived last
-    delta.overwrite(others, run.table("gold_latest"))
+    tables.overwrite(others, run.table("gold_latest"))
     require_sound(spark, run, is_deep=True)
     put(spark, run, [Record.of(1, 2, partition=2)])
 
@@ -215,7 +216,7 @@ def test_what_0_1_took_for_the_latest_is_made_anew_by_the_next_publish_and_verif
     ran(spark, run, config)
 
     assert held(spark, run) == {("t", b"k"): (0, 0)}
-    delta.overwrite(others, run.table("gold_latest"))
+    tables.overwrite(others, run.table("gold_latest"))
     found: Any = verify.verify(spark, run, is_deep=True)
     assert [each["check"] for each in found["checks"] if not each["ok"]] == ["latest_by_rule"]
 

@@ -12,9 +12,9 @@ import pytest
 
 from expectations import gate, verdict
 from jobs.query import connect, rows
-from lakehouse import delta
+from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
-from lakehouse.settings import Gate
+from lakehouse.settings.pipeline import Gate
 from pipelines import by_hand
 from silver import load, plan, recovery
 from silver.request import Request, Wanted
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
     from silver.rules import Late, Undecodable
 
 pytestmark = pytest.mark.spark
@@ -92,11 +92,11 @@ def test_records_that_bronze_read_twice_are_counted_and_kept_once(spark: SparkSe
 def test_what_a_plan_says_is_what_the_load_does_and_planning_writes_nothing(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([4, 6, 6, 7], start=3)])
     names = ("silver_loads", "silver_records", "silver_rejects", "silver_watermarks")
-    before = [delta.version(spark, run.table(name)) for name in names]
+    before = [tables.version(spark, run.table(name)) for name in names]
     recovered = recovery.recover(spark, run, BY_HEADER)
 
     planned = plan.plan(spark, run, BY_HEADER, recovered)
-    after = [delta.version(spark, run.table(name)) for name in names]
+    after = [tables.version(spark, run.table(name)) for name in names]
     done = load_all(spark, run)
 
     assert planned is not None
@@ -153,7 +153,7 @@ def test_watermarks_that_are_emptied_under_a_load_at_work_stay_so_and_the_way_ou
     planned = plan.plan(spark, run, BY_HEADER, recovery.recover(spark, run, BY_HEADER))
     assert planned is not None
     load.claim(spark, run, planned)
-    before = delta.version(spark, run.table("silver_watermarks"))
+    before = tables.version(spark, run.table("silver_watermarks"))
     spark.sql(f"DELETE FROM {run.table('silver_watermarks').sql}")
 
     with pytest.raises(TableStateError, match=r"last finished load 0(.|\n)*restore --to 2"):

@@ -11,7 +11,7 @@ import pytest
 from jobs import order as jobs_order
 from jobs.why import why, write_why
 from lakehouse.errors import BreakerOpenError, TidemarkError
-from lakehouse.settings import Settings
+from lakehouse.settings.pipeline import Settings
 from pipelines.arrival import orders
 from silver import load
 from silver.rules import Policy, Rules, Source
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from silver.order import Order
     from silver.rules import Late
 

@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from jobs import query
-from lakehouse import delta, upkeep
 from lakehouse.contracts.silver import LOADS
-from lakehouse.delta_log import read_log
-from lakehouse.lock import locked
+from lakehouse.delta import maintenance, tables
+from lakehouse.delta.log_files import read_log
+from lakehouse.run.lock import locked
 from lakehouse.table import BRONZE_TOPICS, GATE_DECISIONS, GOLD_LATEST_BY_STREAM, GOLD_REJECTS, TABLE_NAMES
 from pipelines import medallion, silver_to_gold
 from silver import load
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -107,7 +107,7 @@ def test_settings_that_a_platform_does_not_let_a_session_have_are_left_out(spark
     fixed, own = "spark.sql.warehouse.dir", "spark.databricks.delta.optimize.minFileSize"
     before = spark.conf.get(fixed)
 
-    with upkeep._configured(spark, {fixed: "/elsewhere", own: "1"}):
+    with maintenance._configured(spark, {fixed: "/elsewhere", own: "1"}):
         assert (spark.conf.get(fixed), spark.conf.get(own)) == (before, "1")
 
     assert (spark.conf.get(fixed), spark.conf.get(own, None)) == (before, None)
@@ -158,7 +158,7 @@ def test_an_append_is_skipped_also_when_the_log_that_held_its_transaction_is_gon
     loaded(spark, run, settings, [Record.of(0, 1)])
     table = run.table("silver_loads")
     for hours in range(10):  # a checkpoint is written with every tenth commit
-        upkeep.set_properties(spark, table, {"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
+        maintenance.set_properties(spark, table, {"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
     log = Path(table.location) / "_delta_log"
     last = max(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet"))
     for old in log.glob("*.json"):
@@ -166,7 +166,7 @@ def test_an_append_is_skipped_also_when_the_log_that_held_its_transaction_is_gon
             old.unlink()
     rows = spark.read.table(table.sql)
 
-    delta.append(rows, table, LOADS, transaction=delta.Transaction(run.app_id(table.name), 1))
+    tables.append(rows, table, LOADS, transaction=tables.Transaction(run.app_id(table.name), 1))
 
     assert spark.read.table(table.sql).count() == 1
 

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from gold.models import model_query
 from gold.refresh import _require_tables_only
 from lakehouse.errors import ModelError
-from lakehouse.session import no_file_relations
+from lakehouse.spark.session import no_file_relations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

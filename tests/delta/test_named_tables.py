@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.lag import positions
-from lakehouse.settings import Settings
+from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from pipelines import medallion
 from pipelines.rebuild import rebuild
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse import delta
+from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError
 from pipelines import bronze_to_silver, rebuild
 from silver import load, plan, segments
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 
@@ -124,4 +124,4 @@ def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(
 
     shown: Any = rebuild.rebuild(spark, new_run(), few, is_applied=False, reason="-", by="ann")
     assert (shown["records"], shown["changes"]) == (4, [])
-    assert delta.exists(spark, new_run().table("silver_records"))
+    assert tables.exists(spark, new_run().table("silver_records"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.cli import main
-from lakehouse import delta_log
+from lakehouse.delta import log_files
 from pipelines import by_hand
 from silver.request import Erase, Request
 from tests.support.bronze import Record, put
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 
@@ -58,7 +58,7 @@ MAY_REFUSE = ("gate release", "doctor", "maintain --erase")
 def versions(root: Path) -> dict[str, int]:
     """The last version of every table under the root, shadows apart: those are what a look writes."""
     logs = [log for log in root.rglob("_delta_log") if "_shadow" not in log.parts]
-    return {str(log.parent.relative_to(root)): delta_log.last_version(log.parent) for log in logs}
+    return {str(log.parent.relative_to(root)): log_files.last_version(log.parent) for log in logs}
 
 
 def test_no_command_that_only_looks_commits_to_any_table(

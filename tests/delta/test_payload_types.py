@@ -20,7 +20,7 @@ from tests.support.stages import loaded, published, require_sound
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

@@ -16,10 +16,10 @@ from gold import publish as publishing
 from gold.publish import publish
 from gold.refresh import refresh_models
 from jobs.query import answer
-from lakehouse import delta
+from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, ModelError
-from lakehouse.run import Run
-from lakehouse.settings import Gate, Gold, GoldModel
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Gate, Gold, GoldModel
 from lakehouse.table import Lakehouse
 from tests.support.silver import RULES, copy_of, load_records, message, two_loads
 
@@ -131,7 +131,7 @@ def test_a_gate_run_that_failed_is_refused_and_gold_stays_as_it_was(
     with pytest.raises(GateFailedError):
         publish(spark, audited, replace(gate_run, failed=("sequence_increases",)), Gold())
 
-    assert not delta.exists(spark, audited.table("gold_records"))
+    assert not tables.exists(spark, audited.table("gold_records"))
 
 
 def test_after_a_crash_a_retry_that_covers_more_loads_loses_nothing_and_writes_nothing_twice(

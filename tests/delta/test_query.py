@@ -14,8 +14,8 @@ import pytest
 
 from jobs.cli import main
 from jobs.query import answer, connect, tables
+from lakehouse.contracts.contract import Column, Contract
 from lakehouse.contracts.gold import gold_latest
-from lakehouse.contracts.model import Column, Contract
 from lakehouse.contracts.silver import WATERMARKS, silver_records
 from lakehouse.errors import ToolError, UsageError
 from lakehouse.table import Lakehouse

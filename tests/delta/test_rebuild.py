@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse import delta
+from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableStateError
 from pipelines import bronze_to_silver, by_hand, rebuild, restore
 from silver import erase, replay, swap
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
-    from lakehouse.settings import Settings
+    from lakehouse.run.context import Run
+    from lakehouse.settings.pipeline import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -66,7 +66,7 @@ def run(decided: Run, tmp_path: Path) -> Run:
 
 
 def test_what_would_change_is_shown_record_by_record_and_nothing_is_touched(spark: SparkSession, run: Run) -> None:
-    versions = [delta.version(spark, run.table(name)) for name in ("silver_records", "silver_rejects", "silver_loads")]
+    versions = [tables.version(spark, run.table(name)) for name in ("silver_records", "silver_rejects", "silver_loads")]
 
     same = rebuilt(spark, run, settings_of(run))
     stricter = rebuilt(spark, run, settings_of(run, policies={"max_jump": 10}))
@@ -80,7 +80,7 @@ def test_what_would_change_is_shown_record_by_record_and_nothing_is_touched(spar
     }
     first = stricter["samples"][0]
     assert (first["offset"], first["before"], first["after"], first["sequence_after"]) == (2, "accepted", "jump, held", 100)
-    assert versions == [delta.version(spark, run.table(name)) for name in ("silver_records", "silver_rejects", "silver_loads")]
+    assert versions == [tables.version(spark, run.table(name)) for name in ("silver_records", "silver_rejects", "silver_loads")]
 
 
 def test_another_extractor_is_put_in_place_at_once_however_often_it_stops_and_gold_follows_when_it_has_passed(
@@ -130,7 +130,7 @@ def test_damaged_tables_are_made_whole_from_bronze_and_without_a_ledger_peoples_
     spark: SparkSession, run: Run
 ) -> None:
     settings = settings_of(run)
-    delta.delete(spark, run.table("silver_records"), "offset = 1")
+    tables.delete(spark, run.table("silver_records"), "offset = 1")
     damaged = rebuilt(spark, run, settings, is_applied=True)
     assert changes(damaged) == {("nothing", "accepted", 1)}
     ran(spark, run, settings)
@@ -153,11 +153,11 @@ def test_an_erasure_holds_through_a_rebuild(spark: SparkSession, run: Run) -> No
     settings = settings_of(run)
     asked_for = Request("erase", "a person asked", "ann", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
     erased = by_hand.carry_out(spark, run, settings, asked_for, is_dry_run=False)
-    bronze = delta.version(spark, run.table("bronze_records"))
+    bronze = tables.version(spark, run.table("bronze_records"))
 
     done = rebuilt(spark, run, settings, is_applied=True)
     # The fence of the rebuild; there is no row to change, so no other property is toggled.
-    assert delta.version(spark, run.table("bronze_records")) == bronze + 1
+    assert tables.version(spark, run.table("bronze_records")) == bronze + 1
     ran(spark, run, settings)
 
     assert (erased["erased"], done["repeated"], changes(done)) == (8, 2, set())
@@ -177,10 +177,10 @@ def test_an_erasure_that_was_not_finished_comes_to_bronze_with_the_rebuild_that_
         patched.setattr(erase, "in_bronze", stop)
         with pytest.raises(Stopped):
             by_hand.carry_out(spark, run, settings, asked_for, is_dry_run=False)
-    before = delta.version(spark, bronze)
+    before = tables.version(spark, bronze)
 
     rebuilt(spark, run, settings)
-    looked = (delta.version(spark, bronze), spark.read.table(bronze.sql).where("key IS NULL").count())
+    looked = (tables.version(spark, bronze), spark.read.table(bronze.sql).where("key IS NULL").count())
     rebuilt(spark, run, settings, is_applied=True)
 
     assert looked == (before, 0)

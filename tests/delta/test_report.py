@@ -15,7 +15,7 @@ from jobs.query import answer
 from jobs.report_facts import facts
 from jobs.report_lag import ends
 from jobs.report_runs import last_runs
-from lakehouse.settings import Settings
+from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from tests.support.report_tables import HOSTILE, NOON, Shape, write_lake
 from tests.support.small_config import small_config, write_config

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse import delta
+from lakehouse.delta import tables
 from lakehouse.errors import ClaimStuckError, TableStateError, UsageError
 from pipelines import bronze_to_silver, restore, silver_to_gold
 from silver import swap
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 
@@ -92,7 +92,7 @@ def test_a_restore_is_the_way_out_where_one_table_was_put_back_or_emptied(spark:
     settings = settings_of(run)
     silver, marks = run.table("silver_records").sql, run.table("silver_watermarks").sql
     spark.sql(f"RESTORE TABLE {silver} TO VERSION AS OF 1")
-    delta.delete(spark, run.table("silver_watermarks"), "true")
+    tables.delete(spark, run.table("silver_watermarks"), "true")
     with pytest.raises(TableStateError, match="tidemark restore --to LOAD"):
         bronze_to_silver.run(spark, run, settings)
     with pytest.raises(TableStateError, match=r"load 2(.|\n)*0 rows(.|\n)*Restore to an earlier load"):

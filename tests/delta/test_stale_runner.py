@@ -14,11 +14,13 @@ from pyspark.sql import functions as F
 
 from expectations import gate
 from gold import publish
-from lakehouse import delta, fence, frames
 from lakehouse.contracts.silver import REJECTS
-from lakehouse.delta import Transaction
+from lakehouse.delta import tables
+from lakehouse.delta.tables import Transaction
 from lakehouse.errors import UndoneError
-from lakehouse.settings import Gate
+from lakehouse.protocol import swap_fence
+from lakehouse.settings.pipeline import Gate
+from lakehouse.spark import frames
 from pipelines import bronze_to_silver, by_hand, rebuild, restore, silver_to_gold
 from silver import by_request, erase, load, plan, recovery, watermarks
 from silver.request import Erase, Request, Wanted
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from lakehouse.table import Table
     from silver.plan import Plan
 
@@ -203,7 +205,7 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
     rejects = run.table("silver_rejects")
     found: dict[str, str] = {}
     writes: dict[str, Callable[[DataFrame], object]] = {
-        "append": lambda slow: delta.append(
+        "append": lambda slow: tables.append(
             frames.of_contract(spark, [{"class": "late"}], REJECTS).crossJoin(slow).withColumn("reason", F.col("slow")),
             rejects,
             REJECTS,
@@ -228,7 +230,7 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
         while not begun.exists():
             assert at_work.is_alive(), found
             time.sleep(0.1)
-        fence.close(spark, run, number, is_noted=True, with_bronze=False)
+        swap_fence.close(spark, run, number, is_noted=True, with_bronze=False)
         may_end.touch()
         at_work.join()
 
@@ -239,7 +241,7 @@ def _merge_reasons(spark: SparkSession, rejects: Table, slow: DataFrame) -> None
     slow.createOrReplaceTempView("slow_source")
     on = "reject.topic = source.slow"
     merge = f"MERGE INTO {rejects.sql} AS reject USING slow_source AS source ON {on} WHEN MATCHED THEN UPDATE SET reason = 'x'"
-    delta.execute(spark, merge, rejects)
+    tables.execute(spark, merge, rejects)
 
 
 def _tried(found: dict[str, str], name: str, write: Callable[[], object]) -> None:

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse import delta, frames, local_table, state
 from lakehouse.contracts.gate import RESULTS
-from lakehouse.delta_errors import SPARK_ERRORS
+from lakehouse.delta import local_files, small_tables, tables
+from lakehouse.delta.errors import SPARK_ERRORS
+from lakehouse.spark import frames
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from lakehouse.table import Table
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -36,9 +37,9 @@ def _results(load_seq: int, *expectations: str) -> list[dict[str, Any]]:
 def table(spark: SparkSession, run: Run) -> Table:
     """Three commits of rows."""
     made = run.table(RESULTS.name)
-    delta.create(spark, made, RESULTS)
+    tables.create(spark, made, RESULTS)
     for load_seq in (1, 2, 3):
-        delta.append(frames.of_contract(spark, _results(load_seq, "a", "b"), RESULTS), made, RESULTS)
+        tables.append(frames.of_contract(spark, _results(load_seq, "a", "b"), RESULTS), made, RESULTS)
     return made
 
 
@@ -51,13 +52,13 @@ def test_both_ways_read_the_same(spark: SparkSession, table: Table, monkeypatch:
     asked: list[dict[str, Any]] = [{}, {"start": ("first_load_seq", 2)}, {"version": 2}, {"start": ("first_load_seq", 9)}]
 
     def found() -> list[object]:
-        reads = [_sorted(state.read(spark, table, RESULTS.names, **each)) for each in asked]
-        last = _sorted(state.last(spark, table, RESULTS.names, by="evaluated_at"))
-        return [*reads, last, state.highest(spark, table, "first_load_seq")]
+        reads = [_sorted(small_tables.read(spark, table, RESULTS.names, **each)) for each in asked]
+        last = _sorted(small_tables.last(spark, table, RESULTS.names, by="evaluated_at"))
+        return [*reads, last, small_tables.highest(spark, table, "first_load_seq")]
 
     here = found()
     for name in ("rows", "last", "highest"):
-        monkeypatch.setattr(local_table, name, lambda *_, **__: None)
+        monkeypatch.setattr(local_files, name, lambda *_, **__: None)
     assert here == found()
     expected = [row for load_seq in (1, 2, 3) for row in _results(load_seq, "a", "b")]
     assert here == [expected, expected[2:], expected[:4], [], expected[4:], 3]
@@ -66,13 +67,13 @@ def test_both_ways_read_the_same(spark: SparkSession, table: Table, monkeypatch:
 def test_an_empty_table_has_no_last_rows(spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor a highest number, with Spark or without."""
     table = run.table(RESULTS.name)
-    assert state.highest(spark, table, "first_load_seq") == 0
-    delta.create(spark, table, RESULTS)
+    assert small_tables.highest(spark, table, "first_load_seq") == 0
+    tables.create(spark, table, RESULTS)
     for _ in range(2):
-        assert state.last(spark, table, ["evaluated_at"], by="evaluated_at") == []
-        assert state.highest(spark, table, "first_load_seq") == 0
-        monkeypatch.setattr(local_table, "last", lambda *_, **__: None)
-        monkeypatch.setattr(local_table, "highest", lambda *_, **__: None)
+        assert small_tables.last(spark, table, ["evaluated_at"], by="evaluated_at") == []
+        assert small_tables.highest(spark, table, "first_load_seq") == 0
+        monkeypatch.setattr(local_files, "last", lambda *_, **__: None)
+        monkeypatch.setattr(local_files, "highest", lambda *_, **__: None)
 
 
 def test_a_damaged_file_is_named_by_spark(spark: SparkSession, table: Table) -> None:
@@ -84,21 +85,21 @@ def test_a_damaged_file_is_named_by_spark(spark: SparkSession, table: Table) -> 
         damaged[len(damaged) // 8] ^= 0xFF
         file.write_bytes(damaged)
         _forget_checksum(file)
-    assert local_table.rows(folder, RESULTS.names) is None
+    assert local_files.rows(folder, RESULTS.names) is None
     with pytest.raises(SPARK_ERRORS, match="parquet"):
-        state.read(spark, table, RESULTS.names)
+        small_tables.read(spark, table, RESULTS.names)
 
 
 def test_rows_that_a_deletion_vector_takes_out_are_not_read(spark: SparkSession, table: Table) -> None:
     """The files still hold them, so such a table is left to Spark."""
     spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
-    delta.append(frames.of_contract(spark, _results(4, "a", "b", "c"), RESULTS), table, RESULTS)
-    delta.delete(spark, table, "expectation = 'b'")
+    tables.append(frames.of_contract(spark, _results(4, "a", "b", "c"), RESULTS), table, RESULTS)
+    tables.delete(spark, table, "expectation = 'b'")
 
-    rows = state.read(spark, table, ["first_load_seq", "expectation"])
+    rows = small_tables.read(spark, table, ["first_load_seq", "expectation"])
 
     assert {row["expectation"] for row in rows} == {"a", "c"}
-    assert state.highest(spark, table, "first_load_seq") == 4
+    assert small_tables.highest(spark, table, "first_load_seq") == 4
 
 
 def _forget_checksum(file: Path) -> None:
@@ -110,9 +111,9 @@ def test_files_below_the_start_are_not_opened(table: Table) -> None:
     folder = table.local_folder
     assert folder is not None
     for file in folder.glob("*.parquet"):
-        if local_table.highest(folder, "first_load_seq") and b"g3" not in file.read_bytes():
+        if local_files.highest(folder, "first_load_seq") and b"g3" not in file.read_bytes():
             file.unlink()
-    rows = local_table.rows(folder, ["gate_run_id"], start=("first_load_seq", 3))
+    rows = local_files.rows(folder, ["gate_run_id"], start=("first_load_seq", 3))
     assert rows is not None
     assert rows.to_pylist() == [{"gate_run_id": "g3"}] * 2
-    assert local_table.rows(folder, ["gate_run_id"]) is None
+    assert local_files.rows(folder, ["gate_run_id"]) is None

@@ -8,10 +8,11 @@ import pytest
 
 from bronze import topics
 from bronze.topics import Topic
-from lakehouse import delta, owner
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
-from lakehouse.run import Run
+from lakehouse.protocol import bronze_owner
+from lakehouse.run.context import Run
 from pipelines import accept_topic, bronze_to_silver, by_hand, rebuild
 from silver import load
 from silver.request import Request, Wanted
@@ -44,7 +45,7 @@ def test_a_topic_that_the_config_does_not_name_waits_and_is_decided_once_it_does
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only_t, both = settings_of(run), settings_of(run, topics=["t", "u"])
-    delta.create(spark, run.table("bronze_records"), BRONZE)
+    tables.create(spark, run.table("bronze_records"), BRONZE)
     topics.create(spark, run, is_new=True)
     topics.write_begun(spark, run, [Topic("t", 1, None, 1, {}), Topic("u", 1, None, 1, {})])
     put(spark, run, [*of("t", 0, [1, 3, 2]), *of("u", 0, [7, 8])])
@@ -95,15 +96,15 @@ def test_a_topic_that_left_the_config_stays_decided_and_what_came_meanwhile_is_n
 
 
 def test_another_pipeline_writes_nothing_into_bronze_nor_decides_it(spark: SparkSession, run: Run) -> None:
-    owner.create_bronze(spark, run)
+    bronze_owner.create_bronze(spark, run)
     put(spark, run, of("t", 0, [1]))
     other = Run("others", run.lakehouse, run.report)
     settings = settings_of(other)
     request = Request("accept", "", "ann", wanted=Wanted(topic="t"))
-    before = delta.version(spark, run.table("bronze_records"))
+    before = tables.version(spark, run.table("bronze_records"))
 
     for attempt in (
-        lambda: owner.create_bronze(spark, other),
+        lambda: bronze_owner.create_bronze(spark, other),
         lambda: bronze_to_silver.run(spark, other, settings),
         lambda: by_hand.carry_out(spark, other, settings, request, is_dry_run=False),
         lambda: accept_topic.carry_out(spark, other, settings, request, is_dry_run=False),
@@ -111,10 +112,10 @@ def test_another_pipeline_writes_nothing_into_bronze_nor_decides_it(spark: Spark
         with pytest.raises(TableStateError, match=r"another pipeline's; nothing was written(.|\n)*tests(.|\n)*others"):
             attempt()
 
-    assert delta.version(spark, run.table("bronze_records")) == before
-    assert not delta.exists(spark, run.table("silver_loads"))
-    owner.create_bronze(spark, run)
-    assert delta.version(spark, run.table("bronze_records")) == before
+    assert tables.version(spark, run.table("bronze_records")) == before
+    assert not tables.exists(spark, run.table("silver_loads"))
+    bronze_owner.create_bronze(spark, run)
+    assert tables.version(spark, run.table("bronze_records")) == before
 
 
 def test_an_older_bronze_belongs_to_the_pipeline_that_the_ledger_names(spark: SparkSession, new_run: Callable[[], Run]) -> None:
@@ -124,8 +125,8 @@ def test_an_older_bronze_belongs_to_the_pipeline_that_the_ledger_names(spark: Sp
     other = Run("others", run.lakehouse, run.report)
 
     with pytest.raises(TableStateError, match="pipeline tests"):
-        owner.create_bronze(spark, other)
-    owner.create_bronze(spark, run)
+        bronze_owner.create_bronze(spark, other)
+    bronze_owner.create_bronze(spark, run)
 
-    assert delta.properties(spark, run.table("bronze_records"))["tidemark.pipeline"] == "tests"
-    assert owner.require(spark, run) == "tests"
+    assert tables.properties(spark, run.table("bronze_records"))["tidemark.pipeline"] == "tests"
+    assert bronze_owner.require(spark, run) == "tests"

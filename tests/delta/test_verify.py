@@ -12,8 +12,8 @@ from expectations import gate
 from gold.publish import publish
 from jobs.verify import write_verified
 from lakehouse.errors import TableStateError
-from lakehouse.run import Run
-from lakehouse.settings import Gate, Gold
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Gate, Gold
 from lakehouse.table import Lakehouse
 from pipelines import by_hand
 from pipelines.verify import verify

@@ -21,7 +21,7 @@ from tests.support.small_config import write_config
 from tests.support.watched import AUDITED, SILVER, Medallion, write_tables
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.settings.pipeline import Settings
 
 ROOT = Path(__file__).parents[2]
 WHOLE: dict[str, dict[str, Any]] = {

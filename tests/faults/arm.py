@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.common import load_settings, reporting
 from jobs.demo_input import produce
-from lakehouse.run import Run
+from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from pipelines import verify as proof
 from tests.faults.compare import classes, compare, read_log

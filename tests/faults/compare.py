@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, TopicPartition
 
 from jobs.demo_events import EVENTS_HEADER
-from lakehouse import delta
 from lakehouse.contracts.silver import KEPT
+from lakehouse.delta import tables
 from lakehouse.table import (
     BRONZE_RECORDS,
     GOLD_LATEST,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 Row = tuple[object, ...]
 _SECONDS = 60
@@ -126,7 +126,7 @@ def _unlike(expected: Counter[Any], observed: Iterable[Any]) -> dict[str, int]:
 
 
 def _rows(spark: SparkSession, run: Run, name: str, *columns: str) -> Iterator[Row]:
-    if not delta.exists(spark, run.table(name)):  # the control arm may never have come so far
+    if not tables.exists(spark, run.table(name)):  # the control arm may never have come so far
         return iter(())
     table: pa.Table = spark.read.table(run.table(name).sql).select(*columns).toArrow()
     return zip(*(table[column].to_pylist() for column in columns), strict=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.delta_log import last_version
+from lakehouse.delta.log_files import last_version
 from lakehouse.errors import AnotherWriterError
 from lakehouse.table import (
     BRONZE_RECORDS,

@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             arm.folder.mkdir()
         fire(control, kills=min(asked.kills, _CONTROL_KILLS), records=min(asked.records, _CONTROL_RECORDS), seed=asked.seed)
         fire(ours, kills=asked.kills, records=asked.records, seed=asked.seed)
-        from lakehouse.session import open_session
+        from lakehouse.spark.session import open_session
 
         spark = open_session("tidemark-faults")
         for arm in (control, ours):

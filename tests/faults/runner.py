@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.settings import Settings
+    from lakehouse.settings.pipeline import Settings
 
 
 class Lines:

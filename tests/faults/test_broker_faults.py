@@ -14,8 +14,8 @@ from bronze.broker_process import free_port
 from bronze.ingest import ingest
 from bronze.local_broker import LocalBroker, create_topic
 from lakehouse.errors import SourceError, StorageError
-from lakehouse.run import Run
-from lakehouse.settings import Kafka
+from lakehouse.run.context import Run
+from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS
 from tests.support.kafka import Sent, send
 from tests.support.proxy import Proxy

@@ -9,7 +9,7 @@ import pytest
 
 from bronze.ingest import ingest
 from bronze.local_broker import LocalBroker, create_topic
-from lakehouse.settings import Kafka
+from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS, SILVER_LOADS
 from tests.support.kafka import Sent, delete_records, send
 from tests.support.programs import ended
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.fault]
 

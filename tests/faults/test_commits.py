@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from tests.faults.pool import Runner
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from lakehouse import delta, frames
 from lakehouse.contracts.silver import LOADS
-from lakehouse.crash import crash_point
-from lakehouse.lock import locked
+from lakehouse.delta import tables
+from lakehouse.run.crash_points import crash_point
+from lakehouse.run.lock import locked
+from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS
 from pipelines import medallion
 from silver import load, recovery
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
     from silver.plan import Plan
 
 
@@ -50,6 +51,6 @@ def _unchecked(*_: object) -> None:
 
 
 def _claim(spark: SparkSession, run: Run, planned: Plan) -> None:
-    delta.append(frames.of_contract(spark, planned.ledger, LOADS), run.table(SILVER_LOADS), LOADS)
+    tables.append(frames.of_contract(spark, planned.ledger, LOADS), run.table(SILVER_LOADS), LOADS)
     run.report.event("silver.claimed", load_seq=planned.load_seq)
     crash_point("silver.claimed")

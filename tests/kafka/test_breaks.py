@@ -15,7 +15,7 @@ from bronze.ingest import ingest
 from bronze.local_broker import create_topic
 from jobs import topics
 from lakehouse.errors import OffsetsExpiredError, SourceError, TopicRecreatedError, UsageError
-from lakehouse.settings import Kafka, Settings
+from lakehouse.settings.pipeline import Kafka, Settings
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from pipelines import medallion
 from silver.request import Request, Wanted
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from bronze.local_broker import LocalBroker
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

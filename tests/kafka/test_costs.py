@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse.settings import Settings
+from lakehouse.settings.pipeline import Settings
 from lakehouse.table import TABLE_NAMES
 from pipelines import medallion
 from tests.support.kafka import Sent, send

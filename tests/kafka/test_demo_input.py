@@ -11,7 +11,7 @@ from bronze.ingest import ingest
 from jobs.demo_events import EVENTS_TOPIC, events, plan_events
 from jobs.demo_input import INCIDENTS_TOPIC, incidents, produce, send
 from lakehouse.errors import SourceError
-from lakehouse.settings import Kafka
+from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from bronze.local_broker import LocalBroker
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -11,7 +11,7 @@ import pytest
 
 from bronze.ingest import ingest
 from lakehouse.errors import SourceError, TableStateError
-from lakehouse.settings import Kafka
+from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS
 from tests.support.kafka import Sent, send, send_transaction
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
     from bronze.local_broker import LocalBroker
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

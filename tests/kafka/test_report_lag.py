@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.report_lag import ends
-from lakehouse.settings import Kafka
+from lakehouse.settings.pipeline import Kafka
 from tests.support.kafka import Sent, send
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from bronze.ingest import ingest
 from bronze.local_broker import LocalBroker, create_topic
 from jobs import cli
-from lakehouse.settings import Kafka
+from lakehouse.settings.pipeline import Kafka
 from tests.support.kafka import Sent, send, send_header_name
 from tests.support.programs import ended
 from tests.support.small_config import write_config
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -58,7 +58,12 @@ STEPS = {
 }
 """Each step of the model, and the module whose function it stands for."""
 
-SWAP_STEPS = {"restore": "pipelines.restore", "close": "lakehouse.fence", "_cut": "silver.swap", "carry_out": "silver.swap"}
+SWAP_STEPS = {
+    "restore": "pipelines.restore",
+    "close": "lakehouse.protocol.swap_fence",
+    "_cut": "silver.swap",
+    "carry_out": "silver.swap",
+}
 """The same of a restore; it is claimed as any load is."""
 
 SWAP_ORDER = (

@@ -29,7 +29,7 @@ from packageurl import PackageURL
 from packaging.requirements import Requirement
 
 import lakehouse
-from lakehouse import jars
+from lakehouse.machine import jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from jobs.common import load_settings
 from tests.support.bundle import BUNDLE, ROOT, of_kind, resources
 
 if TYPE_CHECKING:
-    from lakehouse.settings import Settings
+    from lakehouse.settings.pipeline import Settings
 
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 JOBS = of_kind("jobs")

@@ -12,7 +12,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from license_expression import get_spdx_licensing
 
-from lakehouse import jars
+from lakehouse.machine import jars
 from tests.packaging import sbom
 
 if TYPE_CHECKING:

@@ -41,7 +41,13 @@ def test_every_module_of_the_packages_is_in_the_wheel(wheel: zipfile.ZipFile) ->
     assert modules <= set(wheel.namelist())
 
 
-PARTS = ("lakehouse/jvm.xml", "lakehouse/jvm.sha256", "jobs/report.html.j2", "jobs/report.css", "jobs/report.js")
+PARTS = (
+    "lakehouse/machine/jvm.xml",
+    "lakehouse/machine/jvm.sha256",
+    "jobs/report.html.j2",
+    "jobs/report.css",
+    "jobs/report.js",
+)
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from lakehouse import frames
+from lakehouse.spark import frames
 from silver import audit_rows, audit_words
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from chispa import assert_df_equality
 
 from bronze.records import bronze_records, timestamp_columns
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.model import HEADERS
+from lakehouse.contracts.contract import HEADERS
 from lakehouse.errors import ContractError
 
 if TYPE_CHECKING:

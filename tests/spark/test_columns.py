@@ -8,7 +8,7 @@ import pytest
 
 from expectations.columns import flatten
 from expectations.suites import Subject, build
-from lakehouse.settings import Gate
+from lakehouse.settings.pipeline import Gate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from lakehouse import frames
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.spark import frames
 from silver.content import content, content_sha256
 
 if TYPE_CHECKING:

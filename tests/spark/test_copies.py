@@ -9,8 +9,8 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lakehouse import frames
 from lakehouse.contracts.silver import DUPLICATE, REJECTS, silver_records
+from lakehouse.spark import frames
 from silver import look, plan
 from silver.rules import Rules, Source
 from silver.streams import Known

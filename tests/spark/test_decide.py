@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse import frames
+from lakehouse.spark import frames
 from silver import segments, stretches
 from silver.fold import Stretch
 from silver.rules import Policy, Rules, Source

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse import frames
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.spark import frames
 from silver.decode import decoded
 from silver.rules import Payload
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse import frames
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.errors import ConfigError
+from lakehouse.spark import frames
 from silver.extract import extract
 from silver.rules import Rules, Source
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from lakehouse import frames
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.spark import frames
 from silver.decode import decoded
 from silver.extract import extract
 from silver.rules import Payload, Rules, Source

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse import frames
+from lakehouse.spark import frames
 from silver import judge, judge_many
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from chispa import assert_df_equality
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from lakehouse import frames
 from lakehouse.contracts.silver import REJECTS, silver_records
+from lakehouse.spark import frames
 from silver import copy, look, plan, segments
 from silver.bronze_range import BronzeRange
 from silver.rules import Rules, Source

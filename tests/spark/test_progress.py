@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakehouse import progress
+from lakehouse.spark import progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lakehouse import frames
-from silver import audit_words, spans
+from lakehouse.spark import frames, interval_join
+from silver import audit_words
 from tests.support.examples import examples
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def test_long_spans_and_short_ones_hold_the_records_that_lie_in_them(spark: Spar
     records = [("t", n, name, edge) for n in (0, 1) for name in _PRODUCERS for edge in sorted(edges) if edge <= _LARGEST]
     frame = frames.of_tuples(spark, records, "topic string, partition int, producer string, offset bigint")
     table = _table(drawn)
-    with patch("silver.spans._MOST_BUCKETS", 8), patch("silver.spans._SHORT", 300):
-        parts = spans.by_length(table)
-        outside = spans.outside(spark, frame, table, by_producer=True)
-        within = spans.within(spark, frame, table, {"first_offset": "block"}) if drawn else None
+    with patch("lakehouse.spark.interval_join._MOST_BUCKETS", 8), patch("lakehouse.spark.interval_join._SHORT", 300):
+        parts = interval_join.by_length(table)
+        outside = interval_join.outside(spark, frame, table, by_producer=True)
+        within = interval_join.within(spark, frame, table, {"first_offset": "block"}) if drawn else None
 
         told = {tuple(row.values()) for row in outside.toArrow().to_pylist()}
         in_block = [] if within is None else [tuple(row.values()) for row in within.toArrow().to_pylist()]
@@ -81,7 +81,7 @@ def test_long_spans_and_short_ones_hold_the_records_that_lie_in_them(spark: Spar
 @settings(max_examples=examples(5, 20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=places())
 def test_merged_spans_hold_the_same_offsets_and_lie_apart(spark: SparkSession, drawn: list[Place]) -> None:
-    merged = spans.merged(frames.of_arrow(spark, _table(drawn))).toArrow().to_pylist()
+    merged = interval_join.merged(frames.of_arrow(spark, _table(drawn))).toArrow().to_pylist()
 
     lie_apart = [(row["partition"], row["first_offset"], row["last_offset"]) for row in merged]
     offsets = [(n, offset) for n, first, last in lie_apart for offset in range(first, last + 1)]
@@ -92,8 +92,8 @@ def test_the_blocks_of_ten_thousand_producers_in_turns_are_few_rows(spark: Spark
     """Each spans nearly a million offsets: in buckets of 256 they were 38,681,872 rows, broadcast."""
     blocks = _in_turns()
 
-    (part,) = spans.by_length(blocks)
-    rows = spans.bucketed(frames.of_arrow(spark, part[0]), bits=part[1]).count()
+    (part,) = interval_join.by_length(blocks)
+    rows = interval_join.bucketed(frames.of_arrow(spark, part[0]), bits=part[1]).count()
 
     assert blocks.num_rows <= rows <= 2**16
 
@@ -101,7 +101,7 @@ def test_the_blocks_of_ten_thousand_producers_in_turns_are_few_rows(spark: Spark
 def test_the_blocks_of_ten_thousand_producers_are_audited_as_the_offsets_that_they_reach_over(spark: SparkSession) -> None:
     rejects = frames.of_arrow(spark, _in_turns().append_column("state", pa.array(["held"] * _PRODUCERS_IN_TURNS)))
 
-    merged = spans.merged(rejects).toArrow().to_pylist()
+    merged = interval_join.merged(rejects).toArrow().to_pylist()
     words = audit_words.rejects_by_word(rejects)
 
     assert [(row["first_offset"], row["last_offset"]) for row in merged] == [(0, _OFFSETS - 1)]

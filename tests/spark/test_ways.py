@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakehouse import frames
 from lakehouse.contracts.silver import REJECTS, silver_records
+from lakehouse.spark import frames
 from silver import ledger, look, segments
 from silver.fold import by_name
 from silver.rules import Policy, Rules, Source

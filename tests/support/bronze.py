@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse import delta, frames
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.model import ERASED_IN_BRONZE, HEADERS
+from lakehouse.contracts.contract import ERASED_IN_BRONZE, HEADERS
+from lakehouse.delta import tables
+from lakehouse.spark import frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 _AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 
@@ -45,8 +46,8 @@ class Record:
 def put(spark: SparkSession, run: Run, records: Iterable[Record]) -> None:
     """Append records to bronze_records in one commit, as one micro-batch of Bronze does."""
     table = run.table(BRONZE.name)
-    delta.create(spark, table, BRONZE)
-    delta.append(frame(spark, records, run.run_id), table, BRONZE)
+    tables.create(spark, table, BRONZE)
+    tables.append(frame(spark, records, run.run_id), table, BRONZE)
 
 
 def frame(spark: SparkSession, records: Iterable[Record], run_id: str = "r1") -> DataFrame:
@@ -67,7 +68,7 @@ def frame(spark: SparkSession, records: Iterable[Record], run_id: str = "r1") ->
 def put_spans(spark: SparkSession, run: Run, spans: Mapping[int, Iterable[tuple[int, int]]]) -> None:
     """Append records whose value is a number: for each partition some spans of numbers, one after another."""
     table = run.table(BRONZE.name)
-    delta.create(spark, table, BRONZE)
+    tables.create(spark, table, BRONZE)
     rows = []
     for partition, read in spans.items():
         offset = 0
@@ -90,4 +91,4 @@ def put_spans(spark: SparkSession, run: Run, spans: Mapping[int, Iterable[tuple[
         "erased": F.lit(None).cast(ERASED_IN_BRONZE),
         "timestamp_ms": F.lit(None).cast("bigint"),
     }
-    delta.append(numbered.select(*(column.alias(name) for name, column in columns.items())), table, BRONZE)
+    tables.append(numbered.select(*(column.alias(name) for name, column in columns.items())), table, BRONZE)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 _SECONDS = 60 * 24 * 3600
 """Twice what Delta keeps a log for, where nothing else is said."""

@@ -17,11 +17,11 @@ import yaml
 from expectations.rules import INVARIANTS, MEASURES
 from jobs import cli, edge
 from lakehouse import errors
-from lakehouse.config_keys import Key
+from lakehouse.config.keys import Key
 from lakehouse.contracts import bronze, gate, gold, silver, views
 from lakehouse.contracts.bronze import LostRange
-from lakehouse.contracts.model import Contract
-from lakehouse.settings import Settings
+from lakehouse.contracts.contract import Contract
+from lakehouse.settings.pipeline import Settings
 from lakehouse.table import SHADOWS, TABLE_NAMES
 from silver.request import Accepted, Erase, Request, Reset, Swap, Wanted
 from silver.rules import Payload, Policy, Rules, Source

@@ -50,8 +50,8 @@ def _make_archive() -> None:
 
 def _use_classes() -> None:
     """Run every stage over a few records."""
-    from lakehouse.run import Run
-    from lakehouse.session import open_session
+    from lakehouse.run.context import Run
+    from lakehouse.spark.session import open_session
     from lakehouse.table import Lakehouse
     from tests.conftest import Events
     from tests.support.bronze import Record

@@ -15,7 +15,7 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.gate import RESULTS
 from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS, silver_records
-from lakehouse.frames import ARROW
+from lakehouse.spark.frames import ARROW
 from tests.support.small_tables import write_rows
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse import frames
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.spark import frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ import json
 import shutil
 from typing import TYPE_CHECKING
 
-from lakehouse.run import Run
+from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from silver import load
 from silver.rules import Payload, Rules, Source
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run import Report
+    from lakehouse.run.context import Report
 
 RULES = Rules(Source("header", "seq"), payload=Payload("json", "id STRING, n BIGINT"))
 

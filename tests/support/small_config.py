@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.settings import Settings
+from lakehouse.settings.pipeline import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakehouse.run import Run
+    from lakehouse.run.context import Run
 
 
 def small_config(root: str, **more: Any) -> dict[str, Any]:

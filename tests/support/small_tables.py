@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from lakehouse.frames import ARROW
+from lakehouse.spark.frames import ARROW
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakehouse.contracts.model import Contract
+    from lakehouse.contracts.contract import Contract
 
 
 def write_rows(root: Path, contract: Contract, rows: list[dict[str, Any]]) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from bronze.broker_process import HOST, end, free_port
-from lakehouse import jars, session
+from lakehouse.machine import jars
+from lakehouse.spark import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Every file under a folder, unpacked and searched: on its own, not as `lakehouse.byte_search` does it."""
+"""Every file under a folder, unpacked and searched: on its own, not as `lakehouse.delta.byte_search` does it."""
 
 from __future__ import annotations
 

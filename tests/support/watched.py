@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakehouse.errors import TidemarkError
-    from lakehouse.report import OpenReport
+    from lakehouse.run.reporting import OpenReport
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 _COUNTS = {"accepted": 90, "duplicate": 7, "late": 2, "invalid": 1}

@@ -13,7 +13,7 @@ from jobs import alert_ways, alerts
 from jobs.alerts import FIRING, RESOLVED, Alert, Finding
 from jobs.watch_state import Told
 from lakehouse.errors import BreakerOpenError, GateFailedError, SourceError, TidemarkError
-from lakehouse.settings import Alerts, Webhook
+from lakehouse.settings.pipeline import Alerts, Webhook
 from tests.support.receiver import SECRET, receiver
 
 if TYPE_CHECKING:

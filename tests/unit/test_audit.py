@@ -12,7 +12,7 @@ from silver import audit, audit_rejects
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakehouse.findings import Violation
+    from lakehouse.run.findings import Violation
     from silver.audit import Row
 
 STREAM = {"topic": "t", "partition": 0, "producer": None}

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 
 from bronze.failures import failure
 from lakehouse.errors import AnotherWriterError, SourceError
-from lakehouse.settings import Kafka
+from lakehouse.settings.pipeline import Kafka
 
 _LOST = (
     "Some data may have been lost because they are not available in Kafka any more;\n"

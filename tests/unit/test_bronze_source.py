@@ -8,7 +8,7 @@ import pytest
 
 from bronze.source import reader_options, require_reachable
 from lakehouse.errors import SourceError
-from lakehouse.settings import Kafka
+from lakehouse.settings.pipeline import Kafka
 
 
 def kafka(**others: object) -> Kafka:

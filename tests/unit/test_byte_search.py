@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakehouse.byte_search import search
+from lakehouse.delta.byte_search import search
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -237,7 +237,7 @@ def test_ctrl_c_sigterm_and_system_exit_have_their_codes(capsys: pytest.CaptureF
 
 
 def test_ctrl_c_in_a_command_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("lakehouse.doctor.diagnose", fail_with(KeyboardInterrupt()))
+    monkeypatch.setattr("lakehouse.machine.doctor.diagnose", fail_with(KeyboardInterrupt()))
     assert main(["doctor"]) == 130
     assert "interrupted" in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ from jobs import why
 from lakehouse.contracts import views
 from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS, PROBLEMS, QUARANTINED, REPLAY, UNDECODABLE
-from lakehouse.settings_policies import Policies, TopicPolicies
+from lakehouse.settings.policies import Policies, TopicPolicies
 from lakehouse.table import TABLE_NAMES
 from silver import extract, json_path
 from tests.support import kept

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lakehouse.config import ConfigMistakesError, load, redacted, show_yaml
-from lakehouse.config_keys import all_keys, dotted
-from lakehouse.config_source import RESERVED
+from lakehouse.config.keys import all_keys, dotted
+from lakehouse.config.load import ConfigMistakesError, load, redacted, show_yaml
+from lakehouse.config.sources import RESERVED
 from lakehouse.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

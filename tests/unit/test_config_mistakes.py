@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.config import ConfigMistakesError, load
+from lakehouse.config.load import ConfigMistakesError, load
 
 BASE = {
     "pipeline": "pipeline: incidents",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from lakehouse.delta_log import Append, damaged_files, last_append, last_version, read_log
+from lakehouse.delta.log_files import Append, damaged_files, last_append, last_version, read_log
 
 PROTOCOL: list[dict[str, Any]] = [{"metaData": {"id": "x"}}, {"protocol": {"minReaderVersion": 1}}]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse import doctor, jars
+from lakehouse.machine import doctor, jars
 
 if TYPE_CHECKING:
     from pathlib import Path

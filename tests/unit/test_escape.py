@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 from jobs import edge, metrics, show
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.escape import csv_text, json_text, part_of_error, printable
-from lakehouse.report import JsonReport, scrubber
+from lakehouse.run.reporting import JsonReport, scrubber
 from tests.support.examples import examples
 
 if TYPE_CHECKING:

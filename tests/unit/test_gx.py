@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from expectations import gx
 from expectations.suites import Check, Subject, build
 from lakehouse.errors import ConfigError
-from lakehouse.settings import Gate
+from lakehouse.settings.pipeline import Gate
 
 if TYPE_CHECKING:
     from pathlib import Path

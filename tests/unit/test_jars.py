@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakehouse import jars
 from lakehouse.errors import ToolError, UsageError
+from lakehouse.machine import jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.errors import ToolError
-from lakehouse.java import java_executable, java_version
+from lakehouse.machine.java import java_executable, java_version
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.errors import AnotherWriterError
-from lakehouse.lock import locked
+from lakehouse.run.lock import locked
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HOLDER = """
 import sys, time
-from lakehouse.lock import locked
+from lakehouse.run.lock import locked
 from lakehouse.table import Lakehouse
 with locked(Lakehouse(root=sys.argv[1]), is_maintenance=sys.argv[3:] == ["maintenance"]):
     print("held", flush=True)

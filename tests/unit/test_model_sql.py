@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.cli import main
-from lakehouse.model_sql import problem
+from lakehouse.settings.model_sql import problem
 from tests.support.small_config import write_config
 
 if TYPE_CHECKING:

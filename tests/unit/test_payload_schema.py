@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse.payload_schema import SchemaError, parse
+from lakehouse.settings.payload_schema import SchemaError, parse
 
 
 def test_fields_are_given_by_name_with_their_types() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.cli import main
-from lakehouse import config
+from lakehouse.config import load
 from lakehouse.errors import ConfigError
 from pipelines import medallion
 
@@ -82,7 +82,7 @@ def test_a_run_ends_before_it_starts_anything(mistake: str, config_file: Path) -
             said.append(name)
 
     def run() -> None:
-        settings = config.load(written(config_file, changes), overrides={}, environ={})
+        settings = load.load(written(config_file, changes), overrides={}, environ={})
         medallion.run(None, settings, Report())  # type: ignore[arg-type]  # no session is needed to find it
 
     with pytest.raises(ConfigError, match=re.escape(told)):

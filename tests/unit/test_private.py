@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs import files, query, watch_state
-from lakehouse import private
-from lakehouse.report import save_result
+from lakehouse.machine import private_files
+from lakehouse.run.reporting import save_result
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_a_runs_report_and_state_are_the_owners_alone_whatever_the_umask(tmp_pat
 def test_a_folder_that_somebody_made_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "_reports").mkdir(mode=0o750)
 
-    assert mode(private.folder(tmp_path / "_reports")) == 0o750
+    assert mode(private_files.folder(tmp_path / "_reports")) == 0o750
 
 
 @pytest.mark.parametrize("name", ["state.tmp", ".report.html.unfinished"])
@@ -50,7 +50,7 @@ def test_a_link_that_waits_under_a_name_of_before_is_not_followed(tmp_path: Path
     victim.write_text("untouched", encoding="utf-8")
     (tmp_path / name).symlink_to(victim)
 
-    private.replace_file(tmp_path / "state.json", "{}")
+    private_files.replace_file(tmp_path / "state.json", "{}")
     with files.whole(tmp_path / "report.html") as unfinished:
         unfinished.write_text("<html>", encoding="utf-8")
 
@@ -62,7 +62,7 @@ def test_a_link_that_waits_under_a_name_of_before_is_not_followed(tmp_path: Path
 
 def test_a_file_that_cannot_be_finished_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnicodeEncodeError):
-        private.replace_file(tmp_path / "state.json", "\ud800")
+        private_files.replace_file(tmp_path / "state.json", "\ud800")
 
     assert list(tmp_path.iterdir()) == []
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from lakehouse.live import LiveReport
-from lakehouse.report import MASK, JsonReport, open_report, save_result, scrubber
+from lakehouse.run.reporting import MASK, JsonReport, open_report, save_result, scrubber
+from lakehouse.run.terminal_view import LiveReport
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lakehouse.settings import Settings
+from lakehouse.settings.pipeline import Settings
 from silver.rules import Policy, Rules, Source
 
 BY_HEADER = Rules(Source("header", "seq"), max_jump=100, late="drop")

@@ -10,10 +10,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from lakehouse.config import ConfigMistakesError, known_secrets, load, redacted, show_yaml
+from lakehouse.config.load import ConfigMistakesError, known_secrets, load, redacted, show_yaml
 from lakehouse.errors import ConfigError
-from lakehouse.secrets import Secret, resolve
-from lakehouse.settings import Settings
+from lakehouse.settings.pipeline import Settings
+from lakehouse.settings.secrets import Secret, resolve
 from tests.support.small_config import write_config
 
 SECRET = "hunter2-correct-horse"

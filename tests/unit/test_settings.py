@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from lakehouse.settings import Extractor, Gate, Kafka, LakehouseSettings, Policies, Settings, UserExpectation, ValueFormat
+from lakehouse.settings.pipeline import (
+    Extractor,
+    Gate,
+    Kafka,
+    LakehouseSettings,
+    Policies,
+    Settings,
+    UserExpectation,
+    ValueFormat,
+)
 
 KAFKA: dict[str, object] = {"bootstrap_servers": "localhost:9092", "topics": ["incidents"]}
 MINIMAL: dict[str, object] = {
@@ -170,7 +179,7 @@ def test_a_budget_keeps_whole_numbers_whole() -> None:
 
 def test_importing_the_settings_loads_no_engine_and_builds_no_validator() -> None:
     program = (
-        "import sys, lakehouse.settings as s, lakehouse.config\n"
+        "import sys, lakehouse.settings.pipeline as s, lakehouse.config.load\n"
         "heavy = {'pyspark', 'delta', 'great_expectations', 'pandas', 'databricks'} & set(sys.modules)\n"
         "sys.exit(f'{heavy} {s.Settings.__pydantic_complete__}' if heavy or s.Settings.__pydantic_complete__ else 0)"
     )

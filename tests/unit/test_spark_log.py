@@ -1,4 +1,4 @@
-"""Spark's own log, as `lakehouse/log4j2.properties` writes it on standard error."""
+"""Spark's own log, as `lakehouse/spark/log4j2.properties` writes it on standard error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-import lakehouse
+from lakehouse.spark import session
 
 PROGRAM = r"""
 import org.apache.logging.log4j.*;
@@ -28,7 +28,7 @@ def test_what_a_producer_sent_neither_steers_the_terminal_nor_forges_a_line(tmp_
     file = tmp_path / "Hostile.java"
     file.write_text(PROGRAM, encoding="utf-8")
     jars = Path(pyspark.__file__).with_name("jars").glob("log4j-*.jar")
-    log4j = Path(lakehouse.__file__).with_name("log4j2.properties")
+    log4j = Path(session.__file__).with_name("log4j2.properties")
     options = ["-cp", os.pathsep.join(map(str, jars)), f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
     done = subprocess.run(["java", *options, str(file)], capture_output=True, text=True, check=True)
     first, *more = done.stderr.splitlines()

@@ -9,9 +9,9 @@ import pytest
 from expectations.balance import LoadFacts, StreamFacts
 from expectations.rules import INVARIANTS, MEASURES
 from expectations.suites import Subject, build
-from lakehouse.secrets import Secret
-from lakehouse.settings import Gate
-from lakehouse.settings_gate import Measure
+from lakehouse.settings.gate import Measure
+from lakehouse.settings.pipeline import Gate
+from lakehouse.settings.secrets import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,108 @@
+"""The keys that a config can have, asked from the settings' own models: their types and descriptions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+from lakehouse.settings.base import Model
+from lakehouse.settings.pipeline import Settings
+from lakehouse.settings.policies import TopicPolicies
+
+Path: TypeAlias = tuple[str | int, ...]
+
+PROPERTIES: Path = ("kafka", "properties")
+TOPICS: Path = ("policies", "topics")
+WEBHOOK: Path = ("watch", "alerts", "webhook")
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is known of one key.
+
+    Attributes:
+        type: Its type, without Annotated and None; a model for a section.
+        description: What it means; empty for an item of a list or mapping.
+        example: A value it can have, as YAML; empty where there is none.
+    """
+
+    type: Any
+    description: str = ""
+    example: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a scalar here is taken as it is written, and not read as a number or boolean."""
+        return self.type is str
+
+    def children(self) -> list[str]:
+        """The keys below: a model's fields, or the names that a mapping is limited to."""
+        if isinstance(self.type, type) and issubclass(self.type, Model):
+            return self.type.keys()
+        if get_origin(self.type) is dict and get_origin(get_args(self.type)[0]) is Literal:
+            return list(get_args(get_args(self.type)[0]))
+        return []
+
+    def child(self, part: str | int) -> Key | None:
+        """What is known one step below; None where there is nothing."""
+        if isinstance(self.type, type) and issubclass(self.type, Model):
+            for name, field in self.type.model_fields.items():
+                if part == (field.alias or name):
+                    return Key(_plain(field.annotation), field.description or "", (field.examples or [""])[0])
+            return None
+        if get_origin(self.type) is tuple and isinstance(part, int):
+            return Key(_plain(get_args(self.type)[0]))
+        if get_origin(self.type) is dict and (part in self.children() or not self.children()):
+            return Key(_plain(get_args(self.type)[1]))
+        return None
+
+
+def _plain(annotation: Any) -> Any:
+    if get_origin(annotation) is Annotated:
+        return _plain(get_args(annotation)[0])
+    if get_origin(annotation) in {Union, UnionType}:
+        # Of a choice of forms the last is the richest: an offset per partition, beside earliest and latest.
+        return _plain([arm for arm in get_args(annotation) if arm is not NoneType][-1])
+    return annotation
+
+
+def key_at(path: Path) -> Key | None:
+    """What is known of the key at a path; None where there is no such key."""
+    key: Key | None = Key(Settings)
+    for part in path:
+        key = key.child(part) if key else None
+    return key
+
+
+def all_keys(under: Path = ()) -> list[Path]:
+    """Every key that has a name, sections included. Items of lists are left out."""
+    key = key_at(under)
+    here = [(*under, child) for child in (key.children() if key else [])]
+    return [path for child in here for path in (child, *all_keys(child))]
+
+
+def dotted(path: Path) -> str:
+    """The path as it is written in a message.
+
+    >>> dotted(("gold", "models", 0, "sql"))
+    'gold.models[0].sql'
+    """
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+def parse_dotted(text: str) -> Path:
+    """The path of a flag's key. A Kafka property and a topic keep the points in their names.
+
+    >>> parse_dotted("kafka.properties.security.protocol")
+    ('kafka', 'properties', 'security.protocol')
+    >>> parse_dotted("policies.topics.orders.v1.late")
+    ('policies', 'topics', 'orders.v1', 'late')
+    """
+    for section in (PROPERTIES, TOPICS):
+        name = text.removeprefix(dotted(section) + ".")
+        if name != text:
+            topic, _, key = name.rpartition(".")
+            is_of_topic = section == TOPICS and topic and key in TopicPolicies.model_fields
+            return (*section, topic, key) if is_of_topic else (*section, name)
+    return tuple(text.split("."))

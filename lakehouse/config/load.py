@@ -1,0 +1,143 @@
+"""Loading a config: flags over TIDEMARK_ environment variables over the file over defaults, secrets resolved, checked whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import yaml
+from pydantic import ValidationError
+
+from lakehouse.config.keys import Path as KeyPath
+from lakehouse.config.keys import dotted
+from lakehouse.config.mistakes import ConfigMistakesError, Mistake, mistakes_of
+from lakehouse.config.sources import Source, lay_environment, lay_flags, read_yaml
+from lakehouse.errors import ConfigError
+from lakehouse.settings.pipeline import Settings
+from lakehouse.settings.secrets import Secret, UnresolvedReferenceError, resolve, secret_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ConfigMistakesError", "Mistake", "known_secrets", "load", "redacted", "show_yaml"]
+
+
+def load(
+    path: Path | str = "tidemark.yml",
+    *,
+    overrides: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Load a pipeline's settings.
+
+    Args:
+        path: The YAML file. Relative paths in it start at its folder.
+        overrides: Flags: a dotted key such as `kafka.bootstrap_servers`, and its value as YAML.
+        environ: The environment; that of this process when left out.
+
+    Returns:
+        The settings, checked whole; secrets in them are masked wherever they are represented.
+
+    Raises:
+        ConfigMistakesError: The config has mistakes: all of them, each with its key, place and way out.
+        ConfigError: The file cannot be read.
+    """
+    environ = os.environ if environ is None else environ
+    source = Source(str(path))
+    read_yaml(_read(Path(path)), source)
+    if source.mistakes and not source.data:
+        raise ConfigMistakesError(source.file, source.mistakes)
+    lay_environment(environ, source)
+    lay_flags(overrides or {}, source)
+    wrong: dict[KeyPath, Mistake] = {}
+    data = _resolved(source.data, (), environ, source, wrong)
+    return _checked(data, source, wrong, Path(path).absolute().parent)
+
+
+def redacted(settings: Settings) -> dict[str, object]:
+    """The settings as plain data, defaults included, every secret as `********`; it loads again where none is masked."""
+    shown = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
+    # The one key whose null differs from its default.
+    shown["kafka"]["max_offsets_per_trigger"] = settings.kafka.max_offsets_per_trigger
+    # As written: what a topic leaves out follows `policies`, and its null is not the same as nothing.
+    shown["policies"]["topics"] = {
+        topic: own.model_dump(mode="json", exclude_unset=True) for topic, own in settings.policies.topics.items()
+    }
+    return cast("dict[str, object]", shown)
+
+
+def show_yaml(settings: Settings) -> str:
+    """What `config show` prints: `redacted` as YAML, in the order of the documentation."""
+    return yaml.safe_dump(redacted(settings), sort_keys=False, allow_unicode=True, width=120)
+
+
+def known_secrets(settings: Settings) -> frozenset[str]:
+    """Every secret value in the settings, in clear: what the log and report layer scrubs. Empty values are left out."""
+    return frozenset(secret_texts(_plain(settings)))
+
+
+def _plain(value: Any) -> Any:
+    """The values of a model, however deep, not dumped: dumping masks the secrets."""
+    if hasattr(type(value), "model_fields"):
+        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(
+            "There is no config file.",
+            where=str(path),
+            observed=f"no such file in {path.absolute().parent}",
+            expected="the YAML file of a pipeline",
+            next_step="Name one with --config FILE, or write it: docs/configuration.md has a whole example.",
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            "The config file is not UTF-8 text.",
+            where=str(path),
+            observed=f"an invalid byte at position {error.start}",
+            expected="UTF-8",
+            next_step="Save the file as UTF-8.",
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            "The config file cannot be read.",
+            where=str(path),
+            observed=error.strerror,
+            expected="a readable file",
+            next_step="Check the path and its rights.",
+        ) from None
+
+
+def _resolved(value: Any, path: KeyPath, environ: Mapping[str, str], source: Source, wrong: dict[KeyPath, Mistake]) -> Any:
+    if isinstance(value, dict):
+        return {key: _resolved(part, (*path, key), environ, source, wrong) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_resolved(part, (*path, index), environ, source, wrong) for index, part in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    try:
+        return resolve(value, environ)
+    except UnresolvedReferenceError as error:
+        wrong[path] = Mistake(dotted(path), source.place(path), error.what, expected=error.expected, next_step=error.next_step)
+        return Secret("")
+
+
+def _checked(data: Mapping[str, Any], source: Source, wrong: dict[KeyPath, Mistake], folder: Path) -> Settings:
+    mistakes = [*source.mistakes, *wrong.values()]
+    try:
+        settings = Settings.model_validate(data, context={"folder": folder})
+    except ValidationError as error:
+        # What could not be resolved is wrong only once.
+        mistakes += [mistake for path, mistake in mistakes_of(error, data, source.place) if path not in wrong]
+    else:
+        if not mistakes:
+            return settings
+    # Raised out here, so that the error carries no pydantic error, whose frames hold the values, as its context.
+    raise ConfigMistakesError(source.file, mistakes)

@@ -1,0 +1,165 @@
+"""Mistakes in a config: one record each, and one error that reports them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.config.keys import PROPERTIES, WEBHOOK, Path, all_keys, dotted, key_at
+from lakehouse.errors import ConfigError
+from lakehouse.escape import part_of_error, printable
+from lakehouse.settings.base import nearest
+from lakehouse.settings.secrets import Secret, smells_of_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+_LONGEST_SHOWN = 80
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One mistake.
+
+    Attributes:
+        key: The dotted key; empty where the file itself is wrong.
+        place: File and line, environment variable or flag.
+        what: What is wrong.
+        observed: What was found, unless it may be a secret.
+        expected: What would be right.
+        next_step: What the reader can do.
+    """
+
+    key: str
+    place: str
+    what: str
+    observed: str | None = None
+    expected: str = ""
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        lines = [printable(f"{self.key} ({self.place}): {self.what}" if self.key else f"{self.place}: {self.what}")]
+        parts = (("observed", self.observed), ("expected", self.expected), ("next", self.next_step))
+        return "\n".join([*lines, *(f"     {name}: {part_of_error(part)}" for name, part in parts if part)])
+
+
+class ConfigMistakesError(ConfigError):
+    """A config has mistakes; all that could be found in one look are in it.
+
+    Attributes:
+        mistakes: Each mistake, in the order in which they are shown.
+    """
+
+    def __init__(self, file: str, mistakes: list[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+        super().__init__(f"The config {file} has {count}; nothing was started.")
+
+    def _message(self) -> str:
+        listed = (f"  {number}. {mistake}" for number, mistake in enumerate(self.mistakes, 1))
+        return "\n".join([super()._message(), *listed])
+
+
+def mistakes_of(error: ValidationError, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> list[tuple[Path, Mistake]]:
+    """What pydantic found, in our words, with the path of each.
+
+    Args:
+        error: What the settings raised.
+        data: The values that were checked; what is shown of them is not a secret.
+        place_of: Says where a key was given.
+    """
+    found = []
+    for detail in error.errors(include_url=False, include_input=False):
+        path, mistake = _translate(detail, data, place_of)
+        found.append((path, mistake))
+    return found
+
+
+def _translate(detail: ErrorDetails, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> tuple[Path, Mistake]:
+    context = detail.get("ctx", {})
+    located = (*(part for part in detail["loc"] if part != "[key]"), *context.get("at", ()))
+    # For a key that was not given, pydantic names the field instead: schema_ for schema.
+    path: Path = (*located[:-1], "schema") if detail["type"] == "tidemark" and located[-1:] == ("schema_",) else located
+    key, place = dotted(path), place_of(path)
+    if detail["type"] == "missing":
+        return path, _missing(path, key, place)
+    if detail["type"] == "extra_forbidden" or (detail["loc"][-1:] == ("[key]",) and detail["type"] != "tidemark"):
+        return path, _unknown(path, key, place)
+    observed = describe(_value_at(data, path), path)
+    if detail["type"] == "tidemark":
+        return path, Mistake(key, place, context["what"], observed, context["expected"], context["next_step"])
+    return path, _wrong(detail, path, place, observed)
+
+
+def _missing(path: Path, key: str, place: str) -> Mistake:
+    known = key_at(path)
+    section = f"under {dotted(path[:-1])}" if path[:-1] else "at the top level"
+    expected = f"{path[-1]} {section}" + (f": {known.description}" if known and known.description else "")
+    example = f"Add {section}: {path[-1]}: {known.example}" if known else f"Add {path[-1]} {section}."
+    return Mistake(key, place, "the key is missing", None, expected, example)
+
+
+def _unknown(path: Path, key: str, place: str) -> Mistake:
+    parent = key_at(path[:-1])
+    siblings = parent.children() if parent else []
+    expected = f"one of {', '.join(siblings)}" if siblings else "no key here"
+    near = nearest(str(path[-1]), siblings)
+    # A key at the wrong level is as common as a misspelt one.
+    elsewhere = [dotted(other) for other in all_keys() if other[-1] == path[-1]]
+    if near:
+        next_step = f"Did you mean {near}?"
+    elif elsewhere:
+        next_step = f"It belongs elsewhere: {' or '.join(elsewhere)}."
+    else:
+        next_step = "Remove it, or use one of these."
+    return Mistake(key, place, "unknown key", None, expected, next_step)
+
+
+def _wrong(detail: ErrorDetails, path: Path, place: str, observed: str | None) -> Mistake:
+    known = key_at(path)
+    # Pydantic's own messages never repeat the input; they do not say what the key means, which the description does.
+    rule = detail["msg"].removeprefix("Input should be ").removeprefix("String should ")
+    if detail["type"] in {"model_type", "dict_type", "model_attributes_type"}:
+        rule = "a mapping of keys and values"
+    elif detail["type"] == "tuple_type":
+        rule = "a list"
+    elif detail["type"] == "string_type":
+        rule = "text"
+    expected = f"{known.description} ({rule})" if known and known.description else rule
+    next_step = f"For example {path[-1]}: {known.example}" if known and known.example else "Correct the value."
+    if detail["type"] in {"int_type", "float_type", "bool_type"} and "reference" in (observed or ""):
+        next_step += "; a ${...} reference gives text, so set a number in the file or with a TIDEMARK_ variable."
+    return Mistake(dotted(path), place, "the value is wrong", observed, expected, next_step)
+
+
+def _value_at(data: Any, path: Path) -> Any:
+    for part in path:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def describe(value: Any, path: Path = ()) -> str:
+    """What a message may show of a value: never a secret, never the inside of a mapping or list.
+
+    >>> describe({"a": 1}), describe("x", ("kafka", "properties", "ssl.key.password"))
+    ('a mapping of a', 'hidden, its key may hold a secret')
+    """
+    if isinstance(value, Secret):
+        return "hidden, it came from a ${...} reference"
+    if isinstance(value, dict):
+        return f"a mapping of {', '.join(map(str, value))}" if value else "an empty mapping"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    is_of_webhook = len(path) > len(WEBHOOK) and path[: len(WEBHOOK)] == WEBHOOK
+    if is_of_webhook or (path[: len(PROPERTIES)] == PROPERTIES and smells_of_secret(str(path[-1]))):
+        return "hidden, its key may hold a secret"
+    if value is None:
+        return "nothing"
+    text = repr(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

@@ -1,0 +1,95 @@
+"""What Spark and Delta raise, by what it means: no table, a version that is gone, another writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+
+from lakehouse.errors import AnotherWriterError, UndoneError
+
+if TYPE_CHECKING:
+    from lakehouse.table import Table
+
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+"""What Spark raises. Classic pyspark hands on what it has no class for (Delta's conflicts, a missing file) as py4j's."""
+
+UNDONE = "tidemark_undone"
+"""What a guarded write says when it fails, see `lakehouse.protocol.swap_fence`."""
+
+OVERTAKEN = "tidemark_overtaken"
+"""The same of a claim, where others have claimed loads meanwhile."""
+
+_CONFLICTS = (
+    OVERTAKEN,
+    "DELTA_CONCURRENT_TRANSACTION",
+    "ConcurrentTransactionException",
+    "DELTA_CONCURRENT_APPEND",
+    "ConcurrentAppendException",
+    "DELTA_CONCURRENT_DELETE",
+    "ConcurrentDelete",
+    "DELTA_METADATA_CHANGED",
+    "MetadataChangedException",
+)
+_NO_TABLE = (
+    "PATH_NOT_FOUND",
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_PATH_DOES_NOT_EXIST",
+    "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_TABLE_ONLY_OPERATION",  # what DESCRIBE HISTORY says of a folder that is not there
+    "TABLE_OR_VIEW_NOT_FOUND",
+)
+_NO_VERSION = (
+    "DELTA_VERSION_NOT_FOUND",
+    "DELTA_LOG_FILE_NOT_FOUND",  # what a change feed says of versions that left a log which was cleaned
+    "DELTA_TRUNCATED_TRANSACTION_LOG",
+    "DELTA_NO_RECREATABLE_HISTORY_FOUND",
+    "Could not find any delta files for version",  # the same, of a version between two that are there: Delta has no name for it
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+    "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
+    "DELTA_MISSING_CHANGE_DATA",
+    "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION",
+    "FAILED_READ_FILE.FILE_NOT_EXIST",
+)
+
+
+_FIXED_SETTING = ("CONFIG_NOT_AVAILABLE", "CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG")
+
+
+def is_fixed_setting(error: Exception) -> bool:
+    """Whether an error says that the platform does not let a session have this setting."""
+    return _mentions(error, _FIXED_SETTING)
+
+
+def is_no_table(error: AnalysisException) -> bool:
+    """Whether an error says that a table is not there."""
+    return _mentions(error, _NO_TABLE)
+
+
+def raise_if_conflict(error: Exception, table: Table) -> None:
+    """Turn Delta's conflicts between writers into ours; return where the error is another.
+
+    Raises:
+        AnotherWriterError: The error is such a conflict.
+        UndoneError: The write was guarded, and what it belongs to has been undone.
+    """
+    if _mentions(error, (UNDONE,)):
+        raise UndoneError.of(str(table)) from None
+    if _mentions(error, _CONFLICTS):
+        raise AnotherWriterError(
+            "Another run committed the same load first; nothing of this one was written.",
+            where=str(table),
+            next_step="Nothing to do: the next run continues from what the other one wrote.",
+        ) from error
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether an error says that a version of a table cannot be read any more: it left the log, or its files were vacuumed."""
+    return _mentions(error, _NO_VERSION)
+
+
+def _mentions(error: Exception, conditions: tuple[str, ...]) -> bool:
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    text = f"{condition or ''} {error}"
+    return any(each in text for each in conditions)

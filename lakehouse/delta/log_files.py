@@ -1,0 +1,276 @@
+"""The files of a Delta table in a local folder, looked at as files: what Delta reads without a word where they are damaged.
+
+An emptied last log file is an empty commit to Delta, a log file that lost a line another commit, and a last log file that is
+gone the version before. Each commit says of itself what it added, and beside it lies a checksum of the table after it
+(`<version>.crc`): both are held against what the log's lines come to. Nothing of Spark is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+
+from lakehouse.run.findings import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
+_OTHER_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[0-9a-f-]{36}\.(?:json|parquet)")
+_TRACE = re.compile(r"\.?(\d{20})(?:\.crc|\.json\.crc|\.checkpoint\..*)")
+"""What Delta and Hadoop leave beside a commit's own file."""
+
+_REMOVED = {"STREAMING UPDATE": "numRemovedFiles", "MERGE": "numTargetFilesRemoved"}
+_ADDING = ("WRITE", "STREAMING UPDATE", "MERGE")
+"""Operations whose `numOutputRows` are the rows of the files that they add. Their counts of files name empty ones too, which
+Delta leaves out of the log."""
+
+_OF_CHECKPOINT = ["add.path", "add.size", "txn.appId", "txn.version"]
+
+Action = dict[str, Any]
+
+
+@dataclass
+class Log:
+    """What the log of a table comes to.
+
+    Attributes:
+        version: The last version; -1 where there is none.
+        files: Path and size in bytes of each live data file; None where the log starts with a checkpoint of a form that is
+            not read here.
+        violations: What is wrong with the log's files.
+    """
+
+    version: int = -1
+    files: dict[str, int] | None = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
+
+
+def read_log(table: Path) -> Log:
+    """Replay the log of a table from its last checkpoint on, and look at every file on the way."""
+    folder = table / "_delta_log"
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    commits = {int(match[1]): folder / name for name in names if (match := _COMMIT.fullmatch(name))}
+    start = _last_checkpoint(names)
+    other = max((int(match[1]) for name in names if (match := _OTHER_CHECKPOINT.fullmatch(name))), default=-1)
+    log = Log(max([start, other, *commits]))
+    if log.version < 0:
+        log.violations.append(Violation(str(folder), "no commit", "a Delta log"))
+        return log
+    transactions: dict[str, int] = {}
+    if other > start:
+        start, log.files = other, None
+    elif start >= 0:
+        _read_checkpoint(folder, names, start, log, transactions)
+    for version in range(start + 1, log.version + 1):
+        if version not in commits:
+            log.violations.append(
+                Violation(str(folder / f"{version:020}.json"), "no such file", f"version {version} of the table")
+            )
+            log.files = None
+            continue
+        _replay(commits[version], version, log, transactions)
+    log.violations.extend(_lost(folder, names, log.version))
+    return log
+
+
+@dataclass(frozen=True)
+class Append:
+    """An append that is a table's last commit.
+
+    Attributes:
+        rows: How many rows its files have, by their statistics.
+        metadata: The text that was kept with it.
+    """
+
+    rows: int
+    metadata: str | None
+
+
+def last_append(table: Path, app_id: str, number: int) -> Append | None:
+    """The last commit of a table, where it is the append of a transaction and all that it added is there.
+
+    Returns:
+        The append; None where the last commit is another one, removed files, is not whole, or does not say what it added.
+    """
+    try:
+        text = (table / "_delta_log" / f"{last_version(table):020}.json").read_bytes()
+        actions = [json.loads(line) for line in text.splitlines()]
+        info: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+        added = [action["add"] for action in actions if "add" in action]
+        rows = sum(json.loads(each["stats"])["numRecords"] for each in added)
+        is_there = all((table / unquote(each["path"])).stat().st_size == each["size"] for each in added)
+    except (OSError, ValueError, KeyError, StopIteration):
+        return None
+    is_meant = any(action.get("txn", {}).items() >= {"appId": app_id, "version": number}.items() for action in actions)
+    if not is_there or not is_meant or any("remove" in action for action in actions):
+        return None
+    return Append(rows, info.get("userMetadata"))
+
+
+def last_version(table: Path) -> int:
+    """The last version of a table, by the names of its commits' files; -1 where there is none."""
+    names = (path.name for path in (table / "_delta_log").glob("*.json"))
+    return max((int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))), default=-1)
+
+
+def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
+    """What the last commits of a table say of themselves (`commitInfo`), the latest first, by version.
+
+    Returns:
+        At most so many; fewer where older ones are gone from the log. None where there is none, or one does not say it.
+    """
+    folder, found = table / "_delta_log", []
+    for version in range(last_version(table), -1, -1)[:limit]:
+        try:
+            actions = map(json.loads, (folder / f"{version:020}.json").read_bytes().splitlines())
+            found.append((version, next(action["commitInfo"] for action in actions if "commitInfo" in action)))
+        except FileNotFoundError:
+            break
+        except (ValueError, StopIteration):
+            return None
+    return found or None
+
+
+def damaged_files(table: Path, log: Log) -> Iterator[Violation]:
+    """The live data files that are not there, or not as long as the log says."""
+    for name, size in (log.files or {}).items():
+        path = table / unquote(name)
+        if "://" in name or name.startswith(("/", "file:")):
+            continue  # of a clone: it lies with another table
+        try:
+            observed = path.stat().st_size
+        except FileNotFoundError:
+            yield Violation(str(path), "no such file", f"a data file of {size:,} bytes")
+            continue
+        if observed != size:
+            yield Violation(str(path), f"{observed:,} bytes", f"a data file of {size:,} bytes")
+
+
+def _last_checkpoint(names: list[str]) -> int:
+    """The version of the last whole checkpoint; -1 where there is none."""
+    parts: dict[tuple[int, int], int] = {}
+    for name in names:
+        if match := _CHECKPOINT.fullmatch(name):
+            key = (int(match[1]), int(match[2] or 1))
+            parts[key] = parts.get(key, 0) + 1
+    return max((version for (version, wanted), found in parts.items() if found >= wanted), default=-1)
+
+
+def _read_checkpoint(folder: Path, names: list[str], version: int, log: Log, transactions: dict[str, int]) -> None:
+    for name in names:
+        match = _CHECKPOINT.fullmatch(name)
+        if match is None or int(match[1]) != version:
+            continue
+        try:
+            rows = pq.ParquetFile(folder / name).read(columns=_OF_CHECKPOINT).to_pylist()
+        except Exception as error:  # noqa: BLE001 -- whatever the reader says of a damaged file is the finding
+            log.violations.append(
+                Violation(str(folder / name), f"cannot be read: {error}", f"a checkpoint of version {version}")
+            )
+            log.files = None
+            return
+        for row in rows:
+            _apply({key: value for key, value in row.items() if value is not None}, log, transactions)
+
+
+def _replay(file: Path, version: int, log: Log, transactions: dict[str, int]) -> None:
+    actions = _lines(file, version, log)
+    if actions is None:
+        log.files = None
+        return
+    info = next((action["commitInfo"] for action in actions if "commitInfo" in action), None)
+    if info is None:
+        log.violations.append(Violation(f"{file}, version {version}", "no commitInfo", "a line that says what was committed"))
+    else:
+        log.violations.extend(_unlike_its_metrics(file, version, info, actions))
+    for action in actions:
+        _apply(action, log, transactions)
+    log.violations.extend(_unlike_its_checksum(file, version, info, log, transactions))
+
+
+def _lines(file: Path, version: int, log: Log) -> list[Action] | None:
+    """The actions of a commit, or None where its file is not whole."""
+    text = file.read_bytes()
+    where = f"{file}, version {version}"
+    if not text.strip():
+        log.violations.append(Violation(where, f"{len(text)} bytes", "a commit: lines of JSON"))
+        return None
+    actions = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            actions.append(json.loads(line))
+        except ValueError:
+            log.violations.append(Violation(f"{where}, line {number}", f"{len(line)} bytes that are no JSON", "a line of JSON"))
+            return None
+    return actions
+
+
+def _apply(action: Action, log: Log, transactions: dict[str, int]) -> None:
+    if (added := action.get("add")) and added.get("path") is not None and log.files is not None:
+        log.files[added["path"]] = added["size"]
+    if (removed := action.get("remove")) and log.files is not None:
+        log.files.pop(removed["path"], None)
+    if (transaction := action.get("txn")) and transaction.get("appId") is not None:
+        transactions[transaction["appId"]] = transaction["version"]
+
+
+def _unlike_its_metrics(file: Path, version: int, info: Action, actions: list[Action]) -> Iterator[Violation]:
+    """What a commit says of itself and does not hold: a line was lost."""
+    operation, metrics = info.get("operation", ""), info.get("operationMetrics") or {}
+    added = [action["add"] for action in actions if "add" in action]
+    counted = {_REMOVED.get(operation): (sum("remove" in action for action in actions), "files removed")}
+    rows = [json.loads(each["stats"]).get("numRecords") for each in added if each.get("stats")]
+    if operation in _ADDING and len(rows) == len(added) and None not in rows and metrics.get("numCopiedRows", "0") == "0":
+        counted["numOutputRows"] = (sum(rows), "rows added")
+    for metric, (observed, what) in counted.items():
+        expected = metrics.get(metric) if metric is not None else None
+        if expected is not None and int(expected) != observed:
+            said = f"{expected}, as the {operation} says of itself"
+            yield Violation(f"{file}, version {version}", f"{observed} {what}", said)
+    if version == 0 and not all(any(name in action for action in actions) for name in ("metaData", "protocol")):
+        yield Violation(f"{file}, version {version}", "no metaData or no protocol", "both: it is the first commit")
+
+
+def _unlike_its_checksum(
+    file: Path, version: int, info: Action | None, log: Log, transactions: dict[str, int]
+) -> Iterator[Violation]:
+    """What Delta noted of the table right after the commit, and the log does not come to."""
+    try:
+        noted = json.loads(file.with_suffix(".crc").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return  # written after the commit, and not by every writer
+    pairs: dict[str, tuple[object, object]] = {}
+    if log.files is not None:
+        pairs["live files"] = (len(log.files), noted.get("numFiles"))
+        pairs["bytes in live files"] = (sum(log.files.values()), noted.get("tableSizeBytes"))
+        known = noted.get("setTransactions")
+        pairs["transactions"] = (transactions, None if known is None else {each["appId"]: each["version"] for each in known})
+    if info is not None and info.get("txnId") and noted.get("txnId"):
+        pairs["commit id"] = (info["txnId"], noted["txnId"])
+    for what, (observed, expected) in pairs.items():
+        if expected is not None and observed != expected:
+            yield Violation(
+                f"{file}, version {version}", f"{what}: {observed}", f"{expected}, as {file.with_suffix('.crc').name} says"
+            )
+
+
+def _lost(folder: Path, names: list[str], last: int) -> Iterator[Violation]:
+    """Commits that left something behind and are gone: every later file of theirs was written after the commit."""
+    traces: dict[int, str] = {}
+    for name in names:
+        if (match := _TRACE.fullmatch(name)) and int(match[1]) > last:
+            traces.setdefault(int(match[1]), name)
+    for version, name in sorted(traces.items()):
+        file = folder / f"{version:020}.json"
+        if not file.exists():
+            yield Violation(
+                f"{file}, version {version}", f"no such file, though {name} is there", f"the commit of version {version}"
+            )

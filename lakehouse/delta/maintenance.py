@@ -1,0 +1,130 @@
+"""Upkeep of one table: its retention, its small files, the files of its old versions. Every step is a commit of Delta's own.
+
+None of them changes what the table holds. Files are put together by the columns that their contract names, up to a size from
+which on they are left alone, so that the work grows with what is new: docs/decisions/0017-maintenance.md.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.contract import sql_text
+from lakehouse.delta import tables
+from lakehouse.delta.errors import SPARK_ERRORS, is_fixed_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.table import Table
+
+_OPTIMIZE = "spark.databricks.delta.optimize"
+_FILES_IN_CUBE = 8
+"""Clustered files are put together anew until they are so many files' worth; Delta's default is 100 GB, at any cost."""
+_LISTING = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "16"}
+"""VACUUM lists in 10,000 tasks by default, which took 37 s for 82 files; no table of ours has partitions."""
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class State:
+    """A table as its last version is.
+
+    Attributes:
+        files: Its data files.
+        bytes: Their size.
+        properties: Its Delta properties.
+    """
+
+    files: int
+    bytes: int
+    properties: dict[str, str]
+
+
+def state(spark: SparkSession, table: Table) -> State:
+    """What the table's last version says of itself."""
+    row = spark.sql(f"DESCRIBE DETAIL {table.sql}").select("numFiles", "sizeInBytes", "properties").collect()[0]
+    return State(row["numFiles"], row["sizeInBytes"], dict(row["properties"]))
+
+
+def lacking(table: Table, found: State) -> dict[str, str]:
+    """The properties that the table should have and has not, or not with this value."""
+    return {name: value for name, value in table.properties.items() if found.properties.get(name) != value}
+
+
+def set_properties(spark: SparkSession, table: Table, properties: dict[str, str]) -> None:
+    """Give the table properties.
+
+    Raises:
+        AnotherWriterError: Another writer committed at the same time.
+    """
+    listed = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
+    tables.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({listed})", table)
+
+
+def unset_properties(spark: SparkSession, table: Table, names: Sequence[str]) -> None:
+    """Take properties from the table.
+
+    Raises:
+        AnotherWriterError: Another writer committed at the same time.
+    """
+    listed = ", ".join(map(sql_text, names))
+    tables.execute(spark, f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES IF EXISTS ({listed})", table)
+
+
+def small_files(spark: SparkSession, table: Table, *, file_mib: int) -> int:
+    """How many files compaction would look at: those below the size. One alone stays as it is."""
+    files = spark.read.table(table.sql).select("_metadata.file_path", "_metadata.file_size").distinct()
+    return files.where(F.col("file_size") < file_mib * _MIB).count()
+
+
+def compact(spark: SparkSession, table: Table, *, file_mib: int) -> None:
+    """Put small files together, up to a size; commits nothing where there is not more than one.
+
+    Raises:
+        AnotherWriterError: Another writer removed files at the same time; the table is as that one left it.
+    """
+    size = file_mib * _MIB
+    sizes = {"minFileSize": size, "maxFileSize": size, "clustering.mergeStrategy.minCubeSize.threshold": _FILES_IN_CUBE * size}
+    with _configured(spark, {f"{_OPTIMIZE}.{name}": str(value) for name, value in sizes.items()}):
+        tables.execute(spark, f"OPTIMIZE {table.sql}", table)
+
+
+def unneeded_files(spark: SparkSession, table: Table) -> int:
+    """How many files no version within the table's retention has."""
+    with _configured(spark, _LISTING):
+        return spark.sql(f"VACUUM {table.sql} DRY RUN").count()
+
+
+def vacuum(spark: SparkSession, table: Table) -> None:
+    """Remove the files that no version within the table's retention has; what a crashed writer left, too."""
+    with _configured(spark, _LISTING):
+        tables.execute(spark, f"VACUUM {table.sql}", table)
+
+
+@contextmanager
+def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """What these commands take from the session only; it is left as it was found.
+
+    A platform that fixes such a setting (Databricks serverless) has its own idea of it, which holds then.
+    """
+    before: dict[str, str | None] = {}
+    for name, value in settings.items():
+        try:
+            found = spark.conf.get(name, None)
+            spark.conf.set(name, value)
+        except SPARK_ERRORS as error:
+            if not is_fixed_setting(error):
+                raise
+        else:
+            before[name] = found
+    try:
+        yield
+    finally:
+        for name, found in before.items():
+            spark.conf.unset(name) if found is None else spark.conf.set(name, found)

@@ -1,0 +1,68 @@
+"""The small tables that hold a pipeline's state, as rows on the driver: without Spark where they lie in a local folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from lakehouse.delta import local_files, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.delta.local_files import From
+    from lakehouse.table import Table
+
+Row = dict[str, Any]
+
+
+def read(
+    spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
+) -> list[Row]:
+    """Some rows of a table, in no order.
+
+    Args:
+        spark: The session.
+        table: The table, which must be there.
+        columns: The columns that are read.
+        start: A whole-number column and the lowest value that is asked for; None for all rows.
+        version: The table's version; None for the latest.
+    """
+    folder = table.local_folder
+    rows = local_files.rows(folder, columns, start=start, version=version) if folder is not None else None
+    if rows is None:
+        whole = spark.read.table(table.sql) if version is None else tables.read(spark, table, version=version)
+        asked = whole if start is None else whole.where(F.col(start[0]) >= start[1])
+        rows = asked.select(*columns).toArrow()
+    found: list[Row] = rows.to_pylist()
+    return found
+
+
+def last(spark: SparkSession, table: Table, columns: Sequence[str], *, by: str) -> list[Row]:
+    """The rows whose value in a column, which is one of those asked for, is the highest; none where the table has none."""
+    folder = table.local_folder
+    rows = local_files.last(folder, columns, by=by) if folder is not None else None
+    if rows is None:
+        whole = spark.read.table(table.sql).select(*columns)
+        highest = whole.select(F.max(by).alias(by)).toArrow()[by][0].as_py()
+        rows = whole.where(F.col(by) == F.lit(highest)).toArrow()
+    found: list[Row] = rows.to_pylist()
+    return found
+
+
+def may_hold(spark: SparkSession, table: Table, column: str, text: str) -> bool:
+    """Whether a row may have a short text in a column, which is never null; False is certain. The table must be there."""
+    if (folder := table.local_folder) is not None and (found := local_files.may_hold(folder, column, text)) is not None:
+        return found
+    return not spark.read.table(table.sql).where(F.col(column) == text).isEmpty()
+
+
+def highest(spark: SparkSession, table: Table, column: str) -> int:
+    """The highest number in a column, by the files' statistics where they say it; 0 where there is none, or no table."""
+    if (folder := table.local_folder) is not None and (found := local_files.highest(folder, column)) is not None:
+        return found
+    rows = tables.found(spark, table)
+    return 0 if rows is None else int(rows.agg(F.coalesce(F.max(column), F.lit(0))).collect()[0][0])

@@ -1,0 +1,454 @@
+"""Delta access: create, read at a version, append once, and the version log. The only place that speaks Delta's dialect.
+
+Nothing here needs more than the DataFrame API and SQL, so that it runs over Spark Connect too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+
+from lakehouse.contracts.contract import sql_text
+from lakehouse.delta import local_files, log_files
+from lakehouse.delta.errors import SPARK_ERRORS, is_gone, is_no_table, raise_if_conflict
+from lakehouse.errors import AnotherWriterError, TableMissingError, UndoneError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
+
+    from lakehouse.contracts.contract import Contract
+    from lakehouse.delta.log_files import Append
+    from lakehouse.table import Table
+
+_ADDING = (("STREAMING UPDATE", None), ("WRITE", "Append"))
+_NOT_CHANGING = ("CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "OPTIMIZE", "VACUUM START", "VACUUM END")
+_TRIES = 3
+_LIKELY_VERSIONS = 10
+"""Versions of Bronze since the last load, most of the time: how much of the log is looked at first."""
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """The idempotency key of one append: Delta skips it when it has seen this or a later version of the application.
+
+    Attributes:
+        app_id: The pipeline and table.
+        version: The load's number.
+    """
+
+    app_id: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """The last micro-batch that a streaming query appended to a table.
+
+    Attributes:
+        query_id: The query's id, which its checkpoint keeps: Delta takes each batch of it once, in rising order.
+        batch: The batch's number.
+        is_undone: Whether the table was put back to an earlier version since.
+    """
+
+    query_id: str
+    batch: int
+    is_undone: bool
+
+
+def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked: bool = True) -> None:
+    """Create a table if it is not there, and check that it has its contract's columns if it is.
+
+    Commits one empty version to a new table, and none to an existing one, unless it was made before the contract had a column.
+
+    Args:
+        spark: The session.
+        table: The table.
+        contract: Its contract.
+        is_checked: Whether a table that is there is looked at.
+
+    Raises:
+        ContractError: The table exists with other columns.
+    """
+    there = found(spark, table)
+    if there is None:
+        wanted = {**table.properties, **contract.properties}
+        properties = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in wanted.items())
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {table.sql} ({contract.ddl()}) USING delta COMMENT {sql_text(contract.grain)}"
+            + (f" TBLPROPERTIES ({properties})" if properties else "")
+            + (f" CLUSTER BY ({', '.join(contract.clustered_by)})" if contract.clustered_by else "")
+        )
+    elif is_checked:
+        there = _with_added(spark, table, contract, there)
+        next_step = "The table was made by another version or with another value format: `tidemark rebuild` makes Silver anew."
+        contract.check(there.schema, where=str(table), next_step=next_step)
+
+
+def _with_added(spark: SparkSession, table: Table, contract: Contract, there: DataFrame) -> DataFrame:
+    """The table with the columns that its contract has got since it was made. The rows that it holds have null there."""
+    missing = [column for column in contract.columns if column.is_added_later and column.name not in there.columns]
+    if not missing:
+        return there
+    try:
+        execute(spark, f"ALTER TABLE {table.sql} ADD COLUMNS ({', '.join(column.ddl for column in missing)})", table)
+    except AnalysisException:  # another run may have been first
+        if not {column.name for column in missing} <= set(spark.read.table(table.sql).columns):
+            raise
+    return spark.read.table(table.sql)
+
+
+def exists(spark: SparkSession, table: Table) -> bool:
+    """Whether the table is there, as a Delta table."""
+    folder = table.local_folder
+    return (folder is not None and log_files.last_version(folder) >= 0) or found(spark, table) is not None
+
+
+def found(spark: SparkSession, table: Table) -> DataFrame | None:
+    """The table; None where it is not there."""
+    try:
+        rows = spark.read.table(table.sql)
+        rows.schema  # noqa: B018 -- over Spark Connect the look at the schema is what asks for the table
+    except AnalysisException as error:
+        if is_no_table(error):
+            return None
+        raise
+    return rows
+
+
+def version(spark: SparkSession, table: Table) -> int:
+    """The table's latest Delta version.
+
+    Raises:
+        TableMissingError: The table is not there.
+    """
+    if (folder := table.local_folder) is not None and (last := log_files.last_version(folder)) >= 0:
+        return last
+    return int(_history(spark, table, 1, "version")[0]["version"])
+
+
+def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
+    """The table's latest Delta version, and the last micro-batch that its log tells of; None where it tells of none.
+
+    Raises:
+        TableMissingError: The table is not there.
+    """
+    named = [f"operationParameters.{name}" for name in ("queryId", "epochId")]
+    rows = _history(spark, table, _LIKELY_VERSIONS, "version", "operation", *named)
+    if all(row["operation"] != "STREAMING UPDATE" for row in rows) and rows[-1]["version"]:
+        rows = _history(spark, table, rows[0]["version"] + 1, "version", "operation", *named)
+    later: set[str] = set()
+    for row in rows:
+        if row["operation"] == "STREAMING UPDATE":
+            return rows[0]["version"], Streamed(row["queryId"], int(row["epochId"]), is_undone="RESTORE" in later)
+        later.add(row["operation"])
+    return rows[0]["version"], None
+
+
+def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
+    """The last micro-batch of a streaming query by the table's transactions: they outlast the log, whose checkpoints keep them.
+
+    Returns:
+        The batch; of no query, and before the first batch, where the table knows none of this one.
+    """
+    folder = table.local_folder
+    batch = local_files.last_transaction(folder, query_id) if folder is not None else None
+    if batch is None:
+        batch = _transaction_in_checkpoints(spark, table, query_id)
+    return Streamed(query_id if batch >= 0 else "", batch, is_undone=False)
+
+
+def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) -> int:
+    """The last version of an application that the checkpoints of a table's log know; -1 for none. Not for the log's commits."""
+    location = table.location if table.is_path else spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]["location"]
+    try:
+        checkpoints = spark.read.parquet(f"{location}/_delta_log/*.checkpoint*.parquet")
+        found = checkpoints.where(checkpoints["txn.appId"] == app_id).selectExpr("max(txn.version)").collect()
+    except AnalysisException as error:
+        if is_no_table(error):  # no checkpoint was written yet: the log holds all there is
+            return -1
+        raise
+    return -1 if found[0][0] is None else int(found[0][0])
+
+
+def appended(spark: SparkSession, table: Table, *, after_version: int, to_version: int | None = None) -> tuple[int, int | None]:
+    """The last of some versions, and how many rows the versions added by what their commits say of themselves.
+
+    Args:
+        spark: The session.
+        table: The table.
+        after_version: The version before the first that counts; -1 for all.
+        to_version: The last version that counts, inclusive; None for the latest.
+
+    Returns:
+        The last version, and the rows of (after_version, to_version]; None where a commit is gone from the log, removed
+        rows, or does not say what it added.
+
+    Raises:
+        TableMissingError: The table is not there.
+    """
+    last = -1
+    rows: Sequence[Mapping[str, Any] | Row] = []
+    limit = _LIKELY_VERSIONS
+    while not rows or (len(rows) == limit and rows[-1]["version"] > after_version + 1):
+        limit = last - after_version if rows else limit
+        metrics = ("operationMetrics.numOutputRows", "operationMetrics.numTargetRowsInserted")
+        rows = _history(spark, table, limit, "version", "operation", "operationParameters.mode", *metrics)
+        last = rows[0]["version"]
+    to_version = last if to_version is None else to_version
+    those = {row["version"]: row for row in rows if after_version < row["version"] <= to_version}
+    added = [_added(row) for row in those.values()]
+    if len(those) < to_version - after_version or None in added:
+        return to_version, None
+    return to_version, sum(each for each in added if each is not None)
+
+
+def operations(spark: SparkSession, table: Table, *, limit: int = 1_000) -> list[tuple[int, str]]:
+    """Version and operation of the table's last commits, the latest first."""
+    return [(row["version"], row["operation"]) for row in _history(spark, table, limit, "version", "operation")]
+
+
+def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> Sequence[Mapping[str, Any] | Row]:
+    """The table's last commits, the latest first. In a local folder by its files, which costs no query."""
+    if (folder := table.local_folder) is not None and (commits := log_files.last_commits(folder, limit)) is not None:
+        return [{name.rpartition(".")[2]: _named(version, said, name) for name in columns} for version, said in commits]
+    try:
+        return spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT {limit}").select(*columns).collect()
+    except AnalysisException as error:
+        if is_no_table(error):
+            next_step = "Run the stage that writes it first, or all stages: `tidemark run`."
+            raise TableMissingError("The table is not there.", where=str(table), next_step=next_step) from error
+        raise
+
+
+def _named(version: int, said: Mapping[str, Any], name: str) -> object:
+    if name == "version":
+        return version
+    group, _, key = name.rpartition(".")
+    return (said.get(group) or {} if group else said).get(key)
+
+
+def _added(row: Mapping[str, Any] | Row) -> int | None:
+    if (row["operation"], row["mode"]) in _ADDING:
+        return None if row["numOutputRows"] is None else int(row["numOutputRows"])
+    if row["operation"] == "MERGE":  # an erasure: it changes rows, and brings none
+        return None if row["numTargetRowsInserted"] is None else int(row["numTargetRowsInserted"])
+    return 0 if row["operation"] in _NOT_CHANGING else None
+
+
+def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:
+    """A table as of one Delta version, so that a second evaluation sees the same rows."""
+    return spark.read.option("versionAsOf", version).table(table.sql)
+
+
+def can_read(spark: SparkSession, table: Table, *, version: int, where: str) -> bool:
+    """Whether some rows can be read as of a version: it is in the log, and their files are there. Reads a column of them."""
+    try:
+        read(spark, table, version=version).where(where).count()
+    except SPARK_ERRORS as error:
+        if is_gone(error):
+            return False
+        raise
+    return True
+
+
+def collect_appended(
+    spark: SparkSession,
+    table: Table,
+    *,
+    after_version: int,
+    to_version: int,
+    summary: Callable[[DataFrame], DataFrame],
+) -> list[Row] | None:
+    """Sum up the rows that the versions (after_version, to_version] appended, whatever was compacted since.
+
+    The table must have its change feed on. Its scan hands rows over one by one: select few and narrow columns.
+
+    Args:
+        spark: The session.
+        table: The table.
+        after_version: The version before the first that is read; -1 for all.
+        to_version: The last version that is read, inclusive.
+        summary: Makes few rows of many; it sees the table's columns, and `_commit_version` (bigint).
+
+    Returns:
+        The summary's rows, or None where a version is gone from the log or its files were vacuumed. Delta says so only when
+        the rows are read, hence the collecting here.
+    """
+    feed = (
+        spark.read.option("readChangeFeed", "true")
+        .option("startingVersion", after_version + 1)
+        .option("endingVersion", to_version)
+    )
+    try:
+        rows: list[Row] = summary(feed.table(table.sql).where("_change_type = 'insert'")).collect()
+    except SPARK_ERRORS as error:
+        if is_gone(error):
+            return None
+        raise
+    return rows
+
+
+def append(
+    rows: DataFrame, table: Table, contract: Contract, *, transaction: Transaction | None = None, metadata: str | None = None
+) -> None:
+    """Append rows in one commit; with a transaction, at most once.
+
+    Args:
+        rows: Rows with the contract's columns, in any order; others are left out.
+        table: The table, which must exist.
+        contract: The table's contract.
+        transaction: The idempotency key. The options belong to this write alone: as session settings they would stick.
+        metadata: Text kept with the commit, see `DESCRIBE HISTORY`.
+
+    Raises:
+        AnotherWriterError: Another writer committed under the same key at the same time.
+        ContractError: The rows lack a column, or have one of another type.
+    """
+    writer = contract.select(rows).write.format("delta").mode("append")
+    if transaction is not None:
+        writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)
+    _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
+
+
+def note(spark: SparkSession, table: Table, transaction: Transaction) -> None:
+    """Have a table know a transaction, in a commit without rows: it takes none of the application's up to that number any more.
+
+    Raises:
+        AnotherWriterError: Another writer committed under the same application at the same time.
+    """
+    nothing = spark.read.table(table.sql).limit(0).write.format("delta").mode("append")
+    _commit(nothing.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version), table)
+
+
+def properties(spark: SparkSession, table: Table) -> dict[str, str]:
+    """The properties of a table that is there."""
+    if (folder := table.local_folder) is not None and (found := local_files.properties(folder)) is not None:
+        return found
+    return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table.sql}").collect()}
+
+
+def set_property(spark: SparkSession, table: Table, name: str, value: str) -> None:
+    """Set a property of a table. Every transaction on the table that began before fails, where the value is another.
+
+    Raises:
+        AnotherWriterError: Another writer committed at the same time.
+    """
+    execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})", table)
+
+
+def last_append(table: Table, transaction: Transaction) -> Append | None:
+    """The table's last commit, where that is the append of a transaction and the table lies in a local folder; else None.
+
+    Costs no query. What it says of rows holds for the table as it is: nothing was committed after it.
+    """
+    folder = table.local_folder
+    return None if folder is None else log_files.last_append(folder, transaction.app_id, transaction.version)
+
+
+def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, metadata: str | None = None) -> None:
+    """Put rows in the place of those that a condition selects, in one commit: a repeat leaves the table as it was.
+
+    Where the condition selects no row this appends, and removes no file. Delta counts what the condition selects as read:
+    of two that run at once with rows in the same place, one fails.
+
+    Args:
+        rows: Rows with the contract's columns, in any order; each must meet the condition, or Delta refuses the commit.
+        table: The table, which must exist.
+        contract: The table's contract.
+        where: The condition, as SQL over the table's columns; written by Tidemark, never taken from input.
+        metadata: Text kept with the commit.
+
+    Raises:
+        AnotherWriterError: Another writer committed to the same place at the same time.
+        ContractError: The rows lack a column, or have one of another type.
+    """
+    writer = contract.select(rows).write.format("delta").mode("overwrite").option("replaceWhere", where)
+    _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
+
+
+def merge(spark: SparkSession, statement: str, table: Table) -> int:
+    """Run a MERGE, an UPDATE or a DELETE; the rows that it changed or brought.
+
+    Where another writer is first it is tried again: maintenance puts the files together that a MERGE has read. So a statement
+    must come to the same rows however often it is run.
+
+    Raises:
+        AnotherWriterError: Another writer committed to the same place at the same time, again and again.
+        UndoneError: The statement is guarded, see `lakehouse.protocol.swap_fence`, and what it belongs to has been undone.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return int(execute(spark, statement, table)[0]["num_affected_rows"])
+        except UndoneError:
+            raise
+        except AnotherWriterError:
+            continue
+    return int(execute(spark, statement, table)[0]["num_affected_rows"])
+
+
+def execute(spark: SparkSession, statement: str, table: Table) -> list[Row]:
+    """Run a statement that commits to a table; the rows that it answers with.
+
+    Raises:
+        AnotherWriterError: Another writer committed to the same place at the same time.
+    """
+    try:
+        return spark.sql(statement).collect()
+    except SPARK_ERRORS as error:
+        raise_if_conflict(error, table)
+        raise
+
+
+def drop(spark: SparkSession, table: Table) -> None:
+    """Drop a table that a catalog names, if it is there."""
+    spark.sql(f"DROP TABLE IF EXISTS {table.sql}")
+
+
+def delete(spark: SparkSession, table: Table, where: str) -> int:
+    """Delete the rows that a condition selects, in one commit; how many they were. No commit where it selects none.
+
+    Raises:
+        AnotherWriterError: Another writer committed to the same place at the same time.
+    """
+    return merge(spark, f"DELETE FROM {table.sql} WHERE {where}", table)  # noqa: S608 -- a condition that Tidemark writes
+
+
+def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, transaction: Transaction | None = None) -> None:
+    """Make a table hold these rows and no others, with these columns and no others, in one commit; create it if need be.
+
+    Args:
+        rows: The rows.
+        table: The table.
+        metadata: Text kept with the commit.
+        transaction: The idempotency key, see `append`.
+
+    Raises:
+        AnotherWriterError: Another writer committed at the same time.
+    """
+    writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").options(**table.properties)
+    if transaction is not None:
+        writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)
+    _commit(writer if metadata is None else writer.option("userMetadata", metadata), table)
+
+
+def last_metadata(spark: SparkSession, table: Table) -> str | None:
+    """The text kept with the last commit that changed the table's rows; None where it has none, or the table is not there."""
+    if not exists(spark, table):
+        return None
+    for row in _history(spark, table, _LIKELY_VERSIONS, "operation", "userMetadata"):
+        if row["operation"] not in _NOT_CHANGING:
+            text: str | None = row["userMetadata"]
+            return text
+    return None
+
+
+def _commit(writer: DataFrameWriter, table: Table) -> None:
+    try:
+        writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)
+    except SPARK_ERRORS as error:
+        raise_if_conflict(error, table)
+        raise

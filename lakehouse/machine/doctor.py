@@ -1,0 +1,140 @@
+"""What `tidemark doctor` looks at: whether this machine has what Tidemark needs. Starts no Spark and touches no network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from lakehouse.errors import ToolError
+from lakehouse.machine import jars
+from lakehouse.machine.java import HOW_TO_GET_JAVA, MINIMUM_VERSION, java_executable, java_version
+
+MINIMUM_PYTHON = (3, 11)
+MINIMUM_MEMORY_BYTES = 3 * 1024**3
+MINIMUM_DISK_BYTES = 2 * 1024**3
+PACKAGES = {"pyspark": "4.2", "delta-spark": "4.4", "great-expectations": "1.24"}
+"""The versions that were run together; each is the beginning of the version expected."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: What was looked at.
+        ok: Whether it will do.
+        observed: What was found.
+        expected: What is needed.
+        next_step: What to do about it; empty when it will do.
+    """
+
+    name: str
+    ok: bool
+    observed: str
+    expected: str
+    next_step: str
+
+
+def diagnose() -> list[Finding]:
+    """Every finding, the good ones too, in the order in which they are worth mending."""
+    return [
+        check_python(),
+        check_java(),
+        *(check_package(name, expected) for name, expected in PACKAGES.items()),
+        *(check_jars(conf) for conf in jars.CONFIGURATIONS),
+        check_memory(),
+        check_writable(jars.cache_dir()),
+        check_disk(jars.cache_dir()),
+    ]
+
+
+def check_python(running: tuple[int, int] | None = None) -> Finding:
+    """Whether Python is recent enough; the running one unless another version is given."""
+    found = running or (sys.version_info.major, sys.version_info.minor)
+    observed, expected = ".".join(map(str, found)), ".".join(map(str, MINIMUM_PYTHON)) + " or later"
+    return _finding(
+        "Python", (found >= MINIMUM_PYTHON, observed, expected), "Install a later Python and make the environment anew."
+    )
+
+
+def check_java() -> Finding:
+    """Whether the Java that Spark and the broker will start with is recent enough."""
+    expected = f"{MINIMUM_VERSION} or later"
+    try:
+        found, where = java_version(), java_executable()
+    except ToolError as error:
+        return Finding("Java", ok=False, observed=str(error.observed), expected=expected, next_step=error.next_step or "")
+    return _finding("Java", (found >= MINIMUM_VERSION, f"{found} ({where})", expected), HOW_TO_GET_JAVA)
+
+
+def check_package(name: str, expected: str) -> Finding:
+    """Whether a Python package is there in the version that the others were run with."""
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        found = "missing"
+    is_expected = found == expected or found.startswith(f"{expected}.")
+    return _finding(
+        name, (is_expected, found, f"{expected}.x"), "pip install 'tidemark[local]', or use the platform's own Spark."
+    )
+
+
+def check_jars(conf: str) -> Finding:
+    """Whether a configuration's jars are in the cache, and are those that the lock pins."""
+    absent, changed, total = jars.missing(conf), jars.differing(conf), len(jars.pinned(conf))
+    others = f", {len(changed)} more that the lock does not pin: {', '.join(changed)}" if changed else ""
+    observed = f"{total - len(absent) - len(changed)} in {jars.cache_dir() / conf}{others}"
+    return _finding(f"{conf} jars", (not absent and not changed, observed, str(total)), f"tidemark jars fetch {conf}")
+
+
+def check_memory() -> Finding:
+    """Whether the machine, or the container that limits it, has memory for Spark beside a broker."""
+    found = memory_bytes()
+    verdict = (found >= MINIMUM_MEMORY_BYTES, _gib(found), f"{_gib(MINIMUM_MEMORY_BYTES)} or more")
+    return _finding("memory", verdict, "Give the machine or the container more memory.")
+
+
+def check_writable(folder: Path) -> Finding:
+    """Whether the cache folder can be written, or can be made."""
+    there = _nearest(folder)
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            problem = ""
+    except OSError as error:
+        problem = error.strerror or str(error)
+    observed = f"{there}: {problem}" if problem else str(folder)
+    return _finding("cache folder", (not problem, observed, "writable"), "Set TIDEMARK_JARS to a folder that can be written.")
+
+
+def check_disk(folder: Path) -> Finding:
+    """Whether the disk of the cache folder has room for the jars and Spark's temporary files."""
+    free = shutil.disk_usage(_nearest(folder)).free
+    verdict = (free >= MINIMUM_DISK_BYTES, f"{_gib(free)} free", f"{_gib(MINIMUM_DISK_BYTES)} free")
+    return _finding("disk", verdict, "Make room there, or set TIDEMARK_JARS to a folder on another disk.")
+
+
+def memory_bytes() -> int:
+    """The memory of this machine, or the limit of its container where that is lower."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
+    texts = [limit.read_text(encoding="ascii").strip() for limit in limits if limit.is_file()]
+    return min([physical, *(int(text) for text in texts if text.isdigit())])
+
+
+def _finding(name: str, verdict: tuple[bool, str, str], next_step: str) -> Finding:
+    ok, observed, expected = verdict
+    return Finding(name, ok=ok, observed=observed, expected=expected, next_step="" if ok else next_step)
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself, or the closest one above it that exists."""
+    return next(each for each in (folder, *folder.parents) if each.is_dir())
+
+
+def _gib(count_bytes: int) -> str:
+    return f"{count_bytes / 1024**3:.1f} GiB"

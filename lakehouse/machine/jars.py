@@ -1,0 +1,283 @@
+"""The JVM jars that Tidemark needs beside pyspark's own: fetched once, in exact versions, and used offline from then on.
+
+`jvm.xml` is the lock, `jvm.sha256` its checksums. The fetching is done by the Apache Ivy that pyspark ships, so no Maven, no
+Coursier and no `spark.jars.packages` is needed. A fetch, step by step:
+
+1. one process at a time, by a lock file beside the jars;
+2. Ivy resolves into a temporary folder in the same cache folder;
+3. names and SHA-256 of what arrived are compared with the lock;
+4. a rename puts the whole set in place, so a reader sees all jars or none.
+
+Whoever starts a JVM from them gets them verified: the SHA-256 of each is compared with the lock, every time. That takes 0.02 s
+for Spark's and 0.05 s for the broker's, so nothing is remembered that could be forged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from filelock import FileLock
+
+from lakehouse.errors import ToolError, UsageError
+from lakehouse.machine.java import java_executable
+
+CONFIGURATIONS = ("spark", "broker")
+LOCK_FILE = Path(__file__).with_name("jvm.xml")
+CHECKSUM_FILE = Path(__file__).with_name("jvm.sha256")
+_FETCH_SECONDS = 900
+_MIRROR = (
+    "Check the network. Behind a proxy or with a mirror: write an Ivy settings file that names it and set "
+    "TIDEMARK_IVY_SETTINGS to its path. Then run `tidemark jars fetch` again; what is in place already is kept."
+)
+
+
+def cache_dir() -> Path:
+    """The folder of this lock's jars, with one folder per configuration: `spark` and `broker`.
+
+    It lies in $TIDEMARK_JARS, else $XDG_CACHE_HOME/tidemark, else ~/.cache/tidemark. Its name is a hash of the lock, so two
+    versions of Tidemark on one machine never share jars.
+    """
+    named = os.environ.get("TIDEMARK_JARS")
+    caches = os.environ.get("XDG_CACHE_HOME")
+    root = Path(named) if named else (Path(caches) if caches else Path.home() / ".cache") / "tidemark"
+    return root.absolute() / hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest()[:12]
+
+
+def pinned(conf: str) -> dict[str, str]:
+    """The jars of a configuration as the lock names them: file name to SHA-256.
+
+    Raises:
+        UsageError: There is no such configuration.
+    """
+    if conf not in CONFIGURATIONS:
+        raise UsageError("There is no such set of jars.", where="jars", observed=conf, expected=" or ".join(CONFIGURATIONS))
+    lines = [line.split() for line in CHECKSUM_FILE.read_text(encoding="utf-8").splitlines() if line]
+    return {Path(path).name: digest for digest, path in lines if Path(path).parent.name == conf}
+
+
+def missing(conf: str) -> list[str]:
+    """The names of a configuration's jars that are not in the cache, sorted."""
+    folder = cache_dir() / conf
+    return sorted(name for name in pinned(conf) if not (folder / name).is_file())
+
+
+def differing(conf: str) -> list[str]:
+    """The names of a configuration's jars that are in the cache with other bytes than the lock pins, sorted."""
+    folder, expected = cache_dir() / conf, pinned(conf)
+    there = [name for name in expected if (folder / name).is_file()]
+    return sorted(name for name in there if _sha256(folder / name) != expected[name])
+
+
+def fetch(conf: str | None = None) -> Path:
+    """Puts the jars of one configuration, or of all, into the cache; without touching the network when they are there.
+
+    Jars whose bytes are not those of the lock are replaced.
+
+    Args:
+        conf: `spark`, `broker`, or None for both.
+
+    Returns:
+        The cache folder, as `cache_dir` names it.
+
+    Raises:
+        UsageError: There is no such configuration.
+        ToolError: Java or pyspark is missing, the jars could not be fetched, or what arrived is not what the lock pins.
+    """
+    folder = cache_dir()
+    for each in CONFIGURATIONS if conf is None else (conf,):
+        if missing(each) or differing(each):
+            _fetch_into(folder, each)
+    return folder
+
+
+def spark_jars() -> list[Path]:
+    """The jars to start a Spark session from, fetched first if need be.
+
+    Raises:
+        ToolError: One of them is not what the lock pins; or as `fetch`.
+    """
+    return _verified("spark")
+
+
+def broker_classpath() -> str:
+    """The Java class path of the local Kafka broker, fetched first if need be. Raises as `spark_jars`."""
+    return os.pathsep.join(str(jar) for jar in _verified("broker"))
+
+
+def _verified(conf: str) -> list[Path]:
+    """The jars of a configuration, their bytes compared with the lock. One that was changed is an alarm, and stays as it is."""
+    if missing(conf):
+        fetch(conf)
+    folder = cache_dir() / conf
+    if changed := differing(conf):
+        raise ToolError(
+            "A jar in the cache is not the one the lock pins. No JVM was started from it.",
+            where=str(folder),
+            observed="; ".join(f"{name} has SHA-256 {_sha256(folder / name)}" for name in changed),
+            expected=f"the checksums of {CHECKSUM_FILE.name}",
+            next_step=f"Find out who changed it. `tidemark jars fetch {conf}` replaces it.",
+        )
+    return [folder / name for name in sorted(pinned(conf))]
+
+
+def _fetch_into(folder: Path, conf: str) -> None:
+    """Steps 1 to 4 of the module's docstring, for one configuration."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock"), tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as work:
+            if not missing(conf) and not differing(conf):  # another process fetched while this one waited for the lock
+                return
+            arrived = retrieve(LOCK_FILE, conf, Path(work))
+            _check(arrived, conf)
+            _put_in_place(arrived, folder / conf, aside=Path(work) / "incomplete")
+    except OSError as error:
+        raise ToolError(
+            "The jars cannot be written.",
+            where=str(folder),
+            observed=str(error),
+            expected="a folder that this user can write, with 200 MB free",
+            next_step="Make room or rights there, or set TIDEMARK_JARS to another folder.",
+        ) from error
+
+
+def retrieve(lock: Path, conf: str, work: Path) -> Path:
+    """Lets Ivy fetch a configuration of a lock into a folder under `work`, and returns that folder. Nothing is checked yet.
+
+    Raises:
+        ToolError: Java or pyspark is missing, or the jars could not be fetched.
+    """
+    arrived = work / conf
+    command = [
+        str(java_executable()),
+        # Keeps Ivy out of ~/.ivy2: a jar that was built or broken there must not be taken for the published one.
+        f"-Divy.default.ivy.user.dir={work / 'ivy'}",
+        *("-jar", str(_ivy_jar())),
+        *_mirror_settings(),
+        *("-ivy", str(lock), "-cache", str(work / "cache"), "-confs", conf),
+        *("-retrieve", f"{arrived}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"),
+    ]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise _not_fetched(lock, conf, f"no end after {_FETCH_SECONDS} s") from error
+    if run.returncode != 0 or not arrived.is_dir():
+        raise _not_fetched(lock, conf, _complaints(run.stdout + run.stderr))
+    return arrived
+
+
+def _ivy_jar() -> Path:
+    # find_spec, not import: importing pyspark takes a second, and its folder is all that is asked for.
+    spec = importlib.util.find_spec("pyspark")
+    roots = list(spec.submodule_search_locations or []) if spec else []
+    found = [jar for root in roots for jar in sorted(Path(root).glob("jars/ivy-*.jar"))]
+    if not found:
+        raise ToolError(
+            "The Apache Ivy that pyspark ships was not found, so the jars cannot be fetched.",
+            where=roots[0] if roots else "this Python environment",
+            observed="no jars/ivy-*.jar" if roots else "no pyspark",
+            expected="a pyspark with its jars",
+            next_step="Install Tidemark with its Spark: pip install 'tidemark[local]'. A platform that brings its Spark "
+            "needs no fetch: give it the coordinates in the README.",
+        )
+    return found[-1]
+
+
+def _mirror_settings() -> list[str]:
+    settings = os.environ.get("TIDEMARK_IVY_SETTINGS")
+    if not settings:
+        return []
+    if not Path(settings).is_file():
+        raise ToolError(
+            "The Ivy settings file does not exist.",
+            where="environment variable TIDEMARK_IVY_SETTINGS",
+            observed=settings,
+            expected="the path of an Ivy settings file",
+            next_step="Correct or unset the variable.",
+        )
+    return ["-settings", settings]
+
+
+def _complaints(output: str) -> str:
+    """What Ivy warned of, or else the end of its output; without the user and password of a mirror."""
+    lines = output.splitlines()
+    telling = re.compile(r"not found|error|exception|refused|denied", re.IGNORECASE)
+    chosen = [line.strip() for line in lines if telling.search(line)] or lines
+    return re.sub(r"://[^/\s@]+@", "://***@", "\n".join(chosen[-8:]))
+
+
+def _not_fetched(lock: Path, conf: str, observed: str) -> ToolError:
+    return ToolError(
+        "The jars could not be fetched.",
+        where=f"configuration {conf} of {lock.name}",
+        observed=observed,
+        expected="every jar that it lists",
+        next_step=_MIRROR,
+    )
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file of a folder, by its name."""
+    return {jar.name: _sha256(jar) for jar in sorted(folder.iterdir())}
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _check(arrived: Path, conf: str) -> None:
+    """Compares names and checksums with the lock, and raises on any difference."""
+    expected, observed = pinned(conf), checksums(arrived)
+    faults = [f"{name} is missing" for name in sorted(expected.keys() - observed.keys())]
+    faults += [f"{name} is not in the lock" for name in sorted(observed.keys() - expected.keys())]
+    differing = sorted(name for name in expected.keys() & observed.keys() if expected[name] != observed[name])
+    faults += [f"{name} has SHA-256 {observed[name]}" for name in differing]
+    if faults:
+        raise ToolError(
+            "The jars that arrived are not the ones the lock pins. None of them was kept.",
+            where=f"configuration {conf} of {LOCK_FILE.name}",
+            observed="; ".join(faults),
+            expected=f"the names and checksums of {CHECKSUM_FILE.name}",
+            next_step="A mirror or proxy changed them: fetch from another one (TIDEMARK_IVY_SETTINGS). After a change of "
+            f"{LOCK_FILE.name}: `python -m lakehouse.machine.jars pin`.",
+        )
+
+
+def _put_in_place(arrived: Path, target: Path, aside: Path) -> None:
+    if target.exists():  # someone deleted single jars: a rename cannot replace a folder that is not empty
+        target.rename(aside)
+    arrived.rename(target)
+
+
+def pin() -> None:
+    """Resolves the lock anew and writes `jvm.sha256`. For whoever changes `jvm.xml`; read the difference before a commit."""
+    with tempfile.TemporaryDirectory(prefix="tidemark-pin-") as work:
+        sums = {conf: checksums(retrieve(LOCK_FILE, conf, Path(work) / conf)) for conf in CONFIGURATIONS}
+    lines = [f"{digest}  {conf}/{name}\n" for conf, jars in sums.items() for name, digest in jars.items()]
+    CHECKSUM_FILE.write_text("".join(lines), encoding="utf-8")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs `fetch [spark|broker]` or `pin`; what `make setup` calls before there is a command line."""
+    match sys.argv[1:] if argv is None else argv:
+        case ["pin"]:
+            pin()
+        case ["fetch", *conf] if len(conf) <= 1:
+            sys.stdout.write(f"{fetch(conf[0] if conf else None)}\n")
+        case other:
+            wanted = "fetch [spark|broker], or pin"
+            raise UsageError("Not a command.", where="lakehouse.machine.jars", observed=" ".join(other), expected=wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ToolError, UsageError) as error:
+        sys.exit(f"tidemark: {error}")

@@ -1,0 +1,96 @@
+"""What expectations kept out of Gold: the rows of `gold_rejects`, and which of them hold.
+
+A gate run lists what it finds before it records its results. Whether its loads get into Gold is decided later, perhaps by
+another gate run. So a row holds where its own gate run let its load out, which gold_stream_health says; before that it is a
+proposal, and where another gate run was published it is history. Nothing has to be taken back when a load is rejected, or
+audited anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.gold import REJECTS
+from lakehouse.contracts.silver import RELEASED
+from lakehouse.delta import small_tables, tables
+from lakehouse.spark import frames
+from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.contracts.gate import GateRun
+    from lakehouse.delta.small_tables import Row
+    from lakehouse.run.context import Run
+
+PLACE = ("topic", "partition", "offset")
+"""What names a record."""
+
+
+def found(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
+    """What a gate run found that its range's loads have to leave out of Gold."""
+    if not tables.exists(spark, table := run.table(GOLD_REJECTS)):
+        return []
+    rows = small_tables.read(spark, table, REJECTS.names, start=("load_seq", gate_run.first_load_seq))
+    return [row for row in rows if row["gate_run_id"] == gate_run.gate_run_id]
+
+
+def standing(spark: SparkSession, run: Run, *, up_to: int | None = None) -> list[Row]:
+    """The rows that hold: those whose gate run let their load out.
+
+    Args:
+        spark: The session.
+        run: The run.
+        up_to: The last load whose rows are asked for; None for any.
+    """
+    if not tables.exists(spark, table := run.table(GOLD_REJECTS)):
+        return []
+    rows = small_tables.read(spark, table, REJECTS.names)
+    asked = [row for row in rows if up_to is None or row["load_seq"] <= up_to]
+    published = _published(spark, run, asked)
+    return [row for row in asked if _let_out(row) in published]
+
+
+def coming(spark: SparkSession, run: Run, gate_run: GateRun) -> list[Row]:
+    """What people released by loads of a gate run's range: Gold gets it with them."""
+    if not tables.exists(spark, table := run.table(GOLD_REJECTS)):
+        return []
+    rows = small_tables.read(spark, table, REJECTS.names, start=("settled_load_seq", gate_run.first_load_seq))
+    asked = [
+        row
+        for row in rows
+        if row["state"] == RELEASED
+        and row["settled_load_seq"] <= gate_run.last_load_seq
+        and row["settled_load_seq"] not in gate_run.rejected
+    ]
+    published = _published(spark, run, asked)
+    return [row for row in asked if row["gate_run_id"] == gate_run.gate_run_id or _let_out(row) in published]
+
+
+def places(spark: SparkSession, rows: Iterable[Row], *more: str) -> DataFrame:
+    """Where records lie, topic, partition and offset, with further numbers of their rows."""
+    columns = ["topic string", "partition int", "offset bigint", *(f"{name} bigint" for name in more)]
+    return frames.of_tuples(spark, [[row[name] for name in (*PLACE, *more)] for row in rows], ", ".join(columns))
+
+
+def without(spark: SparkSession, records: DataFrame, rows: Sequence[Row]) -> DataFrame:
+    """Records without those that lie where the rows say."""
+    if not rows:
+        return records
+    return records.join(F.broadcast(places(spark, rows)), on=list(PLACE), how="left_anti").select(*records.columns)
+
+
+def _published(spark: SparkSession, run: Run, rows: Iterable[Row]) -> set[tuple[int, str]]:
+    """Of the loads of some rows, which gate run let each of them out."""
+    first = min((row["load_seq"] for row in rows), default=None)
+    if first is None or not tables.exists(spark, table := run.table(GOLD_STREAM_HEALTH)):
+        return set()
+    return {_let_out(row) for row in small_tables.read(spark, table, ("load_seq", "gate_run_id"), start=("load_seq", first))}
+
+
+def _let_out(row: Row) -> tuple[int, str]:
+    return row["load_seq"], row["gate_run_id"]

@@ -1,0 +1,168 @@
+"""Who follows a run: a live view on a terminal or JSON lines in a log, and the run's result as a file. Knows no Spark.
+
+Whatever is reported passes a scrubber first: no secret that the config resolved reaches a log, a screen or a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+from lakehouse.escape import json_text
+from lakehouse.machine import private_files
+from lakehouse.shown import brief, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+MASK = "********"
+_LONGEST_IN_LOG = 10_000
+"""Characters of an event's text: the message of an error with its parts, each of which is cut by itself."""
+BOUND = ("pipeline", "run_id")
+"""Fields that stay with every later event, from the first event that carries them."""
+WORKING = "working"
+"""What is told after the name of a stage that is long at work, see `lakehouse.spark.progress`."""
+BOUND_IN_STAGE = ("load_seq",)
+"""Fields that stay until another stage starts: the gate audits other loads than the one that Silver wrote last."""
+
+
+class OpenReport(Protocol):
+    """A report that has to be closed, see `lakehouse.run.context.Report`."""
+
+    bound: dict[str, object]
+
+    def event(self, name: str, **fields: object) -> None:
+        """Something happened."""
+
+    def close(self) -> None:
+        """Nothing more will happen."""
+
+
+def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
+    """A function that makes any value safe to show: JSON-able, and with every secret in it masked, however deep.
+
+    A secret is also found where Python or JSON escaped it. Keys of mappings are scrubbed too; numbers stay numbers.
+
+    >>> scrubber(["hunter2"])({"password": "hunter2", "tries": [1, "not hunter2"]})
+    {'password': '********', 'tries': [1, 'not ********']}
+    """
+    given = [secret for secret in secrets if secret]
+    forms = {form for secret in given for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1])}
+    # The longest first: a secret that begins with another one must not leave its own end behind.
+    pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)) or r"(?!)")
+
+    def scrub(value: object) -> object:
+        if value is None or isinstance(value, bool | int):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else str(value)
+        if hasattr(value, "items"):
+            return {str(scrub(str(key))): scrub(part) for key, part in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [scrub(part) for part in value]
+        text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+        return pattern.sub(MASK, text)
+
+    return scrub
+
+
+def bind(bound: dict[str, object], name: str, fields: Mapping[str, object]) -> None:
+    """Keep of an event what belongs to the later ones too.
+
+    >>> bound = {"run_id": "r1", "load_seq": 7}
+    >>> bind(bound, "gate.started", {})
+    >>> bound
+    {'run_id': 'r1'}
+    """
+    if name.endswith(".started"):
+        for key in BOUND_IN_STAGE:
+            bound.pop(key, None)
+    bound.update({key: fields[key] for key in (*BOUND, *BOUND_IN_STAGE) if key in fields})
+
+
+@contextlib.contextmanager
+def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None) -> Iterator[OpenReport]:
+    """The report of a process, on stderr, so that stdout holds results only.
+
+    Args:
+        secrets: Texts that must not be shown.
+        terminal: Whether to draw a live view; None: where stderr is a terminal that can move its cursor. JSON lines otherwise.
+
+    Yields:
+        The report, open.
+    """
+    if terminal is None:
+        terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    report: OpenReport
+    if terminal:
+        from lakehouse.run.terminal_view import LiveReport
+
+        report = LiveReport(scrubber(secrets))
+    else:
+        report = JsonReport(scrubber(secrets))
+    try:
+        yield report
+    finally:
+        report.close()
+
+
+class JsonReport:
+    """One JSON object per event and line: `event`, `level`, `timestamp` (UTC), what is bound, and the event's fields."""
+
+    def __init__(self, scrub: Callable[[object], object]) -> None:
+        import structlog  # a third of a second: not for a command that reports nothing
+
+        def scrub_event(_logger: object, _method: str, event: Mapping[str, object]) -> Mapping[str, object]:
+            return {name: cut(scrub(value)) for name, value in event.items()}
+
+        def cut(value: object) -> object:
+            return shortened(value, _LONGEST_IN_LOG) if isinstance(value, str) else brief(value)
+
+        self.bound: dict[str, object] = {}
+        self._log = structlog.wrap_logger(
+            structlog.PrintLogger(sys.stderr),
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                scrub_event,
+                structlog.processors.JSONRenderer(serializer=lambda event, **_: json_text(event, is_ascii=True)),
+            ],
+            wrapper_class=structlog.BoundLogger,
+        )
+
+    def event(self, name: str, **fields: object) -> None:
+        """Write one line.
+
+        Its level is error where the name ends in `.failed`: a run or a stage did; warning where it ends in `_failed`: something
+        beside the run did.
+        """
+        bind(self.bound, name, fields)
+        write = self._log.error if name.endswith(".failed") else self._log.info
+        if name.endswith("_failed"):
+            write = self._log.warning
+        # A log that cannot be written (a closed pipe, a full disk) is no reason to stop a load half-way.
+        with contextlib.suppress(OSError):
+            write(name, **{**self.bound, **fields})
+
+    def close(self) -> None:
+        """Nothing to do: every line is written at once."""
+
+
+def save_result(folder: Path, result: Mapping[str, object]) -> Path:
+    """Keep a run's result as `<run_id>.json`, whole or not at all; for the user of this process alone.
+
+    Args:
+        folder: The `_reports` folder of a lakehouse on a local disk; made if it is not there.
+        result: What `pipelines.medallion.run` returned; it must have a `run_id`.
+
+    Returns:
+        The file.
+    """
+    place = private_files.folder(folder) / f"{result['run_id']}.json"
+    return private_files.replace_file(place, json_text(result, indent=2, is_ascii=True) + "\n")

@@ -1,0 +1,146 @@
+"""The live view of a run on a terminal: one line per stage, with its counts, redrawn in place."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from lakehouse.escape import printable
+from lakehouse.run.reporting import BOUND, WORKING, bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_ENDS = frozenset({"finished", "failed"})
+_REDRAWS_PER_SECOND = 5
+_LONGEST_TEXT = 40
+_NOT_SHOWN = {*BOUND, "seconds"}
+
+
+@dataclass
+class _Stage:
+    """One line: a stage, the last thing that happened in it, how far that is, and every number told so far."""
+
+    name: str
+    what: str = ""
+    moving: str = ""
+    numbers: dict[str, str] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended or time.monotonic()) - self.started
+
+
+class LiveReport:
+    """Draws each event into its stage's line. The stage is the first part of an event's name: `silver` of `silver.claimed`.
+
+    A stage ends with its `.finished` or `.failed`, or when another stage begins.
+    """
+
+    def __init__(self, scrub: Callable[[object], object], console: Console | None = None) -> None:
+        self.bound: dict[str, object] = {}
+        self._scrub = scrub
+        self._console = console or Console(stderr=True, highlight=False)
+        self._stages: dict[str, _Stage] = {}
+        self._live: Live | None = None
+        self._spinner = Spinner("line")
+
+    def event(self, name: str, **fields: object) -> None:
+        """Take up one event; an event `run.started` begins a new view below the old one.
+
+        What is about one partition is for the log: here the next one would be written over it.
+        """
+        bind(self.bound, name, fields)
+        if "partition" in fields:
+            return
+        stage_name, _, what = name.partition(".")
+        if stage_name == "run":
+            self._of_run(what)
+            return
+        self._draw()
+        stage = self._stage(stage_name)
+        if what == WORKING:
+            stage.moving = f"task {fields['tasks_done']:,} of {fields['tasks']:,}"
+            return
+        stage.what, stage.moving = what.replace("_", " "), ""
+        told = {key: self._scrub(value) for key, value in fields.items() if key not in _NOT_SHOWN}
+        stage.numbers.update(_numbers(told))
+        if what in _ENDS:
+            stage.ended = time.monotonic()
+
+    def _of_run(self, what: str) -> None:
+        if what == "started":
+            self.close()
+            title = " ".join(str(self._scrub(self.bound[key])) for key in BOUND if key in self.bound)
+            self._console.print(Text(printable(title), style="bold"))
+        elif what == "failed" and self._stages:
+            list(self._stages.values())[-1].what = what
+
+    def close(self) -> None:
+        """Draw the view a last time and leave it on the screen."""
+        self._end_stages()
+        if self._live is not None:
+            self._live.stop()
+        self._live = None
+        self._stages = {}
+
+    def __rich__(self) -> Table:
+        """The view as it is now."""
+        view = Table.grid(padding=(0, 1))
+        view.add_column(width=1)
+        view.add_column(no_wrap=True)
+        view.add_column(ratio=1, overflow="fold")
+        view.add_column(justify="right", no_wrap=True)
+        for stage in list(self._stages.values()):
+            moving = [stage.moving] if stage.moving else []
+            told = " · ".join([stage.what, *moving, *(f"{name} {value}" for name, value in stage.numbers.items())])
+            view.add_row(
+                self._mark(stage), Text(stage.name, style="bold"), Text(printable(told)), Text(f"{stage.seconds:.1f} s")
+            )
+        return view
+
+    def _draw(self) -> None:
+        if self._live is None:
+            # Results go to stdout while the view is on stderr: it must not be taken for the view's own.
+            self._live = Live(self, console=self._console, refresh_per_second=_REDRAWS_PER_SECOND, redirect_stdout=False)
+            self._live.start()
+
+    def _stage(self, name: str) -> _Stage:
+        if name not in self._stages:
+            self._end_stages()
+            self._stages[name] = _Stage(name)
+        return self._stages[name]
+
+    def _mark(self, stage: _Stage) -> Text | Spinner:
+        if stage.what == "failed":
+            return Text("x", style="red")
+        return Text("-", style="green") if stage.ended else self._spinner
+
+    def _end_stages(self) -> None:
+        for stage in self._stages.values():
+            stage.ended = stage.ended or time.monotonic()
+
+
+def _numbers(fields: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Names and values worth a place in one line: numbers, zeros only where they count records, and short texts."""
+    for name, value in fields.items():
+        label = prefix + name.replace("_", " ")
+        if isinstance(value, dict):
+            yield from _numbers(value, prefix=f"{label} ")
+        elif isinstance(value, bool) or value is None or (value == 0 and label != "records"):
+            continue
+        elif isinstance(value, int):
+            yield label, f"{value:,}"
+        elif isinstance(value, float):
+            yield label, f"{value:,.1f}"
+        elif isinstance(value, str) and len(value) <= _LONGEST_TEXT:  # a longer one would push the numbers off the line
+            yield label, value

@@ -1,0 +1,85 @@
+"""What every part of the settings shares: frozen, no unknown keys, no input in an error, and errors that name a way out."""
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
+
+from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET
+
+Text = Annotated[str, StringConstraints(min_length=1), KEEP_SECRET, MASK_SECRET]
+# Strict, so that a number is a number: neither "5" nor true, and no ${env:NAME}, whose text would then be shown as a number.
+Whole = Annotated[int, Field(strict=True, ge=1)]
+Flag = Annotated[bool, Field(strict=True)]
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+class Model(BaseModel):
+    """The base of all settings.
+
+    A key with nothing after it counts as not given, unless null is one of its values.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+        # Validators are built when a config is first checked, not on import: `tidemark --help` needs none.
+        defer_build=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        nullable = {field.alias or name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
+        droppable = set(cls.keys()) - nullable
+        return {key: value for key, value in given.items() if value is not None or key not in droppable}
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        """The keys of this level as they are written in YAML."""
+        return [field.alias or name for name, field in cls.model_fields.items()]
+
+
+def refusal(what: str, *, expected: str, next_step: str, at: tuple[str | int, ...] = ()) -> PydanticCustomError:
+    """The error that a validator raises.
+
+    Args:
+        what: What is wrong. Never holds the value: it may be a secret, and whoever reports the error adds what may be shown.
+        expected: What would be right.
+        next_step: What the reader can do.
+        at: The keys from the validated place down to the wrong one.
+    """
+    context = {"what": what, "expected": expected, "next_step": next_step, "at": at}
+    return PydanticCustomError("tidemark", "{what}; expected {expected}. {next_step}", context)
+
+
+def nearest(wrong: str, known: list[str]) -> str | None:
+    """The known name that was probably meant, whatever its case; None where none is near."""
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(wrong.lower(), list(by_lower), n=1)
+    return by_lower[found[0]] if found else None
+
+
+def is_uri(path: str) -> bool:
+    """Whether the path names its own file system (s3://, abfss://, dbfs:/, file:/), so that no folder applies.
+
+    >>> is_uri("s3://bucket/lake"), is_uri("./lakehouse")
+    (True, False)
+    """
+    return _URI.match(path) is not None
+
+
+def from_config_folder(path: str, info: ValidationInfo) -> str:
+    """The path, a relative one resolved against the config file's folder (validation context `folder`), `~` expanded."""
+    if is_uri(path):
+        return path
+    folder = Path((info.context or {}).get("folder", "."))
+    return str((folder / Path(path).expanduser()).resolve())

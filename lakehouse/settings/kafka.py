@@ -1,0 +1,181 @@
+"""The Kafka part of the settings: where the records come from, and with which client properties."""
+
+import re
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_serializer, field_validator
+
+from lakehouse.settings import kafka_properties
+from lakehouse.settings.base import Model, Text, Whole, refusal
+from lakehouse.settings.secrets import KEEP_SECRET, MASK, MASK_SECRET, Secret, mask, smells_of_secret
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SERVER = re.compile(r"([A-Za-z0-9_]+://)?(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+_HIGHEST_PORT = 65_535
+_EARLIEST_AND_LATEST = -2
+
+# Spark's Kafka source sets or forbids these itself; passed through, they would be ignored or break the promise.
+_OWNED = {
+    "bootstrap.servers": "Write it as kafka.bootstrap_servers.",
+    "key.deserializer": "Leave it out: Bronze keeps the bytes as they are.",
+    "value.deserializer": "Leave it out: Bronze keeps the bytes. To decode values: value: {format: json, schema: ...}.",
+    "key.serializer": "Leave it out: nothing is written to Kafka.",
+    "value.serializer": "Leave it out: nothing is written to Kafka.",
+    "enable.auto.commit": "Leave it out: progress is kept with the tables, never in a consumer group.",
+    "auto.offset.reset": "Use kafka.starting_offsets; later runs go on from what Bronze holds.",
+    "interceptor.classes": "Leave it out: Spark refuses interceptors, they could change records.",
+}
+_ISOLATION = "isolation.level"
+
+Start = Literal["earliest", "latest"]
+
+
+def _servers(text: str) -> str:
+    for server in text.split(","):
+        found = _SERVER.fullmatch(server.strip())
+        if not found or not 0 < int(found[3]) <= _HIGHEST_PORT:
+            raise refusal(
+                "this is no list of servers",
+                expected="host:port, several separated by commas",
+                next_step="Write it like broker-1:9092,broker-2:9092; an IPv6 address goes in brackets.",
+            )
+    return text
+
+
+def _topic(name: str) -> str:
+    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
+        raise refusal(
+            "this is no name of a topic",
+            expected="1 to 249 letters, digits, points, underscores or hyphens; no pattern",
+            next_step="Write each topic's exact name, for example topics: [incidents, payments].",
+        )
+    return name
+
+
+def _property_name(name: str) -> str:
+    if name.startswith("kafka."):
+        raise refusal(
+            "Spark's prefix does not belong here",
+            expected="the Kafka client's own property name",
+            next_step=f"Write it without the prefix: {name.removeprefix('kafka.')}.",
+        )
+    if name in _OWNED:
+        raise refusal("Tidemark sets this property itself", expected="any other client property", next_step=_OWNED[name])
+    return name
+
+
+def _property_value(value: object) -> object:
+    if not isinstance(value, (str, SecretStr)):
+        raise refusal(
+            "this is no text", expected="one value, as text", next_step='Put it in quotes, for example "true" or "500".'
+        )
+    return value
+
+
+def _starting_offsets(value: Any) -> Any:
+    if value in get_args(Start):
+        return str(value)
+    valid = (
+        isinstance(value, dict) and value and all(isinstance(partitions, dict) and partitions for partitions in value.values())
+    )
+    entries = [entry for partitions in value.values() for entry in partitions.items()] if valid else []
+    if not entries or not all(_is_offset(partition, offset) for partition, offset in entries):
+        raise refusal(
+            "this is no starting point",
+            expected="earliest, latest, or an offset for every partition of every topic (-2 is its earliest, -1 its latest)",
+            next_step='Write it like starting_offsets: {incidents: {"0": 1500, "1": -2}}.',
+        )
+    return {topic: {str(partition): offset for partition, offset in partitions.items()} for topic, partitions in value.items()}
+
+
+def _is_offset(partition: object, offset: object) -> bool:
+    is_whole = isinstance(offset, int) and not isinstance(offset, bool) and offset >= _EARLIEST_AND_LATEST
+    return is_whole and re.fullmatch("[0-9]+", str(partition)) is not None
+
+
+class Kafka(Model):
+    """Where the records come from."""
+
+    bootstrap_servers: Annotated[str, AfterValidator(_servers), KEEP_SECRET, MASK_SECRET] = Field(
+        description="the brokers, host:port, separated by commas", examples=["localhost:9092"]
+    )
+    topics: tuple[Annotated[str, AfterValidator(_topic), KEEP_SECRET, MASK_SECRET], ...] = Field(
+        description="a list of topics, by their exact names", examples=["[incidents]"]
+    )
+    starting_offsets: Annotated[str | dict[str, dict[str, int]], PlainValidator(_starting_offsets)] = Field(
+        default="earliest",
+        description="where the first run starts: earliest, latest, or an offset per topic and partition",
+        examples=["earliest"],
+    )
+    max_offsets_per_trigger: Whole | None = Field(
+        default=1_000_000, description="the most records that Bronze takes in one step; null for no limit", examples=["1000000"]
+    )
+    commit_group: Text | None = Field(
+        default=None,
+        description="a consumer group whose offsets follow Silver, for tools that show its lag; nothing is read from it",
+        examples=["tidemark-incidents"],
+    )
+    properties: dict[
+        Annotated[str, AfterValidator(_property_name)], Annotated[SecretStr | str, PlainValidator(_property_value)]
+    ] = Field(default={}, description="Kafka client properties by their own names", examples=["{security.protocol: SASL_SSL}"])
+
+    @field_validator("topics")
+    @classmethod
+    def _topics_differ(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        # Not min_length: it would be counted after a wrong name was taken out, and reported beside it.
+        if not topics:
+            raise refusal("no topic is listed", expected="at least one topic", next_step="For example topics: [incidents]")
+        if len(set(topics)) < len(topics):
+            raise refusal("a topic is listed twice", expected="each topic once", next_step="Remove the second mention.")
+        return topics
+
+    @field_validator("starting_offsets")
+    @classmethod
+    def _starts_every_topic(
+        cls, start: str | dict[str, dict[str, int]], info: ValidationInfo
+    ) -> str | dict[str, dict[str, int]]:
+        topics = info.data.get("topics")
+        if isinstance(start, dict) and topics is not None and set(start) != set(topics):
+            raise refusal(
+                "the topics here are not those of kafka.topics",
+                expected="an offset for every partition of every topic in kafka.topics, and of no other",
+                next_step="Add or remove topics on either side; -2 means a partition's earliest offset.",
+            )
+        return start
+
+    @field_validator("properties")
+    @classmethod
+    def _hide_secrets(cls, properties: dict[str, SecretStr | str]) -> dict[str, SecretStr | str]:
+        if properties.get(_ISOLATION, "read_committed") != "read_committed":
+            raise refusal(
+                "aborted records would be read: one would raise a watermark, and its committed retry be dropped",
+                expected="read_committed",
+                next_step="Remove the line; read_committed is always set.",
+                at=(_ISOLATION,),
+            )
+        for name, value in properties.items():
+            clear = value.get_secret_value() if isinstance(value, SecretStr) else value
+            if wrong := kafka_properties.refused(name, clear):
+                raise refusal(wrong.what, expected=wrong.expected, next_step=wrong.next_step, at=(name,))
+        return {
+            name: SecretStr(value)
+            if isinstance(value, str) and (isinstance(value, Secret) or smells_of_secret(name))
+            else value
+            for name, value in properties.items()
+        }
+
+    @field_serializer("properties")
+    def _mask_secrets(self, properties: dict[str, SecretStr | str]) -> dict[str, str]:
+        return {name: MASK if isinstance(value, SecretStr) else str(mask(value)) for name, value in properties.items()}
+
+    def client_properties(self) -> dict[str, str]:
+        """What a Kafka client is configured with, secrets in clear: for the client only, never for a message.
+
+        Returns:
+            Every property under `properties`, and `bootstrap.servers`.
+        """
+        clear = {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in self.properties.items()
+        }
+        # Plain str: a client that represents its configuration would hand on the mask of a Secret.
+        return {name: str(value) for name, value in {**clear, "bootstrap.servers": self.bootstrap_servers}.items()}

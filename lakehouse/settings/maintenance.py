@@ -1,0 +1,66 @@
+"""Maintenance: how long old versions of the tables can be read, and how their files are put together."""
+
+from typing import Annotated
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from lakehouse.settings.base import Flag, Model, Whole, refusal
+
+_SAFE_HOURS = 168
+"""Delta's own bound: below it a reader or writer at work may lose its files."""
+
+
+class Maintenance(Model):
+    """What `tidemark maintain` does to every table, and how long it keeps what is no longer current."""
+
+    allow_short_retention: Flag = Field(default=False, description="whether retain_hours may be below 168", examples=["true"])
+    retain_hours: Annotated[int, Field(strict=True, ge=0)] = Field(
+        default=_SAFE_HOURS,
+        validate_default=True,
+        description="how long a file that is no longer current stays",
+        examples=["336"],
+    )
+    log_retain_days: Whole = Field(
+        default=30, validate_default=True, description="how long a table's log, its history, stays", examples=["60"]
+    )
+    file_mib: Whole = Field(default=128, description="the size that small files are put together to, in MiB", examples=["256"])
+
+    retire_streams_days: Whole | None = Field(
+        default=None,
+        description="how long a producer must have sent nothing for its watermark to leave silver_watermarks; null for never",
+        examples=["30"],
+    )
+
+    @field_validator("retain_hours")
+    @classmethod
+    def _is_safe(cls, hours: int, info: ValidationInfo) -> int:
+        if hours < _SAFE_HOURS and not info.data.get("allow_short_retention"):
+            raise refusal(
+                "files would be removed that a run at work, or a claim that is not finished, still reads",
+                expected=f"{_SAFE_HOURS} hours or more",
+                next_step="Where nothing else reads or writes the tables, say allow_short_retention: true beside it.",
+            )
+        return hours
+
+    @field_validator("log_retain_days")
+    @classmethod
+    def _covers_files(cls, days: int, info: ValidationInfo) -> int:
+        if days * 24 < info.data.get("retain_hours", 0):
+            raise refusal(
+                "the log would forget versions whose files are kept",
+                expected="at least as long as retain_hours",
+                next_step="Raise log_retain_days: without its log a version cannot be read.",
+            )
+        return days
+
+    @property
+    def table_properties(self) -> dict[str, str]:
+        """Delta's properties that every table gets."""
+        return {
+            "delta.deletedFileRetentionDuration": f"interval {self.retain_hours} hours",
+            "delta.logRetentionDuration": f"interval {self.log_retain_days} days",
+            # Not left to the session's default: a platform's own may be to use them, and not every engine reads them.
+            "delta.enableDeletionVectors": "false",
+            # Delta's default of 10 makes every tenth run write a checkpoint of every table, a second each.
+            "delta.checkpointInterval": "100",
+        }

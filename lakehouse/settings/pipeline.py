@@ -1,0 +1,242 @@
+"""The settings of a pipeline, checked whole before anything starts. `lakehouse.config.load` loads them.
+
+No part of it imports Spark or Great Expectations: the command line answers `--help` and `config check` with it.
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
+
+from lakehouse.settings import payload_schema
+from lakehouse.settings.base import Model, Text, from_config_folder, is_uri, nearest, refusal
+from lakehouse.settings.extractor import Encoding, Extractor, Form
+from lakehouse.settings.gate import Budget, Gate, Measure, Severity, UserExpectation
+from lakehouse.settings.gold import OWN_TABLES, Gold, GoldModel
+from lakehouse.settings.kafka import Kafka
+from lakehouse.settings.maintenance import Maintenance
+from lakehouse.settings.policies import Policies, TopicPolicies
+from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret
+from lakehouse.settings.watch import Alerts, Watch, Webhook
+
+__all__ = [
+    "OWN_TABLES",
+    "Alerts",
+    "Budget",
+    "Encoding",
+    "Extractor",
+    "Form",
+    "Gate",
+    "Gold",
+    "GoldModel",
+    "Kafka",
+    "LakehouseSettings",
+    "Maintenance",
+    "Measure",
+    "Policies",
+    "Settings",
+    "Severity",
+    "TopicPolicies",
+    "UserExpectation",
+    "ValueFormat",
+    "Watch",
+    "Webhook",
+]
+
+Root = Annotated[str, StringConstraints(min_length=1), AfterValidator(from_config_folder), KEEP_SECRET, MASK_SECRET]
+Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$"), KEEP_SECRET, MASK_SECRET]
+
+
+class LakehouseSettings(Model):
+    """Where the tables are: folders under a root, or tables of a catalog's schema. Exactly one of the two."""
+
+    root: Root | None = Field(
+        default=None,
+        description="a folder or URI; relative to the config file's folder",
+        examples=["./lakehouse"],
+    )
+    catalog: Identifier | None = Field(default=None, description="a catalog", examples=["main"])
+    schema_: Identifier | None = Field(default=None, alias="schema", description="its schema", examples=["tidemark"])
+    volume: Text | None = Field(
+        default=None,
+        validate_default=True,
+        description="with a catalog: the folder for checkpoints and reports",
+        examples=["/Volumes/main/tidemark/tidemark"],
+    )
+
+    @field_validator("volume")
+    @classmethod
+    def _volume_of_catalog(cls, volume: str | None, info: ValidationInfo) -> str | None:
+        catalog, schema = info.data.get("catalog"), info.data.get("schema_")
+        if volume is None:
+            return f"/Volumes/{catalog}/{schema}/tidemark" if catalog and schema else None
+        if info.data.get("root"):
+            raise refusal(
+                "a volume beside a root",
+                expected="volume only with catalog and schema",
+                next_step="Remove volume: checkpoints and reports lie under the root.",
+            )
+        if not volume.startswith("/") and not is_uri(volume):
+            raise refusal(
+                "this is no absolute path",
+                expected="an absolute path or URI",
+                next_step="Write it like /Volumes/main/tidemark/tidemark.",
+            )
+        return volume
+
+    @model_validator(mode="after")
+    def _is_one_place(self) -> "LakehouseSettings":
+        given = [key for key, value in (("root", self.root), ("catalog", self.catalog), ("schema", self.schema_)) if value]
+        if given not in (["root"], ["catalog", "schema"]):
+            raise refusal(
+                f"only {given[0]} is given" if len(given) == 1 else f"{' and '.join(given) or 'nothing'} given together",
+                expected="either root, or catalog and schema",
+                next_step="Write {root: ./lakehouse} or {catalog: main, schema: tidemark}.",
+            )
+        return self
+
+    @property
+    def local_folder(self) -> str | None:
+        """The root, or else the volume, as a folder that this machine sees; None where it sees none."""
+        place = self.root or self.volume or ""
+        if place.startswith("file:"):
+            return "/" + place.removeprefix("file:").lstrip("/")
+        return None if not place or is_uri(place) else place
+
+
+class ValueFormat(Model):
+    """How the record's value is decoded into the column `payload`."""
+
+    format: Literal["text", "json"] = Field(description="text, or json", examples=["json"])
+    schema_: Text | None = Field(
+        default=None,
+        alias="schema",
+        validate_default=True,
+        description="the JSON's fields as Spark DDL; required for json",
+        examples=['"id STRING, amount DOUBLE"'],
+    )
+    max_bytes: int = Field(
+        default=16_777_216,
+        ge=1,
+        le=2_147_483_647,
+        description="the longest value that is decoded; a longer one is kept as bytes, and counts as undecodable",
+        examples=["1048576"],
+    )
+    undecodable: Literal["quarantine", "accept"] = Field(
+        default="quarantine",
+        description="what a record gets whose value is not of that format: quarantine or accept",
+        examples=["accept"],
+    )
+
+    @field_validator("schema_")
+    @classmethod
+    def _goes_with_format(cls, schema: str | None, info: ValidationInfo) -> str | None:
+        decoded = info.data.get("format")
+        if (decoded == "json" and schema is None) or (decoded == "text" and schema is not None):
+            raise refusal(
+                "json without a schema" if schema is None else "text with a schema",
+                expected="a schema for json, none for text",
+                next_step='Write {format: json, schema: "id STRING, amount DOUBLE"} or {format: text}.',
+            )
+        if schema is not None:
+            try:
+                payload_schema.parse(schema)
+            except payload_schema.SchemaError as error:
+                raise refusal(error.what, expected=error.expected, next_step=error.next_step) from None
+        return schema
+
+
+def _refuse_key(given: Any) -> Any:
+    if given == "key" or (isinstance(given, dict) and "key" in given):
+        raise refusal(
+            "the record key cannot be the sequence: ever-new keys scatter a stream over the partitions, and its order is lost",
+            expected="a sequence in a header or in the value; the key says whose record it is, and so its partition",
+            next_step="Put the sequence into a header ({header: seq}) or into the value ({json: $.seq}).",
+            at=("key",) if isinstance(given, dict) else (),
+        )
+    return given
+
+
+def _refuse_offset(extractor: Extractor) -> Extractor:
+    if extractor.form == "offset":
+        raise refusal(
+            "the Kafka offset is no producer and no epoch: it is new with every record",
+            expected="header, value, json, bytes or custom",
+            next_step="Leave the key out where producers are not told apart; offset works as sequence only.",
+            at=("offset",),
+        )
+    return extractor
+
+
+NotOffset = Annotated[Extractor, AfterValidator(_refuse_offset)]
+
+
+def _pipeline_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
+        raise refusal(
+            "this is no name of a pipeline",
+            expected="at most 100 letters, digits and _ . -, not starting with a point or hyphen",
+            next_step="For example pipeline: incidents",
+        )
+    return name
+
+
+class Settings(Model):
+    """Everything that one pipeline is told."""
+
+    pipeline: Annotated[str, AfterValidator(_pipeline_name), KEEP_SECRET, MASK_SECRET] = Field(
+        description="the pipeline's name, also the idempotency key of its writes", examples=["incidents"]
+    )
+    kafka: Kafka = Field(
+        description="where the records come from", examples=["{bootstrap_servers: localhost:9092, topics: [incidents]}"]
+    )
+    lakehouse: LakehouseSettings = Field(description="where the tables are", examples=["{root: ./lakehouse}"])
+    sequence: Annotated[Extractor, BeforeValidator(_refuse_key)] = Field(
+        description="where a record's sequence is: one of header, value, json, bytes, offset, custom",
+        examples=["{header: seq}"],
+    )
+    producer: NotOffset | None = Field(default=None, description="a record's producer", examples=["{header: producer}"])
+    epoch: NotOffset | None = Field(default=None, description="a record's epoch", examples=["{header: epoch}"])
+    value: ValueFormat | None = Field(default=None, description="how values are decoded", examples=["{format: text}"])
+    policies: Policies = Field(
+        default_factory=Policies, description="what happens to records that are not simply new", examples=["{late: accept}"]
+    )
+    gate: Gate = Field(default_factory=Gate, description="what a load must hold to reach Gold", examples=["{data_docs: true}"])
+    gold: Gold = Field(
+        default_factory=Gold, description="what is published beside the built-in tables", examples=["{models: []}"]
+    )
+    maintenance: Maintenance = Field(
+        default_factory=Maintenance,
+        description="how long old versions stay, and how large files get",
+        examples=["{retain_hours: 336}"],
+    )
+    watch: Watch = Field(
+        default_factory=Watch, description="metrics and alerts; off unless named", examples=["{metrics_file: tidemark.prom}"]
+    )
+
+    @field_validator("watch")
+    @classmethod
+    def _state_has_a_place(cls, watch: Watch, info: ValidationInfo) -> Watch:
+        place = info.data.get("lakehouse")
+        if watch.is_on and watch.state_file is None and place is not None and place.local_folder is None:
+            raise refusal(
+                "what a run leaves for the next one to tell cannot be kept beside tables that are in no folder of this machine",
+                expected="state_file beside it",
+                next_step="Name a file that stays from run to run: watch: {state_file: /var/lib/tidemark/incidents.json}.",
+            )
+        return watch
+
+    @field_validator("policies")
+    @classmethod
+    def _topics_are_of_kafka(cls, policies: Policies, info: ValidationInfo) -> Policies:
+        topics = info.data["kafka"].topics if "kafka" in info.data else ()
+        for topic in policies.topics if topics else ():
+            if topic not in topics:
+                near = nearest(topic, [known for known in topics if not isinstance(known, Secret)])
+                raise refusal(
+                    "kafka.topics does not name this topic",
+                    expected="a topic of kafka.topics",
+                    next_step=f"Did you mean {near}?" if near else "Add it to kafka.topics, or remove it here.",
+                    at=("topics", topic),
+                )
+        return policies

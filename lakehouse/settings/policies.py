@@ -1,0 +1,60 @@
+"""The policies: what happens to records that are not simply new, in all topics and in single ones."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from lakehouse.settings.base import Model, Whole
+
+
+class TopicPolicies(Model):
+    """The policies of one topic. Under `policies.topics`, what is left out is as in `policies`."""
+
+    late: Literal["quarantine", "accept", "drop"] = Field(
+        default="quarantine", description="what a late record gets: quarantine, accept or drop", examples=["quarantine"]
+    )
+    max_jump: Whole | None = Field(
+        default=None, description="the largest believed step above a watermark; null for any", examples=["1000000"]
+    )
+    max_quarantined_share: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
+        default=0.5, description="the share of a load above which the breaker opens, 0 to 1", examples=["0.5"]
+    )
+    max_new_streams: Whole | None = Field(
+        default=10_000,
+        description="how many new streams of a topic a load may bring before the breaker opens; null for any",
+        examples=["1000"],
+    )
+    contiguous: bool = Field(
+        default=False, description="whether sequences have no gaps, so that missing ones are followed up", examples=["true"]
+    )
+
+    def over(self, inherited: Mapping[str, Any]) -> "TopicPolicies":
+        """These policies, with what is left out as inherited; `model_fields_set` still says what was named here."""
+        # Not by value: a null that was written lifts an inherited max_jump.
+        named = {name: getattr(self, name) for name in self.model_fields_set}
+        return TopicPolicies.model_construct(self.model_fields_set, **{**inherited, **named})
+
+
+class Policies(TopicPolicies):
+    """The policies of all topics, and of those that have their own."""
+
+    topics: dict[str, TopicPolicies] = Field(
+        default={}, description="policies of single topics", examples=["{incidents: {late: accept}}"]
+    )
+
+    @field_validator("topics")
+    @classmethod
+    def _inherit(cls, topics: dict[str, TopicPolicies], info: ValidationInfo) -> dict[str, TopicPolicies]:
+        return {topic: own.over(info.data) for topic, own in topics.items()}
+
+    @property
+    def new_streams_of_topics(self) -> dict[str, int | None]:
+        """The `max_new_streams` of each topic that names one."""
+        return {topic: own.max_new_streams for topic, own in self.topics.items() if "max_new_streams" in own.model_fields_set}
+
+    @property
+    def topic_shares(self) -> dict[str, float]:
+        """The `max_quarantined_share` of each topic that names one."""
+        named = "max_quarantined_share"
+        return {topic: own.max_quarantined_share for topic, own in self.topics.items() if named in own.model_fields_set}

@@ -1,0 +1,94 @@
+"""Small frames from rows on the driver, by way of Arrow.
+
+`createDataFrame` on a list of rows starts a Python worker on classic Spark, a tenth of a second or more of a core each time;
+an Arrow table goes to the JVM as it is.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.contract import ERASED, ERASED_IN_BRONZE, HEADERS, LOST, RANGES
+from lakehouse.contracts.silver import STREAM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakehouse.contracts.contract import Contract
+
+ARROW = {
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    HEADERS: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    ERASED: pa.struct([("load_seq", pa.int64()), ("up_to_offset", pa.int64())]),
+    ERASED_IN_BRONZE: pa.struct(
+        [
+            ("load_seq", pa.int64()),
+            ("up_to_offset", pa.int64()),
+            ("producer", pa.string()),
+            ("epoch", pa.int64()),
+            ("sequence", pa.int64()),
+            ("problem", pa.string()),
+            ("is_collision", pa.bool_()),
+        ]
+    ),
+    RANGES: pa.list_(pa.struct([(name, pa.int64()) for name in ("epoch", "first_sequence", "last_sequence")])),
+    LOST: pa.list_(pa.struct([("partition", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64())])),
+}
+"""The Arrow type of each type that a contract names."""
+
+
+def of_contract(spark: SparkSession, rows: Sequence[Mapping[str, object]], contract: Contract) -> DataFrame:
+    """Rows with a contract's columns as a frame; a column that a row lacks is null."""
+    schema = pa.schema([(column.name, ARROW[column.type]) for column in contract.columns])
+    return of_arrow(spark, pa.Table.from_pylist(rows, schema)).coalesce(1)  # so one file, where they are written
+
+
+def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -> DataFrame:
+    """Tuples as a frame.
+
+    Args:
+        spark: The session.
+        rows: The tuples.
+        columns: Names and Spark types, for example `topic string, partition int`.
+    """
+    schema = pa.schema([(name, ARROW[kind]) for name, kind in (column.split() for column in columns.split(","))])
+    return of_arrow(spark, pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema))
+
+
+def of_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """An Arrow table as a frame.
+
+    Over Spark Connect a table without rows says nothing of its columns: a row of nulls does, and is left out.
+    """
+    if table.num_rows:
+        return spark.createDataFrame(table)
+    return spark.createDataFrame(pa.Table.from_pylist([{}], table.schema)).where("false")
+
+
+def of_streams(spark: SparkSession, rows: DataFrame, streams: Iterable[Sequence[object]]) -> DataFrame:
+    """The rows of a few streams.
+
+    Args:
+        spark: The session.
+        rows: Rows with topic, partition and producer.
+        streams: Topic, partition and producer of each; what is null is compared, too.
+    """
+    wanted = of_tuples(spark, streams, "topic string, partition int, producer string")
+    return rows.join(F.broadcast(wanted), on=same_stream(rows, wanted), how="left_semi")
+
+
+def same_stream(rows: DataFrame, others: DataFrame, *more: str) -> Column:
+    """The condition of a join on topic, partition and producer, and on more columns: what is null is compared, too."""
+    return reduce(and_, [rows[name].eqNullSafe(others[name]) for name in (*STREAM, *more)])

@@ -1,0 +1,59 @@
+"""How far Spark is while a stage runs: told every few seconds, so that a load of an hour is not an hour without a word."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from pyspark.sql.utils import is_remote
+
+from lakehouse.run.reporting import WORKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Report
+
+_TELL_SECONDS = 5.0
+_LOOKS_PER_WORD = 5
+
+
+@contextlib.contextmanager
+def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: float = _TELL_SECONDS) -> Iterator[None]:
+    """Report `<stage>.working` every few seconds while the block runs; where Spark has no tasks then, as soon as it has some.
+
+    Its fields are `tasks_done` and `tasks`, of the Spark stages that run at that moment. Over Spark Connect there is nobody to
+    ask: nothing is reported then.
+    """
+    if is_remote():
+        yield
+        return
+    is_over = threading.Event()
+    arguments = (spark.sparkContext, report, f"{stage}.{WORKING}", is_over, every_seconds)
+    looking = threading.Thread(target=_look, args=arguments, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        looking.join(every_seconds)  # not for ever: it may be asking a JVM that no longer answers
+
+
+def _look(context: SparkContext, report: Report, event: str, is_over: threading.Event, every_seconds: float) -> None:
+    tracker, looks = context.statusTracker(), 0
+    while not is_over.wait(every_seconds / _LOOKS_PER_WORD):
+        looks += 1
+        if looks < _LOOKS_PER_WORD:
+            continue
+        try:
+            stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
+        except Exception:  # noqa: BLE001 -- whatever the JVM fails with, a look at it must not end the run
+            return
+        if stages:
+            done, tasks = sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages)
+            report.event(event, tasks_done=done, tasks=tasks)
+            looks = 0

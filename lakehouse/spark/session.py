@@ -1,0 +1,121 @@
+"""The one place that opens a Spark session.
+
+On a platform that brings its session (Databricks, a Spark Connect server) that one is taken; under
+spark-submit its master, jars and memory are; otherwise a local session is started from the jars in the cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from lakehouse.machine import jars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_RUNTIME = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+}
+"""What every session gets, also one that a platform brought: the only settings that its tables' content depends on."""
+
+_OWN = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # A bit flip in a Parquet page is read as data unless its checksum is verified.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    # Reading a table's state takes 50 tasks by default: seconds for tables of a few commits.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # Other engines read every table; not all of them know deletion vectors.
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+    # Timestamps as the other engines read them: Spark's default in Parquet is an old form that some read wrong.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # The JVM compiles no method above 8,000 bytes: what Spark makes of a long expression as one would be interpreted.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+    # A run of all stages generates 400 classes, most of them those of the run before. By default 100 are kept.
+    "spark.sql.codegen.cache.maxEntries": "1000",
+    "spark.ui.showConsoleProgress": "false",
+    # ${env:NAME} in the text of a query would be put in before it is parsed.
+    "spark.sql.variable.substitute": "false",
+}
+
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+_MEMORY_SHARE = 4
+_MEMORY_RANGE_GIB = (1, 8)
+
+
+def open_session(app_name: str) -> SparkSession:
+    """A session with the settings that Tidemark needs: UTC, ANSI, checksums verified, Delta.
+
+    Args:
+        app_name: The application's name where the session is started here.
+
+    Returns:
+        The platform's session where there is one, else a new or already running classic one.
+
+    Raises:
+        ToolError: A local session is needed and Java or the jars are missing.
+    """
+    spark = SparkSession.builder.getOrCreate() if _is_brought_by_platform() else _start(app_name)
+    for name, value in _RUNTIME.items():
+        spark.conf.set(name, value)
+    return spark
+
+
+@contextlib.contextmanager
+def no_file_relations(spark: SparkSession) -> Iterator[None]:
+    """In a session of ours, have Spark take no file for a table (``text.`/etc/hostname` ``) while it analyses a query."""
+    if _is_brought_by_platform():
+        yield
+        return
+    spark.conf.set("spark.sql.runSQLOnFiles", "false")
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.runSQLOnFiles", "true")  # Tidemark's own tables are named by their folders
+
+
+def _is_brought_by_platform() -> bool:
+    return any(name in os.environ for name in ("DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"))
+
+
+def _start(app_name: str) -> SparkSession:
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in {**_OWN, **_RUNTIME}.items():
+        builder = builder.config(name, value)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
+        for name, value in _local().items():
+            builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _local() -> dict[str, str]:
+    log4j = Path(__file__).with_name("log4j2.properties")
+    cores = os.cpu_count() or 1
+    return {
+        "spark.master": os.environ.get("SPARK_MASTER", "local[*]"),
+        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in jars.spark_jars()),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseParallelGC",
+        "spark.driver.memory": driver_memory(),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(max(2, 2 * cores)),
+        "spark.ui.enabled": "false",
+        # The default starts a process to ask for links, a dozen times for each small file that Delta and streams write.
+        "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+    }
+
+
+def driver_memory() -> str:
+    """The memory of a local session's driver: what SPARK_DRIVER_MEMORY says, else a share of the machine's."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
+    low, high = _MEMORY_RANGE_GIB
+    return os.environ.get("SPARK_DRIVER_MEMORY") or f"{max(low, min(high, total // _MEMORY_SHARE))}g"
