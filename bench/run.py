@@ -22,7 +22,7 @@ from bench.sitting import Sitting, WrongResultError, require
 from bench.topics import RESENT_SHARE, plan_topic, send_topic
 from bench.verify import VerifyPipeline
 from bench.warm import WarmPipeline, measure_help
-from bronze.local_broker import LocalBroker
+from bronze.dev_broker.broker import LocalBroker
 from lakehouse.spark.session import driver_memory, open_session
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from bench.keys import keys_of
-from bronze.local_broker import create_topic
+from bronze.dev_broker.broker import create_topic
 from jobs.demo_events import Outgoing
 from jobs.demo_input import produce
 

@@ -3,8 +3,9 @@
 The order of things, and why it loses and doubles nothing:
 
 1. the tables are there, have their contract's columns, and are this pipeline's (`lakehouse.protocol.bronze_owner`);
-2. the topics are those that were read before, by Kafka's ids (`bronze.breaks`);
-3. a checkpoint that is gone, or does not fit the table, is made up for from the table (`bronze.checkpoint`, `bronze.resume`);
+2. the topics are those that were read before, by Kafka's ids (`bronze.progress.topic_breaks`);
+3. a checkpoint that is gone, or does not fit the table, is made up for from the table (`bronze.progress.checkpoint`,
+   `bronze.progress.start_offsets`);
 4. for each micro-batch Spark first writes its offset range into the checkpoint, then appends it to the table under the query's
    id and the batch's number, which Delta takes once, then notes in the checkpoint that it is done. A crash between any two of
    these repeats the same range under the same number.
@@ -18,14 +19,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.utils import is_remote
 
-from bronze import breaks, timestamps
-from bronze.admin import LookError, look
-from bronze.failures import failure, malformed_timestamp
+from bronze import timestamps
+from bronze.kafka.errors import failure, malformed_timestamp
+from bronze.kafka.metadata import LookError, look
+from bronze.kafka.source import reader_options, require_reachable
+from bronze.progress import topic_breaks
+from bronze.progress.position import read as read_standing
+from bronze.progress.start_offsets import starting_point
+from bronze.progress.topic_registry import Topic, write_begun
 from bronze.records import bronze_records
-from bronze.resume import starting_point
-from bronze.source import reader_options, require_reachable
-from bronze.standing import read as read_standing
-from bronze.topics import Topic, write_begun
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import OffsetsExpiredError
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from bronze.admin import Seen
-    from bronze.standing import Standing
+    from bronze.kafka.metadata import Seen
+    from bronze.progress.position import Standing
     from lakehouse.errors import TidemarkError
     from lakehouse.run.context import Report, Run
     from lakehouse.settings.pipeline import Kafka
@@ -166,7 +168,7 @@ def _told(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error
         return refused
     told = failure(error, kafka, standing.checkpoint.folder)
     if isinstance(told, OffsetsExpiredError):
-        return breaks.exact(spark, run, kafka, read_standing(spark, run), told)
+        return topic_breaks.exact(spark, run, kafka, read_standing(spark, run), told)
     return told
 
 
@@ -179,7 +181,7 @@ def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
         TopicRecreatedError: One was created anew.
     """
     seen = _seen(run, kafka)
-    breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
+    topic_breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
     checkpoint = standing.checkpoint
     noted: dict[str, Topic] = {}
     for name in kafka.topics:

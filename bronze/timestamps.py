@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bronze import resume
-from bronze.admin import LookError, bounds, client_config
-from bronze.failures import Place, malformed_timestamp
+from bronze.kafka.errors import Place, malformed_timestamp
+from bronze.kafka.metadata import LookError, bounds, client_config
+from bronze.kafka.source import reader_options
+from bronze.progress import start_offsets
+from bronze.progress.position import read as read_standing
+from bronze.progress.topic_registry import write_begun
 from bronze.records import bronze_records, timestamp_columns
-from bronze.source import reader_options
-from bronze.standing import read as read_standing
-from bronze.topics import write_begun
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from pyspark.sql import DataFrame, SparkSession
 
-    from bronze.source import Offsets
-    from bronze.standing import Standing
+    from bronze.kafka.source import Offsets
+    from bronze.progress.position import Standing
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
 
@@ -155,7 +155,7 @@ def carry_out(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, m
         PySparkException, Py4JJavaError: Spark cannot read or write, for another reason.
     """
     planned = standing.checkpoint.planned or {}
-    starts = resume.next_offsets(spark, run, kafka, standing, planned)
+    starts = start_offsets.next_offsets(spark, run, kafka, standing, planned)
     ends = {(name, int(partition)): end for name, partitions in planned.items() for partition, end in partitions.items()}
     ranges = {(name, each): (starts[name][str(each)], end) for (name, each), end in ends.items()}
     left = {place: span for place, span in ranges.items() if span[0] < span[1]}

@@ -84,10 +84,10 @@ def jars_fetch(
 @broker_app.command("up")
 def broker_up(*, folder: BrokerFolder = None, as_json: AsJson = False) -> None:
     """Start a local Kafka broker that goes on running, or name the one that runs."""
-    from bronze import local_broker
+    from bronze.dev_broker import broker
     from jobs.show import tell
 
-    state = local_broker.up(folder)
+    state = broker.up(folder)
     text = f"{state.bootstrap_servers}  (process {state.pid}, records in {state.data_dir})"
     tell(asdict(state), text, as_json=as_json)
 
@@ -95,9 +95,9 @@ def broker_up(*, folder: BrokerFolder = None, as_json: AsJson = False) -> None:
 @broker_app.command("down")
 def broker_down(*, folder: BrokerFolder = None, as_json: AsJson = False) -> None:
     """End the local broker; its records stay."""
-    from bronze import local_broker
+    from bronze.dev_broker import broker
     from jobs.show import tell
 
-    state = local_broker.down(folder)
+    state = broker.down(folder)
     text = f"Ended {state.bootstrap_servers}; its records stay in {state.data_dir}." if state else "No broker was running."
     tell(asdict(state) if state else None, text, as_json=as_json)

@@ -105,7 +105,7 @@ def _folder(into: Path | None) -> Path:
 
 @contextlib.contextmanager
 def _broker(report: OpenReport) -> Iterator[str]:
-    from bronze.local_broker import LocalBroker
+    from bronze.dev_broker.broker import LocalBroker
 
     report.event("broker.starting")
     with LocalBroker() as broker:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, Producer
 
-from bronze.local_broker import create_topic
+from bronze.dev_broker.broker import create_topic
 from jobs.demo_events import EVENTS_PARTITIONS, EVENTS_RECORDS, EVENTS_TOPIC, Outgoing, events, plan_events
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, INVALID
 from lakehouse.errors import SourceError

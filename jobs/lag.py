@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bronze import admin
+from bronze.kafka import metadata
 from jobs import show
 from lakehouse.contracts.bronze import of_last_incarnations
 
@@ -67,8 +67,8 @@ def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, A
         LookError: No broker can be asked, or a partition has no leader.
     """
     decided, rows = positions(streams), []
-    for topic, seen in sorted(admin.look(kafka, kafka.topics).items()):
-        for partition, (earliest, end) in sorted(admin.bounds(kafka, topic, seen.partitions).items()):
+    for topic, seen in sorted(metadata.look(kafka, kafka.topics).items()):
+        for partition, (earliest, end) in sorted(metadata.bounds(kafka, topic, seen.partitions).items()):
             last = decided[topic, partition].last_offset if (topic, partition) in decided else None
             lag = max(0, end - max(earliest, -1 if last is None else last + 1))
             rows.append({"topic": topic, "partition": partition, "last_offset": last, "end_offset": end, "lag": lag})
@@ -83,7 +83,7 @@ def with_lag(found: dict[str, Any], kafka: Kafka) -> dict[str, Any]:
     """
     try:
         return {**found, "lag": lags(kafka, found["partitions"]), "lag_unknown": None}
-    except admin.LookError as error:
+    except metadata.LookError as error:
         return {**found, "lag": None, "lag_unknown": str(error)}
 
 

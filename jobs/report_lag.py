@@ -42,7 +42,7 @@ def _place(row: dict[str, Any]) -> dict[str, Any]:
 
 def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bronze: Rows, topics: Rows) -> str | None:
     """Add what the brokers say; why they cannot be asked, where they cannot."""
-    from bronze.admin import LookError
+    from bronze.kafka.metadata import LookError
     from jobs.lag import lags
 
     stored = _stored_as(topics)

@@ -161,7 +161,7 @@ def _lags(settings: Settings, found: dict[str, Any], report: OpenReport) -> list
     is_wanted = settings.watch.has_metrics or settings.watch.alerts.max_lag is not None
     if not is_wanted or "partitions" not in found:
         return None  # without the watermarks, all that Kafka has would count as behind
-    from bronze.admin import LookError
+    from bronze.kafka.metadata import LookError
     from jobs.lag import lags
 
     try:

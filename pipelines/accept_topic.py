@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from bronze import breaks, standing
-from bronze.admin import LookError
-from bronze.topics import Acceptance, write_accepted
+from bronze.kafka.metadata import LookError
+from bronze.progress import position, topic_breaks
+from bronze.progress.topic_registry import Acceptance, write_accepted
 from lakehouse.contracts.bronze import RECREATED
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables
@@ -23,8 +23,8 @@ from silver.request import Accepted, Request
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bronze.breaks import Break
-    from bronze.standing import Standing
+    from bronze.progress.position import Standing
+    from bronze.progress.topic_breaks import Break
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka, Settings
 
@@ -57,7 +57,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     """
     bronze_owner.require(spark, run)
     topic = str(request.wanted.topic) if request.wanted else ""
-    stands = standing.read(spark, run, is_dry_run=True)
+    stands = position.read(spark, run, is_dry_run=True)
     found = _found(spark, run, settings.kafka, stands, topic)
     told: dict[str, object] = {"kind": ACCEPT, "topic": topic, "cause": None, "load_seq": None, "is_dry_run": is_dry_run}
     if found is None:
@@ -89,7 +89,7 @@ def _found(spark: SparkSession, run: Run, kafka: Kafka, stands: Standing, topic:
             expected=", ".join(sorted(stands.topics if known else kafka.topics)),
         )
     try:
-        return breaks.find(spark, run, kafka, stands, topic)
+        return topic_breaks.find(spark, run, kafka, stands, topic)
     except LookError as error:
         raise SourceError(
             "The topic cannot be looked at, so what would be accepted is not known. Nothing was written.",

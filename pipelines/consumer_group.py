@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bronze import consumer_group
+from bronze.kafka import consumer_group
 from lakehouse.contracts.bronze import of_last_incarnations
 from silver import watermarks
 

@@ -21,7 +21,7 @@ from bench.peers.sizes import Watch, topic_bytes, written
 from bench.sitting import Sitting
 from bench.topics import PARTITIONS
 from bench.truth import Counts
-from bronze.local_broker import create_topic
+from bronze.dev_broker.broker import create_topic
 from lakehouse.contracts.silver import HELD, LATE
 from lakehouse.table import BRONZE_RECORDS
 

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bronze.local_broker import LocalBroker, create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs.cli import main
 from jobs.demo_events import EVENTS_HEADER, EVENTS_PARTITIONS, EVENTS_SCHEMA, EVENTS_TOPIC, Outgoing, events, plan_events
 from jobs.demo_input import produce

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bronze.local_broker import LocalBroker, create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs import query
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.support.kafka import Sent, send

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bronze.local_broker import LocalBroker, create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs import query
 from jobs.demo_input import incidents, produce
 from lakehouse.table import Lakehouse

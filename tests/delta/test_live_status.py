@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from bronze import admin
+from bronze.kafka import metadata
 from jobs.cli import main
 from jobs.common import load_settings
 from jobs.live_status import Looks, view
@@ -91,7 +91,7 @@ def test_without_a_terminal_the_way_out_is_named(config: Path, capsys: pytest.Ca
 def test_a_lag_that_cannot_be_asked_is_said_and_no_error(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(admin, "_SECONDS", 0.2)
+    monkeypatch.setattr(metadata, "_SECONDS", 0.2)
     assert main(["status", "--lag", "--config", str(config)]) == 0
     assert "Lag: unknown; Kafka cannot be asked" in capsys.readouterr().out
     assert main(["status", "--lag", "--config", str(config), "--json"]) == 0
@@ -101,7 +101,7 @@ def test_a_lag_that_cannot_be_asked_is_said_and_no_error(
 def test_a_look_that_fails_is_shown_and_the_partitions_furthest_behind_come_first(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin, "_SECONDS", 0.2)
+    monkeypatch.setattr(metadata, "_SECONDS", 0.2)
     found = Looks(load_settings(config, None)).look(is_patient=True)
     lag = [{"topic": "incidents", "partition": each, "last_offset": 5, "end_offset": 90, "lag": each} for each in range(50)]
     console = Console(width=120, record=True, file=io.StringIO())

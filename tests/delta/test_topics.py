@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bronze import topics
-from bronze.topics import Topic
+from bronze.progress import topic_registry
+from bronze.progress.topic_registry import Topic
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
@@ -46,8 +46,8 @@ def test_a_topic_that_the_config_does_not_name_waits_and_is_decided_once_it_does
 ) -> None:
     only_t, both = settings_of(run), settings_of(run, topics=["t", "u"])
     tables.create(spark, run.table("bronze_records"), BRONZE)
-    topics.create(spark, run, is_new=True)
-    topics.write_begun(spark, run, [Topic("t", 1, None, 1, {}), Topic("u", 1, None, 1, {})])
+    topic_registry.create(spark, run, is_new=True)
+    topic_registry.write_begun(spark, run, [Topic("t", 1, None, 1, {}), Topic("u", 1, None, 1, {})])
     put(spark, run, [*of("t", 0, [1, 3, 2]), *of("u", 0, [7, 8])])
 
     first = ran(spark, run, only_t)

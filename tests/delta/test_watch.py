@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bronze import admin
+from bronze.kafka import metadata
 from jobs import common, metrics, watch, watch_state
 from jobs.common import load_settings, run_once
 from lakehouse.errors import BreakerOpenError, GateFailedError, TidemarkError
@@ -53,7 +53,7 @@ class Events:
 
 @pytest.fixture(autouse=True)
 def brokers_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin, "_SECONDS", 0.2)
+    monkeypatch.setattr(metadata, "_SECONDS", 0.2)
 
 
 def settings_for(folder: Path, **watched: Any) -> Settings:

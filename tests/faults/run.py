@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bronze.local_broker import LocalBroker, create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs.demo_input import produce
 from tests.faults import told
 from tests.faults.arm import Arm, finish, judge

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bronze import broker_process
-from bronze.broker_process import free_port
+from bronze.dev_broker import process
+from bronze.dev_broker.broker import LocalBroker, create_topic
+from bronze.dev_broker.process import free_port
 from bronze.ingest import ingest
-from bronze.local_broker import LocalBroker, create_topic
 from lakehouse.errors import SourceError, StorageError
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Kafka
@@ -115,10 +115,10 @@ def test_connections_that_are_slow_and_cut_again_and_again_cost_nothing(
 ) -> None:
     outer, inner = free_port(), int(broker.bootstrap_servers.split(":")[1])
     # What the broker tells its clients of itself, so that none goes past the proxy.
-    settings = broker_process._SERVER.replace(
+    settings = process._SERVER.replace(
         "advertised.listeners=PLAINTEXT://{host}:{port}", f"advertised.listeners=PLAINTEXT://{{host}}:{outer}"
     )
-    monkeypatch.setattr(broker_process, "_SERVER", settings)
+    monkeypatch.setattr(process, "_SERVER", settings)
     broker.stop()
     with Proxy(outer, inner) as proxy:
         broker.start()

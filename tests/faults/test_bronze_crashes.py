@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.ingest import ingest
-from bronze.local_broker import LocalBroker, create_topic
 from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS, SILVER_LOADS
 from tests.support.kafka import Sent, delete_records, send

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bronze.local_broker import LocalBroker, create_topic
+from bronze.dev_broker.broker import LocalBroker, create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
+from bronze.dev_broker.broker import create_topic
 from bronze.ingest import ingest
-from bronze.local_broker import create_topic
 from jobs import topics
 from lakehouse.errors import OffsetsExpiredError, SourceError, TopicRecreatedError, UsageError
 from lakehouse.settings.pipeline import Kafka, Settings
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Row, SparkSession
 
-    from bronze.local_broker import LocalBroker
+    from bronze.dev_broker.broker import LocalBroker
     from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

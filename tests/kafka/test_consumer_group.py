@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from bronze.local_broker import LocalBroker
+    from bronze.dev_broker.broker import LocalBroker
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
 

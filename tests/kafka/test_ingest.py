@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Row, SparkSession
 
-    from bronze.local_broker import LocalBroker
+    from bronze.dev_broker.broker import LocalBroker
     from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bronze import broker_process
-from bronze.local_broker import BrokerState, LocalBroker, create_topic, down, running, state_dir, up
+from bronze.dev_broker import process
+from bronze.dev_broker.broker import BrokerState, LocalBroker, create_topic, down, running, state_dir, up
 from lakehouse.errors import SourceError, ToolError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_a_broker_stopped_and_started_keeps_records_and_address() -> None:
         assert broker.pid != first_pid
         folder, port = broker.data_dir, int(address.rpartition(":")[2])
     assert not folder.exists()
-    assert broker_process.is_free(port)
+    assert process.is_free(port)
 
 
 def test_up_and_down_can_be_said_twice(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_process_that_took_over_the_id_is_left_alone(tmp_path: Path) -> None:
     state = BrokerState(os.getpid(), "some other start", "127.0.0.1:1", str(tmp_path))
     (tmp_path / "broker.json").write_text(json.dumps(vars(state)), encoding="utf-8")
     assert down(tmp_path) is None
-    broker_process.end_by_id(os.getpid(), "some other start")  # ends nothing: this test goes on
+    process.end_by_id(os.getpid(), "some other start")  # ends nothing: this test goes on
 
 
 def test_a_broker_that_dies_shows_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

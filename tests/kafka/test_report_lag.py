@@ -13,7 +13,7 @@ from tests.support.kafka import Sent, send
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bronze.local_broker import LocalBroker
+    from bronze.dev_broker.broker import LocalBroker
 
 pytestmark = pytest.mark.kafka
 

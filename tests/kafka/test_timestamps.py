@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.ingest import ingest
-from bronze.local_broker import LocalBroker, create_topic
 from jobs import cli
 from lakehouse.settings.pipeline import Kafka
 from tests.support.kafka import Sent, send, send_header_name

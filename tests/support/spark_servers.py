@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
-from bronze.broker_process import HOST, end, free_port
+from bronze.dev_broker.process import HOST, end, free_port
 from lakehouse.machine import jars
 from lakehouse.spark import session
 

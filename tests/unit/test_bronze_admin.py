@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bronze.admin import LookError, client_config
+from bronze.kafka.metadata import LookError, client_config
 
 _SERVERS = {"bootstrap.servers": "b:1"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from bronze.failures import failure
+from bronze.kafka.errors import failure
 from lakehouse.errors import AnotherWriterError, SourceError
 from lakehouse.settings.pipeline import Kafka
 

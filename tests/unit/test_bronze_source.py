@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from bronze.source import reader_options, require_reachable
+from bronze.kafka.source import reader_options, require_reachable
 from lakehouse.errors import SourceError
 from lakehouse.settings.pipeline import Kafka
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bronze import admin, checkpoint, resume
-from bronze.admin import LookError
+from bronze.kafka import metadata
+from bronze.kafka.metadata import LookError
+from bronze.progress import checkpoint, start_offsets
 from lakehouse.contracts.bronze import EXPIRED, RECREATED, LostRange
 from lakehouse.errors import OffsetsExpiredError, SourceError, TopicRecreatedError
 
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from bronze.admin import Seen
-    from bronze.source import Offsets
-    from bronze.standing import Standing
-    from bronze.topics import Topic
+    from bronze.kafka.metadata import Seen
+    from bronze.kafka.source import Offsets
+    from bronze.progress.position import Standing
+    from bronze.progress.topic_registry import Topic
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
 
@@ -70,10 +71,10 @@ def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: 
     Raises:
         LookError: No broker can be asked.
     """
-    topic, seen = standing.topics[name], admin.look(kafka, [name]).get(name)
+    topic, seen = standing.topics[name], metadata.look(kafka, [name]).get(name)
     if seen is None:
         raise LookError("the topic is not there")
-    bounds = admin.bounds(kafka, name, seen.partitions)
+    bounds = metadata.bounds(kafka, name, seen.partitions)
     begins = _next(spark, run, kafka, standing, {name: {str(each): latest for each, (_, latest) in bounds.items()}})
     if _differ(topic, seen) or any(bounds[partition][1] < offset for partition, offset in begins.items()):
         return Break(topic, RECREATED, seen.topic_id)
@@ -107,7 +108,7 @@ def _next(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, lates
     if ends is not None:
         offsets = {each: ends.get(each, 0) for each in partitions}  # Spark wants a new partition from its beginning
     else:
-        offsets = resume.next_offsets(spark, run, kafka, standing, latest)[name]
+        offsets = start_offsets.next_offsets(spark, run, kafka, standing, latest)[name]
     return {int(each): offset for each, offset in offsets.items() if offset >= 0}
 
 

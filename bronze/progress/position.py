@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bronze import checkpoint as checkpoints
-from bronze import topics
+from bronze.progress import checkpoint as checkpoints
+from bronze.progress import topic_registry
 from lakehouse.delta import tables
 from lakehouse.errors import TableMissingError
 from lakehouse.table import BRONZE_RECORDS
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from bronze.checkpoint import Checkpoint
-    from bronze.topics import Topic
+    from bronze.progress.checkpoint import Checkpoint
+    from bronze.progress.topic_registry import Topic
     from lakehouse.delta.tables import Streamed
     from lakehouse.run.context import Run
 
@@ -57,11 +57,11 @@ def read(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing
     """
     version, streamed = tables.streamed(spark, run.table(BRONZE_RECORDS))
     try:
-        known = topics.read(spark, run)
+        known = topic_registry.read(spark, run)
     except TableMissingError:
         if is_dry_run:
             raise
-        known = topics.create(spark, run, is_new=version == 0)
+        known = topic_registry.create(spark, run, is_new=version == 0)
     first = max((topic.checkpoint for topic in known.values()), default=1)
     chosen = checkpoints.choose(spark, run, first=first, streamed=streamed, is_new=version == 0)
     if streamed is None and chosen.query_id is not None and version:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from bronze.source import Offsets
+    from bronze.kafka.source import Offsets
     from lakehouse.delta.tables import Streamed
     from lakehouse.run.context import Run
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
-from bronze.admin import LookError, client
+from bronze.kafka.metadata import LookError, client
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

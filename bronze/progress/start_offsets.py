@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from bronze import checkpoint as checkpoints
-from bronze.source import reader_options
+from bronze.kafka.source import reader_options
+from bronze.progress import checkpoint as checkpoints
 from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from bronze.source import Offsets
-    from bronze.standing import Standing
-    from bronze.topics import Topic
+    from bronze.kafka.source import Offsets
+    from bronze.progress.position import Standing
+    from bronze.progress.topic_registry import Topic
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
     from lakehouse.table import Table

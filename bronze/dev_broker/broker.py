@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from filelock import FileLock
 
-from bronze import broker_process as kafka
+from bronze.dev_broker import process as kafka
 from lakehouse.errors import SourceError, ToolError
 
 if TYPE_CHECKING:
