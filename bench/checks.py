@@ -13,7 +13,8 @@ from bench.sitting import CHECKED, RECOVERY, UNCHECKED
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import tables
 from lakehouse.table import SILVER_LOADS
-from silver import claim, load, recovery
+from silver.load import recover, steps
+from silver.state import claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ class ChecksPipeline(LookPipeline):
             counts = self._arrive()
             sitting.measure(name, self._pattern, _RECORDS, lambda action=action, counts=counts: action(counts))  # type: ignore[misc] # a lambda's defaults
         counts = self._arrive()
-        with suppress(_CutOff), patch.object(load, "advance", side_effect=_CutOff):
+        with suppress(_CutOff), patch.object(steps, "advance", side_effect=_CutOff):
             self._load(counts)
         sitting.measure(RECOVERY, self._pattern, _RECORDS, lambda: self._load(counts))
 
@@ -60,7 +61,7 @@ class ChecksPipeline(LookPipeline):
         names = ("_require_pipeline", "_require_silver", "_require_marks")
         with ExitStack() as stack:
             for name in names:
-                stack.enter_context(patch.object(recovery, name))
+                stack.enter_context(patch.object(recover, name))
             stack.enter_context(patch.object(claim, "claim", _claim_unread))
             self._load(counts)
 

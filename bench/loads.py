@@ -18,7 +18,7 @@ from lakehouse.delta import tables
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, Lakehouse
-from silver import load
+from silver.load import steps as load
 from silver.rules import Rules
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
-from silver import load
+from silver.load import steps
 from silver.rules import Rules
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class LookPipeline:
         self.run = Run("bench", Lakehouse(root=str(root)), Silent())
         self._offset = self._sent = self._filled = 0
         tables.create(self._spark, self.run.table(BRONZE.name), BRONZE)
-        load.create_tables(self._spark, self.run, self._rules)
+        steps.create_tables(self._spark, self.run, self._rules)
         self._history = history // STREAMS
         for records in _shares(self._history):
             self._commit(Part(records, sent(F.col("nth") + self._sent)))
@@ -99,7 +99,7 @@ class LookPipeline:
             tables.append(rows, self.run.table(BRONZE.name), BRONZE)
 
     def _load(self, counts: dict[str, int]) -> None:
-        done = load.load_once(self._spark, self.run, self._rules)
+        done = steps.load_once(self._spark, self.run, self._rules)
         observed = {name: count for name, count in done.counts.items() if count} if done else {}
         require("classes of the load", observed=observed, expected={name: count * STREAMS for name, count in counts.items()})
 

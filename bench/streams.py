@@ -17,7 +17,7 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.run.context import Run
 from lakehouse.table import SILVER_WATERMARKS, Lakehouse
-from silver import load
+from silver.load import steps
 from silver.rules import Rules, Source
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class _Pipeline:
         self._sent = 0
         self.arrived = 0
         tables.create(self._spark, self._run.table(BRONZE.name), BRONZE)
-        load.create_tables(self._spark, self._run, _RULES)
+        steps.create_tables(self._spark, self._run, _RULES)
         self._known = known
         self.arrive(known, records=known)
         self.load()
@@ -128,7 +128,7 @@ class _Pipeline:
 
     def load(self) -> None:
         """Load what arrived."""
-        done = load.load_once(self._spark, self._run, _RULES)
+        done = steps.load_once(self._spark, self._run, _RULES)
         require("accepted records of the load", observed=done and done.counts["accepted"], expected=self.arrived)
 
     def watermark_bytes(self) -> int:

@@ -23,7 +23,7 @@ from lakehouse.errors import UsageError
 from lakehouse.escape import printable
 
 if TYPE_CHECKING:
-    from silver.request import Erase, Kind, Request, Reset, Wanted
+    from silver.state.request import Erase, Kind, Request, Reset, Wanted
 
 QuarantineClass = Literal["late", "collision", "invalid", "jump", "fenced", "unmet"]
 ClassOption = Annotated[
@@ -91,7 +91,7 @@ def quarantine_list(
     """List the records that wait, by class, stream and age."""
     from jobs import quarantine
     from jobs.show import write_json
-    from silver.request import Wanted
+    from silver.state.request import Wanted
 
     settings = load_settings(config, overrides)
     wanted = Wanted(kind, topic, partition, None, producer, days)
@@ -145,7 +145,7 @@ def _add_settling(kind: Kind, description: str) -> None:
         overrides: Overrides = None,
         as_json: AsJson = False,
     ) -> None:
-        from silver.request import Wanted
+        from silver.state.request import Wanted
 
         filters = Wanted(kind_of, topic, partition, None, producer, days)
         wanted = _wanted((of_topic, of_partition, offset), filters, everything=everything)
@@ -174,7 +174,7 @@ def watermark_reset(
     as_json: AsJson = False,
 ) -> None:
     """Move a stream's watermark to a sequence, or start a new epoch of it."""
-    from silver.request import Reset
+    from silver.state.request import Reset
 
     if to is None and not new_epoch:
         raise UsageError(
@@ -198,7 +198,7 @@ def erase(
     as_json: AsJson = False,
 ) -> None:
     """Erase the records of a key in all tables: their places stay, what they held goes."""
-    from silver.request import Erase
+    from silver.state.request import Erase
 
     asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))
     _decide(config, overrides, _request("erase", reason, by, erase=asked), is_dry_run=dry_run, as_json=as_json)
@@ -235,7 +235,7 @@ def _without_end_of_line(key: bytes) -> bytes:
 
 def _wanted(record: tuple[str | None, int | None, int | None], filters: Wanted, *, everything: bool) -> Wanted:
     """What is meant: one record, what the filters leave, or all; never all by leaving everything out."""
-    from silver.request import Wanted
+    from silver.state.request import Wanted
 
     named = [record != (None, None, None), filters != Wanted(), everything]
     if sum(named) != 1 or (named[0] and None in record):
@@ -258,7 +258,7 @@ def _request(
     reset: Reset | None = None,
     erase: Erase | None = None,
 ) -> Request:
-    from silver.request import Request
+    from silver.state.request import Request
 
     return Request(kind, *named_reason(reason, by), wanted=wanted, reset=reset, erase=erase)
 

@@ -33,7 +33,7 @@ def topic_accept(
 ) -> None:
     """Go on with a topic that was created anew, or lost records before they were read."""
     from jobs import show, topics
-    from silver.request import Request, Wanted
+    from silver.state.request import Request, Wanted
 
     request = Request("accept", *named_reason(reason, by), wanted=Wanted(topic=topic))
     settings = load_settings(config, overrides)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from lakehouse.run.reporting import OpenReport
     from lakehouse.settings.pipeline import LakehouseSettings, Settings
     from lakehouse.table import Lakehouse
-    from silver.order import Order
-    from silver.request import Request
+    from silver.audit.arrival_order import Order
+    from silver.state.request import Request
 
 ConfigFile = Annotated[
     Path,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from jobs import show
 from lakehouse.escape import printable
 from lakehouse.shown import shortened
-from silver.diagnosis import diagnose
+from silver.audit.diagnosis import diagnose
 
 if TYPE_CHECKING:
-    from silver.order import Order
+    from silver.audit.arrival_order import Order
 
 COLUMNS = ("Layer", "Topic", "Partition", "Producer", "Received", "MsgsWithDups", "DJF", "DJB", "JF", "JB")
 _MOST_JUMPS, _MOST_STREAMS = 20, 100

@@ -13,7 +13,7 @@ from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILV
 
 if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
-    from silver.request import Wanted
+    from silver.state.request import Wanted
 
 _HELD = f"""
     SELECT rejects.class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,

@@ -30,7 +30,7 @@ from lakehouse.table import (
     SILVER_RECORDS,
     SILVER_REJECTS,
 )
-from silver import one
+from silver.extract import one_record
 from silver.rules import Rules
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> R
     if not out:
         return None
     rules = Rules.from_json(loads[0]["rules"]) if loads else None
-    producer, epoch, sequence = one.key(rules, record) if rules else (None, None, None)
+    producer, epoch, sequence = one_record.key(rules, record) if rules else (None, None, None)
     # Producers share a partition's offsets, so spans of several may lie over one offset.
     row = next((row for row in out if row["producer"] == producer), out[0])
     if row["class"] == DUPLICATE:  # a row stands for a block

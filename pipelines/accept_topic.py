@@ -18,7 +18,7 @@ from lakehouse.protocol import bronze_owner
 from lakehouse.run.crash_points import crash_point
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS
 from pipelines import by_hand
-from silver.request import Accepted, Request
+from silver.state.request import Accepted, Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ from gold.withdraw import withdraw
 from lakehouse.contracts.silver import ERASE, RESTORE
 from lakehouse.delta import small_tables, tables
 from lakehouse.table import GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS
-from silver import watermarks
-from silver.request import Request
+from silver.state import watermarks
+from silver.state.request import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.silver import COLLISION, STREAM
 from lakehouse.delta import tables
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
-from silver import segments
-from silver.extract import NARROW, narrow
-from silver.fold import by_name, stream_of
-from silver.order import Order, arrival_order
+from silver.audit.arrival_order import Order, arrival_order
+from silver.decide import decision
+from silver.extract.columns import NARROW, narrow
+from silver.model import by_name, stream_of
 from silver.rules import Rules
 
 if TYPE_CHECKING:
@@ -61,6 +61,6 @@ def _count_collisions(spark: SparkSession, run: Run, orders: list[Order]) -> Non
 def _orders(spark: SparkSession, records: DataFrame, topic: str | None) -> list[Order]:
     once = records.select(*NARROW).dropDuplicates([*STREAM, "offset"])  # Bronze may hold an offset twice
     wanted = once if topic is None else once.where(F.col("topic") == topic)
-    streams = groupby(segments.in_order(spark, wanted), key=lambda stretch: stretch.stream)
+    streams = groupby(decision.in_order(spark, wanted), key=lambda stretch: stretch.stream)
     orders = [arrival_order(of_stream) for _, of_stream in streams]
     return sorted(orders, key=lambda order: by_name(order.stream))

@@ -14,10 +14,10 @@ from lakehouse.errors import BreakerOpenError
 from lakehouse.protocol import bronze_owner
 from lakehouse.table import BRONZE_TOPICS, SILVER_WATERMARKS
 from pipelines import consumer_group
-from silver import breaker, load, plan, recovery, swap
+from silver.load import breaker, cutover, planner, recover, steps
 from silver.rules import Rules
-from silver.streams import Limits
-from silver.watermarks import Watermarks
+from silver.state.streams import Limits
+from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +56,7 @@ _SAMPLES = 5
 
 
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """Load what Bronze gained, after finishing what an earlier run left unfinished; see `silver.load.load_once`.
+    """Load what Bronze gained, after finishing what an earlier run left unfinished; see `silver.load.steps.load_once`.
 
     Only the topics of the config are decided. What Bronze holds of others waits, and is decided once the config names them; the
     event `silver.other_topics`, and `other_topics` of what is returned, say which they are.
@@ -71,9 +71,9 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     bronze_owner.require(spark, run)
     if others := _other_topics(spark, run, settings):
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
-    load.create_tables(spark, run, rules)
+    steps.create_tables(spark, run, rules)
     share, topic_shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
-    do = partial(load.load_once, max_quarantined_share=share, topic_shares=topic_shares, stream_limits=_limits(settings))
+    do = partial(steps.load_once, max_quarantined_share=share, topic_shares=topic_shares, stream_limits=_limits(settings))
     loads = []
     while (done := do(spark, run, rules)) is not None:
         loads.append(done)
@@ -115,22 +115,22 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
     """
     rules = Rules.of(settings)
     if tables.exists(spark, run.table(SILVER_WATERMARKS)):
-        recovered = recovery.recover(spark, run, rules)
+        recovered = recover.recover(spark, run, rules)
     else:
-        recovered = recovery.Recovered(Watermarks({}), last=[], open_claim=None)
+        recovered = recover.Recovered(Watermarks({}), last=[], open_claim=None)
     return previewed(spark, run, settings, recovered)
 
 
-def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recovery.Recovered) -> dict[str, object]:
+def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered) -> dict[str, object]:
     """What the next load would do from where the pipeline stands; see `preview`."""
     rules = Rules.of(settings)
     if recovered.open_claim is not None:
         if recovered.swap is not None:
-            raise swap.unfinished(run, recovered.open_claim[0])
-        planned: plan.Plan | None = recovery.planned_again(spark, run, recovered)
+            raise cutover.unfinished(run, recovered.open_claim[0])
+        planned: planner.Plan | None = recover.planned_again(spark, run, recovered)
     else:
         try:
-            planned = plan.plan(spark, run, rules, recovered, _limits(settings))
+            planned = planner.plan(spark, run, rules, recovered, _limits(settings))
         except BreakerOpenError as opened:
             return {**NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [breaker.trip_of(opened)._asdict()]}
     if planned is None:

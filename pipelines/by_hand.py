@@ -17,18 +17,22 @@ from lakehouse.protocol import bronze_owner
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver, forget, shadows
 from pipelines.amendments import amend_gold
-from silver import by_request, erase, load, plan, recovery, watermarks
+from silver.load import planner as plan
+from silver.load import recover, steps
+from silver.requests import erase_key
+from silver.requests import planner as by_request
 from silver.rules import Rules
-from silver.watermarks import Watermarks
+from silver.state import watermarks
+from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
-    from silver.by_request import Answer
-    from silver.recovery import Recovered
-    from silver.request import Erase, Request, Reset
+    from silver.load.recover import Recovered
+    from silver.requests.planner import Answer
+    from silver.state.request import Erase, Request, Reset
 
 _MOVED = ("topic", "partition", "producer", "epoch_before", "high_watermark_before", "epoch_after", "high_watermark_after")
 
@@ -81,8 +85,8 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         told["left_until"] = forget.left(settings)
         forget.keep_out_of_logs(spark, run, settings)
     if answer.plan is not None:
-        load.claim(spark, run, answer.plan)
-        load.carry_out(spark, run, answer.plan)
+        steps.claim(spark, run, answer.plan)
+        steps.carry_out(spark, run, answer.plan)
     if request.erase is not None:
         amend_gold(spark, run, settings)
     return told
@@ -106,17 +110,17 @@ def _decide_before(spark: SparkSession, run: Run, settings: Settings) -> None:
 
 def _undecided(spark: SparkSession, run: Run, asked: Erase) -> bool:
     """Whether Bronze holds records of the key that no load has decided: an erasure takes only what was."""
-    whole = spark.read.table(run.table(BRONZE_RECORDS).sql).where(erase.has_key(asked))
-    decided = erase.records(whole, asked, watermarks.read(spark, run), 0)
+    whole = spark.read.table(run.table(BRONZE_RECORDS).sql).where(erase_key.has_key(asked))
+    decided = erase_key.records(whole, asked, watermarks.read(spark, run), 0)
     return whole.count() > decided.count()
 
 
 def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool) -> Recovered:
     if not is_dry_run:
-        load.create_tables(spark, run, rules)
+        steps.create_tables(spark, run, rules)
     elif not tables.exists(spark, run.table(SILVER_WATERMARKS)):
-        return recovery.Recovered(Watermarks({}), last=[], open_claim=None)
-    recovered = recovery.recover(spark, run, rules)
+        return recover.Recovered(Watermarks({}), last=[], open_claim=None)
+    recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is None:
         return recovered
     if is_dry_run:
@@ -126,8 +130,8 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool)
             observed=f"load {recovered.watermarks.load_seq + 1} is claimed",
             next_step="Finish it first: `tidemark run --stage silver`.",
         )
-    load.finish(spark, run, recovered)
-    return recovery.recover(spark, run, rules)
+    steps.finish(spark, run, recovered)
+    return recover.recover(spark, run, rules)
 
 
 def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:

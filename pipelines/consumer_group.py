@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bronze.kafka import consumer_group
 from lakehouse.contracts.bronze import of_last_incarnations
-from silver import watermarks
+from silver.state import watermarks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ from lakehouse.table import (
     TABLE_NAMES,
 )
 from pipelines import by_hand
-from silver.request import Request, Wanted
+from silver.state.request import Request, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def maintain(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: b
 
 
 def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool) -> dict[str, object]:
-    """Retire the streams that have been quiet for as long as the config says, as a load of its own: `silver.retire`.
+    """Retire the streams that have been quiet for as long as the config says, as a load: `silver.requests.retire_streams`.
 
     Commits to silver_loads and silver_watermarks.
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from lakehouse.contracts.gate import Decision
     from lakehouse.run.context import Report
     from lakehouse.settings.pipeline import Settings
-    from silver.order import Order
-    from silver.request import Request
+    from silver.audit.arrival_order import Order
+    from silver.state.request import Request
 
 _STAGES = {
     "bronze": kafka_to_bronze.run,

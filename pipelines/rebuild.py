@@ -15,18 +15,21 @@ from lakehouse.delta import tables as delta
 from lakehouse.errors import TableMissingError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 from pipelines import shadows
-from silver import audit, by_request, changes, erase, load, replay, swap
-from silver.changes import Tables
-from silver.replay import Step
-from silver.request import Request, Swap
+from silver.audit import ledger_checks
+from silver.load import cutover, steps
+from silver.rebuild import decision_diff, replay
+from silver.rebuild.decision_diff import Tables
+from silver.rebuild.replay import Step
+from silver.requests import erase_key, planner
 from silver.rules import Rules
+from silver.state.request import Request, Swap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
-    from silver.replay import Replayed, Row
+    from silver.rebuild.replay import Replayed, Row
 
 CHANGES = "decision_changes"
 """The shadow's table of what is decided otherwise."""
@@ -54,7 +57,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
 
     Serves a changed extractor, a changed policy, a damaged table. What a person had decided is done again in its place, as far
     as the ledger tells. Everything is written into a shadow; only where it is asked for it takes the place of Silver's tables,
-    all at once as one load (`silver.swap`), and Gold follows with the next gate that passes.
+    all at once as one load (`silver.load.cutover`), and Gold follows with the next gate that passes.
 
     Args:
         spark: The session.
@@ -78,23 +81,25 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     rules = Rules.of(settings)
     if not delta.exists(spark, run.table(BRONZE_RECORDS)):
         raise TableMissingError("There is no Bronze to make Silver from.", where=str(run.table(BRONZE_RECORDS)))
-    highest = swap.highest_load(spark, run)  # first: what is claimed from here on is not in the shadow, and stops the rebuild
+    highest = cutover.highest_load(
+        spark, run
+    )  # first: what is claimed from here on is not in the shadow, and stops the rebuild
     found = _steps(spark, run, rules, is_applied=is_applied)
     decided = {plain_topic(row["topic"]) for step in found for row in step.rows if "topic" in row}
     # What was decided stays decided, also of a topic that the config no longer names; one that waits is left to the next load.
     rules = replace(rules, decided_topics=tuple(sorted(decided))) if decided else rules
     shadows.drop(spark, run)
-    work = _Rebuild(spark, run, swap.in_shadow(run, _shadow_of(run)), rules)
-    load.create_missing(spark, work.shadow, rules)
+    work = _Rebuild(spark, run, cutover.in_shadow(run, _shadow_of(run)), rules)
+    steps.create_missing(spark, work.shadow, rules)
     done = replay.replay(spark, work.shadow, rules, found)
-    erase.hold(spark, run, work.shadow)
+    erase_key.hold(spark, run, work.shadow)
     told = {**_told(work, done), "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
     if not is_applied:
         return {**told, "is_applied": False}
     for planned in done.erasures:  # one that was claimed and not finished had not come to Bronze yet
         if planned.request is not None and planned.request.erase is not None:
-            erase.in_bronze(spark, work.shadow, planned, planned.request.erase)
-    load.create_missing(spark, run, rules)
+            erase_key.in_bronze(spark, work.shadow, planned, planned.request.erase)
+    steps.create_missing(spark, run, rules)
     told["load_seq"] = _put_in_place(work, done, highest, reason=reason, by=by)
     shadows.drop(spark, run)
     return {**told, "shadow": None, "is_applied": True}
@@ -112,7 +117,7 @@ def _steps(spark: SparkSession, run: Run, rules: Rules, *, is_applied: bool) -> 
         run.report.event("rebuild.no_ledger", rules=rules.fingerprint)
         last = {"load_seq": 0, "bronze_to_version": delta.version(spark, bronze), "claimed_at": datetime.now(UTC)}
         return [Step([last])]
-    broken = next(audit.chain(rows, run.pipeline), None)
+    broken = next(ledger_checks.chain(rows, run.pipeline), None)
     if broken is not None:
         raise TableStateError(
             "The ledger contradicts itself, and with it what people had decided.",
@@ -135,12 +140,12 @@ def _ledger(spark: SparkSession, run: Run) -> list[Row]:
 
 def _without_swap(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
     """The ledger without a swap that was claimed and not finished: this one takes its place, or is refused."""
-    claimed = swap.open_claim(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
+    claimed = cutover.open_claim(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
     if not claimed:
         return rows
     undone = Request.from_json(claimed[0]["request"]).swap
     if undone is None or not is_applied:
-        raise swap.unfinished(run, claimed[0])
+        raise cutover.unfinished(run, claimed[0])
     before = [row for row in rows if row["load_seq"] <= (undone.keep_to or undone.undo_to)]
     return before or [row for row in rows if row["load_seq"] < claimed[0]["load_seq"]]
 
@@ -149,10 +154,10 @@ def _told(work: _Rebuild, done: Replayed) -> dict[str, Any]:
     """What the shadow decides otherwise, kept there as a table."""
     tables = Tables(work.read(work.shadow, SILVER_RECORDS), work.read(work.shadow, SILVER_REJECTS))
     table = work.shadow.table(CHANGES)
-    delta.overwrite(changes.changed(_live(work, tables), tables), table)
+    delta.overwrite(decision_diff.changed(_live(work, tables), tables), table)
     found = work.read(work.shadow, CHANGES)
     counted = found.groupBy("before", "after").agg(F.count(F.lit(1)).alias("records")).orderBy(F.desc("records"), "before")
-    samples = found.orderBy(*changes.PLACE).limit(_SHOWN)
+    samples = found.orderBy(*decision_diff.PLACE).limit(_SHOWN)
     records = work.read(work.shadow, SILVER_LOADS).agg(F.coalesce(F.sum("records"), F.lit(0))).collect()[0][0]
     return {
         "records": records,
@@ -180,16 +185,16 @@ def _put_in_place(work: _Rebuild, done: Replayed, highest: int, *, reason: str, 
     """
     spark, run = work.spark, work.run
     asked = Swap(keep_to=0, undo_to=highest, shadow=_shadow_of(run))
-    before = swap.renumbered(spark, run, asked, _shadow_of(run), SILVER_LOADS)
-    load_seq = swap.claim(
+    before = cutover.renumbered(spark, run, asked, _shadow_of(run), SILVER_LOADS)
+    load_seq = cutover.claim(
         spark,
         run,
         Request(REBUILD, reason, by, swap=asked),
         marks=done.watermarks,
         rules=work.rules,
-        pinned=by_request.pinned(done.watermarks, done.bronze_version),
+        pinned=planner.pinned(done.watermarks, done.bronze_version),
         first_free=asked.undo_to + done.loads + 1,
         before=before,
     )
-    swap.carry_out(spark, run, load_seq, asked)
+    cutover.carry_out(spark, run, load_seq, asked)
     return load_seq

@@ -13,9 +13,11 @@ from lakehouse.errors import AnotherWriterError, TableStateError, TidemarkError,
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.amendments import amend_gold
 from pipelines.verify_pins import LEDGER
-from silver import audit, audit_rejects, audit_rows, by_request, load, recovery, swap
-from silver.request import Request, Swap
+from silver.audit import ledger_checks, reject_checks, row_summaries
+from silver.load import cutover, recover, steps
+from silver.requests import planner
 from silver.rules import Rules
+from silver.state.request import Request, Swap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +39,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     What the tables say of later loads does not matter: this is the way out where one of them was restored, emptied or written
     alone, and where a claimed load cannot be carried out: `to` is the last finished load then. Bronze stays, so that the next
     run decides again what the undone loads had decided. What a person had decided in them is undone too. Commits: see
-    `silver.swap` and `pipelines.amendments`.
+    `silver.load.cutover` and `pipelines.amendments`.
 
     Args:
         spark: The session.
@@ -61,11 +63,11 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     rules = Rules.of(settings)
     tables.version(spark, run.table(SILVER_LOADS))  # raises where Silver has not been written yet
     if not is_dry_run:
-        load.create_missing(spark, run, rules)
+        steps.create_missing(spark, run, rules)
         _finish(spark, run, rules, to)
     loads = spark.read.table(run.table(SILVER_LOADS).sql)
     _require_whole(spark, run, loads, to)
-    highest = swap.highest_load(spark, run)
+    highest = cutover.highest_load(spark, run)
     going = {name: _count_after(spark, run, name, to) for name in _TABLES}
     told: dict[str, object] = {
         "load_seq": None,
@@ -77,18 +79,18 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     if is_dry_run:
         return told
     last = loads.where(F.col("load_seq") == to).select("rules", "bronze_to_version").limit(1).collect()[0]
-    marks = swap.marks_after(loads, to)
+    marks = cutover.marks_after(loads, to)
     asked = Swap(keep_to=to, undo_to=highest)
-    load_seq = swap.claim(
+    load_seq = cutover.claim(
         spark,
         run,
         Request(RESTORE, reason, by, swap=asked),
         marks=marks,
         rules=Rules.from_json(last["rules"]),
-        pinned=by_request.pinned(marks, last["bronze_to_version"]),
+        pinned=planner.pinned(marks, last["bronze_to_version"]),
         first_free=highest + 1,
     )
-    swap.carry_out(spark, run, load_seq, swap.undoing_up_to(asked, load_seq - 1))
+    cutover.carry_out(spark, run, load_seq, cutover.undoing_up_to(asked, load_seq - 1))
     amend_gold(spark, run, settings)
     return {**told, "load_seq": load_seq}
 
@@ -99,10 +101,10 @@ def _finish(spark: SparkSession, run: Run, rules: Rules, to: int) -> None:
     One that only adds is not finished in order to be undone. An erasure is: half of it would be left.
     """
     try:
-        recovered = recovery.recover(spark, run, rules)
+        recovered = recover.recover(spark, run, rules)
         claimed = recovered.open_claim[0] if recovered.open_claim else None
         if claimed is not None and (claimed["load_seq"] <= to or claimed["kind"] in (*SWAPS, ERASE)):
-            load.finish(spark, run, recovered)
+            steps.finish(spark, run, recovered)
     except AnotherWriterError:
         raise
     except (TidemarkError, *SPARK_ERRORS) as error:
@@ -133,13 +135,13 @@ def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> 
         )
 
 
-def _violations(spark: SparkSession, run: Run, rows: list[audit.Row], to: int) -> Iterator[Violation]:
-    yield from audit.chain(rows, run.pipeline)
+def _violations(spark: SparkSession, run: Run, rows: list[ledger_checks.Row], to: int) -> Iterator[Violation]:
+    yield from ledger_checks.chain(rows, run.pipeline)
     silver = spark.read.table(run.table(SILVER_RECORDS).sql).where(F.col("load_seq") <= to)
-    by_load, _ = audit_rows.parted(audit_rows.kept(silver).toArrow().to_pylist())
-    yield from audit.records(rows, by_load)
-    rejects = audit_rows.rejects(spark.read.table(run.table(SILVER_REJECTS).sql), to)
-    yield from audit_rejects.compare(rows, rejects.toArrow().to_pylist())
+    by_load, _ = row_summaries.parted(row_summaries.kept(silver).toArrow().to_pylist())
+    yield from ledger_checks.records(rows, by_load)
+    rejects = row_summaries.rejects(spark.read.table(run.table(SILVER_REJECTS).sql), to)
+    yield from reject_checks.compare(rows, rejects.toArrow().to_pylist())
 
 
 def _count_after(spark: SparkSession, run: Run, name: str, load_seq: int) -> int:

@@ -33,7 +33,7 @@ from pipelines import verify_deep
 from pipelines.verify_offsets import Offsets
 from pipelines.verify_pins import pin
 from pipelines.verify_ways_out import GOLD_OUT, LOG_OUT, SILVER_OUT
-from silver import audit, audit_rejects, audit_rows
+from silver.audit import ledger_checks, reject_checks, row_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from pipelines.verify_pins import Pins
-    from silver.audit import Row
+    from silver.audit.ledger_checks import Row
 
 _UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "ChecksumException", "is not a Parquet file", "page integrity", "CRC")
 _DATA_FILE = re.compile(r"[^\s'\"`]+\.parquet")
@@ -116,12 +116,12 @@ def _files(run: Run) -> Iterator[Finding]:
 def _ledger(run: Run, pins: Pins) -> Iterator[Finding]:
     ledger, marks = str(run.table(SILVER_LOADS)), str(run.table(SILVER_WATERMARKS))
     told = f"{pins.finished:,} finished loads" + (f", load {pins.open_claim} claimed" if pins.open_claim else "")
-    yield finding("claims", audit.claims(pins.ledger, pins.finished), where=ledger, holds=told, next_step=SILVER_OUT)
-    chained = audit.chain(pins.ledger, run.pipeline)
+    yield finding("claims", ledger_checks.claims(pins.ledger, pins.finished), where=ledger, holds=told, next_step=SILVER_OUT)
+    chained = ledger_checks.chain(pins.ledger, run.pipeline)
     yield finding("ledger_is_a_chain", chained, where=ledger, holds="each load begins where one ended", next_step=SILVER_OUT)
     added = f"{pins.count('records'):,} records, each in one class"
-    yield finding("classes_add_up", audit.sums(pins.ledger), where=ledger, holds=added, next_step=SILVER_OUT)
-    standing = audit.marks(pins.loads, pins.watermarks)
+    yield finding("classes_add_up", ledger_checks.sums(pins.ledger), where=ledger, holds=added, next_step=SILVER_OUT)
+    standing = ledger_checks.marks(pins.loads, pins.watermarks)
     stand = f"{len(pins.watermarks):,} watermarks, where the ledger left them"
     yield finding("watermarks_match_ledger", standing, where=marks, holds=stand, next_step=SILVER_OUT)
 
@@ -132,17 +132,17 @@ def _silver(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
     # An open claim's rows may be there or not. What names no load, or one that nobody claimed, is looked at.
     claimed = max((row["load_seq"] for row in pins.ledger), default=0)
     is_known = F.col("load_seq").isNull() | (F.col("load_seq") <= pins.finished) | (F.col("load_seq") > claimed)
-    by_load, repeated = audit_rows.parted(audit_rows.kept(rows.where(is_known)).toArrow().to_pylist())
+    by_load, repeated = row_summaries.parted(row_summaries.kept(rows.where(is_known)).toArrow().to_pylist())
     kept = f"{sum(row['rows'] for row in by_load):,} rows, as many as the ledger counts"
-    counted = audit.records(pins.loads, by_load)
+    counted = ledger_checks.records(pins.loads, by_load)
     yield finding("silver_matches_ledger", counted, where=silver, holds=kept, next_step=SILVER_OUT)
-    once = audit.repeats(repeated)
+    once = ledger_checks.repeats(repeated)
     yield finding("keys_are_unique", once, where=silver, holds="each sequence of a stream once", next_step=SILVER_OUT)
-    reached = audit.reach(pins.loads, by_load)
+    reached = ledger_checks.reach(pins.loads, by_load)
     yield finding("sequences_rise", reached, where=silver, holds="up to each watermark, above the last", next_step=SILVER_OUT)
-    found = audit_rows.rejects(pins.read(spark, run, SILVER_REJECTS), pins.finished).toArrow().to_pylist()
+    found = row_summaries.rejects(pins.read(spark, run, SILVER_REJECTS), pins.finished).toArrow().to_pylist()
     out = f"{sum(row['records'] for row in found):,} records, as many as the ledger counts"
-    listed = audit_rejects.compare(pins.loads, found)
+    listed = reject_checks.compare(pins.loads, found)
     yield finding("rejects_match_ledger", listed, where=rejects, holds=out, next_step=SILVER_OUT)
 
 
@@ -198,7 +198,7 @@ def _unhealthy(pins: Pins, rows: list[Row]) -> Iterator[Violation]:
     observed = {(row["load_seq"], *(row[name] for name in STREAM)): {name: row[name] for name in names} for row in rows}
     for key in sorted({**expected, **observed}, key=str):
         if expected.get(key) != observed.get(key) or len(rows) > len(observed):
-            where = f"{GOLD_STREAM_HEALTH}, load {key[0]}, {audit.named((key[1], key[2], key[3]))}"
+            where = f"{GOLD_STREAM_HEALTH}, load {key[0]}, {ledger_checks.named((key[1], key[2], key[3]))}"
             yield Violation(where, f"{observed.get(key, 'no row')}", f"{expected.get(key, 'no row')}")
 
 

@@ -14,10 +14,10 @@ from lakehouse.contracts.silver import RECORDS
 from lakehouse.run.findings import Violation, finding
 from lakehouse.spark import interval_join
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
-from silver import again
-from silver.decode import decoded
+from silver.audit import redecide
+from silver.extract.payload import decoded
 from silver.rules import Rules
-from silver.watermarks import Watermarks
+from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -130,6 +130,6 @@ def _decided(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
     before = Watermarks({})
     for load_seq, of_load in groupby(pins.loads, key=lambda row: row["load_seq"]):
         claim = [{**row, "rules": rules_of[load_seq]} for row in of_load]
-        yield from again.decide(spark, claim, before, tables)
+        yield from redecide.decide(spark, claim, before, tables)
         before = before.after(claim)
         run.report.event("verify.decided_again", load_seq=load_seq)

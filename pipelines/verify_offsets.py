@@ -14,9 +14,9 @@ from lakehouse.spark.bitmaps import WORD_BITS
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, GOLD_LATEST, GOLD_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.verify_ways_out import BRONZE_OUT, GOLD_OUT, SILVER_OUT
-from silver import audit_words as words
-from silver.audit_rows import as_of
-from silver.extract import extract
+from silver.audit import offset_bitmaps as words
+from silver.audit.row_summaries import as_of
+from silver.extract.columns import extract
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from pipelines.verify_pins import Pins
-    from silver.audit import Row
+    from silver.audit.ledger_checks import Row
     from silver.rules import Rules
 
 _FEW_PARTITIONS = 32

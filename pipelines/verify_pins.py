@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.gate import Rejected
     from lakehouse.run.context import Run
-    from silver.audit import Row
+    from silver.audit.ledger_checks import Row
 
 LEDGER = (
     "load_seq",

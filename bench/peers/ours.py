@@ -11,7 +11,7 @@ from bench.sitting import WrongResultError
 from bronze.ingest import ingest
 from lakehouse.run.context import Run
 from lakehouse.table import SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS, Lakehouse
-from silver import load
+from silver.load import steps
 from silver.rules import Rules
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def prepare(spark: SparkSession, job: Job) -> None:
     """Create Silver's tables."""
     settings, run = _known(spark, job)
-    load.create_tables(spark, run, Rules.of(settings))
+    steps.create_tables(spark, run, Rules.of(settings))
 
 
 def load_silver(spark: SparkSession, job: Job) -> Answer:
     """One load of what Bronze gained."""
     settings, run = _known(spark, job)
-    if load.load_once(spark, run, Rules.of(settings)) is None:
+    if steps.load_once(spark, run, Rules.of(settings)) is None:
         raise WrongResultError("Bronze gained nothing, and a load was to be measured")
     return Answer(
         table=_folder(run, SILVER_RECORDS), rejects=_folder(run, SILVER_REJECTS), state=_folder(run, SILVER_WATERMARKS)

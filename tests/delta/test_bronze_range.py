@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakehouse.delta import tables
 from lakehouse.table import BRONZE_RECORDS
-from silver import bronze_range
+from silver.load import bronze_range
 from tests.support.bronze import Record, put
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from expectations import gate, verdict
 from lakehouse.errors import BreakerOpenError, UsageError
 from lakehouse.settings.pipeline import Gate
 from pipelines import by_hand
-from silver import load
-from silver.request import Kind, Request, Reset, Wanted
+from silver.load import steps as load
 from silver.rules import Rules
+from silver.state.request import Kind, Request, Reset, Wanted
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, loaded, stop

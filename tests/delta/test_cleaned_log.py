@@ -13,8 +13,8 @@ from jobs.cli import main
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.errors import GateFailedError, TableStateError
 from pipelines import arrival, bronze_to_silver, by_hand, decide_gate, medallion, silver_to_gold
-from silver import load
-from silver.request import Erase, Request, Wanted
+from silver.load import steps
+from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.cleaned import clean
 from tests.support.silver import copy_of
@@ -85,7 +85,7 @@ def test_a_claimed_load_whose_versions_left_the_log_is_finished_with_what_it_had
     run, settings = new_run(), settings_of(new_run())
     three_commits(spark, run)
     with monkeypatch.context() as patched:
-        patched.setattr(load, "append_silver", stop)
+        patched.setattr(steps, "append_silver", stop)
         with pytest.raises(Stopped):
             bronze_to_silver.run(spark, run, settings)
     if grows:

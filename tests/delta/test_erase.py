@@ -12,9 +12,10 @@ from gold.publish import publish
 from lakehouse.contracts.gate import GateRun
 from lakehouse.delta import tables
 from pipelines import amendments, by_hand, silver_to_gold
-from silver import erase, load
-from silver.request import Erase, Request
+from silver.load import steps
+from silver.requests import erase_key
 from silver.rules import Rules
+from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, loaded, require_sound, stop
@@ -134,13 +135,13 @@ def test_an_erasure_that_stopped_anywhere_is_finished_by_the_next_run(
 ) -> None:
     run = new_run()
     loaded(spark, run, settings, HISTORY)
-    before = {"silver": (erase, "_in_silver"), "advance": (load, "advance")}
+    before = {"silver": (erase_key, "_in_silver"), "advance": (steps, "advance")}
     with monkeypatch.context() as patched:
         patched.setattr(*before[place], stop)
         with pytest.raises(Stopped):
             erased(spark, run, settings)
 
-    done = load.load_once(spark, new_run(), Rules.of(settings))
+    done = steps.load_once(spark, new_run(), Rules.of(settings))
 
     assert done is not None
     assert (done.load_seq, done.is_repeat) == (2, True)

@@ -12,9 +12,9 @@ from lakehouse import table
 from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
 from pipelines import by_hand, forget, maintenance, rebuild
-from silver import load
-from silver.request import Erase, Request
+from silver.load import steps
 from silver.rules import Rules
+from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of, write_config
 from tests.support.stages import Stopped, loaded, published, require_sound, stop
@@ -135,14 +135,14 @@ def test_nothing_is_removed_while_an_open_claim_reads_an_earlier_version_and_it_
     by_hand.carry_out(spark, new_run(), settings, asked(), is_dry_run=False)
     put(spark, new_run(), [of(BOB, 2, 3)])
     with monkeypatch.context() as patched:
-        patched.setattr(load, "append_silver", stop)
+        patched.setattr(steps, "append_silver", stop)
         with pytest.raises(Stopped):
             loaded(spark, new_run(), settings, [of(BOB, 3, 4)])
 
     with pytest.raises(TableStateError, match="claimed and not finished"):
         forget.forget(spark, new_run(), settings, ANN, is_dry_run=False)
     assert files_with(root, ANN) != []
-    load.load_once(spark, new_run(), Rules.of(settings))
+    steps.load_once(spark, new_run(), Rules.of(settings))
 
     with monkeypatch.context() as patched:
         patched.setattr(forget, "_start_log_anew", stop)

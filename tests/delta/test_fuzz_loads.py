@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakehouse.contracts.silver import CLASSES
-from silver import load
+from silver.load import steps
 from silver.rules import Payload, Rules, Source
 from tests.support import readings
 from tests.support.bronze import Record, put
@@ -72,8 +72,8 @@ def _compare(spark: SparkSession, run: Run, rules: Rules, records: list[Any], cu
     for part in (given_rows[:cut], given_rows[cut:]):
         reference.take(_seen(record, rules) for record in part)
         put(spark, run, part)
-        load.create_tables(spark, run, rules)
-        load.load_once(spark, run, rules)
+        steps.create_tables(spark, run, rules)
+        steps.load_once(spark, run, rules)
 
     tables = {
         name: spark.read.table(run.table(name).sql).collect() for name in ("silver_loads", "silver_records", "silver_rejects")

@@ -20,7 +20,7 @@ from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, TableStateError, UsageError
 from lakehouse.settings.pipeline import Gate
 from pipelines import bronze_to_silver, by_hand, decide_gate, medallion, rebuild, restore, silver_to_gold, verify
-from silver.request import Erase, Request
+from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of

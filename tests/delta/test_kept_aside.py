@@ -17,8 +17,8 @@ from lakehouse.contracts.gate import RELEASED, Decision
 from lakehouse.errors import GateFailedError
 from lakehouse.protocol import gold_rejects
 from pipelines import bronze_to_silver, by_hand, decide_gate, rebuild, restore, silver_to_gold
-from silver import load
-from silver.request import Erase, Kind, Request, Wanted
+from silver.load import steps as load
+from silver.state.request import Erase, Kind, Request, Wanted
 from tests.support.bronze import put
 from tests.support.silver import copy_of, message
 from tests.support.small_config import settings_of

@@ -17,7 +17,7 @@ from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import tables
 from lakehouse.spark import frames
 from pipelines import bronze_to_silver, by_hand, rebuild, restore, verify
-from silver.request import Erase, Request, Wanted
+from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.examples import examples
 from tests.support.small_config import settings_of

@@ -16,9 +16,10 @@ from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
 from lakehouse.settings.pipeline import Gate
 from pipelines import by_hand
-from silver import load, plan, recovery
-from silver.request import Request, Wanted
+from silver.load import planner, recover
+from silver.load import steps as load
 from silver.rules import Rules, Source
+from silver.state.request import Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.reference import Reference, Seen
 from tests.support.silver import copy_of
@@ -93,9 +94,9 @@ def test_what_a_plan_says_is_what_the_load_does_and_planning_writes_nothing(spar
     put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([4, 6, 6, 7], start=3)])
     names = ("silver_loads", "silver_records", "silver_rejects", "silver_watermarks")
     before = [tables.version(spark, run.table(name)) for name in names]
-    recovered = recovery.recover(spark, run, BY_HEADER)
+    recovered = recover.recover(spark, run, BY_HEADER)
 
-    planned = plan.plan(spark, run, BY_HEADER, recovered)
+    planned = planner.plan(spark, run, BY_HEADER, recovered)
     after = [tables.version(spark, run.table(name)) for name in names]
     done = load_all(spark, run)
 
@@ -150,7 +151,7 @@ def test_watermarks_that_are_emptied_under_a_load_at_work_stay_so_and_the_way_ou
     spark: SparkSession, run: Run
 ) -> None:
     put(spark, run, [Record.of(0, 1, partition=2)])
-    planned = plan.plan(spark, run, BY_HEADER, recovery.recover(spark, run, BY_HEADER))
+    planned = planner.plan(spark, run, BY_HEADER, recover.recover(spark, run, BY_HEADER))
     assert planned is not None
     load.claim(spark, run, planned)
     before = tables.version(spark, run.table("silver_watermarks"))
@@ -170,9 +171,9 @@ def test_of_two_runs_that_claim_the_same_load_one_goes_on(spark: SparkSession, n
     first, second = new_run(), new_run()
     put(spark, first, [Record.of(0, 1)])
     load.create_tables(spark, first, BY_HEADER)
-    recovered = recovery.recover(spark, first, BY_HEADER)
-    one = plan.plan(spark, first, BY_HEADER, recovered)
-    two = plan.plan(spark, second, BY_HEADER, recovered)
+    recovered = recover.recover(spark, first, BY_HEADER)
+    one = planner.plan(spark, first, BY_HEADER, recovered)
+    two = planner.plan(spark, second, BY_HEADER, recovered)
     assert one is not None
     assert two is not None
 
@@ -191,7 +192,7 @@ def test_a_load_that_stopped_after_any_step_is_finished_with_what_it_had_claimed
     stopped = new_run()
     put(spark, stopped, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
     load.create_tables(spark, stopped, BY_HEADER)
-    planned = plan.plan(spark, stopped, BY_HEADER, recovery.recover(spark, stopped, BY_HEADER))
+    planned = planner.plan(spark, stopped, BY_HEADER, recover.recover(spark, stopped, BY_HEADER))
     assert planned is not None
     load.claim(spark, stopped, planned)
     for step in (load.append_silver, load.append_rejects, load.advance)[:steps]:

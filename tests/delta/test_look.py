@@ -13,7 +13,7 @@ from jobs.why import why, write_why
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.settings.pipeline import Settings
 from pipelines.arrival import orders
-from silver import load
+from silver.load import steps
 from silver.rules import Policy, Rules, Source
 from tests.support.bronze import Record, put
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from silver.order import Order
+    from silver.audit.arrival_order import Order
     from silver.rules import Late
 
 pytestmark = pytest.mark.spark
@@ -31,10 +31,10 @@ pytestmark = pytest.mark.spark
 RULES = Rules(Source("header", "seq"))
 
 
-def loaded(spark: SparkSession, run: Run, records: list[Record], rules: Rules = RULES) -> load.Load:
+def loaded(spark: SparkSession, run: Run, records: list[Record], rules: Rules = RULES) -> steps.Load:
     put(spark, run, records)
-    load.create_tables(spark, run, rules)
-    done = load.load_once(spark, run, rules, max_quarantined_share=0.5)
+    steps.create_tables(spark, run, rules)
+    done = steps.load_once(spark, run, rules, max_quarantined_share=0.5)
     assert done is not None
     return done
 
@@ -86,8 +86,8 @@ def test_suspects_are_told_apart_whichever_load_brought_their_like(
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:
     if cut:  # many suspects stay in Spark and are not broadcast: the other way to the same classes
-        monkeypatch.setattr("silver.look._MOST_HERE", 0)
-        monkeypatch.setattr("silver.look._MOST_BROADCAST", 0)
+        monkeypatch.setattr("silver.suspects.resolve._MOST_HERE", 0)
+        monkeypatch.setattr("silver.suspects.resolve._MOST_BROADCAST", 0)
     records = [*FIRST, *AGAIN]
     for part in (records[:cut], records[cut:]):
         if part:
@@ -207,7 +207,7 @@ def test_one_corrupt_number_opens_the_breaker_and_the_load_goes_through_when_it_
     assert "20 of 20 records" in str(stopped.value)
     assert len(kept(spark, new_run())) == 3
 
-    load.load_once(spark, new_run(), RULES, max_quarantined_share=1)
+    steps.load_once(spark, new_run(), RULES, max_quarantined_share=1)
     assert [row[0] for row in rejects(spark, new_run())] == ["late"] * 20
     assert len(kept(spark, new_run())) == 103
 

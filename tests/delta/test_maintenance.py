@@ -16,7 +16,7 @@ from lakehouse.delta.log_files import read_log
 from lakehouse.run.lock import locked
 from lakehouse.table import BRONZE_TOPICS, GATE_DECISIONS, GOLD_LATEST_BY_STREAM, GOLD_REJECTS, TABLE_NAMES
 from pipelines import medallion, silver_to_gold
-from silver import load
+from silver.load import steps
 from silver.rules import Rules
 from tests.support.bronze import Record, put
 from tests.support.cleaned import clean
@@ -132,14 +132,14 @@ def test_the_version_that_an_open_claim_pinned_is_left_and_the_claim_is_finished
         raise Stopped
 
     with monkeypatch.context() as patched:
-        patched.setattr(load, "append_silver", stop)
+        patched.setattr(steps, "append_silver", stop)
         with pytest.raises(Stopped):
             loaded(spark, new_run(), settings, [Record.of(1, 2), Record.of(2, 1)])
     put(spark, run, [Record.of(3, 3)])
 
     done = maintained(spark, run, settings)
-    finished = load.load_once(spark, new_run(), Rules.of(settings))
-    following = load.load_once(spark, new_run(), Rules.of(settings))
+    finished = steps.load_once(spark, new_run(), Rules.of(settings))
+    following = steps.load_once(spark, new_run(), Rules.of(settings))
 
     assert "claimed and not finished" in str(done["bronze_records"]["skipped"])
     assert done["silver_records"]["skipped"] == []

@@ -16,7 +16,7 @@ from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from pipelines import medallion
 from pipelines.rebuild import rebuild
-from silver import load
+from silver.load import steps
 from silver.rules import Policy, Rules, Source
 from tests.support.bronze import Record, put
 from tests.support.small_config import small_config
@@ -51,8 +51,8 @@ def named(spark: SparkSession, tmp_path: Path, run: Run) -> Iterator[Run]:
 
 def loaded(spark: SparkSession, run: Run) -> None:
     put(spark, run, [*SENT, *OTHER])
-    load.create_tables(spark, run, RULES)
-    load.load_once(spark, run, RULES)
+    steps.create_tables(spark, run, RULES)
+    steps.load_once(spark, run, RULES)
 
 
 def test_a_rebuild_leaves_no_shadow_in_the_schema(spark: SparkSession, named: Run) -> None:

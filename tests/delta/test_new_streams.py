@@ -9,8 +9,9 @@ import pytest
 from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError
 from pipelines import bronze_to_silver, rebuild
-from silver import load, plan, segments
-from silver.segments import How
+from silver.decide import decision
+from silver.decide.decision import How
+from silver.load import planner, steps
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, stop
@@ -40,7 +41,7 @@ def named(topic: str, first: int, last: int, *, offset: int = 0) -> list[Record]
 def test_more_new_streams_than_a_load_may_bring_open_the_breaker_and_nothing_is_written(
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, way: How
 ) -> None:
-    monkeypatch.setattr(plan, "_how", lambda *_: way)
+    monkeypatch.setattr(planner, "_how", lambda *_: way)
     run = new_run()
     settings = settings_of(run, topics=("t", "u"), policies=LIMITS, **BY_PRODUCER)
     put(spark, run, [*named("t", 1, 4), *named("u", 1, 5)])
@@ -66,7 +67,7 @@ def test_more_new_streams_than_a_load_may_bring_open_the_breaker_and_nothing_is_
 def test_known_streams_and_records_without_a_producer_are_not_new(
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, way: How
 ) -> None:
-    monkeypatch.setattr(plan, "_how", lambda *_: way)
+    monkeypatch.setattr(planner, "_how", lambda *_: way)
     settings = settings_of(new_run(), topics=("t", "u"), policies=LIMITS, **BY_PRODUCER)
     put(spark, new_run(), [*named("t", 1, 3), *named("u", 1, 5)])
     bronze_to_silver.run(spark, new_run(), settings)
@@ -88,9 +89,9 @@ def test_a_topic_without_a_producer_is_never_stopped(spark: SparkSession, new_ru
 def test_names_that_are_too_many_for_stretches_are_refused_before_each_record_is_decided(
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "_how", lambda *_: How.STRETCHES)
-    monkeypatch.setattr(segments, "_MOST_STRETCHES", 20)
-    monkeypatch.setattr(segments, "_by_records", None)
+    monkeypatch.setattr(planner, "_how", lambda *_: How.STRETCHES)
+    monkeypatch.setattr(decision, "_MOST_STRETCHES", 20)
+    monkeypatch.setattr(decision, "_by_records", None)
     settings = settings_of(new_run(), policies={"max_new_streams": 10}, **BY_PRODUCER)
     put(spark, new_run(), named("t", 1, 30))
 
@@ -117,7 +118,7 @@ def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(
     put(spark, new_run(), named("t", 1, 4))
 
     with monkeypatch.context() as patched:
-        patched.setattr(load, "append_silver", stop)
+        patched.setattr(steps, "append_silver", stop)
         with pytest.raises(Stopped):
             bronze_to_silver.run(spark, new_run(), many)
     assert bronze_to_silver.run(spark, new_run(), few)["repeated"] == [1]

@@ -9,7 +9,7 @@ import pytest
 from jobs.cli import main
 from lakehouse.delta import log_files
 from pipelines import by_hand
-from silver.request import Erase, Request
+from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of, write_config
 from tests.support.stages import loaded, published

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from jobs.query import answer
 from pipelines import by_hand, rebuild
-from silver.request import Erase, Request
+from silver.state.request import Erase, Request
 from tests.support.bronze import Record
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, published, require_sound

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from pipelines.arrival import orders
-from silver import breaker, load, plan, recovery
+from silver.load import breaker, planner, recover, steps
 from silver.rules import Rules
 from tests.support.bronze import put_spans
 from tests.support.published import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from silver.order import Order
+    from silver.audit.arrival_order import Order
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -69,8 +69,8 @@ def replay(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at
     settings = settings_of(run, sequence=BY_VALUE, policies={"late": "accept"})
     put_spans(spark, run, dict(enumerate(SPANS)))
     arrived = {order.stream[1]: order for order in orders(spark, run, settings)["bronze"]}
-    load.create_tables(spark, run, Rules.of(settings))
-    load.load_once(spark, run, Rules.of(settings))
+    steps.create_tables(spark, run, Rules.of(settings))
+    steps.load_once(spark, run, Rules.of(settings))
     return Replay(run, arrived)
 
 
@@ -105,9 +105,9 @@ def test_by_default_no_published_number_is_dropped(spark: SparkSession, run: Run
     late = {each: SPANS[each] for each, published in enumerate(REPLAYED) if CLASSES[published.name][2]}
     rules = Rules.of(settings_of(run, sequence=BY_VALUE))
     put_spans(spark, run, late)
-    load.create_tables(spark, run, rules)
+    steps.create_tables(spark, run, rules)
 
-    planned = plan.plan(spark, run, rules, recovery.recover(spark, run, rules))
+    planned = planner.plan(spark, run, rules, recover.recover(spark, run, rules))
 
     assert planned is not None
     breaker.require_closed(run, planned, 0.5)

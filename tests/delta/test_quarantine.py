@@ -13,8 +13,8 @@ from jobs.quarantine import held
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import LOADS, REJECTS
 from lakehouse.table import Lakehouse
-from silver.request import Wanted
 from silver.rules import Rules, Source
+from silver.state.request import Wanted
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows
 

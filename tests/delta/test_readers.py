@@ -18,7 +18,7 @@ from lakehouse.contracts.gate import DECISIONS, RELEASED
 from lakehouse.contracts.gold import REJECTS
 from lakehouse.table import TABLE_NAMES
 from pipelines import by_hand
-from silver.request import Request, Wanted
+from silver.state.request import Request, Wanted
 from tests.support.bronze import Record
 from tests.support.small_config import settings_of
 from tests.support.small_tables import write_rows

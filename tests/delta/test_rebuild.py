@@ -11,8 +11,10 @@ import pytest
 from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableStateError
 from pipelines import bronze_to_silver, by_hand, rebuild, restore
-from silver import erase, replay, swap
-from silver.request import Erase, Request
+from silver.load import cutover
+from silver.rebuild import replay
+from silver.requests import erase_key
+from silver.state.request import Erase, Request
 from tests.delta.test_by_hand import asked, kept, marks, waiting
 from tests.delta.test_restore import offsets_in_gold
 from tests.support.bronze import Record, put
@@ -97,7 +99,7 @@ def test_another_extractor_is_put_in_place_at_once_however_often_it_stops_and_go
                 raise Stopped
 
         with monkeypatch.context() as patched:
-            patched.setattr(swap, "crash_point", stop)
+            patched.setattr(cutover, "crash_point", stop)
             is_first = point == "swap.claimed"
             with pytest.raises(Stopped):
                 rebuilt(spark, run, settings, is_applied=True) if is_first else bronze_to_silver.run(spark, run, settings)
@@ -174,7 +176,7 @@ def test_an_erasure_that_was_not_finished_comes_to_bronze_with_the_rebuild_that_
     settings, bronze = settings_of(run), run.table("bronze_records")
     asked_for = Request("erase", "a person asked", "ann", erase=Erase.of("t", b"k"))
     with monkeypatch.context() as patched:
-        patched.setattr(erase, "in_bronze", stop)
+        patched.setattr(erase_key, "in_bronze", stop)
         with pytest.raises(Stopped):
             by_hand.carry_out(spark, run, settings, asked_for, is_dry_run=False)
     before = tables.version(spark, bronze)

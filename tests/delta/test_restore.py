@@ -9,7 +9,7 @@ import pytest
 from lakehouse.delta import tables
 from lakehouse.errors import ClaimStuckError, TableStateError, UsageError
 from pipelines import bronze_to_silver, restore, silver_to_gold
-from silver import swap
+from silver.load import cutover
 from tests.delta.test_by_hand import asked, kept, sent, waiting
 from tests.support.bronze import put
 from tests.support.silver import copy_of
@@ -137,7 +137,7 @@ def test_a_restore_that_stops_after_every_step_is_finished_by_the_next_run(
 
     for point in ("swap.claimed", "swap.fenced", "swap.records", "swap.loads", "swap.advanced"):
         with monkeypatch.context() as patched:
-            patched.setattr(swap, "crash_point", stopping_at(point))
+            patched.setattr(cutover, "crash_point", stopping_at(point))
             with pytest.raises(Stopped):
                 restored(spark, run, 1) if point == "swap.claimed" else bronze_to_silver.run(spark, run, settings)
     with pytest.raises(UsageError, match="load 2"):

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from pipelines import bronze_to_silver, by_hand, maintenance, rebuild, restore
-from silver import load, recovery, watermarks
-from silver.request import Request, Reset, Wanted
+from silver.load import recover, steps
 from silver.rules import Rules
+from silver.state import watermarks
+from silver.state.request import Request, Reset, Wanted
 from tests.support.bronze import Record, put
 from tests.support.examples import examples
 from tests.support.reference import Reference, Seen
@@ -120,9 +121,9 @@ def test_a_retirement_that_was_killed_is_finished_by_the_next_run(
 
     with monkeypatch.context() as patched:
         if is_finished:
-            patched.setattr(load, "crash_point", stop_at_the_end)
+            patched.setattr(steps, "crash_point", stop_at_the_end)
         else:
-            patched.setattr(load, "advance", stop)
+            patched.setattr(steps, "advance", stop)
         with pytest.raises(Stopped):
             retired(spark, new_run(), config)
     done = loaded(spark, new_run(), config, BACK)
@@ -208,7 +209,7 @@ def test_maintain_retires_what_has_been_quiet_for_as_long_as_the_config_says(
     assert maintained(3) == {"load_seq": None, "streams": 0, "skipped": None}
     assert maintained(1, is_dry_run=True) == maintained(1) == {"load_seq": 2, "streams": 3, "skipped": None}
     assert maintained(1) == {"load_seq": None, "streams": 0, "skipped": None}
-    assert recovery.recover(spark, run, Rules.of(config)).watermarks.load_seq == 2
+    assert recover.recover(spark, run, Rules.of(config)).watermarks.load_seq == 2
 
 
 HISTORY = st.lists(st.tuples(st.integers(0, 2), st.one_of(st.none(), st.integers(1, 8)), st.sampled_from("xxy")), max_size=4)

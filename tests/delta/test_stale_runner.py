@@ -22,9 +22,13 @@ from lakehouse.protocol import swap_fence
 from lakehouse.settings.pipeline import Gate
 from lakehouse.spark import frames
 from pipelines import bronze_to_silver, by_hand, rebuild, restore, silver_to_gold
-from silver import by_request, erase, load, plan, recovery, watermarks
-from silver.request import Erase, Request, Wanted
+from silver.load import planner as plan
+from silver.load import recover, steps
+from silver.requests import erase_key
+from silver.requests import planner as by_request
 from silver.rules import Rules
+from silver.state import watermarks
+from silver.state.request import Erase, Request, Wanted
 from tests.delta.test_by_hand import kept, sent, waiting
 from tests.delta.test_restore import offsets_in_gold, restored
 from tests.support.bronze import put
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.table import Table
-    from silver.plan import Plan
+    from silver.load.planner import Plan
 
 pytestmark = pytest.mark.spark
 
@@ -65,35 +69,35 @@ def run(two_loads: Run, tmp_path: Path) -> Run:
 def claimed_by_hand(spark: SparkSession, run: Run, request: Request) -> Plan:
     """What a person asked for, claimed; who did it stands still from here on."""
     rules = Rules.of(settings_of(run))
-    recovered = recovery.recover(spark, run, rules)
+    recovered = recover.recover(spark, run, rules)
     known = recovered.watermarks
     pinned = by_request.pinned(known, recovered.bronze_version)
     claim = plan.claimed(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
     planned = by_request.answer(spark, run, known, claim).plan
     assert planned is not None
-    load.claim(spark, run, planned)
+    steps.claim(spark, run, planned)
     return planned
 
 
 def claimed_records(spark: SparkSession, run: Run) -> Plan:
     rules = Rules.of(settings_of(run))
-    planned = plan.plan(spark, run, rules, recovery.recover(spark, run, rules))
+    planned = plan.plan(spark, run, rules, recover.recover(spark, run, rules))
     assert planned is not None
-    load.claim(spark, run, planned)
+    steps.claim(spark, run, planned)
     return planned
 
 
 def test_who_wakes_after_a_restore_marks_nothing_as_released_that_silver_no_longer_holds(spark: SparkSession, run: Run) -> None:
     stale = claimed_by_hand(spark, run, RELEASE)
-    load.append_silver(spark, run, stale)
+    steps.append_silver(spark, run, stale)
     bronze_to_silver.run(spark, run, settings_of(run))  # somebody else finishes load 3
     assert waiting(spark, run) == [(2, "late", "released", 3)]
     restored(spark, run, 2)
 
     with pytest.raises(UndoneError, match="decides these records again"):
-        load.append_rejects(spark, run, stale)
+        steps.append_rejects(spark, run, stale)
     with pytest.raises(UndoneError):
-        load.carry_out(spark, run, stale)
+        steps.carry_out(spark, run, stale)
 
     assert waiting(spark, run) == [(2, "late", "held", None)]
     assert [row[0] for row in kept(spark, run)] == [0, 1, 3]
@@ -111,11 +115,11 @@ def test_records_of_an_undone_load_that_never_reached_silver_are_not_appended_by
     read_before = watermarks._marks(spark, run, stale.load_seq)
 
     restored(spark, run, 2)
-    for step in (load.append_silver, load.append_rejects):
+    for step in (steps.append_silver, steps.append_rejects):
         step(spark, run, stale)  # Delta skips them
     monkeypatch.setattr(watermarks, "_marks", lambda *_: read_before)
     with pytest.raises(UndoneError):
-        load.advance(spark, run, stale)
+        steps.advance(spark, run, stale)
     monkeypatch.undo()
 
     assert spark.read.table(run.table("silver_records").sql).where("load_seq = 3").count() == 0
@@ -133,7 +137,7 @@ def test_who_wakes_after_a_rebuild_changes_none_of_its_tables(spark: SparkSessio
     before = (kept(spark, run), waiting(spark, run))
 
     with pytest.raises(UndoneError):
-        load.carry_out(spark, run, stale)
+        steps.carry_out(spark, run, stale)
 
     changes = [(row["before"], row["after"], row["records"]) for row in done["changes"]]
     assert (done["repeated"], changes) == (1, [("late, held", "late, kept", 1)])
@@ -150,7 +154,7 @@ def test_an_erasure_that_was_undone_before_it_was_carried_out_erases_nothing(
         restored(spark, run, 2)
 
     with pytest.raises(UndoneError):
-        load.carry_out(spark, run, stale)
+        steps.carry_out(spark, run, stale)
 
     for name in ("bronze_records", "silver_records"):
         assert spark.read.table(run.table(name).sql).where("key IS NULL OR erased IS NOT NULL").count() == 0
@@ -170,13 +174,13 @@ def test_an_erasure_that_fails_in_bronze_leaves_it_append_only(
             raise UndoneError.of(str(bronze))
         _update(*arguments, **named)
 
-    _update = erase._update
+    _update = erase_key._update
     with monkeypatch.context() as patched:
-        patched.setattr(erase, "_update", fails)
+        patched.setattr(erase_key, "_update", fails)
         with pytest.raises(UndoneError):
-            load.carry_out(spark, run, claimed)
+            steps.carry_out(spark, run, claimed)
     assert spark.sql(f"SHOW TBLPROPERTIES {bronze.sql} ('delta.appendOnly')").collect()[0][1] == "true"
-    load.carry_out(spark, run, claimed)
+    steps.carry_out(spark, run, claimed)
     assert spark.read.table(bronze.sql).where("erased IS NOT NULL").count() > 0
 
 

@@ -14,8 +14,8 @@ from lakehouse.errors import TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.context import Run
 from pipelines import accept_topic, bronze_to_silver, by_hand, rebuild
-from silver import load
-from silver.request import Request, Wanted
+from silver.load import steps
+from silver.state.request import Request, Wanted
 from tests.delta.test_by_hand import asked
 from tests.delta.test_restore import restored
 from tests.support.bronze import Record, put
@@ -60,7 +60,7 @@ def test_a_topic_that_the_config_does_not_name_waits_and_is_decided_once_it_does
     require_sound(spark, run)
 
     with monkeypatch.context() as patched:
-        patched.setattr(load, "append_silver", stop)
+        patched.setattr(steps, "append_silver", stop)
         with pytest.raises(Stopped):
             bronze_to_silver.run(spark, run, both)  # claims, and dies
     joined = ran(spark, run, both)  # and again what was claimed

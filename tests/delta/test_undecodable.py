@@ -14,9 +14,9 @@ import yaml
 from jobs import quarantine
 from jobs.why import why
 from pipelines import by_hand, rebuild
-from silver import load, plan, recovery
-from silver.request import Erase, Request, Wanted
+from silver.load import planner, recover, steps
 from silver.rules import Payload, Rules, Source
+from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, ran, require_sound, stop
@@ -148,10 +148,10 @@ def test_a_claim_is_repeated_by_the_policy_that_it_pinned(
     put(spark, stopped, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
     pinned, other = ("quarantine", "accept") if written == "by this version" else ("accept", "quarantine")
     rules = Rules.of(readme(stopped, undecodable=pinned))
-    load.create_tables(spark, stopped, rules)
-    planned = plan.plan(spark, stopped, rules, recovery.recover(spark, stopped, rules))
+    steps.create_tables(spark, stopped, rules)
+    planned = planner.plan(spark, stopped, rules, recover.recover(spark, stopped, rules))
     assert planned is not None
-    load.claim(spark, stopped, planned)
+    steps.claim(spark, stopped, planned)
     if written != "by this version":
         replaced = """regexp_replace(rules, ', "undecodable": "accept"|"undecodable": "accept", ', '')"""
         spark.sql(f"UPDATE {stopped.table('silver_loads').sql} SET rules = {replaced}")
@@ -171,7 +171,7 @@ def test_a_release_that_dies_is_finished_and_an_erased_value_stays_what_it_was(
     put(spark, run, [sent(0, 1), sent(1, 2, b"not json", key=b"mine"), sent(2, 3), sent(3, 4, b"nor this")])
     ran(spark, run, readme(run))
     with monkeypatch.context() as patched:
-        patched.setattr(load, "append_rejects", stop)
+        patched.setattr(steps, "append_rejects", stop)
         with pytest.raises(Stopped):
             settled(spark, run, readme(run), Wanted(offset=3))
     lenient = settings_of(run, value=SCHEMA, **{**README, "gate": {}})

@@ -17,8 +17,8 @@ from lakehouse.settings.pipeline import Gate, Gold
 from lakehouse.table import Lakehouse
 from pipelines import by_hand
 from pipelines.verify import verify
-from silver import load
-from silver.request import Request, Wanted
+from silver.load import steps
+from silver.state.request import Request, Wanted
 from tests.support.bronze import put
 from tests.support.silver import copy_of, load_records, message
 from tests.support.small_config import settings_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from silver.request import Kind
+    from silver.state.request import Kind
 
 pytestmark = pytest.mark.spark
 
@@ -244,7 +244,7 @@ def test_a_claim_that_is_open_is_no_failure_and_its_rows_are_left_out(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(load, "advance", stop)
+        patched.setattr(steps, "advance", stop)
         with pytest.raises(KeyboardInterrupt):
             load_records(spark, lake, [message(12, 10), message(13, 10)])
     put(spark, lake, [message(14, 11)])

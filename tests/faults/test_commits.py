@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines import medallion
-from silver import load
+from silver.load import steps
 from silver.rules import Rules, Source
 from tests.faults.kills import Commit, Durations, Point
 from tests.support.bronze import Record, put
@@ -40,13 +40,13 @@ def test_killed_right_before_and_after_each_commit_of_a_load_nothing_is_lost_or_
     kills = [Commit("silver_loads", is_after=False), Commit("silver_records", is_after=True)]
     kills.append(Commit("silver_watermarks", is_after=False))
     run = new_run()
-    load.create_tables(spark, run, _RULES)
+    steps.create_tables(spark, run, _RULES)
     for nth, (kill, runner) in enumerate(zip(kills, mortals(len(kills)), strict=True)):
         put(spark, run, [Record.of(3 * nth + place, 2 * nth + sequence) for place, sequence in enumerate([1, 2, 2])])
         kill.prepare(runner, tmp_path / "lakehouse")
         runner.go(stage="silver", settings=root)
         assert kill.strike(runner, Durations()) is not None
-    while load.load_once(spark, new_run(), _RULES) is not None:
+    while steps.load_once(spark, new_run(), _RULES) is not None:
         pass
 
     assert offsets(spark, run, "silver_records") == [offset for offset in range(3 * len(kills)) if offset % 3 < 2]
@@ -63,11 +63,11 @@ def test_killed_at_each_step_of_the_gate_and_of_gold_every_record_is_published_o
     models = {"models": [{"name": "by_key", "sql": str(query)}]}
     run = new_run()
     settings = settings_of(run, gold=models)
-    load.create_tables(spark, run, _RULES)
+    steps.create_tables(spark, run, _RULES)
     for nth, (point, runner) in enumerate(zip(points, mortals(len(points)), strict=True)):
         if nth % 2 == 0:  # with and without new input since the one that died before
             put(spark, run, [Record.of(nth, nth), Record.of(nth + 1, nth + 1)])
-            load.load_once(spark, new_run(), _RULES)
+            steps.load_once(spark, new_run(), _RULES)
         stage = point.partition(".")[0]
         if stage == "gold":
             medallion.run(spark, settings, run.report, "gate")

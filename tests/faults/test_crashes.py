@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from silver import load
+from silver.load import steps
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put
 from tests.support.programs import ended
@@ -39,7 +39,7 @@ def test_killed_after_the_claim_after_silvers_commit_and_before_the_merge_nothin
         assert marks == [], "the watermarks move last"
         put(spark, run, [Record.of(3 + number, 3 + number)])  # Bronze grows before every retry
 
-    done = [load.load_once(spark, new_run(), _RULES) for _ in range(2)]
+    done = [steps.load_once(spark, new_run(), _RULES) for _ in range(2)]
 
     assert [each and (each.load_seq, each.is_repeat, each.records) for each in done] == [(1, True, 4), (2, False, 3)]
     silver = spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()

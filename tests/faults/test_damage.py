@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse.errors import TableStateError
 from pipelines.verify import verify
-from silver import load
+from silver.load import steps
 from tests.support.bronze import put
 from tests.support.silver import RULES, copy_of, load_records, message
 
@@ -59,7 +59,7 @@ def test_without_its_last_commit_each_table_stops_the_load_is_healed_by_it_or_is
         run = copy_of(loaded, tmp_path / table, loaded.report)
         damage(max((tmp_path / table / table / "_delta_log").glob("*.json")))
         try:
-            while load.load_once(spark, run, RULES) is not None:
+            while steps.load_once(spark, run, RULES) is not None:
                 pass
         except TableStateError as error:
             outcomes[table] = str(error.where).replace(f"{tmp_path}/{table}/", "")

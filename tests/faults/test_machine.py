@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.errors import StorageError
 from pipelines import medallion
-from silver import load
+from silver.load import steps
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
@@ -42,7 +42,7 @@ def loaded_once(spark: SparkSession, run: Run) -> None:
 
 def some(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
-    load.create_tables(spark, run, _RULES)
+    steps.create_tables(spark, run, _RULES)
 
 
 @pytest.mark.parametrize("table", ["silver_loads", "silver_records", "silver_watermarks"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines import restore
-from silver import load
+from silver.load import steps
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
@@ -58,7 +58,7 @@ def test_of_three_runs_at_once_one_loads_and_the_others_leave(
 ) -> None:
     run = new_run()
     bronze(spark, run, 0, [1, 2, 2, 3])
-    load.create_tables(spark, run, _RULES)
+    steps.create_tables(spark, run, _RULES)
 
     for runner in team:
         runner.go(stage="silver", settings=root, is_locked=is_locked)
@@ -66,7 +66,7 @@ def test_of_three_runs_at_once_one_loads_and_the_others_leave(
 
     # Without the lock a second one may find the first one's claim, and carry it out with it: that is no failure.
     assert codes == [0, 4, 4] if is_locked else set(codes) <= {0, 4}
-    load.load_once(spark, new_run(), _RULES)
+    steps.load_once(spark, new_run(), _RULES)
     assert silver(spark, run) == [(0, 1), (1, 2), (3, 3)]
     assert spark.read.table(run.table("silver_rejects").sql).count() == 1
     assert spark.read.table(run.table("silver_loads").sql).count() == 1
@@ -90,7 +90,7 @@ def test_a_run_that_sleeps_before_a_commit_changes_nothing_when_it_wakes_after_o
 
     assert (done["exit_code"], done["silver"]["loads"], done["silver"]["repeated"]) == (0, [1, 2], [1])
     assert woken["exit_code"] in (0, 4), woken
-    assert load.load_once(spark, new_run(), _RULES) is None
+    assert steps.load_once(spark, new_run(), _RULES) is None
     assert silver(spark, run) == [(0, 1), (1, 2), (3, 3)]
     rejects = spark.read.table(run.table("silver_rejects").sql).orderBy("first_offset").collect()
     assert [(row["first_offset"], row["records"]) for row in rejects] == [(2, 1), (4, 1)]

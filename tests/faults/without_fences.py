@@ -12,7 +12,7 @@ from lakehouse.run.lock import locked
 from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS
 from pipelines import medallion
-from silver import load, recovery
+from silver.load import recover, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from silver.plan import Plan
+    from silver.load.planner import Plan
 
 
 def take_off() -> None:
     """No lock, no transaction ids, no reading back of the claim, and no check that would refuse to build on what that does."""
     set_lock(is_on=False)
-    load._transaction = _no_transaction  # type: ignore[assignment] # None is what an append without one takes
-    load.claim = _claim
-    recovery._require_silver = _unchecked  # type: ignore[assignment] # takes anything
-    recovery._require_marks = _unchecked  # type: ignore[assignment] # takes anything
+    steps._transaction = _no_transaction  # type: ignore[assignment] # None is what an append without one takes
+    steps.claim = _claim
+    recover._require_silver = _unchecked  # type: ignore[assignment] # takes anything
+    recover._require_marks = _unchecked  # type: ignore[assignment] # takes anything
 
 
 def set_lock(*, is_on: bool) -> None:

@@ -18,7 +18,7 @@ from lakehouse.errors import OffsetsExpiredError, SourceError, TopicRecreatedErr
 from lakehouse.settings.pipeline import Kafka, Settings
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from pipelines import medallion
-from silver.request import Request, Wanted
+from silver.state.request import Request, Wanted
 from tests.support.kafka import Sent, delete_records, delete_topic, send, send_transaction
 from tests.support.small_config import small_config
 

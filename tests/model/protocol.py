@@ -47,22 +47,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 STEPS = {
-    "recover": "silver.recovery",
-    "planned_again": "silver.recovery",
-    "plan": "silver.plan",
-    "answer": "silver.by_request",
-    "claim": "silver.load",
-    "append_silver": "silver.load",
-    "append_rejects": "silver.load",
-    "advance": "silver.load",
+    "recover": "silver.load.recover",
+    "planned_again": "silver.load.recover",
+    "plan": "silver.load.planner",
+    "answer": "silver.requests.planner",
+    "claim": "silver.load.steps",
+    "append_silver": "silver.load.steps",
+    "append_rejects": "silver.load.steps",
+    "advance": "silver.load.steps",
 }
 """Each step of the model, and the module whose function it stands for."""
 
 SWAP_STEPS = {
     "restore": "pipelines.restore",
     "close": "lakehouse.protocol.swap_fence",
-    "_cut": "silver.swap",
-    "carry_out": "silver.swap",
+    "_cut": "silver.load.cutover",
+    "carry_out": "silver.load.cutover",
 }
 """The same of a restore; it is claimed as any load is."""
 
@@ -78,7 +78,7 @@ SWAP_ORDER = (
     "carry_out: ledger",
     "carry_out: marks",
 )
-"""What a restore commits, in the order of `silver.swap.carry_out`."""
+"""What a restore commits, in the order of `silver.load.cutover.carry_out`."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class Load:
             yield from self._merge(tables, who, "advance", moved)
 
     def _mark(self, tables: Tables, who: int, planned: Claim) -> Iterator[Step[Tables]]:
-        """As `silver.settle.mark`: a MERGE on what is held still."""
+        """As `silver.requests.quarantine.mark`: a MERGE on what is held still."""
         rows = tuple(
             row._replace(settled_by=planned.load) if row.version in planned.held and not row.settled_by else row
             for row in tables.rejects

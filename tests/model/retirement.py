@@ -114,7 +114,7 @@ def model(way: Way, *, loads: int = 6, sequences: int = 2) -> Model[State]:
 
 
 def _merged(state: State, load: int, way: Way) -> State:
-    """As `silver.watermarks.advance`."""
+    """As `silver.state.watermarks.advance`."""
     if state.finished < load - 1 or (way.is_fenced and state.finished > load - 1):
         return state
     claim, mark = state.ledger[load - 1], state.mark

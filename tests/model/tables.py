@@ -181,7 +181,7 @@ def ended(tables: Tables, who: int) -> Tables:
 
 
 def finished(marks: tuple[Mark, ...]) -> int:
-    """The last finished load, as `silver.watermarks.Watermarks.load_seq` reads it."""
+    """The last finished load, as `silver.state.watermarks.Watermarks.load_seq` reads it."""
     return max(mark.load for mark in marks)
 
 

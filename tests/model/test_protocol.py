@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from silver import load, recovery, swap
+from silver.load import cutover, recover, steps
 from tests.model import alternatives
 from tests.model.alternatives import ALTERNATIVES, LASTING, Alternative
 from tests.model.checker import Outcome, explore
@@ -129,8 +129,8 @@ def test_the_steps_are_functions_of_the_code() -> None:
 
 
 def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
-    assert [name for name in calls(load._carry_out) if name in STEPS] == list(ORDER[1:])
-    assert [name for name in calls(swap.carry_out) if name in ("close", "_cut", "delete", "_overwrite")] == [
+    assert [name for name in calls(steps._carry_out) if name in STEPS] == list(ORDER[1:])
+    assert [name for name in calls(cutover.carry_out) if name in ("close", "_cut", "delete", "_overwrite")] == [
         "close",
         "_cut",
         "delete",  # of the ledger's rows
@@ -144,8 +144,12 @@ def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:
         *["carry_out"] * 2,
     ]
     named = {*STEPS, "carry_out", "finish"}
-    assert [name for name in calls(load.load_once) if name in named] == ["recover", "finish", "plan", "claim", "carry_out"]
-    assert [name for name in calls(load.finish) if name in named] == ["carry_out", "planned_again", "carry_out"]  # a swap first
+    assert [name for name in calls(steps.load_once) if name in named] == ["recover", "finish", "plan", "claim", "carry_out"]
+    assert [name for name in calls(steps.finish) if name in named] == [
+        "carry_out",
+        "planned_again",
+        "carry_out",
+    ]  # a swap first
     reads = ("read", "require_own", "_require_silver", "_require_marks")
-    found = [name for name in (*calls(recovery.recover)[:2], *calls(recovery._recovered)) if name in reads]
+    found = [name for name in (*calls(recover.recover)[:2], *calls(recover._recovered)) if name in reads]
     assert list(dict.fromkeys(found)) == list(reads), "watermarks, ledger, Silver: one after another"

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from lakehouse.spark import frames
-from silver import audit_rows, audit_words
+from silver.audit import offset_bitmaps, row_summaries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,13 +34,13 @@ def offsets(spark: SparkSession, *numbers: int) -> DataFrame:
 
 def compared(*words: DataFrame) -> list[dict[str, Any]]:
     """The offsets that something is wrong with, and the sums, without what is 0."""
-    rows = audit_words.compared(words, has_producers=False).toArrow().to_pylist()
+    rows = offset_bitmaps.compared(words, has_producers=False).toArrow().to_pylist()
     return [{name: value for name, value in row.items() if value and name not in ("topic", "partition")} for row in rows]
 
 
 def test_rows_are_counted_by_load_and_a_sequence_that_stands_twice_is_found_over_all_loads(spark: SparkSession) -> None:
     rows = [(1, 1, 0, "in_order"), (1, 70, 1, "in_order"), (2, 71, 5, "in_order"), (2, 64, 9, "in_order"), (2, 70, 6, "late")]
-    by_load, repeated = audit_rows.parted(audit_rows.kept(silver(spark, *rows)).toArrow().to_pylist())
+    by_load, repeated = row_summaries.parted(row_summaries.kept(silver(spark, *rows)).toArrow().to_pylist())
 
     names = ("load_seq", "arrival", "rows", "first_sequence", "last_sequence")
     assert sorted(tuple(row[name] for name in names) for row in by_load) == [
@@ -61,7 +61,7 @@ def test_words_whose_offsets_fall_are_counted(spark: SparkSession) -> None:
         (2, 200, 1, "in_order"),
         (2, 64, 0, "late"),
     ]
-    by_load, _ = audit_rows.parted(audit_rows.kept(silver(spark, *rows)).toArrow().to_pylist())
+    by_load, _ = row_summaries.parted(row_summaries.kept(silver(spark, *rows)).toArrow().to_pylist())
 
     assert sorted((row["load_seq"], row["arrival"], row["falls"]) for row in by_load) == [
         (1, "in_order", 1),
@@ -71,10 +71,10 @@ def test_words_whose_offsets_fall_are_counted(spark: SparkSession) -> None:
 
 
 def test_offsets_that_are_lost_unknown_doubled_or_in_two_places_are_found(spark: SparkSession) -> None:
-    bronze = audit_words.by_word("b", offsets(spark, 0, 1, 2, 63, 64, 130, 131, 131))
-    kept = audit_words.by_word("s", offsets(spark, 0, 63, 64, 64, 129, 130))
+    bronze = offset_bitmaps.by_word("b", offsets(spark, 0, 1, 2, 63, 64, 130, 131, 131))
+    kept = offset_bitmaps.by_word("s", offsets(spark, 0, 63, 64, 64, 129, 130))
     spans = [("t", 0, 1, 1, 1, "discarded"), ("t", 0, 63, 65, 3, "held"), ("t", 0, 130, 130, 1, "released")]
-    out = audit_words.rejects_by_word(frames.of_tuples(spark, spans, OUT))
+    out = offset_bitmaps.rejects_by_word(frames.of_tuples(spark, spans, OUT))
 
     assert compared(bronze, kept, out) == [
         {"offsets": 7, "doubled": 1, "silver": 6},
@@ -83,14 +83,14 @@ def test_offsets_that_are_lost_unknown_doubled_or_in_two_places_are_found(spark:
         {"word": 2, "offsets": 2, "doubled": 1, "silver": 2, "unknown": 1 << 1, "lost": 1 << 3},
     ]
     row = {"word": 0, "both": -(1 << 63)}
-    assert audit_words.offset_of(row, "both") == 63
+    assert offset_bitmaps.offset_of(row, "both") == 63
 
 
 def test_what_is_right_comes_to_a_row_per_partition_and_content_that_differs_to_its_word(spark: SparkSession) -> None:
     numbers = [1, 65, 66, 700]
-    bronze = audit_words.by_word("b", offsets(spark, *numbers), F.xxhash64("offset"))
+    bronze = offset_bitmaps.by_word("b", offsets(spark, *numbers), F.xxhash64("offset"))
     edited = F.when(F.col("offset") == 65, F.lit(7)).otherwise(F.xxhash64("offset"))
-    kept = audit_words.by_word("s", offsets(spark, *numbers), edited)
+    kept = offset_bitmaps.by_word("s", offsets(spark, *numbers), edited)
 
     assert compared(bronze, kept) == [
         {"offsets": 4, "silver": 4},
@@ -99,13 +99,13 @@ def test_what_is_right_comes_to_a_row_per_partition_and_content_that_differs_to_
 
 
 def test_bronzes_records_are_masked_by_what_silver_holds(spark: SparkSession) -> None:
-    kept = audit_words.by_word("s", offsets(spark, 1, 63, 64))
-    rows = audit_words.masked(offsets(spark, 0, 1, 63, 64, 65, 200), kept).where("is_kept").orderBy("offset").collect()
+    kept = offset_bitmaps.by_word("s", offsets(spark, 1, 63, 64))
+    rows = offset_bitmaps.masked(offsets(spark, 0, 1, 63, 64, 65, 200), kept).where("is_kept").orderBy("offset").collect()
     assert [row["offset"] for row in rows] == [1, 63, 64]
 
 
 def test_content_tells_null_from_empty_and_key_from_value(spark: SparkSession) -> None:
     rows = [(1, None, b""), (1, b"", None), (1, b"", b""), (1, None, None), (2, None, None)]
     frame = frames.of_tuples(spark, rows, "offset bigint, key binary, value binary")
-    hashes = {row[0] for row in frame.select(audit_words.content(("key", "value"))).collect()}
+    hashes = {row[0] for row in frame.select(offset_bitmaps.content(("key", "value"))).collect()}
     assert len(hashes) == len(rows)

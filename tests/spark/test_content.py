@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.spark import frames
-from silver.content import content, content_sha256
+from silver.suspects.content_hash import content, content_sha256
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.silver import DUPLICATE, REJECTS, silver_records
 from lakehouse.spark import frames
-from silver import look, plan
+from silver.load import planner
 from silver.rules import Rules, Source
-from silver.streams import Known
-from silver.watermarks import Watermark, Watermarks
+from silver.state.streams import Known
+from silver.state.watermarks import Watermark, Watermarks
+from silver.suspects import resolve
 from tests.support.runs import PRODUCERS, bronze_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def test_copies_as_a_whole_and_one_by_one_give_the_same_classes(
 
 
 def test_a_copy_as_a_whole_is_one_block_and_nothing_is_compared_one_by_one(spark: SparkSession) -> None:
-    with patch.object(look, "_one_by_one", side_effect=AssertionError("was compared")):
+    with patch.object(resolve, "_one_by_one", side_effect=AssertionError("was compared")):
         found = _classified(spark, [(0, 0, 1, 9), (0, 0, 2, 5), (1, 0, 3, 4)], frozenset(), rules=_BY_EPOCH, fewest=1)
 
     told = [row for row in _rows(found) if row["class"] == DUPLICATE]
@@ -63,12 +64,12 @@ def _classified(
     same = {"topic": "t", "partition": 1, "producer": producer, "epoch": 0, "load_seq": 1}
     kept = [{**same, "offset": -number, "sequence": number, "value": f"v{number}".encode()} for number in range(1, 10)]
     silver = frames.of_contract(spark, kept, silver_records())
-    past = look.Past(silver, frames.of_contract(spark, [], REJECTS), watermarks)
+    past = resolve.Past(silver, frames.of_contract(spark, [], REJECTS), watermarks)
     with ExitStack() as stack:
-        stack.enter_context(patch("silver.look._FEWEST_COPIED", fewest))
-        stack.enter_context(patch("silver.copies._FEWEST", 1))
+        stack.enter_context(patch("silver.suspects.resolve._FEWEST_COPIED", fewest))
+        stack.enter_context(patch("silver.suspects.resent_blocks._FEWEST", 1))
         records = bronze_of(spark, runs, odd=odd)
-        return plan.classified(spark, records, rules, streams=Known(watermarks), past=lambda: past).segments
+        return planner.classified(spark, records, rules, streams=Known(watermarks), past=lambda: past).segments
 
 
 def _rows(found: pa.Table) -> list[dict[str, object]]:

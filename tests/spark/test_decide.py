@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.spark import frames
-from silver import segments, stretches
-from silver.fold import Stretch
+from silver.decide import decision, islands
+from silver.decide.decision import How
+from silver.model import Stretch
 from silver.rules import Policy, Rules, Source
-from silver.segments import How
-from silver.streams import Known
-from silver.watermarks import Watermarks
+from silver.state.streams import Known
+from silver.state.watermarks import Watermarks
 from tests.support.reference import Seen
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def test_a_step_is_a_jump_in_the_topic_whose_max_jump_it_passes(spark: SparkSess
     load = [Seen(topic, 0, offset, number) for topic in topics for offset, number in enumerate(sequences)]
     rules = Rules(Source("value"), topics=(("orders", Policy(max_jump=2)), ("payments", Policy(max_jump=20))))
 
-    found = segments.collect(spark, _narrow(spark, load), Known(Watermarks({})), rules, how).segments.to_pylist()
+    found = decision.collect(spark, _narrow(spark, load), Known(Watermarks({})), rules, how).segments.to_pylist()
 
     assert sorted((row["topic"], row["first_sequence"]) for row in found if row["class"] == "jump") == [
         ("orders", 5),
@@ -58,7 +58,7 @@ def test_a_step_is_a_jump_in_the_topic_whose_max_jump_it_passes(spark: SparkSess
 def test_a_stretch_is_an_unbroken_run_of_offsets(spark: SparkSession, offsets: list[int], is_chained: bool) -> None:
     rows = [("t", 0, None, offset, 0, offset + 7, None) for offset in offsets]
 
-    chained, odd = stretches.split(stretches.stretches(frames.of_tuples(spark, rows, _NARROW)).toArrow().to_pylist())
+    chained, odd = islands.split(islands.stretches(frames.of_tuples(spark, rows, _NARROW)).toArrow().to_pylist())
 
     assert chained == ([Stretch(("t", 0, None), offsets[0], offsets[-1], 0, offsets[0] + 7, None)] if is_chained else [])
     assert odd == (set() if is_chained else {("t", 0, None)})

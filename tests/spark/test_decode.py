@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.spark import frames
-from silver.decode import decoded
+from silver.extract.payload import decoded
 from silver.rules import Payload
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.errors import TableStateError
-from silver import erase
+from silver.decide.decision import REJECT
+from silver.requests import erase_key
+from silver.requests.quarantine import Choice
 from silver.rules import Rules, Source
-from silver.segments import REJECT
-from silver.settle import Choice
-from silver.streams import Known
-from silver.watermarks import Watermark, Watermarks
+from silver.state.streams import Known
+from silver.state.watermarks import Watermark, Watermarks
 from tests.support.bronze import Record, frame
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ NONE = Choice(pa.Table.from_pylist([], REJECT), {})
 def test_a_record_that_version_0_1_read_otherwise_counts_in_a_stream_of_its_partition(spark: SparkSession) -> None:
     meant = frame(spark, [Record.of(0, 1, producer=""), Record.of(1, 2, producer=""), Record.of(2, 1, producer="a")])
     known = Watermarks({("t", 0, name): Watermark(0, 7, 20, 1, "rules") for name in ("", "a")})
-    found = erase.stream_loads(meant, NONE, RULES, Known(known))
+    found = erase_key.stream_loads(meant, NONE, RULES, Known(known))
     assert {stream: load.erased for stream, load in found.items()} == {("t", 0, ""): 2, ("t", 0, "a"): 1}
 
 
 def test_a_partition_without_any_watermark_is_an_error(spark: SparkSession) -> None:
     known = Watermarks({("t", 1, "a"): Watermark(0, 7, 20, 1, "rules")})
     with pytest.raises(TableStateError, match="no watermark"):
-        erase.stream_loads(frame(spark, [Record.of(0, 1, producer="a")]), NONE, RULES, Known(known))
+        erase_key.stream_loads(frame(spark, [Record.of(0, 1, producer="a")]), NONE, RULES, Known(known))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.errors import ConfigError
 from lakehouse.spark import frames
-from silver.extract import extract
+from silver.extract.columns import extract
 from silver.rules import Rules, Source
 
 if TYPE_CHECKING:

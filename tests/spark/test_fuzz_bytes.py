@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.spark import frames
-from silver.decode import decoded
-from silver.extract import extract
+from silver.extract.columns import extract
+from silver.extract.payload import decoded
 from silver.rules import Payload, Rules, Source
 from tests.support import readings
 from tests.support.examples import examples

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.spark import frames
-from silver import judge, judge_many
+from silver.suspects import compare_in_spark, compare_on_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +33,10 @@ def test_the_driver_and_spark_tell_suspects_apart_alike(spark: SparkSession, see
     many = frames.of_tuples(spark, suspects, f"{KEY}, offset bigint, block bigint, content_sha256 string")
     few = frames.of_tuples(spark, known, f"{KEY}, content_sha256 string, place bigint")
 
-    here = list(judge.judged(many.toArrow().to_pylist(), judge.first_of_each(few.toArrow().to_pylist())))
-    found = judge_many.judged(many, few).toArrow().to_pylist()
+    here = list(
+        compare_on_driver.judged(many.toArrow().to_pylist(), compare_on_driver.first_of_each(few.toArrow().to_pylist()))
+    )
+    found = compare_in_spark.judged(many, few).toArrow().to_pylist()
 
     assert {row["class"] for row in here} == {"duplicate", "late", "collision"}
     assert sorted(map(_told, here)) == sorted(map(_told, found))

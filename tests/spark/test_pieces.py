@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.silver import REJECTS, silver_records
 from lakehouse.spark import frames
-from silver import copy, look, plan, segments
-from silver.bronze_range import BronzeRange
+from silver.decide import decision
+from silver.load import copy, planner
+from silver.load.bronze_range import BronzeRange
 from silver.rules import Rules, Source
-from silver.streams import Known
-from silver.watermarks import Watermark, Watermarks
+from silver.state.streams import Known
+from silver.state.watermarks import Watermark, Watermarks
+from silver.suspects import resolve
 from tests.support.runs import PRODUCERS, bronze_of
 
 if TYPE_CHECKING:
@@ -44,17 +46,17 @@ def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[R
     bronze = bronze_of(spark, runs)
     producer = PRODUCERS[0] if rules.producer else None
     known = Watermarks({("t", 1, producer): Watermark(0, 9, -1, 1, "rules", declared_epoch=None)})
-    past = look.Past(frames.of_contract(spark, [], silver_records()), frames.of_contract(spark, [], REJECTS), known)
-    found, stretches = plan.classified(spark, bronze, rules, streams=Known(known), past=lambda: past)
+    past = resolve.Past(frames.of_contract(spark, [], silver_records()), frames.of_contract(spark, [], REJECTS), known)
+    found, stretches = planner.classified(spark, bronze, rules, streams=Known(known), past=lambda: past)
     assume(stretches is not None)  # two runs that are one by their distance, with another between them, are none
-    by_pieces = plan.Plan(
+    by_pieces = planner.Plan(
         load_seq=2,
         rules=rules,
         watermarks=known,
         range=BronzeRange(0, 1, {}, None),
         ledger=[],
-        rejects=segments.rejects(found, 2, rules),
-        late=segments.late(found, rules),
+        rejects=decision.rejects(found, 2, rules),
+        late=decision.late(found, rules),
         replayed=[],
         stretches=stretches,
     )
@@ -63,4 +65,4 @@ def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[R
     fast, exact = (contract.select(copy.kept(spark, bronze, each)) for each in (by_pieces, replace(by_pieces, stretches=None)))
 
     assert_df_equality(fast, exact, ignore_row_order=True, ignore_nullable=True)
-    assert fast.count() == sum(segment.records for segment in segments.summary(found) if segment.kind == "accepted")
+    assert fast.count() == sum(segment.records for segment in decision.summary(found) if segment.kind == "accepted")

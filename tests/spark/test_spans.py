@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lakehouse.spark import frames, interval_join
-from silver import audit_words
+from silver.audit import offset_bitmaps
 from tests.support.examples import examples
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_the_blocks_of_ten_thousand_producers_are_audited_as_the_offsets_that_th
     rejects = frames.of_arrow(spark, _in_turns().append_column("state", pa.array(["held"] * _PRODUCERS_IN_TURNS)))
 
     merged = interval_join.merged(rejects).toArrow().to_pylist()
-    words = audit_words.rejects_by_word(rejects)
+    words = offset_bitmaps.rejects_by_word(rejects)
 
     assert [(row["first_offset"], row["last_offset"]) for row in merged] == [(0, _OFFSETS - 1)]
     assert {row["r_bits"] for row in words.select("r_bits").distinct().collect()} == {-1}

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.silver import REJECTS, silver_records
 from lakehouse.spark import frames
-from silver import ledger, look, segments
-from silver.fold import by_name
+from silver.decide import decision
+from silver.decide.decision import How
+from silver.model import by_name
 from silver.rules import Policy, Rules, Source
-from silver.segments import How
-from silver.streams import Known
-from silver.watermarks import Watermark, Watermarks
+from silver.state import ledger
+from silver.state.streams import Known
+from silver.state.watermarks import Watermark, Watermarks
+from silver.suspects import resolve
 from tests.support.examples import examples
 from tests.support.logs import LOADS, Log, logs
 from tests.support.reference import Reference, Seen
@@ -37,9 +39,9 @@ _WIDE = f"{_STREAM}, offset bigint, epoch bigint, sequence bigint, key binary, v
 _AT_ONCE = 25
 """Logs that are decided in one frame, each as a topic of its own: a Spark job for each would be too dear."""
 
-_IN_SPARK = {"silver.look._MOST_HERE": 0}
-_NOT_BROADCAST = {**_IN_SPARK, "silver.look._MOST_BROADCAST": 0}
-_AS_COPIES = {"silver.look._FEWEST_COPIED": 1, "silver.copies._FEWEST": 1}
+_IN_SPARK = {"silver.suspects.resolve._MOST_HERE": 0}
+_NOT_BROADCAST = {**_IN_SPARK, "silver.suspects.resolve._MOST_BROADCAST": 0}
+_AS_COPIES = {"silver.suspects.resolve._FEWEST_COPIED": 1, "silver.suspects.resent_blocks._FEWEST": 1}
 WAYS: dict[str, tuple[How, dict[str, int]]] = {
     "few": (How.FEW, {}),
     "stretches, copies as a whole": (How.STRETCHES, _AS_COPIES),
@@ -128,12 +130,12 @@ def test_records_of_an_empty_producer_that_are_sent_again_are_suspects(spark: Sp
     narrow = frames.of_tuples(spark, [*empty, without, *again], _NARROW)
 
     for how in How:
-        found = segments.collect(spark, narrow, Known(Watermarks({})), Rules(Source("value")), how).segments
+        found = decision.collect(spark, narrow, Known(Watermarks({})), Rules(Source("value")), how).segments
         told = sorted((row["class"], row["producer"], row["records"], row["first_sequence"]) for row in found.to_pylist())
         assert told == [("accepted", "", count, 1), ("invalid", None, 1, None), ("suspect", "", count, 1)], how
 
 
-def _past(spark: SparkSession, found: Iterable[Topic], rejects: Sequence[Mapping[str, Any]]) -> tuple[look.Past, Watermarks]:
+def _past(spark: SparkSession, found: Iterable[Topic], rejects: Sequence[Mapping[str, Any]]) -> tuple[resolve.Past, Watermarks]:
     """What the loads before left, by the reference; the rejects as they were decided, in the state that they are in by now."""
     marks: dict[Any, Watermark] = {}
     kept: list[dict[str, object]] = []
@@ -151,7 +153,7 @@ def _past(spark: SparkSession, found: Iterable[Topic], rejects: Sequence[Mapping
         for row in rejects
     ]
     silver = frames.of_contract(spark, kept, silver_records())
-    return look.Past(silver, frames.of_contract(spark, waiting, REJECTS), known), known
+    return resolve.Past(silver, frames.of_contract(spark, waiting, REJECTS), known), known
 
 
 def _kept(record: Seen) -> dict[str, object]:
@@ -161,9 +163,9 @@ def _kept(record: Seen) -> dict[str, object]:
 
 
 def _decided(
-    spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: look.Past, way: tuple[How, dict[str, int]]
+    spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: resolve.Past, way: tuple[How, dict[str, int]]
 ) -> pa.Table:
-    """A load's segments, its suspects told apart, as `silver.plan.classified` finds them behind the extractors."""
+    """A load's segments, its suspects told apart, as `silver.load.planner.classified` finds them behind the extractors."""
     how, limits = way
     narrow, wide = [], []
     for record in reversed(sent):
@@ -175,8 +177,8 @@ def _decided(
     with ExitStack() as stack:
         for name, limit in limits.items():
             stack.enter_context(patch(name, limit))
-        found, stretches = segments.collect(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, how)
-        return look.resolve(spark, found, _frame(spark, wide, _WIDE), past, stretches) if look.is_needed(found) else found
+        found, stretches = decision.collect(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, how)
+        return resolve.resolve(spark, found, _frame(spark, wide, _WIDE), past, stretches) if resolve.is_needed(found) else found
 
 
 def _frame(spark: SparkSession, rows: list[tuple[object, ...]], columns: str) -> DataFrame:
@@ -187,9 +189,9 @@ def _outcome(
     found: pa.Table, watermarks: Watermarks, rules: Rules, load_seq: int
 ) -> tuple[dict[Any, ledger.StreamLoad], list[dict[str, Any]]]:
     """What the ledger says of each stream, and the rejects in the order of their places."""
-    rejects = segments.rejects(found, load_seq, rules).to_pylist()
+    rejects = decision.rejects(found, load_seq, rules).to_pylist()
     rejects.sort(key=lambda row: (by_name((row["topic"], row["partition"], row["producer"])), row["first_offset"]))
-    return ledger.stream_loads(segments.summary(found), [], watermarks), rejects
+    return ledger.stream_loads(decision.summary(found), [], watermarks), rejects
 
 
 def _classes(sent: Iterable[Seen], rejects: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int, int], str]:

@@ -23,8 +23,8 @@ from lakehouse.contracts.bronze import LostRange
 from lakehouse.contracts.contract import Contract
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import SHADOWS, TABLE_NAMES
-from silver.request import Accepted, Erase, Request, Reset, Swap, Wanted
 from silver.rules import Payload, Policy, Rules, Source
+from silver.state.request import Accepted, Erase, Request, Reset, Swap, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

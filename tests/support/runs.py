@@ -1,4 +1,4 @@
-"""Bronze records that come in runs: what `silver.stretches` finds again."""
+"""Bronze records that come in runs: what `silver.decide.islands` finds again."""
 
 from __future__ import annotations
 

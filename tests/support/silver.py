@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
-from silver import load
+from silver.load import steps
 from silver.rules import Payload, Rules, Source
 from tests.support.bronze import Record, put
 
@@ -33,8 +33,8 @@ def message(offset: int, sequence: int, *, partition: int = 0, key: str | None =
 def load_records(spark: SparkSession, run: Run, records: Iterable[Record], rules: Rules = RULES) -> None:
     """Put records into Bronze and load them into Silver, as one load."""
     put(spark, run, records)
-    load.create_tables(spark, run, rules)
-    load.load_once(spark, run, rules)
+    steps.create_tables(spark, run, rules)
+    steps.load_once(spark, run, rules)
 
 
 def two_loads(spark: SparkSession, run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipelines import bronze_to_silver, silver_to_gold, verify
-from silver import load
+from silver.load import steps
 from silver.rules import Rules
 from tests.support.bronze import Record, put
 
@@ -27,12 +27,12 @@ def stop(*_: object, **__: object) -> None:
     raise Stopped
 
 
-def loaded(spark: SparkSession, run: Run, settings: Settings, records: Iterable[Record]) -> load.Load:
+def loaded(spark: SparkSession, run: Run, settings: Settings, records: Iterable[Record]) -> steps.Load:
     """Put records into Bronze and load them into Silver, as one load."""
     put(spark, run, records)
     rules = Rules.of(settings)
-    load.create_tables(spark, run, rules)
-    done = load.load_once(spark, run, rules, max_quarantined_share=settings.policies.max_quarantined_share)
+    steps.create_tables(spark, run, rules)
+    done = steps.load_once(spark, run, rules, max_quarantined_share=settings.policies.max_quarantined_share)
     assert done is not None
     return done
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.contracts.silver import CLASSES
-from silver import audit, audit_rejects
+from silver.audit import ledger_checks, reject_checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakehouse.run.findings import Violation
-    from silver.audit import Row
+    from silver.audit.ledger_checks import Row
 
 STREAM = {"topic": "t", "partition": 0, "producer": None}
 
@@ -76,21 +76,21 @@ def told(violations: Iterable[Violation]) -> list[str]:
 
 def test_a_sound_lakehouse_violates_nothing() -> None:
     found = [
-        *audit.claims(LEDGER, 2),
-        *audit.claims(LEDGER, 1),
-        *audit.chain(LEDGER, "tests"),
-        *audit.sums(LEDGER),
-        *audit.marks(LEDGER, [mark()]),
-        *audit.records(LEDGER, KEPT),
-        *audit.reach(LEDGER, KEPT),
-        *audit_rejects.compare(LEDGER, REJECTS),
+        *ledger_checks.claims(LEDGER, 2),
+        *ledger_checks.claims(LEDGER, 1),
+        *ledger_checks.chain(LEDGER, "tests"),
+        *ledger_checks.sums(LEDGER),
+        *ledger_checks.marks(LEDGER, [mark()]),
+        *ledger_checks.records(LEDGER, KEPT),
+        *ledger_checks.reach(LEDGER, KEPT),
+        *reject_checks.compare(LEDGER, REJECTS),
     ]
     assert found == []
 
 
 @pytest.mark.parametrize("finished", [0, 3])
 def test_a_ledger_and_watermarks_of_different_loads_are_named(finished: int) -> None:
-    (found,) = told(audit.claims(LEDGER, finished))
+    (found,) = told(ledger_checks.claims(LEDGER, finished))
     assert found.startswith(f"silver_loads and silver_watermarks: last claimed load 2, last finished load {finished} / ")
 
 
@@ -107,7 +107,7 @@ def test_a_ledger_and_watermarks_of_different_loads_are_named(finished: int) -> 
     ],
 )
 def test_a_broken_chain_is_named_by_its_load(ledger: list[Row], expected: str) -> None:
-    assert any(expected in each for each in told(audit.chain(ledger, "tests")))
+    assert any(expected in each for each in told(ledger_checks.chain(ledger, "tests")))
 
 
 def test_a_reset_may_lower_a_watermark_and_the_next_load_goes_on_from_there() -> None:
@@ -115,8 +115,8 @@ def test_a_reset_may_lower_a_watermark_and_the_next_load_goes_on_from_there() ->
     ledger = [claim(1), claim(2, **moved, high_watermark_after=3)]
     after = claim(3, high_watermark_before=3, high_watermark_after=10, last_offset_before=9, bronze_after_version=1)
 
-    assert told(audit.chain([*ledger, after], "tests")) == []
-    assert told(audit.reach(ledger, [kept(1, 1, 7)])) == []
+    assert told(ledger_checks.chain([*ledger, after], "tests")) == []
+    assert told(ledger_checks.reach(ledger, [kept(1, 1, 7)])) == []
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_reset_may_lower_a_watermark_and_the_next_load_goes_on_from_there() ->
     ],
 )
 def test_an_edited_count_is_named(edited: dict[str, Any], expected: str) -> None:
-    found = told(audit.sums([claim(1), claim(2, **edited)]))
+    found = told(ledger_checks.sums([claim(1), claim(2, **edited)]))
     assert found[0].startswith("silver_loads, load 2, topic t, partition 0: ")
     assert expected in found[0]
 
@@ -144,14 +144,14 @@ def test_an_edited_count_is_named(edited: dict[str, Any], expected: str) -> None
     ],
 )
 def test_a_watermark_that_no_load_left_there_is_named(marks: list[Row], expected: str) -> None:
-    found = told(audit.marks(LEDGER, marks))
+    found = told(ledger_checks.marks(LEDGER, marks))
     assert len(found) == 1
     assert found[0].startswith("silver_watermarks, topic t, partition ")
     assert found[0].endswith(expected)
 
 
 def test_rows_that_silver_lacks_or_nobody_loaded_are_named_by_load() -> None:
-    found = told(audit.records(LEDGER, [kept(1, 1, 7), kept(2, 8, 13), kept(9, 20, 20), kept(None, 21, 21)]))
+    found = told(ledger_checks.records(LEDGER, [kept(1, 1, 7), kept(2, 8, 13), kept(9, 20, 20), kept(None, 21, 21)]))
     assert found == [
         "silver_records, load None, topic t, partition 0: 1 rows / 0, as the ledger counts them",
         "silver_records, load 2, topic t, partition 0: 6 rows / 7, as the ledger counts them",
@@ -168,7 +168,7 @@ def test_rows_that_silver_lacks_or_nobody_loaded_are_named_by_load() -> None:
     ],
 )
 def test_rows_that_do_not_lead_to_the_watermark_are_named(rows: list[Row], expected: str) -> None:
-    assert any(expected in each for each in told(audit.reach(LEDGER, [kept(1, 1, 7), *rows])))
+    assert any(expected in each for each in told(ledger_checks.reach(LEDGER, [kept(1, 1, 7), *rows])))
 
 
 def test_what_was_kept_out_is_counted_by_class_and_by_who_settled_it() -> None:
@@ -177,19 +177,19 @@ def test_what_was_kept_out_is_counted_by_class_and_by_who_settled_it() -> None:
     invalid = {"class": "invalid", "records": 1}
 
     sound = [reject(1), reject(1, **invalid, state="discarded", settled_load_seq=2)]
-    assert told(audit_rejects.compare(ledger, sound)) == []
-    assert told(audit_rejects.compare(ledger, [reject(1, records=2), sound[1]])) == [
+    assert told(reject_checks.compare(ledger, sound)) == []
+    assert told(reject_checks.compare(ledger, [reject(1, records=2), sound[1]])) == [
         "silver_rejects, load 1, topic t, partition 0, class duplicate: 2 records / 3, as the ledger counts them"
     ]
-    assert told(audit_rejects.compare(ledger, [reject(1), reject(1, **invalid, state="held")])) == [
+    assert told(reject_checks.compare(ledger, [reject(1), reject(1, **invalid, state="held")])) == [
         "silver_rejects, settled by load 2, topic t, partition 0: 0 records / 1, as the ledger counts them"
     ]
     released = [reject(1), reject(1, **invalid, state="released", settled_load_seq=2)]
-    assert "1 records released, by load 2 / held, or settled by a load" in told(audit_rejects.compare(ledger, released))[0]
+    assert "1 records released, by load 2 / held, or settled by a load" in told(reject_checks.compare(ledger, released))[0]
 
 
 def test_a_sequence_that_stands_twice_is_named() -> None:
     word = {**STREAM, "epoch": 0, "first_sequence": 64, "last_sequence": 127, "rows": 65, "sequences": 64}
-    assert told(audit.repeats([word])) == [
+    assert told(ledger_checks.repeats([word])) == [
         "silver_records, topic t, partition 0, epoch 0, sequences 64 to 127: 65 rows / 64, one for each sequence"
     ]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakehouse.contracts.silver import CLASSES
-from silver.breaker import trips
+from silver.load.breaker import trips
 
 HALF = 0.5
 

@@ -15,7 +15,7 @@ from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS, PROBLEMS, QUARANTINED, REPLAY, UNDECODABLE
 from lakehouse.settings.policies import Policies, TopicPolicies
 from lakehouse.table import TABLE_NAMES
-from silver import extract, json_path
+from silver.extract import columns, json_strictness
 from tests.support import kept
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -42,7 +42,10 @@ def test_every_reason_of_an_invalid_record_is_in_the_runbook(problem: str) -> No
 
 def test_every_problem_of_an_extractor_is_explained() -> None:
     ours = [
-        value for module in (extract, json_path) for name, value in vars(module).items() if name.isupper() and name[0] != "_"
+        value
+        for module in (columns, json_strictness)
+        for name, value in vars(module).items()
+        if name.isupper() and name[0] != "_"
     ]
     assert {each for each in ours if isinstance(each, str) and each.islower()} == {*PROBLEMS, UNDECODABLE}
     assert f"`{UNDECODABLE}`" in page("runbook.md")

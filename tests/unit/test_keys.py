@@ -15,7 +15,7 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import REJECTS, silver_records
 from lakehouse.table import statistics
-from silver.request import Erase, Request
+from silver.state.request import Erase, Request
 
 if TYPE_CHECKING:
     from pathlib import Path

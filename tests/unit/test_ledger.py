@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.errors import ConservationError
-from silver import ledger
-from silver.fold import Segment
-from silver.watermarks import Watermark, Watermarks
+from silver.model import Segment
+from silver.state import ledger
+from silver.state.watermarks import Watermark, Watermarks
 
 STREAM = ("t", 0, "")
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silver.diagnosis import diagnose
-from silver.fold import Stretch
-from silver.order import Order, arrival_order
+from silver.audit.arrival_order import Order, arrival_order
+from silver.audit.diagnosis import diagnose
+from silver.model import Stretch
 from tests.support.published import IN_ORDER, KAFKA, PUBLISHED, PULSAR, Published
 
 STREAM = ("t", 0, None)

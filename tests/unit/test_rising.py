@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from silver import rising
-from silver.fold import Stretch, fold
+from silver.decide import monotonic
+from silver.model import Stretch, fold
 from silver.rules import Policy, Rules, Source
 
 _COLUMNS = pa.schema(
@@ -50,7 +50,7 @@ def test_what_rises_comes_to_what_the_fold_makes_of_it(
     rows = [(*each.stream, each.first_offset, each.epoch, each.first_sequence, each.problem) for each in records]
     table = pa.Table.from_pylist([dict(zip(_COLUMNS.names, row, strict=True)) for row in rows], _COLUMNS)
 
-    risen, others = rising.part(table, watermarks, _RULES)
+    risen, others = monotonic.part(table, watermarks, _RULES)
 
     streams = {segment.stream for segment in risen}
     left = [each for each in records if each.stream not in streams]
@@ -62,7 +62,7 @@ def test_gaps_are_no_reason_to_look_at_each_record() -> None:
     sequences = [3, 7, 8, 20]
     rows = [dict(zip(_COLUMNS.names, ("u", 0, "a", n, 0, seq, None), strict=True)) for n, seq in enumerate(sequences)]
 
-    risen, others = rising.part(pa.Table.from_pylist(rows, _COLUMNS), {("u", 0, "a"): (0, 1)}, _RULES)
+    risen, others = monotonic.part(pa.Table.from_pylist(rows, _COLUMNS), {("u", 0, "a"): (0, 1)}, _RULES)
 
     assert [(each.first_sequence, each.last_sequence, each.records, each.jumps_forward) for each in risen] == [(3, 20, 4, 3)]
     assert others.num_rows == 0

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from silver import rising, stretches
-from silver.fold import Segment, Stretch, fold
+from silver.decide import islands, monotonic
+from silver.model import Segment, Stretch, fold
 from silver.rules import Rules, Source
 from tests.support.examples import examples
 from tests.support.logs import Log, logs
@@ -58,7 +58,7 @@ def test_a_record_without_a_producer_does_not_part_the_records_of_the_empty_one(
     ]
     rows = [_row([each]) for each in reversed(sent)]
 
-    chained, odd = stretches.split(rows)
+    chained, odd = islands.split(rows)
 
     assert odd == set()
     assert chained == [sent[1], sent[0], sent[2]]
@@ -80,7 +80,7 @@ def _few(sent: Sequence[Seen], watermarks: dict[Any, Any], rules: Rules) -> list
     """As `segments.collect` does it for few records: what rises as a whole, and the rest one by one."""
     rows = [dict(zip(_COLUMNS.names, _narrow(record), strict=True)) for record in reversed(sent)]
     order = [(name, "ascending") for name in ("topic", "partition", "producer", "offset")]
-    risen, others = rising.part(pa.Table.from_pylist(rows, _COLUMNS).sort_by(order), watermarks, rules)
+    risen, others = monotonic.part(pa.Table.from_pylist(rows, _COLUMNS).sort_by(order), watermarks, rules)
     return [*risen, *fold(map(_single, others.to_pylist()), watermarks, rules)]
 
 
@@ -91,7 +91,7 @@ def _by_stretches(sent: Sequence[Seen], watermarks: dict[Any, Any], rules: Rules
     for each in singles:
         distance = each.first_offset if each.first_sequence is None else each.distance
         groups.setdefault((each.stream, each.epoch, each.problem, distance), []).append(each)
-    chained, odd = stretches.split([_row(group) for group in reversed(groups.values())])
+    chained, odd = islands.split([_row(group) for group in reversed(groups.values())])
     left = sorted((each for each in singles if each.stream in odd), key=lambda each: (str(each.stream), each.first_offset))
     return [*fold(chained, watermarks, rules), *fold(left, watermarks, rules)]
 

@@ -1,0 +1,1 @@
+"""Silver's tables reconciled with each other and with Bronze. Reads only."""

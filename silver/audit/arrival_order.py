@@ -1,0 +1,151 @@
+"""The arrival order of a stream, told as deviations from rising by one.
+
+The vocabulary is that of the article `002_ee2887fe6fbf22bc.txt`: a jump forward (JF) or backward (JB) to a number that was not
+read before, and a duplicate jump forward (DJF) or backward (DJB) to one that was.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from silver.model import Stream, Stretch
+
+Kind = Literal["JF", "JB", "DJF", "DJB"]
+
+_WORDS = {
+    "JF": "JUMP FORWARDS",
+    "JB": "JUMP BACKWARDS",
+    "DJF": "DUPLICATE JUMP FORWARDS",
+    "DJB": "DUPLICATE JUMP BACKWARDS",
+}
+
+_KINDS: dict[tuple[bool, bool], Kind] = {
+    (True, False): "JF",
+    (False, False): "JB",
+    (True, True): "DJF",
+    (False, True): "DJB",
+}
+"""By whether the number is higher, and whether it was read before."""
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A place where a stream does not go on with the next number.
+
+    Attributes:
+        kind: JF, JB, DJF or DJB.
+        offset: Kafka offset of the record that was read there.
+        epoch: Its epoch.
+        before: The sequence before it.
+        sequence: Its sequence.
+        block: Records from there on that were read before, in a row.
+    """
+
+    kind: Kind
+    offset: int
+    epoch: int
+    before: int
+    sequence: int
+    block: int = 0
+
+    def __str__(self) -> str:
+        """The jump as the article prints it.
+
+        >>> str(Jump("DJB", 9000, 0, 228805, 219806, block=9000))
+        'DUPLICATE BLOCK - JUMP BACKWARDS 8999 (228805 -> 219806)'
+        """
+        words = _WORDS[self.kind].replace("DUPLICATE ", "DUPLICATE BLOCK - ") if self.block > 1 else _WORDS[self.kind]
+        return f"{words} {abs(self.sequence - self.before)} ({self.before} -> {self.sequence})"
+
+
+@dataclass
+class Order:
+    """How one stream arrived.
+
+    Attributes:
+        stream: The stream.
+        received: Records whose sequence could be read.
+        duplicates: Those of them whose epoch and sequence had been read before.
+        jumps: The deviations, in offset order.
+        collisions: Records that Silver refused as collisions; 0 where nobody counted.
+    """
+
+    stream: Stream
+    received: int = 0
+    duplicates: int = 0
+    jumps: list[Jump] = field(default_factory=list)
+    collisions: int = 0
+
+    def count(self, kind: Kind) -> int:
+        """The deviations of one kind."""
+        return sum(jump.kind == kind for jump in self.jumps)
+
+
+def arrival_order(stretches: Iterable[Stretch]) -> Order:
+    """Tell one stream's order.
+
+    Args:
+        stretches: All stretches of one stream, in offset order; a record whose sequence could not be read is passed over.
+
+    >>> from silver.model import Stretch
+    >>> sent = [(1, 10), (30, 40), (15, 29), (11, 14), (5, 10), (2, 4), (41, 44)]
+    >>> stream, offset, given = ("t", 0, None), 0, []
+    >>> for first, last in sent:
+    ...     given.append(Stretch(stream, offset, offset + last - first, 0, first, None))
+    ...     offset = given[-1].last_offset + 1
+    >>> [jump.kind for jump in arrival_order(given).jumps]
+    ['JF', 'JB', 'JB', 'DJB', 'DJB', 'JF']
+    """
+    found: Order | None = None
+    before: tuple[int, int] | None = None
+    seen: dict[int, _Seen] = {}
+    is_open = False
+    for stretch in stretches:
+        found = found or Order(stretch.stream)
+        if stretch.epoch is None or stretch.first_sequence is None:
+            continue
+        first, last = stretch.first_sequence, stretch.first_sequence + stretch.records - 1
+        known = seen.setdefault(stretch.epoch, _Seen())
+        block = known.run_from(first, last)
+        if before is None or before[0] != stretch.epoch:
+            is_open = False
+        elif first != before[1] + 1:
+            kind = _KINDS[first > before[1], bool(block)]
+            found.jumps.append(Jump(kind, stretch.first_offset, stretch.epoch, before[1], first, block))
+            is_open = True
+        elif is_open:  # a stream that is read record by record: the block goes on
+            found.jumps[-1] = replace(found.jumps[-1], block=found.jumps[-1].block + block)
+        is_open = is_open and block == stretch.records
+        found.received += stretch.records
+        found.duplicates += stretch.records - known.add(first, last)
+        before = (stretch.epoch, last)
+    if found is None:
+        raise ValueError("a stream has at least one stretch")
+    return found
+
+
+class _Seen:
+    """The numbers that were read, as ranges that neither touch nor overlap."""
+
+    def __init__(self) -> None:
+        self.firsts: list[int] = []
+        self.lasts: list[int] = []
+
+    def run_from(self, first: int, last: int) -> int:
+        """How many numbers in a row from `first` on were read before, up to `last`."""
+        place = bisect_right(self.firsts, first) - 1
+        return max(0, min(last, self.lasts[place]) - first + 1) if place >= 0 else 0
+
+    def add(self, first: int, last: int) -> int:
+        """Take a range in; how many of its numbers are new."""
+        low = bisect_right(self.lasts, first - 2)  # the first range that it overlaps or touches
+        high = bisect_right(self.firsts, last + 1)  # behind the last one
+        firsts, lasts = self.firsts[low:high], self.lasts[low:high]
+        known = sum(max(0, min(last, end) - max(first, start) + 1) for start, end in zip(firsts, lasts, strict=True))
+        self.firsts[low:high], self.lasts[low:high] = [min([first, *firsts])], [max([last, *lasts])]
+        return last - first + 1 - known

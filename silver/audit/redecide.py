@@ -1,0 +1,120 @@
+"""A load decided again, from Bronze by its offsets, and held against what the ledger and the rejects say. Reads only.
+
+Versions of Bronze may be gone by now, and what was compacted or read again since does not matter: an offset's bytes never
+change. What Bronze holds twice is not counted again, for nobody knows which load read the second copy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import CLASSES, RECORDS, REPLAY
+from lakehouse.run.findings import Violation
+from lakehouse.spark.interval_join import any_of, at
+from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
+from silver.audit.ledger_checks import named
+from silver.audit.row_summaries import as_of
+from silver.decide import decision
+from silver.load.planner import classified
+from silver.model import stream_of
+from silver.rules import Rules
+from silver.state import ledger
+from silver.state.streams import Known
+from silver.suspects import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from silver.audit.ledger_checks import Row
+    from silver.model import Stream
+    from silver.state.watermarks import Watermarks
+
+_OUTCOME = (
+    *(name for name in CLASSES if name != REPLAY),
+    "late_accepted",
+    "epoch_after",
+    "high_watermark_after",
+    "last_offset",
+    "declared_epoch",
+    "missing",
+)
+_REJECT = tuple(name for name in decision.REJECT.names if name not in ("load_seq", "settled_load_seq"))
+
+
+def decide(
+    spark: SparkSession, claim: Sequence[Row], before: Watermarks, tables: Mapping[str, DataFrame]
+) -> Iterator[Violation]:
+    """Decide a load again; give what comes out otherwise than the ledger and the rejects have it.
+
+    Args:
+        spark: The session.
+        claim: The ledger's rows of the load, whole. What a person decided is left out.
+        before: The watermarks before the load, as the ledger has them.
+        tables: Bronze, Silver and rejects, each at one version: `bronze`, `silver`, `rejects`.
+    """
+    decided = [row for row in claim if row["records"] > row[REPLAY]]
+    if not decided or claim[0]["kind"] != RECORDS:
+        return
+    load_seq, rules = claim[0]["load_seq"], Rules.from_json(claim[0]["rules"])
+    rejects = tables["rejects"]
+
+    def past() -> resolve.Past:
+        is_earlier = F.col("load_seq") < load_seq
+        return resolve.Past(tables["silver"].where(is_earlier), as_of(rejects, load_seq - 1), before)
+
+    records = tables["bronze"].where(_within(decided))
+    found = classified(spark, records, rules, streams=Known(before), past=past).segments
+    found = found.filter(pc.not_equal(found["class"], REPLAY))
+    loads = ledger.stream_loads(decision.summary(found), [], before)
+    again = {stream_of(row): row for row in ledger.rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
+    yield from _otherwise(load_seq, {stream_of(row): row for row in decided}, again)
+    of_load = as_of(rejects, load_seq).where(F.col("load_seq") == load_seq)
+    yield from _other_rejects(load_seq, of_load, decision.rejects(found, load_seq, rules))
+
+
+def _within(rows: Sequence[Row]) -> Column:
+    """The offsets that the load decided: above the partition's last one before it, up to the last one of its streams."""
+    spans: dict[tuple[str, int], tuple[int, int]] = {}
+    for row in rows:
+        above = -1 if row["last_offset_before"] is None else row["last_offset_before"]
+        known = spans.get((row["topic"], row["partition"]), (above, -1))
+        spans[row["topic"], row["partition"]] = (above, max(known[1], row["last_offset"]))
+    return any_of(at(*place, f"offset BETWEEN {above + 1} AND {last}") for place, (above, last) in spans.items())
+
+
+def _otherwise(load_seq: int, claimed: Mapping[Stream, Row], again: Mapping[Stream, Mapping[str, Any]]) -> Iterator[Violation]:
+    for stream in sorted({**claimed, **again}, key=str):
+        where = f"{SILVER_LOADS}, load {load_seq}, {named(stream)}"
+        row, other = claimed.get(stream), again.get(stream)
+        if row is None or other is None:
+            yield Violation(where, "a row" if row else "no row", "none: Bronze has no record of it" if row else "a row of it")
+            continue
+        differing = [name for name in _OUTCOME if row[name] != other[name]]
+        if differing:
+            yield Violation(
+                where,
+                ", ".join(f"{name} {row[name]}" for name in differing),
+                ", ".join(f"{name} {other[name]}" for name in differing) + ", as Bronze decides it",
+            )
+
+
+def _other_rejects(load_seq: int, listed: DataFrame, again: pa.Table) -> Iterator[Violation]:
+    """The rejects of the load as it left them, against those that come out now."""
+    found = {_reject(row) for row in listed.toArrow().to_pylist()}
+    expected = {_reject(row) for row in again.to_pylist()}
+    for kind, rows in (("listed", found - expected), ("not listed", expected - found)):
+        for row in sorted(rows, key=str):
+            told = dict(zip(_REJECT, row, strict=True))
+            where = f"{SILVER_REJECTS}, load {load_seq}, {named(stream_of(told))}, offset {told['first_offset']}"
+            shown = f"{told['class']}, {told['records']} records, up to offset {told['last_offset']}"
+            yield Violation(where, f"{kind}: {shown}", "what Bronze decides it to be")
+
+
+def _reject(row: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(row[name] for name in _REJECT)

@@ -1,0 +1,92 @@
+"""What Silver's tables come to, in few rows, each in one narrow pass. Pure: nothing is read or written here.
+
+Numbers are counted as bits of 64-bit words, as `silver.decide.islands` does it: exact, and little is shuffled however many
+there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import HELD, IN_ORDER, STREAM
+from lakehouse.spark.bitmaps import bit, word
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_OF_LOAD = (*STREAM, "load_seq", "epoch", "arrival")
+_OF_WORD = (*STREAM, "epoch", "word")
+
+
+def kept(records: DataFrame) -> DataFrame:
+    """What Silver's rows come to by load, and where a sequence stands twice: one pass for both.
+
+    In-order rows are looked at by words of 64 sequences: that each word's offsets lie above those of the word before. What
+    falls within a word is not seen here; the gate looks at it, and `verify --deep`.
+
+    Args:
+        records: Rows of `silver_records`.
+
+    Returns:
+        topic, partition, producer, epoch (null where grouped out), load_seq, arrival, is_word (0 for a row by load, 1 for a
+        word with more rows than sequences), rows, sequences, first_sequence, last_sequence and falls (bigint).
+    """
+    by_sequence = Window.partitionBy(*STREAM, "load_seq", "arrival").orderBy("epoch", "word")
+    words = (
+        records.select(*_OF_LOAD, word("sequence").alias("word"), "sequence", "offset")
+        .groupBy(*_OF_LOAD, "word")
+        .agg(
+            F.count(F.lit(1)).alias("rows"),
+            F.bit_or(bit("sequence")).alias("bits"),
+            F.min("sequence").alias("first_sequence"),
+            F.max("sequence").alias("last_sequence"),
+            F.min("offset").alias("first_offset"),
+            F.max("offset").alias("last_offset"),
+        )
+    )
+    falls = (F.col("arrival") == IN_ORDER) & (F.col("first_offset") <= F.lag("last_offset").over(by_sequence))
+    # Two groupings of few words, in one: by load, and by word over all loads.
+    columns = (*STREAM, "load_seq", "epoch", "arrival", "word")
+    grouped = words.withColumn("falls", F.coalesce(falls.cast("bigint"), F.lit(0))).groupingSets(
+        [list(_OF_LOAD), list(_OF_WORD)], *columns
+    )
+    summed = grouped.agg(
+        F.grouping("load_seq").alias("is_word"),
+        F.sum("rows").alias("rows"),
+        F.bit_count(F.bit_or("bits")).cast("bigint").alias("sequences"),
+        F.min("first_sequence").alias("first_sequence"),
+        F.max("last_sequence").alias("last_sequence"),
+        F.sum("falls").alias("falls"),
+    )
+    return summed.where((F.col("is_word") == 0) | (F.col("rows") != F.col("sequences"))).drop("word")
+
+
+def parted(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of `kept` by load, and those of repeated sequences."""
+    return [row for row in rows if not row["is_word"]], [row for row in rows if row["is_word"]]
+
+
+def rejects(rows: DataFrame, finished: int) -> DataFrame:
+    """What was kept out, by stream, load, class and state: as it stood after the last finished load.
+
+    Args:
+        rows: Rows of `silver_rejects`.
+        finished: The last finished load.
+    """
+    shown = as_of(rows, finished).select(*STREAM, "load_seq", "class", "state", "settled_load_seq", "records")
+    return shown.groupBy(*STREAM, "load_seq", "class", "state", "settled_load_seq").agg(F.sum("records").alias("records"))
+
+
+def as_of(rejects: DataFrame, finished: int) -> DataFrame:
+    """The rejects of the loads up to one, in the state in which that load left them."""
+    is_later = F.coalesce(F.col("settled_load_seq") > finished, F.lit(False))
+    known = rejects.where(F.col("load_seq").isNull() | (F.col("load_seq") <= finished))
+    return known.withColumns(
+        {
+            "state": F.when(is_later, F.lit(HELD)).otherwise(F.col("state")),
+            "settled_load_seq": F.when(~is_later, F.col("settled_load_seq")),
+        }
+    )

@@ -1,0 +1,255 @@
+"""The segments of a load: what the decision comes to, few rows on the driver however many records there are."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM
+from lakehouse.spark import frames
+from silver.decide import islands, monotonic, running_max
+from silver.model import Segment, Stretch, fold, stream_of
+from silver.model import gaps as fold_gaps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from silver.model import Range, Stream
+    from silver.rules import Late, Rules
+    from silver.state.streams import Known
+    from silver.state.watermarks import Watermarks
+
+_SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
+SEGMENT = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("producer", pa.string()),
+        ("epoch", pa.int64()),
+        ("class", pa.string()),
+        ("reason", pa.string()),
+        *((name, pa.int64()) for name in (*_SPAN, "records", "jumps_forward", "jumps_backward", "max_step")),
+        ("content_sha256", pa.string()),
+    ]
+)
+REJECT = pa.schema(
+    [
+        *(SEGMENT.field(name) for name in (*STREAM, "epoch", "class", "reason", *_SPAN, "records")),
+        pa.field("load_seq", pa.int64()),
+        pa.field("state", pa.string()),
+        SEGMENT.field("content_sha256"),
+        pa.field("settled_load_seq", pa.int64()),
+    ]
+)
+
+
+_MOST_STRETCHES = 50_000
+"""More of them are not handed to the driver: the input is no chain, and each record is decided on its own."""
+
+
+_BATCH = 10_000
+"""Records that are taken out of Arrow at once: as Python's objects they are ten times as large."""
+
+
+class How(StrEnum):
+    """How a decision is sought. The outcome is the same; what fits the input costs least.
+
+    Attributes:
+        FEW: Every record comes to the driver and is decided there: no shuffle, nothing to compile.
+        STRETCHES: By stretches, and the streams that do not come in stretches record by record.
+        RECORDS: Record by record.
+    """
+
+    FEW = "few"
+    STRETCHES = "stretches"
+    RECORDS = "records"
+
+
+class Collected(NamedTuple):
+    """What a decision comes to.
+
+    Attributes:
+        segments: Rows of `SEGMENT`.
+        stretches: All records, as stretches, each stream's in offset order; None where the decision was not sought or not found
+            by them.
+    """
+
+    segments: pa.Table
+    stretches: tuple[Stretch, ...] | None = None
+
+
+def collect(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules, how: How) -> Collected:
+    """Decide narrow records.
+
+    Args:
+        spark: The session.
+        narrow: A row per record with topic, partition, producer, offset, epoch, sequence and problem.
+        streams: The watermarks that the records meet.
+        rules: The rules: each topic's `max_jump`, and whether epochs differ.
+        how: How.
+
+    Returns:
+        The rows of `silver.decide.running_max.segments`, without the block numbers; and the stretches that they were found by.
+    """
+    if how is How.FEW:
+        ordered = narrow.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
+        watermarks = streams.meet(ordered)
+        risen, others = monotonic.part(ordered, watermarks.ordinals, rules)
+        return Collected(_table([*risen, *fold(_one_by_one(others), watermarks.ordinals, rules)]))
+    if how is How.RECORDS:
+        return Collected(_all_by_records(spark, narrow, streams, rules))
+    rows = islands.stretches(narrow).limit(_MOST_STRETCHES + 1).toArrow()
+    watermarks = streams.meet(rows, is_whole=len(rows) <= _MOST_STRETCHES)
+    if len(rows) > _MOST_STRETCHES:
+        return Collected(_all_by_records(spark, narrow, streams, rules))
+    chained, odd = islands.split(rows.to_pylist())
+    found = _table(fold(chained, watermarks.ordinals, rules))
+    if odd:
+        return Collected(
+            pa.concat_tables([found, _by_records(spark, frames.of_streams(spark, narrow, odd), watermarks, rules)])
+        )
+    return Collected(found, tuple(chained))
+
+
+def _all_by_records(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules) -> pa.Table:
+    """All records of a load by the running maximum. Retired streams must be known before it; all others are met after it."""
+    if streams.has_retired:
+        streams.meet(narrow.select(*STREAM).distinct().toArrow())
+    found = _by_records(spark, narrow, streams.watermarks, rules)
+    streams.meet(found)
+    return found
+
+
+def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules) -> pa.Table:
+    """Decide each record on its own, by the running maximum; streams that show a jump by a fold over their records."""
+    has_epochs = rules.epoch is not None or bool(watermarks.declared)
+    classified = running_max.classify(narrow, watermarks.frame(spark), has_epochs=has_epochs)
+    columns = running_max.segments(classified).withColumn("content_sha256", F.lit(None).cast("string"))
+    found = columns.select(*SEGMENT.names).toArrow().cast(SEGMENT)
+    streams = _jumping(found, rules)
+    if not streams:
+        return found
+    is_kept = [stream not in streams for stream in zip(*(found[name].to_pylist() for name in STREAM), strict=True)]
+    folded = fold(_in_offset_order(frames.of_streams(spark, narrow, streams)), watermarks.ordinals, rules)
+    return pa.concat_tables([found.filter(pa.array(is_kept)), _table(folded)])
+
+
+def _jumping(found: pa.Table, rules: Rules) -> set[Stream]:
+    """The streams that show a step above their topic's `max_jump`."""
+    limits = [limit for limit in (rules.max_jump, *(own.max_jump for _, own in rules.topics)) if limit is not None]
+    if not limits:
+        return set()
+    stepped = found.filter(pc.greater(found["max_step"], min(limits))).select([*STREAM, "max_step"]).to_pylist()
+    limit_of = {row["topic"]: rules.policy(row["topic"]).max_jump for row in stepped}
+    return {stream_of(row) for row in stepped if (limit := limit_of[row["topic"]]) is not None and row["max_step"] > limit}
+
+
+def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Stretch]:
+    """All records as stretches, one stream after another, each in offset order; what comes in no stretch as stretches of one.
+
+    Args:
+        spark: The session.
+        narrow: As `collect` takes them.
+    """
+    chained, odd = islands.split(islands.stretches(narrow).toArrow().to_pylist())
+    yield from chained
+    if odd:
+        yield from _in_offset_order(frames.of_streams(spark, narrow, odd))
+
+
+def gaps(
+    spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, streams: set[Stream]
+) -> dict[Stream, list[Range]]:
+    """What some streams step over: their records once more, as stretches. Takes what `collect` takes."""
+    return fold_gaps(in_order(spark, frames.of_streams(spark, narrow, streams)), watermarks.ordinals, rules)
+
+
+def _in_offset_order(narrow: DataFrame) -> Iterator[Stretch]:
+    """Records as stretches of one, one stream after another, handed over batch by batch."""
+    return map(_single, narrow.orderBy(*STREAM, "offset").toLocalIterator(prefetchPartitions=True))
+
+
+def _one_by_one(records: pa.Table) -> Iterator[Stretch]:
+    """Records as stretches of one, in their order."""
+    for batch in records.to_batches(max_chunksize=_BATCH):
+        yield from map(_single, batch.to_pylist())
+
+
+def _single(row: Mapping[str, Any] | Row) -> Stretch:
+    """A record as a stretch of one."""
+    return Stretch(stream_of(row), row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
+
+
+def _table(found: Iterable[Segment]) -> pa.Table:
+    return pa.Table.from_pylist([_row(segment) for segment in found], SEGMENT)
+
+
+def _row(segment: Segment) -> dict[str, object]:
+    return {
+        **dict(zip(STREAM, segment.stream, strict=True)),
+        "epoch": segment.epoch,
+        "class": segment.kind,
+        "reason": segment.reason,
+        **{name: getattr(segment, name) for name in (*_SPAN, "records", "jumps_forward", "jumps_backward")},
+    }
+
+
+def summary(found: pa.Table) -> Iterator[Segment]:
+    """The segments of each stream, epoch and class as one: few, however many blocks there are."""
+    grouped = found.group_by([*STREAM, "epoch", "class"]).aggregate(
+        [
+            ("first_offset", "min"),
+            ("last_offset", "max"),
+            ("first_sequence", "min"),
+            ("last_sequence", "max"),
+            *((name, "sum") for name in ("records", "jumps_forward", "jumps_backward")),
+        ]
+    )
+    for row in grouped.to_pylist():
+        yield Segment(
+            stream_of(row),
+            row["epoch"],
+            row["class"],
+            None,
+            first_offset=row["first_offset_min"],
+            last_offset=row["last_offset_max"],
+            first_sequence=row["first_sequence_min"],
+            last_sequence=row["last_sequence_max"],
+            records=row["records_sum"],
+            jumps_forward=row["jumps_forward_sum"],
+            jumps_backward=row["jumps_backward_sum"],
+        )
+
+
+def late(found: pa.Table, rules: Rules) -> pa.Table:
+    """The segments of the late records that Silver takes."""
+    return found.filter(_is_late(found, rules, "accept"))
+
+
+def _is_late(found: pa.Table, rules: Rules, policy: Late) -> pa.Array:
+    """Whether a segment is of late records, and its topic's policy for them is the given one."""
+    topics = [topic for topic in pc.unique(found["topic"]).to_pylist() if rules.policy(topic).late == policy]
+    return pc.and_(pc.equal(found["class"], LATE), pc.is_in(found["topic"], pa.array(topics, pa.string())))
+
+
+def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
+    """The segments that are kept out, as rows of `silver_rejects`."""
+    is_kept = pc.or_(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])), _is_late(found, rules, "accept"))
+    out = found.filter(pc.invert(is_kept))
+    is_decided_away = pc.or_(pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "drop"))
+    state = pc.if_else(is_decided_away, DISCARDED, HELD)
+    columns = {name: out[name] for name in REJECT.names if name in out.column_names}
+    numbers = {"load_seq": pa.array([load_seq] * len(out), pa.int64()), "settled_load_seq": pa.nulls(len(out), pa.int64())}
+    return pa.table({**columns, **numbers, "state": state}, schema=REJECT)
+
+
+def replayed(found: pa.Table) -> list[tuple[str, int, int, int]]:
+    """The offset spans that Bronze holds twice: topic, partition, first and last offset, inclusive."""
+    spans = found.filter(pc.equal(found["class"], REPLAY)).to_pylist()
+    return [(span["topic"], span["partition"], span["first_offset"], span["last_offset"]) for span in spans]

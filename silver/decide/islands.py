@@ -1,0 +1,94 @@
+"""The narrow records of a load as stretches: records in a row whose sequences rise one by one with their offsets.
+
+That is how a producer sends, and sends again, so millions of records come to few stretches, found by one aggregation: no
+record is sorted or shuffled. A stream that does not come in stretches is decided record by record, see
+`silver.decide.running_max`.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import STREAM
+from lakehouse.spark.bitmaps import bit, word
+from silver.model import Stretch, by_name, stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from pyspark.sql import DataFrame
+
+    from silver.model import Stream
+
+_KEYS = (*STREAM, "epoch", "problem", "distance")
+
+
+def stretches(records: DataFrame) -> DataFrame:
+    """Sum narrow records up by the distance of their sequence from their offset.
+
+    A row is a stretch where `records`, `offsets` and the span of its offsets are one number. The offsets are counted as bits
+    of 64-bit words, which is exact also where Bronze holds an offset twice.
+
+    Grain: a distance of a stream and epoch; or an invalid record.
+
+    Args:
+        records: Rows with topic, partition, producer, offset, epoch, sequence and problem.
+
+    Returns:
+        topic, partition, producer, epoch, problem, distance (bigint; sequence less offset, the offset where it is invalid),
+        records, offsets (different ones), first_offset and last_offset (all bigint).
+    """
+    distance = F.coalesce(F.col("sequence") - F.col("offset"), F.col("offset"))
+    words = (
+        records.withColumns({"distance": distance, "word": word("offset")})
+        .groupBy(*_KEYS, "word")
+        .agg(
+            F.count(F.lit(1)).alias("records"),
+            F.bit_or(bit("offset")).alias("bits"),
+            F.min("offset").alias("first_offset"),
+            F.max("offset").alias("last_offset"),
+        )
+    )
+    return words.groupBy(*_KEYS).agg(
+        F.sum("records").alias("records"),
+        F.sum(F.bit_count("bits")).alias("offsets"),
+        F.min("first_offset").alias("first_offset"),
+        F.max("last_offset").alias("last_offset"),
+    )
+
+
+def split(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Stretch], set[Stream]]:
+    """Part the streams that come in stretches from those that do not.
+
+    Args:
+        rows: The rows of `stretches`.
+
+    Returns:
+        The stretches of the former, one stream after another, each in offset order; and the latter's names.
+    """
+    found = sorted(((_stretch(row), row) for row in rows), key=lambda pair: _place(pair[0]))
+    chained: list[Stretch] = []
+    odd: set[Stream] = set()
+    for stream, pairs in groupby(found, key=lambda pair: pair[0].stream):
+        of_stream = list(pairs)
+        in_order = all(before.last_offset < after.first_offset for (before, _), (after, _) in pairwise(of_stream))
+        if in_order and all(row["records"] == row["offsets"] == stretch.records for stretch, row in of_stream):
+            chained += (stretch for stretch, _ in of_stream)
+        else:
+            odd.add(stream)
+    return chained, odd
+
+
+def _place(stretch: Stretch) -> tuple[tuple[str, int, bool, str], int]:
+    return by_name(stretch.stream), stretch.first_offset
+
+
+def _stretch(row: Mapping[str, Any]) -> Stretch:
+    stream, epoch, problem = stream_of(row), row["epoch"], row["problem"]
+    first, last, distance = row["first_offset"], row["last_offset"], row["distance"]
+    sequence = None if epoch is None else distance + first
+    return Stretch(stream, first, last, epoch, sequence, problem)

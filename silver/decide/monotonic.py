@@ -1,0 +1,104 @@
+"""Streams that only rise, decided as a whole: each record above the one before it, gaps allowed. Pure, on Arrow.
+
+That is how most streams come, also where many producers take turns so that no two records of one stand in a row. Columns that
+are compared with themselves show it, for all streams at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.contracts.silver import ACCEPTED, STREAM
+from silver.model import Segment, stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from silver.model import Ordinal, Stream
+    from silver.rules import Rules
+
+
+def part(records: pa.Table, watermarks: Mapping[Stream, Ordinal], rules: Rules) -> tuple[list[Segment], pa.Table]:
+    """Part the streams that only rise, from their watermark on and with no jump, from the others.
+
+    Args:
+        records: Narrow records, by stream and then offset: topic, partition, producer, offset, epoch, sequence and problem.
+        watermarks: The watermark of each stream that has one.
+        rules: The rules: each topic's `max_jump`.
+
+    Returns:
+        A segment for each of the former, as `silver.model.fold` gives it; and the records of the latter.
+
+    >>> from silver.rules import Rules, Source
+    >>> names = {"topic": ["t", "t", "t", "u"], "producer": ["p"] * 4, "problem": pa.nulls(4, pa.string())}
+    >>> numbers = {"partition": [0] * 4, "offset": [0, 1, 2, 0], "epoch": [0] * 4, "sequence": [1, 2, 2, 7]}
+    >>> risen, others = part(pa.table({**names, **numbers}), {}, Rules(Source("header", "seq")))
+    >>> [segment.stream for segment in risen], others["offset"].to_pylist()
+    ([('u', 0, 'p')], [0, 1, 2])
+    """
+    nth, streams = _streams(records)
+    risen, others = [], []
+    for row in streams.to_pylist():
+        stream = stream_of(row)
+        segment = _accepted(stream, row, watermarks.get(stream), rules.policy(stream[0]).max_jump)
+        if segment is None:
+            others.append(row["nth"])
+        else:
+            risen.append(segment)
+    return risen, records.filter(pc.is_in(nth, pa.array(others, pa.int64())))
+
+
+def _streams(records: pa.Table) -> tuple[pa.Array, pa.Table]:
+    """The number of each record's stream, and the streams: whether all of their records rise, and what these come to."""
+    column = {name: records[name].combine_chunks() for name in records.column_names}
+    topic, partition, producer = (_differs(column[name]) for name in STREAM)
+    starts = pc.or_(pc.or_(topic, partition), producer)
+    step = pc.if_else(starts, None, pc.subtract(column["sequence"], _before(column["sequence"])))
+    follows = pc.and_(pc.greater(step, 0), pc.and_not(_differs(column["offset"]), _differs(column["epoch"])))
+    is_read = pc.and_(pc.and_(column["epoch"].is_valid(), column["sequence"].is_valid()), column["problem"].is_null())
+    told = {
+        **{name: column[name] for name in (*STREAM, "offset", "epoch", "sequence")},
+        "nth": pc.cumulative_sum(starts.cast(pa.int64())),
+        "rises": pc.and_(is_read, pc.or_(starts, pc.fill_null(follows, fill_value=False))),
+        "step": step,
+        "jumps_forward": pc.fill_null(pc.greater(step, 1), fill_value=False).cast(pa.int64()),
+    }
+    spans = [(name, least_or_most) for name in ("offset", "sequence") for least_or_most in ("min", "max")]
+    rest = [("epoch", "min"), ("rises", "all"), ("step", "max"), ("jumps_forward", "sum"), ([], "count_all")]
+    return told["nth"], pa.table(told).group_by(["nth", *STREAM]).aggregate([*spans, *rest])
+
+
+def _accepted(stream: Stream, row: Mapping[str, Any], watermark: Ordinal | None, max_jump: int | None) -> Segment | None:
+    """The segment of a stream's records; None where some do not rise, or not from the watermark on, or where one is a jump."""
+    epoch, first = row["epoch_min"], row["sequence_min"]
+    if not row["rises_all"] or (watermark is not None and (epoch, first) <= watermark):
+        return None
+    step = first - watermark[1] if watermark is not None and watermark[0] == epoch else 0
+    if max_jump is not None and max(step, row["step_max"] or 0) > max_jump:
+        return None
+    return Segment(
+        stream,
+        epoch,
+        ACCEPTED,
+        None,
+        first_offset=row["offset_min"],
+        last_offset=row["offset_max"],
+        first_sequence=first,
+        last_sequence=row["sequence_max"],
+        records=row["count_all"],
+        jumps_forward=row["jumps_forward_sum"] + int(step > 1),
+    )
+
+
+def _differs(column: pa.Array) -> pa.Array:
+    """Whether each value is another than the one before it; null is a value like any other."""
+    before = _before(column)
+    return pc.or_(pc.fill_null(pc.not_equal(column, before), fill_value=False), pc.xor(column.is_null(), before.is_null()))
+
+
+def _before(column: pa.Array) -> pa.Array:
+    """The value before each; null before the first, which no topic is."""
+    return pa.concat_arrays([pa.nulls(1, column.type), column])[:-1]

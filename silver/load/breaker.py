@@ -1,0 +1,152 @@
+"""The breaker: stops a load that looks wrong as a whole, before anything of it is written."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from lakehouse.contracts.bronze import plain_topic
+from lakehouse.contracts.silver import ACCEPTED, COLLISION, LATE, QUARANTINED, STREAM
+from lakehouse.errors import BreakerOpenError
+from lakehouse.escape import printable
+from lakehouse.shown import shortened
+from lakehouse.table import BRONZE_RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakehouse.run.context import Run
+    from silver.load.planner import Plan
+
+_FEWEST = 10
+"""Records kept out below which nothing is stopped: a handful of bad records is not a pattern, whatever their share."""
+
+
+_MOST_NAMED = 20
+"""Reasons that are told one by one; a restarted host may have thousands of streams."""
+_LONGEST = 250
+"""Characters of a name that are shown; a topic has at most 249."""
+
+
+class _Limit(NamedTuple):
+    """The largest share that is let through, and of which topics together: of one, or of all that have none of their own."""
+
+    share: float
+    topic: str | None
+
+    @classmethod
+    def of(cls, topic: str, own: Mapping[str, float], max_share: float) -> _Limit:
+        plain = plain_topic(topic)
+        return cls(own[plain], plain) if plain in own else cls(max_share, None)
+
+    @property
+    def topics(self) -> str:
+        return f"topic {self.topic}" if self.topic is not None else "the topics without a share of their own"
+
+    @property
+    def expected(self) -> str:
+        section = "policies" if self.topic is None else f"policies.topics.{self.topic}"
+        return f"a share of at most {self.share:g} ({section}.max_quarantined_share)"
+
+    def is_passed(self, kept_out: int, records: int) -> bool:
+        return kept_out >= _FEWEST and kept_out > self.share * records
+
+
+class Trip(NamedTuple):
+    """Why the breaker opens.
+
+    Attributes:
+        what: What looks wrong, in words.
+        where: The load, or the stream.
+        observed: What was counted.
+        expected: What would be let through, and the key that says so.
+    """
+
+    what: str
+    where: str
+    observed: str
+    expected: str
+
+
+def trips(
+    load_seq: int, ledger: Sequence[Mapping[str, object]], max_share: float, topic_shares: Mapping[str, float] | None = None
+) -> list[Trip]:
+    """What opens the breaker on a planned load: too much quarantine in all, or a stream of which only old numbers come.
+
+    Args:
+        load_seq: The planned load.
+        ledger: Its rows, see `lakehouse.contracts.silver.LOADS`.
+        max_share: The largest share of quarantined records that is let through, 0 to 1.
+        topic_shares: The same for topics that have their own; each of them is judged alone, and the others together.
+    """
+    parts: defaultdict[_Limit, list[Mapping[str, object]]] = defaultdict(list)
+    for row in ledger:
+        parts[_Limit.of(str(row["topic"]), topic_shares or {}, max_share)].append(row)
+    in_all = [
+        _too_much(f"load {load_seq}, {limit.topics}" if len(parts) > 1 else f"load {load_seq}", rows, limit)
+        for limit, rows in parts.items()
+    ]
+    anew = [_started_anew(row, limit) for limit, rows in parts.items() for row in rows]
+    found = [trip for trip in (*in_all, *anew) if trip is not None]
+    if len(found) <= _MOST_NAMED:
+        return found
+    more = found[-1]._replace(where=f"{len(found) - _MOST_NAMED:,} streams more", observed="the like")
+    return [*found[:_MOST_NAMED], more]
+
+
+def _too_much(where: str, rows: list[Mapping[str, object]], limit: _Limit) -> Trip | None:
+    counts = [_counts(row) for row in rows]
+    records, kept_out = sum(count["records"] for count in counts), sum(map(_kept_out, counts))
+    if not limit.is_passed(kept_out, records):
+        return None
+    observed = f"{kept_out} of {records} records: {_named(counts)}"
+    return Trip("Too much of the load would go into quarantine.", where, observed, limit.expected)
+
+
+def _started_anew(row: Mapping[str, object], limit: _Limit) -> Trip | None:
+    count = _counts(row)
+    low = count[LATE] - count["late_accepted"] + count[COLLISION]
+    if count[ACCEPTED] or not limit.is_passed(low, count["records"]):
+        return None
+    what = "A stream sends only numbers below its watermark that are no duplicates: its sequence started anew, or one corrupt "
+    stream = ", ".join(f"{name} {printable(shortened(str(row[name]), _LONGEST))}" for name in STREAM if row[name] is not None)
+    observed = f"{low} of {count['records']} records below the watermark {row['high_watermark_before']}, none above"
+    return Trip(f"{what}number raised the watermark.", stream, f"{observed}: {_named([count])}", limit.expected)
+
+
+def trip_of(opened: BreakerOpenError) -> Trip:
+    """An error as the reason that it gives."""
+    return Trip(opened.what, str(opened.where), str(opened.observed), str(opened.expected))
+
+
+def require_closed(run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None) -> None:
+    """Raise where the breaker opens on a plan; `trips` says what the shares are.
+
+    Raises:
+        BreakerOpenError: It does. Nothing was written, and the records are in Bronze.
+    """
+    found = trips(planned.load_seq, planned.ledger, max_share, topic_shares)
+    if not found:
+        return
+    raise BreakerOpenError(
+        " ".join(dict.fromkeys(trip.what for trip in found)) + " Nothing was written.",
+        where=f"{run.table(BRONZE_RECORDS)}: " + "; ".join(trip.where for trip in found),
+        observed="; ".join(trip.observed for trip in found),
+        expected="; ".join(dict.fromkeys(trip.expected for trip in found)),
+        next_step="See `tidemark plan`. Mend the producer; declare a sequence that started anew with `tidemark watermark reset "
+        "--new-epoch`; or let the load into quarantine with a greater max_quarantined_share (1 for any). max_jump keeps a "
+        "corrupt number from raising a watermark.",
+    )
+
+
+def _counts(row: Mapping[str, object]) -> dict[str, int]:
+    return {name: int(str(row[name])) for name in ("records", ACCEPTED, "late_accepted", *QUARANTINED)}
+
+
+def _kept_out(count: Mapping[str, int]) -> int:
+    return sum(count[name] for name in QUARANTINED) - count["late_accepted"]
+
+
+def _named(counts: list[dict[str, int]]) -> str:
+    sums = {name: sum(count[name] for count in counts) for name in QUARANTINED}
+    return ", ".join(f"{count} {name}" for name, count in sums.items() if count)

@@ -1,0 +1,213 @@
+"""The pinned Bronze range of a load: whole Bronze versions, and the offsets that were decided before them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.bronze import is_of_topics, plain_topic
+from lakehouse.contracts.contract import sql_text
+from lakehouse.delta import tables
+from lakehouse.errors import TableStateError
+from lakehouse.spark import frames
+from lakehouse.spark.interval_join import any_of, at
+from lakehouse.table import BRONZE_RECORDS
+from silver.state.ledger import Arrivals
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from lakehouse.run.context import Run
+
+
+Partition = tuple[str, int]
+"""topic, partition"""
+
+_HALVINGS = 3
+"""Fifteen conditions at the most for the neighbouring partitions of a topic: each new record is compared with all of them."""
+
+
+@dataclass(frozen=True)
+class BronzeRange:
+    """The Bronze versions (after_version, to_version], and where the decided records of each partition end.
+
+    Attributes:
+        after_version: The version that the load before ended with; -1 before the first.
+        to_version: The last version of the range, inclusive.
+        above: The last decided offset of each partition before the load.
+        appended: Records that the versions added, by their commits; None where a commit does not say.
+        topics: The topics that are read; None for all.
+        joined: Those of them that the load before did not decide. What Bronze holds of them may be older than the range: it is
+            read by offset, and not counted by version.
+        up_to: The last offset of each partition, where the versions themselves can no longer be read; else None.
+    """
+
+    after_version: int
+    to_version: int
+    above: Mapping[Partition, int]
+    appended: int | None
+    up_to: Mapping[Partition, int] | None = None
+    topics: Sequence[str] | None = None
+    joined: Collection[str] = ()
+
+
+def pin(
+    spark: SparkSession,
+    run: Run,
+    *,
+    after_version: int,
+    above: Mapping[Partition, int],
+    to_version: int | None = None,
+) -> BronzeRange:
+    """Pin the Bronze versions after one, up to the latest or a given one.
+
+    Raises:
+        TableStateError: Bronze has lost versions that loads have decided: what comes next would pass for known.
+    """
+    bronze = run.table(BRONZE_RECORDS)
+    to_version, appended = tables.appended(spark, bronze, after_version=after_version, to_version=to_version)
+    if to_version < after_version:
+        raise TableStateError(
+            "Bronze is at an earlier version than the last load has read: its last log files are gone.",
+            where=str(bronze),
+            observed=f"version {to_version}",
+            expected=f"version {after_version} or later",
+            next_step="Put the files of _delta_log back from a backup. If Bronze was made anew from Kafka: move silver_loads "
+            "away, and `tidemark rebuild --apply`.",
+        )
+    return BronzeRange(after_version, to_version, above, appended)
+
+
+def by_offset(
+    *, after_version: int, to_version: int, above: Mapping[Partition, int], rows: Iterable[Row | Mapping[str, Any]]
+) -> BronzeRange:
+    """The range of a load that was claimed, by its offsets: what holds where Bronze's versions are gone.
+
+    Args:
+        after_version: The version that the load before ended with.
+        to_version: The last version of the range.
+        above: The last decided offset of each partition before the load.
+        rows: The load's rows of the ledger.
+    """
+    up_to: dict[Partition, int] = {}
+    for row in rows:
+        partition = (row["topic"], row["partition"])
+        up_to[partition] = max(row["last_offset"], up_to.get(partition, -1))
+    return BronzeRange(after_version, to_version, above, None, up_to)
+
+
+def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
+    """The range's records that are not decided yet, whole.
+
+    Bronze is read as of the range's last version, above the offsets that were decided before: Delta's file statistics leave
+    out what lies below, and columns that are not selected are not read. Where that version is gone, Bronze is read as it is
+    now, up to the range's last offsets: an offset's bytes never change.
+
+    Grain: a Bronze record above its partition's last decided offset; one that was read twice comes twice.
+    """
+    bronze = run.table(BRONZE_RECORDS)
+    if bronze_range.up_to is not None:
+        records = tables.read(spark, bronze, version=tables.version(spark, bronze))
+        spans = [(each, bronze_range.above.get(each, -1), last) for each, last in bronze_range.up_to.items()]
+        return records.where(any_of(at(*each, f"offset BETWEEN {above + 1} AND {last}") for each, above, last in spans))
+    records = tables.read(spark, bronze, version=bronze_range.to_version)
+    if bronze_range.topics is not None:
+        records = records.where(is_of_topics(bronze_range.topics))
+    decided = [at(*partition, f"offset <= {last}") for partition, last in bronze_range.above.items()]
+    return records.where(~any_of([*decided, *decided_together(bronze_range.above)])) if decided else records
+
+
+def decided_together(above: Mapping[Partition, int]) -> Iterator[str]:
+    """What the decided offsets of neighbouring partitions say of all of them: no more than those of each partition do.
+
+    A file's statistics say from which partition to which, and up to which offset. Of a file that holds several partitions,
+    as OPTIMIZE writes them, they rule out no condition about one.
+
+    >>> list(decided_together({("t", 0): 7, ("t", 1): 5, ("t", 3): 9}))
+    ["topic = 't' AND partition BETWEEN 0 AND 1 AND offset <= 5"]
+    """
+    for (topic, _), run in groupby(enumerate(sorted(above.items())), key=_numbered_on):
+        neighbours = [(partition, last) for _, ((_, partition), last) in run]
+        yield from _halves(topic, neighbours, _HALVINGS)
+
+
+def _numbered_on(nth_partition: tuple[int, tuple[Partition, int]]) -> tuple[str, int]:
+    """What all partitions of a topic share whose numbers follow each other."""
+    nth, ((topic, partition), _) = nth_partition
+    return topic, partition - nth
+
+
+def _halves(topic: str, neighbours: list[tuple[int, int]], halvings: int) -> Iterator[str]:
+    """A condition for all of them, and for each half of them, and so on: partitions need not be equally far."""
+    if len(neighbours) == 1:
+        return
+    first, last, up_to = neighbours[0][0], neighbours[-1][0], min(offset for _, offset in neighbours)
+    yield f"topic = {sql_text(topic)} AND partition BETWEEN {first} AND {last} AND offset <= {up_to}"
+    if halvings:
+        middle = len(neighbours) // 2
+        yield from _halves(topic, neighbours[:middle], halvings - 1)
+        yield from _halves(topic, neighbours[middle:], halvings - 1)
+
+
+def arrivals(
+    spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: Mapping[Partition, int]
+) -> tuple[list[Arrivals], bool]:
+    """Count what the range holds of each partition; and say whether that counts the records that were read again.
+
+    Where the range's commits added as many records as were decided, nothing was read again and the count is done. Else the
+    change feed is counted, which names what a version added whatever was compacted since. Where a version is gone from the
+    log, the decided records are all that is known; re-read ones are not seen then.
+
+    Args:
+        spark: The session.
+        run: The run.
+        bronze_range: The range.
+        decided: Records of each partition that were read from the range and decided.
+    """
+    above = bronze_range.above
+    all_new = [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
+    if bronze_range.up_to is not None:
+        return all_new, False
+    if bronze_range.appended == sum(decided.values()) and not bronze_range.joined:
+        return all_new, True
+    offsets = [(*partition, offset) for partition, offset in above.items()]
+    known = frames.of_tuples(spark, offsets, "topic string, partition int, above bigint")
+    counted = tables.collect_appended(
+        spark,
+        run.table(BRONZE_RECORDS),
+        after_version=bronze_range.after_version,
+        to_version=bronze_range.to_version,
+        summary=partial(_counted, decided=known, topics=bronze_range.topics),
+    )
+    if counted is None:
+        run.report.event("silver.versions_gone", after_version=bronze_range.after_version, to_version=bronze_range.to_version)
+        return all_new, False
+    arrived = [Arrivals(row["topic"], row["partition"], row["records"], row["replayed"], row["above"]) for row in counted]
+    joined = {
+        place for place in {*decided, *((each.topic, each.partition) for each in arrived)} if _is_joined(place, bronze_range)
+    }
+    arrived = [each for each in arrived if (each.topic, each.partition) not in joined]
+    arrived += [each for each in all_new if (each.topic, each.partition) in joined]
+    # Decided, and not brought by the range: the partition's watermark was put back, and its records are older.
+    unbrought = decided.keys() - {(each.topic, each.partition) for each in arrived}
+    return arrived + [Arrivals(*partition, 0, 0, above.get(partition)) for partition in sorted(unbrought)], True
+
+
+def _is_joined(place: Partition, bronze_range: BronzeRange) -> bool:
+    return plain_topic(place[0]) in bronze_range.joined
+
+
+def _counted(records: DataFrame, *, decided: DataFrame, topics: Sequence[str] | None) -> DataFrame:
+    """Count the records of each partition, and those of them that were decided before."""
+    records = records if topics is None else records.where(is_of_topics(topics))
+    compared = records.select("topic", "partition", "offset").join(F.broadcast(decided), on=["topic", "partition"], how="left")
+    is_replay = F.coalesce(F.col("offset") <= F.col("above"), F.lit(False))
+    return compared.groupBy("topic", "partition", "above").agg(
+        F.count(F.lit(1)).alias("records"), F.count_if(is_replay).alias("replayed")
+    )

@@ -1,0 +1,104 @@
+"""The wide copy: the records of a planned range that are kept, as Silver keeps them. No wide row is shuffled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import IN_ORDER, LATE, STREAM
+from lakehouse.spark import frames, interval_join
+from silver.extract.columns import extract
+from silver.extract.payload import decoded
+from silver.suspects import pieces
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from silver.load.planner import Plan
+    from silver.rules import Rules
+
+_NUMBERS = {"first_offset": "offset", "first_sequence": "sequence"}
+"""What a reject that is a single record calls its offset and sequence, and what Silver does."""
+
+
+def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
+    """The records of a planned range that Silver takes: the accepted ones, and by policy the late ones.
+
+    Grain: a record, once. Columns: those of `silver_records`.
+
+    Args:
+        spark: The session.
+        records: The range's Bronze records, whole.
+        plan: The plan; what it rejects is left out, by offset span and stream.
+    """
+    if plan.stretches is not None and not plan.late.num_rows:
+        found = pieces.pieces(plan.stretches, plan.rejects)
+        return _completed(pieces.numbered(spark, records, found).withColumn("arrival", F.lit(IN_ORDER)), plan)
+    if plan.replayed:
+        records = _once(spark, records, plan)
+    rows = plan.watermarks.in_declared_epochs(spark, extract(records, plan.rules.of_sequences))
+    by_producer = plan.rules.producer is not None
+    if plan.rejects.num_rows:
+        rows = interval_join.outside(spark, rows, plan.rejects, by_producer=by_producer)
+    if plan.late.num_rows:
+        late = interval_join.bucketed(frames.of_arrow(spark, plan.late.select([*STREAM, "first_offset", "last_offset"])))
+        joined = rows.join(F.broadcast(late), on=interval_join.is_within(rows, late, by_producer=by_producer), how="left")
+        arrival = F.when(late["bucket"].isNotNull(), LATE).otherwise(IN_ORDER)
+        rows = joined.select(*(rows[name] for name in rows.columns), arrival.alias("arrival"))
+    else:
+        rows = rows.withColumn("arrival", F.lit(IN_ORDER))
+    return _completed(rows, plan)
+
+
+def _completed(rows: DataFrame, plan: Plan) -> DataFrame:
+    return _with_payload(rows.withColumns({"load_seq": F.lit(plan.load_seq).cast("bigint"), **_erased()}), plan.rules)
+
+
+def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
+    """The records that a release takes out of quarantine, under the stream and sequence that they were decided by.
+
+    Grain: a record, or as often as Bronze holds it. Columns: those of `silver_records`.
+
+    Args:
+        spark: The session.
+        bronze: Bronze's records, whole.
+        plan: The plan of the release.
+    """
+    places = frames.of_arrow(spark, plan.settled.select(["topic", "partition", "producer", "epoch", *_NUMBERS]))
+    within = interval_join.any_of(
+        interval_join.at(topic, partition, f"offset BETWEEN {first} AND {last}")
+        for topic, partition, first, last in _reach(plan.settled)
+    )
+    named = places.withColumnsRenamed(_NUMBERS)
+    rows = bronze.where(within).join(F.broadcast(named), on=["topic", "partition", "offset"], how="inner")
+    columns = {"arrival": F.lit(LATE), "load_seq": F.lit(plan.load_seq).cast("bigint")}
+    return _with_payload(rows.withColumns({**columns, **_erased()}), plan.rules)
+
+
+def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
+    """The first and last offset of each partition: Delta's file statistics leave out what lies elsewhere."""
+    grouped = rows.group_by(["topic", "partition"]).aggregate([("first_offset", "min"), ("first_offset", "max")])
+    names = ("topic", "partition", "first_offset_min", "first_offset_max")
+    return [tuple(row[name] for name in names) for row in grouped.to_pylist()]
+
+
+def _with_payload(rows: DataFrame, rules: Rules) -> DataFrame:
+    return decoded(rows, rules.payload) if rules.payload else rows
+
+
+def _erased() -> dict[str, Column]:
+    """As Silver keeps it: what was read of the record is in its other columns."""
+    erased = F.col("erased")
+    return {"erased": F.when(erased.isNotNull(), F.struct(erased["load_seq"], erased["up_to_offset"]))}
+
+
+def _once(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
+    """Keep one copy of what Bronze holds twice. Only the spans with such records are shuffled."""
+    columns = "topic string, partition int, first_offset bigint, last_offset bigint"
+    replayed = interval_join.bucketed(frames.of_tuples(spark, plan.replayed, columns))
+    is_twice = interval_join.is_within(records, replayed, by_producer=False)
+    twice = records.join(F.broadcast(replayed), on=is_twice, how="left_semi").dropDuplicates(["topic", "partition", "offset"])
+    return records.join(F.broadcast(replayed), on=is_twice, how="left_anti").unionByName(twice)

@@ -1,0 +1,225 @@
+"""Recovery: where the last run stopped, read from the tables; refuse to go on where they contradict each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REPLAY, STREAM, is_retired
+from lakehouse.delta import small_tables, tables
+from lakehouse.delta.tables import Transaction
+from lakehouse.errors import TableStateError
+from lakehouse.protocol import bronze_owner
+from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from silver.load import cutover
+from silver.load import planner as planning
+from silver.model import stream_of
+from silver.requests import planner
+from silver.rules import Rules
+from silver.state import watermarks
+from silver.state.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.delta.small_tables import Row
+    from lakehouse.run.context import Run
+    from silver.load.planner import Plan
+    from silver.state.request import Swap
+    from silver.state.watermarks import Watermarks
+
+_SHARED = (
+    "load_seq",
+    "kind",
+    "pipeline",
+    "bronze_after_version",
+    "bronze_to_version",
+    "rules_fingerprint",
+    "rules",
+    "request",
+    "reason",
+    "requested_by",
+    "run_id",
+    "claimed_at",
+)
+_AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
+_OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *_AFTER)
+_SHORTEST_STRETCH = 16
+"""Records per stretch below which stretches are not worth looking for."""
+
+_WAY_OUT = (
+    "One table was restored, emptied or written alone. `tidemark restore --to LOAD` takes all of them to the same load; "
+    "`tidemark rebuild` makes them anew from Bronze."
+)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """Where the pipeline stands.
+
+    Attributes:
+        watermarks: The watermark table as it was read, once.
+        last: The ledger's rows of the last finished load; none before the first.
+        open_claim: The ledger's rows of a load that was claimed and not finished. Where it is a swap, the rest is as it was
+            found, and may contradict itself.
+    """
+
+    watermarks: Watermarks
+    last: list[Row]
+    open_claim: list[Row] | None
+
+    @property
+    def swap(self) -> Swap | None:
+        """What the open claim puts in place of all that is, see `silver.load.cutover`; None where it is of another kind."""
+        request = self.open_claim[0]["request"] if self.open_claim else None
+        return Request.from_json(request).swap if request else None
+
+    @property
+    def bronze_version(self) -> int:
+        """The Bronze version that the last finished load ended with; -1 before the first."""
+        return self.last[0]["bronze_to_version"] if self.last else -1
+
+    @property
+    def decided_topics(self) -> tuple[str, ...] | None:
+        """The topics that the last finished load decided, or passed on; None for all, or where there was none."""
+        return Rules.from_json(self.last[0]["rules"]).decided_topics if self.last and self.bronze_version >= 0 else None
+
+    @property
+    def was_in_stretches(self) -> bool:
+        """Whether the last load's sequences rose one by one, most of them: no gap at every turn, no producers in turns."""
+        jumps = sum(row["jumps_forward"] + row["jumps_backward"] for row in self.last)
+        accepting = [(row["topic"], row["partition"]) for row in self.last if row["accepted"]]
+        is_shared = len(accepting) > len(set(accepting))
+        return not is_shared and jumps * _SHORTEST_STRETCH <= sum(row["records"] for row in self.last)
+
+
+def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
+    """Step 1. Read where the last run stopped.
+
+    Raises:
+        TableStateError: Watermarks, ledger and Silver do not belong to the same load, or the ledger is another pipeline's.
+        RulesChangedError: The extractors are not those of the watermarks.
+    """
+    known = watermarks.read(spark, run)
+    try:
+        return _recovered(spark, run, rules, known)
+    except TableStateError:
+        again = watermarks.read(spark, run)
+        if again.load_seq == known.load_seq:
+            raise
+        return _recovered(spark, run, rules, again)  # another run finished a load between the reading of two tables
+
+
+def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -> Recovered:
+    finished = known.load_seq
+    ledger = small_tables.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", finished))
+    bronze_owner.require_own(run, {row["pipeline"] for row in ledger}, where=run.table(SILVER_LOADS))
+    if swapping := cutover.open_claim(ledger, finished):
+        return Recovered(known, [], swapping)
+    known.require(rules.fingerprint, where=str(run.table(SILVER_LOADS)))
+    claimed = max((row["load_seq"] for row in ledger), default=0)
+    if claimed not in (finished, finished + 1) or (finished and finished not in {row["load_seq"] for row in ledger}):
+        raise TableStateError(
+            "The ledger and the watermarks do not belong together.",
+            where=f"{run.table(SILVER_LOADS)} and {run.table(SILVER_WATERMARKS)}",
+            observed=f"last claimed load {claimed}, last finished load {finished}",
+            expected=f"last claimed load {finished} or {finished + 1}",
+            next_step=_WAY_OUT,
+        )
+    last = [row for row in ledger if row["load_seq"] == finished]
+    open_claim = [row for row in ledger if row["load_seq"] == finished + 1]
+    _require_silver(spark, run, finished, ledger)
+    _require_marks(run, known, last)
+    return Recovered(known, last, open_claim or None)
+
+
+def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
+    """Decide a claimed load again, from what its claim pinned: its Bronze range and rules, whatever the config says now.
+
+    Or a person's request, where the claim is of one.
+
+    Raises:
+        TableStateError: The outcome is not the claimed one, so what the claim relies on has been changed.
+    """
+    claim = recovered.open_claim or []
+    shared = {name: claim[0][name] for name in _SHARED}
+    rules = Rules.from_json(shared["rules"])
+    run.report.event("silver.repeating", load_seq=shared["load_seq"], claimed_by=shared["run_id"])
+    planned = _planned(spark, run, rules, recovered, claim)
+    counts_replays = planned is None or planned.counts_replays
+    observed = _outcomes(planned.ledger if planned else [], counts_replays=counts_replays)
+    expected = _outcomes(claim, counts_replays=counts_replays)
+    if planned is None or observed != expected:
+        raise TableStateError(
+            f"Load {shared['load_seq']} was claimed and not finished, and deciding it again gives another outcome.",
+            where=str(run.table(SILVER_LOADS)),
+            observed=[item for item in observed.items() if item not in expected.items()][:3],
+            expected=[item for item in expected.items() if item not in observed.items()][:3],
+            next_step="Bronze, the watermarks or a custom extractor's code changed since. " + _WAY_OUT,
+        )
+    return planned
+
+
+def _planned(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, rows: list[Row]) -> Plan | None:
+    watermarks = recovered.watermarks
+    claim: dict[str, Any] = {name: rows[0][name] for name in _SHARED}
+    if claim["request"] is not None:
+        return planner.answer(spark, run, watermarks, claim).plan
+    return planning.decided_again(
+        spark, run, rules, watermarks=watermarks, claim=claim, rows=rows, decided_topics=recovered.decided_topics
+    )
+
+
+def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterable[Row]) -> None:
+    """The last finished load's rows are in Silver, a claimed one's are all there or none, and nothing is beyond."""
+    table = run.table(SILVER_RECORDS)
+    expected: dict[int, int] = {}
+    for row in ledger:
+        if kept := sum(row[name] for name in KEPT):
+            expected[row["load_seq"]] = expected.get(row["load_seq"], 0) + kept
+    last = tables.last_append(table, Transaction(run.app_id(SILVER_RECORDS), finished))
+    if last is not None and last.rows == expected.get(finished):
+        return  # and nothing was committed after it
+    silver = spark.read.table(table.sql).where(F.col("load_seq") >= max(finished, 1))
+    observed = {row["load_seq"]: row["count"] for row in silver.groupBy("load_seq").count().collect()}
+    if observed.get(finished + 1, 0) == 0:
+        expected.pop(finished + 1, None)
+    if observed != expected:
+        raise TableStateError(
+            "The rows of the last loads in Silver are not those of the ledger.",
+            where=str(table),
+            observed=f"rows by load: {observed}",
+            expected=f"rows by load: {expected}",
+            next_step=_WAY_OUT,
+        )
+
+
+def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
+    """Each stream of the last finished load stands where the ledger left it, and none that it retired."""
+    for row in last:
+        mark = known.rows.get(stream_of(row))
+        observed = (mark.epoch, mark.high_watermark, mark.last_offset, mark.declared_epoch) if mark else None
+        expected = None if is_retired(row) else tuple(row[name] for name in _AFTER)
+        if observed != expected:
+            raise TableStateError(
+                "A watermark is not where the last finished load left it.",
+                where=f"{run.table(SILVER_WATERMARKS)}: topic {row['topic']}, partition {row['partition']}, "
+                f"producer {row['producer']}",
+                observed=f"(epoch, high_watermark, last_offset, declared_epoch) = {observed}",
+                expected=f"(epoch, high_watermark, last_offset, declared_epoch) = {expected}",
+                next_step=_WAY_OUT,
+            )
+
+
+def _outcomes(rows: Iterable[Mapping[str, Any]], *, counts_replays: bool) -> dict[tuple[object, ...], tuple[object, ...]]:
+    """What a load's repeat must give again, by stream.
+
+    Replays are left out where a version of Bronze is gone: nobody knows any more which of them read a record again.
+    """
+    outcome = _OUTCOME if counts_replays else [name for name in _OUTCOME if name not in ("records", REPLAY)]
+    named = [row for row in rows if counts_replays or row["records"] > row[REPLAY]]
+    return {tuple(row[name] for name in STREAM): tuple(row[name] for name in outcome) for row in named}

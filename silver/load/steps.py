@@ -1,0 +1,289 @@
+"""A load of Silver, exactly once over several tables.
+
+Delta commits one table at a time. So a load is claimed first, in the ledger, which is the write-ahead log: the claim pins
+everything that the load's result depends on, and whatever follows can be done again, by anyone, with the same outcome.
+
+1. recover: read the watermark table once; its last finished load is n. A claim of n+1 is taken up at step 4.
+2. plan:    pin the Bronze range of load n+1 and decide it.
+3. claim:   append the ledger's rows, with the load's transaction id; read the claim back.
+4. silver:  append the accepted records, with the load's transaction id.
+5. rejects: append what was kept out, with the load's transaction id.
+6. advance: MERGE the watermark rows, last.
+
+What a person decided (`silver.state.request`) is a load too, and takes the same steps: step 4 appends what is released, step
+5 marks what is settled, in a MERGE that a repeat finds done. An erasure (`silver.requests.erase_key`) comes after step 5. A
+restore or rebuild takes all tables along: `silver.load.cutover`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REJECTS, WATERMARKS, silver_records
+from lakehouse.delta import tables, views
+from lakehouse.delta.errors import SPARK_ERRORS
+from lakehouse.delta.tables import Transaction
+from lakehouse.errors import ClaimStuckError, ConfigError, ContractError, TableStateError, headline
+from lakehouse.run.crash_points import crash_point
+from lakehouse.settings.payload_schema import SchemaError
+from lakehouse.spark import frames, storage_errors
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
+from silver.extract.payload import decoded
+from silver.load import breaker, bronze_range, copy, cutover, recover
+from silver.load.planner import Plan, plan
+from silver.requests import erase_key, gold_rejects, quarantine
+from silver.state import claim as claims
+from silver.state import ledger, watermarks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+    from lakehouse.contracts.contract import Contract
+    from lakehouse.run.context import Run
+    from silver.load.recover import Recovered
+    from silver.rules import Payload, Rules
+    from silver.state.streams import Limits
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one load did.
+
+    Attributes:
+        load_seq: The load's number.
+        is_repeat: Whether it finished a load that an earlier run had claimed.
+        records: Bronze records decided.
+        counts: Records of each class.
+    """
+
+    load_seq: int
+    is_repeat: bool
+    records: int
+    counts: dict[str, int]
+
+
+def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
+    """Create Silver's tables where they are not there yet, and in a catalog's schema the views over them.
+
+    Raises:
+        ConfigError: The payload's schema names a type that Spark does not know.
+        ContractError: One is there with other columns, or its payload has another type. A claim pins the rules, so this must
+            come out before the claim: no later run could finish the load.
+    """
+    create_missing(spark, run, rules, is_checked=True)
+    views.create(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
+    if rules.payload:
+        _require_payload(spark, run, rules.payload)
+
+
+def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: bool = False) -> None:
+    """Create those of Silver's tables that are not there; look at no other, unless they are to be checked.
+
+    Raises:
+        ConfigError: The payload's schema names a type that Spark does not know.
+        ContractError: One that is checked has other columns.
+    """
+    if rules.payload:
+        _payload_type(spark, rules.payload)
+    for contract in (_records_contract(rules), WATERMARKS, REJECTS, LOADS):
+        tables.create(spark, run.table(contract.name), contract, is_checked=is_checked)
+
+
+def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
+    spark: SparkSession,
+    run: Run,
+    rules: Rules,
+    *,
+    max_quarantined_share: float = 1,
+    topic_shares: Mapping[str, float] | None = None,
+    stream_limits: Limits | None = None,
+) -> Load | None:
+    """Do one load: finish the one that was claimed and not finished, else plan and write the next.
+
+    Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
+
+    Returns:
+        What the load did, or None where Bronze gained nothing.
+
+    Raises:
+        TableStateError: The tables contradict each other.
+        RulesChangedError: The extractors are not those of the watermarks.
+        AnotherWriterError: Another run claimed the same load first.
+        ConservationError: The classes do not add up; nothing was written.
+        BreakerOpenError: More of the load, or of a topic, than its share would go into quarantine, or a topic brings more new
+            streams than it may; nothing was written.
+    """
+    recovered = recover.recover(spark, run, rules)
+    if recovered.open_claim is not None:
+        return finish(spark, run, recovered)
+    planned = plan(spark, run, rules, recovered, stream_limits)
+    if planned is None:
+        run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
+        return None
+    run.report.event("silver.planned", load_seq=planned.load_seq, records=planned.count("records"))
+    breaker.require_closed(run, planned, max_quarantined_share, topic_shares)
+    claim(spark, run, planned)
+    carry_out(spark, run, planned)
+    return _done(run, planned, is_repeat=False)
+
+
+def finish(spark: SparkSession, run: Run, recovered: Recovered) -> Load:
+    """Finish the load that was claimed and not finished.
+
+    Raises:
+        TableStateError: Its outcome is not the claimed one.
+        AnotherWriterError: Another run finishes it.
+    """
+    claimed = (recovered.open_claim or [])[0]
+    if recovered.swap is not None:
+        cutover.carry_out(spark, run, claimed["load_seq"], recovered.swap)
+        return Load(claimed["load_seq"], is_repeat=True, records=0, counts=dict.fromkeys(CLASSES, 0))
+    planned = recover.planned_again(spark, run, recovered)
+    carry_out(spark, run, planned)
+    return _done(run, planned, is_repeat=True)
+
+
+def carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
+    """Steps 4 to 6: what a claim pinned, done or done again.
+
+    Raises:
+        ClaimStuckError: A table does not take what the claim says.
+        UndoneError: A restore or rebuild has undone the load.
+    """
+    try:
+        _carry_out(spark, run, planned)
+    except SPARK_ERRORS as error:
+        if run.lakehouse.shadow is not None or storage_errors.failure(error, run.lakehouse) is not None:
+            raise
+        before = planned.load_seq - 1
+        way_out = f"`tidemark restore --to {before}`" if before else "`tidemark rebuild --apply`"
+        raise ClaimStuckError(
+            f"Load {planned.load_seq} is claimed, and it could not be carried out.",
+            where=f"{run.table(SILVER_LOADS)}: load {planned.load_seq}",
+            observed=headline(str(error)),
+            next_step="Every run tries it again. Where the cause was a passing one, or is mended, run again. Where the load "
+            f"can never be carried out, {way_out} gives the claim up: its records stay in Bronze and are decided anew, by the "
+            "config of then.",
+        ) from error
+
+
+def _carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
+    append_silver(spark, run, planned)
+    append_rejects(spark, run, planned)
+    if planned.request is not None and planned.request.erase is not None:
+        erase_key.carry_out(spark, run, planned, planned.request.erase)
+    advance(spark, run, planned)
+
+
+def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
+    """Step 3. Write the load into the ledger; see `silver.state.claim.claim`."""
+    rows = frames.of_contract(spark, planned.ledger, LOADS)
+    claims.claim(spark, run, rows, planned.load_seq, records=planned.count("records"))
+
+
+def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
+    """Step 4. Append the kept records. A repeat is skipped by Delta, and that is what is wanted.
+
+    Raises:
+        TableStateError: Bronze lacks a record that is released.
+    """
+    kept = sum(planned.count(name) for name in KEPT)
+    if kept:
+        rows = _released(spark, run, planned) if planned.request else _kept(spark, run, planned)
+        contract = _records_contract(planned.rules)
+        tables.append(rows, run.table(SILVER_RECORDS), contract, transaction=_transaction(run, SILVER_RECORDS, planned))
+    run.report.event("silver.appended", load_seq=planned.load_seq, records=kept)
+    crash_point("silver.appended")
+
+
+def _kept(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
+    return copy.kept(spark, bronze_range.read(spark, run, planned.range), planned)
+
+
+def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
+    """Read as of now: an offset's bytes never change, and the version that brought it may be vacuumed."""
+    bronze = run.table(BRONZE_RECORDS)
+    rows = copy.released(spark, tables.read(spark, bronze, version=tables.version(spark, bronze)), planned)
+    place = ["topic", "partition", "offset"]
+    counted = rows.select(*place).agg(F.count(F.lit(1)), F.count_distinct(*place)).collect()[0]
+    if counted[1] != planned.settled.num_rows:
+        raise TableStateError(
+            "Bronze lacks records that are to be released.",
+            where=str(bronze),
+            observed=f"{counted[1]} of the records",
+            expected=f"{planned.settled.num_rows}, as silver_rejects names them",
+            next_step="Bronze was changed by something else than Tidemark: restore it. The load is claimed, and the next run "
+            "finishes it then.",
+        )
+    return rows if counted[0] == counted[1] else rows.dropDuplicates(place)  # Bronze read some twice
+
+
+def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
+    """Step 5. Append what was kept out; mark what was settled."""
+    if planned.rejects.num_rows:
+        rows = frames.of_arrow(spark, planned.rejects)
+        tables.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
+    if planned.settled.num_rows:
+        quarantine.mark(spark, run, planned)
+    settled = planned.settled.num_rows
+    if planned.settled_aside.num_rows:
+        gold_rejects.mark(spark, run, planned)
+        settled += planned.settled_aside.num_rows
+    run.report.event("silver.rejected", load_seq=planned.load_seq, rows=planned.rejects.num_rows, settled=settled)
+    crash_point("silver.rejected")
+
+
+def advance(spark: SparkSession, run: Run, planned: Plan) -> None:
+    """Step 6. Move the watermarks. The load is finished when this commit stands."""
+    watermarks.advance(spark, run, planned.load_seq)
+    run.report.event("silver.advanced", load_seq=planned.load_seq, streams=len(planned.ledger))
+    crash_point("silver.advanced")
+
+
+def _records_contract(rules: Rules) -> Contract:
+    return silver_records(rules.payload.sql_type if rules.payload else None)
+
+
+def _require_payload(spark: SparkSession, run: Run, payload: Payload) -> None:
+    """Compare the payload's configured type with the table's."""
+    table = run.table(SILVER_RECORDS)
+    expected = _payload_type(spark, payload).simpleString()  # which does not tell NOT NULL: a table made before may have it
+    observed = spark.read.table(table.sql).schema["payload"].dataType.simpleString()
+    if observed != expected:
+        wrong_type = [("payload", observed, expected)]
+        next_step = "Put `value` back, or make Silver anew from Bronze: `tidemark rebuild` shows what changes."
+        raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
+
+
+def _payload_type(spark: SparkSession, payload: Payload) -> DataType:
+    """The payload's type; the decoding is analysed with it, so that what Spark refuses comes out before the claim."""
+    try:
+        decoded(frames.of_tuples(spark, [], "value binary"), payload).schema  # noqa: B018 -- the look at it is what analyses
+        return spark.sql(f"SELECT CAST(NULL AS {payload.sql_type})").schema[0].dataType
+    except (SchemaError, PySparkException) as error:
+        raise ConfigError(
+            f"The payload's schema is not one that values can be decoded and kept by: {str(error).splitlines()[0]}",
+            where="value.schema",
+            observed=payload.schema,
+            expected="columns as in CREATE TABLE, for example id STRING, amount DOUBLE",
+        ) from error
+
+
+def _transaction(run: Run, name: str, planned: Plan) -> Transaction:
+    return Transaction(run.app_id(name), planned.load_seq)
+
+
+def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
+    counts = {name: planned.count(name) for name in CLASSES}
+    load = Load(planned.load_seq, is_repeat, planned.count("records"), counts)
+    for partition in ledger.by_partition(planned.ledger):
+        run.report.event("silver.partition_loaded", load_seq=load.load_seq, **partition)
+    run.report.event("silver.loaded", load_seq=load.load_seq, records=load.records, **counts)
+    return load

@@ -1,0 +1,180 @@
+"""All loads of the ledger once more, over a shadow of Silver's tables: from Bronze, under the rules of today.
+
+Loads of records that follow each other are done as one, for it is offsets that are decided and not loads. What a person had
+decided is done again in its place between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.contracts.silver import RECORDS, RETIRE, SWAPS
+from lakehouse.delta import small_tables, tables
+from lakehouse.errors import UsageError
+from lakehouse.table import GOLD_REJECTS
+from silver.load import planner as planning
+from silver.load import steps as load
+from silver.load.bronze_range import BronzeRange
+from silver.requests import planner
+from silver.state.request import Request
+from silver.state.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Run
+    from silver.load.planner import Plan
+    from silver.rules import Rules
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One load of the replay.
+
+    Attributes:
+        rows: The ledger's rows of the loads that it stands for, in their order.
+        request: What a person had asked for; None where the loads took records.
+    """
+
+    rows: Sequence[Row]
+    request: Request | None = None
+
+    @property
+    def last_load(self) -> int:
+        """The last load that the step stands for."""
+        return int(self.rows[-1]["load_seq"])
+
+
+@dataclass
+class Replayed:
+    """What a replay came to.
+
+    Attributes:
+        loads: Loads that the shadow has.
+        watermarks: The watermarks after the last of them.
+        bronze_version: The Bronze version that the last of them ended with; -1 where there is none.
+        repeated: Decisions of a person that were done again.
+        not_repeated: Those that could not be, and why.
+        erasures: Those of them that erased a key. Bronze, which is not the shadow's, was left as it is.
+    """
+
+    loads: int = 0
+    watermarks: Watermarks = field(default_factory=lambda: Watermarks({}))
+    bronze_version: int = -1
+    repeated: int = 0
+    not_repeated: list[str] = field(default_factory=list)
+    erasures: list[Plan] = field(default_factory=list)
+    _reached: dict[int, int] = field(default_factory=dict)
+
+    def take(self, planned: Plan, last_load: int) -> None:
+        """Count a load that was done."""
+        self.loads = planned.load_seq
+        self.watermarks = self.watermarks.after(planned.ledger)
+        self.bronze_version = planned.range.to_version
+        if planned.request is not None and planned.request.erase is not None:
+            self.erasures.append(planned)
+        self.pass_by(last_load)
+
+    def pass_by(self, last_load: int) -> None:
+        """Note how far the shadow has come when a load of the ledger is done again, or has nothing to do."""
+        self._reached[last_load] = self.loads
+
+    def translated(self, request: Request, load_seq: int) -> Request:
+        """A request with the loads that it names as the shadow numbers them; of an erasure the load that Bronze knows."""
+        if request.erase is not None:
+            return replace(request, erase=replace(request.erase, load_seq=request.erase.load_seq or load_seq))
+        request = replace(request, published_to=None)  # the gate finds anew what is kept out of Gold
+        if request.up_to_load_seq is None:
+            return request
+        reached = [own for other, own in self._reached.items() if other <= request.up_to_load_seq]
+        return replace(request, up_to_load_seq=max(reached, default=0))
+
+
+def steps(ledger: Iterable[Row]) -> list[Step]:
+    """The loads of a replay.
+
+    Args:
+        ledger: The ledger's rows of the finished loads, with their texts, in the order of the loads.
+    """
+    loads = [list(rows) for _, rows in groupby(ledger, key=lambda row: row["load_seq"])]
+    loads = [rows for rows in loads if rows[0]["kind"] not in (*SWAPS, RETIRE)]  # a retirement decides no record otherwise
+    asked = [Request.from_json(rows[0]["request"]) if rows[0]["request"] else None for rows in loads]
+    named = {request.up_to_load_seq for request in asked if request is not None}
+    found: list[Step] = []
+    for rows, request in zip(loads, asked, strict=True):
+        follows = found and found[-1].request is None and request is None and found[-1].last_load not in named
+        if follows:
+            found[-1] = Step([*found[-1].rows, *rows])
+        else:
+            found.append(Step(rows, request))
+    return found
+
+
+def replay(spark: SparkSession, shadow: Run, rules: Rules, found: Iterable[Step]) -> Replayed:
+    """Do the steps over the shadow's tables, which are new. Commits to them as any load does.
+
+    Raises:
+        ConservationError: The classes do not add up to what Bronze holds.
+    """
+    done = Replayed()
+    for step in found:
+        if step.request is None:
+            planned: Plan | None = _records(spark, shadow, rules, done, step)
+        else:
+            planned = _decision(spark, shadow, rules, done, step)
+        if planned is None:
+            done.pass_by(step.last_load)
+            continue
+        load.claim(spark, shadow, planned)
+        load.carry_out(spark, shadow, planned)
+        done.take(planned, step.last_load)
+        shadow.report.event("rebuild.replayed", up_to_load_seq=step.last_load, load_seq=planned.load_seq)
+    return done
+
+
+def _records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
+    """The records of the loads that follow each other."""
+    to_version = step.rows[-1]["bronze_to_version"]
+    claim = _claim(shadow, rules, done, step, BronzeRange(done.bronze_version, to_version, {}, None))
+    planned = planning.decided_again(spark, shadow, rules, watermarks=done.watermarks, claim=claim, rows=step.rows)
+    return planned if planned.ledger else None
+
+
+def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
+    """What a person had decided, once more. Where it finds nothing now there is nothing to do."""
+    done.not_repeated.extend(_of_gold(spark, shadow, step))
+    pinned = planner.pinned(done.watermarks, done.bronze_version)
+    claim = _claim(shadow, rules, done, step, pinned)
+    try:
+        planned = planner.answer(spark, shadow, done.watermarks, claim).plan
+    except UsageError as error:
+        done.not_repeated.append(f"load {step.last_load} ({claim['kind']}): {error.what}")
+        return None
+    done.repeated += 1
+    return planned
+
+
+def _of_gold(spark: SparkSession, shadow: Run, step: Step) -> Iterator[str]:
+    """What a decision had said of records that an expectation kept out of Gold: a shadow has no Gold."""
+    table = shadow.table(GOLD_REJECTS)
+    if step.request is None or step.request.published_to is None or not tables.exists(spark, table):
+        return
+    settled = small_tables.read(spark, table, ("settled_load_seq",), start=("settled_load_seq", step.last_load))
+    records = sum(row["settled_load_seq"] == step.last_load for row in settled)
+    if records:
+        yield (
+            f"load {step.last_load} ({step.request.kind}): {records} records that an expectation had kept out of Gold; "
+            "the gate audits them anew"
+        )
+
+
+def _claim(shadow: Run, rules: Rules, done: Replayed, step: Step, pinned: BronzeRange) -> dict[str, Any]:
+    request = done.translated(step.request, step.last_load) if step.request else None
+    claim = planning.claimed(shadow, rules, pinned, load_seq=done.loads + 1, request=request)
+    return {**claim, "kind": request.kind if request else RECORDS, "claimed_at": step.rows[-1]["claimed_at"]}

@@ -1,0 +1,4 @@
+"""What a person asks for: release, discard, reset, accept, erase, retire. Each is planned as a load.
+
+The entry is `planner.answer`.
+"""

@@ -1,0 +1,250 @@
+"""Erasure: the records of a key lose key, value and headers, in every table of Bronze and Silver, as a load of its own.
+
+The rows stay, with their places, sequences and classes, so that every count, offset and watermark holds. What the extractors
+had read of them is kept in Bronze, so that deciding it again comes to the same. Old versions of the tables hold the bytes until
+VACUUM removes them; `pipelines.forget` sees to that, and proves it.
+
+What is meant is found by the key's hash, or by this load's number where an earlier try was here: the same rows, however often.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.contract import sql_text
+from lakehouse.contracts.silver import COLLISION, HELD, QUARANTINED, STREAM
+from lakehouse.delta import maintenance, tables
+from lakehouse.protocol import swap_fence
+from lakehouse.run.crash_points import crash_point
+from lakehouse.spark.interval_join import any_of, at
+from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
+from silver.decide.decision import REJECT
+from silver.extract.columns import extract
+from silver.model import stream_of
+from silver.requests.quarantine import Choice, load_of
+from silver.suspects.compare_on_driver import ERASED
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from lakehouse.run.context import Run
+    from lakehouse.table import Table
+    from silver.load.planner import Plan
+    from silver.model import Stream
+    from silver.rules import Rules
+    from silver.state.ledger import StreamLoad
+    from silver.state.request import Erase
+    from silver.state.streams import Known
+    from silver.state.watermarks import Watermarks
+
+_PLACES = "tidemark_erased"
+_PLACE = ("topic", "partition", "offset")
+
+
+def has_key(erase: Erase) -> Column:
+    """Whether a record has the key."""
+    topic = F.col("topic")
+    is_of_topic = topic == erase.topic
+    if erase.is_of_all_incarnations:
+        is_of_topic = is_of_topic | topic.startswith(f"{erase.topic}@")
+    salted = F.concat(F.unhex(F.lit(erase.salt)), F.col("key"))
+    return is_of_topic & (F.sha2(salted, 256) == erase.key_sha256)
+
+
+def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: int) -> DataFrame:
+    """Bronze's records of the key that were decided, also those that this load, or the one it replays, has erased."""
+    is_meant = has_key(erase) | (F.col("erased.load_seq") == (load_seq if erase.load_seq is None else erase.load_seq))
+    decided = _decided(erase, watermarks)
+    if not decided:
+        return bronze.where(F.lit(False))
+    is_decided = any_of(at(*partition, f"offset <= {last}") for partition, last in decided.items())
+    return bronze.where(is_meant & is_decided)
+
+
+def _decided(erase: Erase, watermarks: Watermarks) -> dict[tuple[str, int], int]:
+    """The last decided offset of each partition that may hold the key."""
+    return {place: last for place, last in watermarks.last_offsets().items() if erase.is_of(place[0])}
+
+
+def choose(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
+    """What waits in quarantine of the key: it is given up.
+
+    Args:
+        meant: The rows of `records`.
+        rejects: The rows of `silver_rejects` of earlier loads.
+        load_seq: The load that erases.
+    """
+    waiting = rejects.where((F.col("state") == HELD) | (F.col("settled_load_seq") == load_seq))
+    waiting = waiting.where(F.col("class").isin(*QUARANTINED))
+    found = _at(waiting, meant.select(*_PLACE).distinct()).select(*REJECT.names)
+    return Choice(found.toArrow().cast(REJECT), {})
+
+
+def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Known) -> dict[Stream, StreamLoad]:
+    """What the erasure comes to, per stream: a row of the ledger whose watermark stays.
+
+    Raises:
+        TableStateError: No stream of a record's partition has a watermark: somebody removed it.
+    """
+    read = extract(meant, rules.of_sequences).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
+    streams.meet(read)
+    watermarks = streams.meet(choice.rows)
+    loads: dict[Stream, StreamLoad] = {}
+    for row in read.to_pylist():
+        stream = _decided_under(stream_of(row), watermarks)
+        loads.setdefault(stream, load_of(stream, watermarks)).erased += row["records"]
+    for row in choice.rows.select(list(STREAM)).to_pylist():
+        loads.setdefault(stream_of(row), load_of(stream_of(row), watermarks)).discarded += 1
+    return loads
+
+
+def _decided_under(stream: Stream, watermarks: Watermarks) -> Stream:
+    """The stream that a record counts in: another one of its partition where the rules read it otherwise when it was decided.
+
+    Version 0.1 took an empty name, or one of a megabyte, for a producer's; today such a record names none.
+    """
+    if stream in watermarks.rows:
+        return stream
+    others = (each for each in watermarks.rows if each[:2] == stream[:2])
+    return min(others, key=lambda each: each[2] or "", default=stream)
+
+
+def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
+    """Erase, in Bronze last: what is meant is found there.
+
+    Commits to silver_rejects, silver_records and bronze_records, each in a MERGE that a repeat finds done. Over a shadow it
+    leaves Bronze alone, which is not the shadow's: see `in_bronze`.
+
+    Raises:
+        AnotherWriterError: Another run wrote to the same place at the same time.
+        UndoneError: A restore or rebuild has undone the load.
+    """
+    meant, up_to = _meant(spark, run, plan, erase)
+    load_seq = F.lit(erase.load_seq or plan.load_seq).cast("bigint")
+    places = meant.select(*_PLACE, up_to.alias("up_to_offset"), load_seq.alias("load_seq")).distinct()
+    places = swap_fence.guarded(places, run, plan.load_seq)
+    _in_rejects(spark, run.table(SILVER_REJECTS), places)
+    crash_point("erase.rejects")
+    _in_silver(spark, run.table(SILVER_RECORDS), places, f"found.erased IS NULL AND found.load_seq < {plan.load_seq}")
+    crash_point("erase.silver")
+    if run.lakehouse.shadow is None:
+        in_bronze(spark, run, plan, erase)
+    run.report.event("silver.erased", load_seq=plan.load_seq, records=plan.count("erased"))
+    crash_point("erase.bronze")
+
+
+def in_bronze(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
+    """The last of an erasure: what is meant goes from Bronze. Where it is gone, nothing is committed.
+
+    Args:
+        spark: The session.
+        run: The run; over a shadow it is the shadow's rejects that say what was a collision.
+        plan: The erasure's load.
+        erase: Its request.
+    """
+    meant, up_to = _meant(spark, run, plan, erase)
+    rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
+    collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
+    left = extract(meant.where(F.col("erased").isNull()), plan.rules).withColumn("up_to_offset", up_to)
+    kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
+    swap_fence.require_standing(spark, run, plan.load_seq)  # before Bronze is opened
+    left_ones = swap_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
+    _in_bronze(spark, run.table(BRONZE_RECORDS), left_ones, erase.load_seq or plan.load_seq)
+
+
+def _meant(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> tuple[DataFrame, Column]:
+    """The records that an erasure means, of Bronze as it is, and the last decided offset of a record's partition."""
+    bronze = run.table(BRONZE_RECORDS)
+    whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
+    last = _decided(erase, plan.watermarks)
+    up_to = F.coalesce(*(F.when(F.expr(at(*place, "TRUE")), F.lit(offset).cast("bigint")) for place, offset in last.items()))
+    return records(whole, erase, plan.watermarks, plan.load_seq), up_to
+
+
+def hold(spark: SparkSession, run: Run, shadow: Run) -> None:
+    """Erase in a shadow what Bronze says is erased, whether or not the ledger still has the load that did it.
+
+    A replay reads Bronze as it was when a load had claimed it. After a restore to before an erasure nothing of the ledger says
+    that what stood there then is to go.
+
+    Commits to the shadow's silver_rejects and silver_records.
+    """
+    erased = spark.read.table(run.table(BRONZE_RECORDS).sql).where("erased IS NOT NULL")
+    places = erased.select(*_PLACE, "erased.up_to_offset", "erased.load_seq").distinct()
+    _in_rejects(spark, shadow.table(SILVER_REJECTS), places)
+    _in_silver(spark, shadow.table(SILVER_RECORDS), places, "found.erased IS NULL")
+
+
+def _in_rejects(spark: SparkSession, table: Table, places: DataFrame) -> None:
+    """A hash of key and value tells somebody who guesses them that they were right. What was settled before has one too."""
+    left = f"found.content_sha256 IS NOT NULL AND NOT startswith(found.content_sha256, '{ERASED}')"
+    is_collision = f"CASE WHEN found.class = '{COLLISION}' THEN ':collision' ELSE '' END"
+    emptied = f"content_sha256 = concat('{ERASED}', place.up_to_offset, {is_collision})"
+    _update(spark, table, places, left, emptied, offset="first_offset")
+
+
+def _in_silver(spark: SparkSession, table: Table, places: DataFrame, left: str) -> None:
+    names = [name for name in ("key", "value", "headers", "payload") if name in spark.read.table(table.sql).columns]
+    erased = "erased = named_struct('load_seq', place.load_seq, 'up_to_offset', place.up_to_offset)"
+    emptied = ", ".join([*(f"{name} = NULL" for name in names), erased])
+    _update(spark, table, places, left, emptied)
+
+
+def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int) -> None:
+    """Bronze is append-only for everybody else: the property is lifted for this one MERGE.
+
+    Where there is no row to change nothing is committed, but by the repeat of one that died with the property lifted.
+    """
+    if left.limit(1).count() == 0:
+        if not _is_append_only(spark, table):
+            _append_only(spark, table, is_on=True)
+        return
+    kept = ("up_to_offset", "producer", "epoch", "sequence", "problem")
+    is_collision = F.coalesce("is_collision", F.lit(False)).alias("is_collision")
+    named = ", ".join(f"'{name}', place.{name}" for name in (*kept, "is_collision"))
+    emptied = f"key = NULL, value = NULL, headers = NULL, erased = named_struct('load_seq', {load_seq}L, {named})"
+    _append_only(spark, table, is_on=False)
+    try:
+        _update(spark, table, left.select(*_PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
+    finally:  # also where a restore has undone the erasure meanwhile: then nobody repeats it
+        _append_only(spark, table, is_on=True)
+
+
+def _is_append_only(spark: SparkSession, table: Table) -> bool:
+    name = "delta.appendOnly"
+    return maintenance.state(spark, table).properties.get(name) == BRONZE.properties[name]
+
+
+def _append_only(spark: SparkSession, table: Table, *, is_on: bool) -> None:
+    name = "delta.appendOnly"
+    value = BRONZE.properties[name] if is_on else "false"
+    tables.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})", table)
+
+
+def _update(  # noqa: PLR0913 -- the parts of the statement
+    spark: SparkSession, table: Table, places: DataFrame, left: str, emptied: str, *, offset: str = "offset"
+) -> None:
+    """A MERGE that empties the rows at some places that are left to be emptied; none where there is no place."""
+    if places.limit(1).count() == 0:
+        return
+    places.createOrReplaceTempView(_PLACES)
+    try:
+        tables.merge(
+            spark,
+            f"""
+            MERGE INTO {table.sql} AS found USING {_PLACES} AS place
+            ON found.topic = place.topic AND found.partition = place.partition AND found.{offset} = place.offset AND {left}
+            WHEN MATCHED THEN UPDATE SET {emptied}
+            """,
+            table,
+        )
+    finally:
+        spark.catalog.dropTempView(_PLACES)
+
+
+def _at(rejects: DataFrame, places: DataFrame) -> DataFrame:
+    same = (rejects["topic"] == places["topic"]) & (rejects["partition"] == places["partition"])
+    return rejects.join(F.broadcast(places), on=same & (rejects["first_offset"] == places["offset"]), how="left_semi")

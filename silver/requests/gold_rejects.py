@@ -1,0 +1,88 @@
+"""Release and discard of what expectations kept out of Gold: it is in Silver, so a load of Silver only says what was decided.
+
+Gold gets what is released with the next range that is published, under the number of the load that released it: see
+`gold.publish`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.contracts.gold import REJECTS, UNMET
+from lakehouse.contracts.silver import DISCARDED, HELD, RELEASE, RELEASED
+from lakehouse.delta import tables
+from lakehouse.protocol import gold_rejects, swap_fence
+from lakehouse.spark import frames
+from lakehouse.table import GOLD_REJECTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Run
+    from silver.load.planner import Plan
+    from silver.state.request import Request
+
+ROW = pa.schema([(column.name, frames.ARROW[column.type]) for column in REJECTS.columns])
+_SETTLED = "tidemark_aside_settled"
+
+
+def choose(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa.Table:
+    """Choose what a release or discard settles of what was kept out of Gold. A repeat of the same load chooses the same.
+
+    Args:
+        spark: The session.
+        run: The run.
+        request: The request.
+        load_seq: The load that settles it.
+
+    Returns:
+        Rows of `gold_rejects`, a record each.
+    """
+    wanted, up_to = request.wanted, request.published_to
+    is_meant = up_to is not None and (wanted is None or wanted.kind in (None, UNMET))
+    if not is_meant or run.lakehouse.shadow is not None:  # a shadow has no Gold: what waits for it is found anew
+        return ROW.empty_table()
+    asked = {}
+    if wanted is not None:
+        names = ("topic", "partition", "offset", "producer")
+        asked = {name: value for name in names if (value := getattr(wanted, name)) is not None}
+    rows = [
+        row
+        for row in gold_rejects.standing(spark, run, up_to=up_to)
+        if (row["state"] == HELD or row["settled_load_seq"] == load_seq)
+        and all(row[name] == value for name, value in asked.items())
+        and (request.up_to_load_seq is None or row["load_seq"] <= request.up_to_load_seq)
+    ]
+    return pa.Table.from_pylist(sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"])), ROW)
+
+
+def mark(spark: SparkSession, run: Run, plan: Plan) -> None:
+    """Mark what a load settles as released or discarded: one MERGE on what is held still, so a repeat changes nothing.
+
+    Commits to gold_rejects.
+
+    Raises:
+        AnotherWriterError: Another run marked the same rows at the same time.
+    """
+    table, rows = run.table(GOLD_REJECTS), plan.settled_aside
+    first, last = (bound.as_py() for bound in pc.min_max(rows["load_seq"]).values())
+    state = RELEASED if plan.request is not None and plan.request.kind == RELEASE else DISCARDED
+    places = frames.of_arrow(spark, rows.select([*gold_rejects.PLACE, "gate_run_id"]))
+    swap_fence.guarded(places, run, plan.load_seq).createOrReplaceTempView(_SETTLED)
+    try:
+        tables.merge(
+            spark,
+            f"""
+            MERGE INTO {table.sql} AS reject USING {_SETTLED} AS settled
+            ON reject.topic = settled.topic AND reject.partition = settled.partition AND reject.offset = settled.offset
+              AND reject.gate_run_id = settled.gate_run_id
+              AND reject.state = '{HELD}' AND reject.load_seq BETWEEN {first} AND {last}
+            WHEN MATCHED THEN UPDATE SET state = '{state}', settled_load_seq = {plan.load_seq}
+            """,
+            table,
+        )
+    finally:
+        spark.catalog.dropTempView(_SETTLED)

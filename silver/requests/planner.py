@@ -1,0 +1,96 @@
+"""The planner of what a person asked for: each request is a load, planned like any other; writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.contracts.silver import REJECTS, RETIRE, silver_records
+from lakehouse.delta import tables
+from lakehouse.table import BRONZE_RECORDS
+from silver.decide import decision
+from silver.load.bronze_range import BronzeRange
+from silver.load.planner import Plan, before
+from silver.model import stream_of
+from silver.requests import accept_topic_break, erase_key, gold_rejects, quarantine, reset_watermark, retire_streams
+from silver.rules import Rules
+from silver.state import ledger
+from silver.state.request import Request
+from silver.state.streams import Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Run
+    from silver.state.watermarks import Watermarks
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a request comes to.
+
+    Attributes:
+        plan: The load that carries it out; None where there is nothing to do.
+        left: Records that are meant and cannot be settled, by why; see `silver.requests.quarantine.Choice`.
+    """
+
+    plan: Plan | None
+    left: Mapping[str, int]
+
+
+def pinned(watermarks: Watermarks, bronze_version: int) -> BronzeRange:
+    """The Bronze range of a load that takes nothing from Bronze."""
+    return BronzeRange(bronze_version, bronze_version, watermarks.last_offsets(), 0)
+
+
+def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping[str, Any]) -> Answer:
+    """Plan what a claim's request asks for. The same claim, watermarks, rejects and Silver give the same plan.
+
+    Raises:
+        UsageError: A watermark is to be moved that is not there, or to where it must not go.
+    """
+    load_seq, rules, request = claim["load_seq"], Rules.from_json(claim["rules"]), Request.from_json(claim["request"])
+    silver = before(spark, run, silver_records(), load_seq)
+    choice = quarantine.Choice(decision.REJECT.empty_table(), {})
+    met = Streams(spark, run, watermarks)
+    aside = gold_rejects.ROW.empty_table()
+    if request.accepted is not None:
+        loads = accept_topic_break.stream_loads(request.accepted, watermarks)
+    elif request.kind == RETIRE:
+        loads = retire_streams.stream_loads(request.up_to_load_seq or 0, watermarks)
+    elif request.reset is not None:
+        met.know([request.reset.stream])
+        loads = reset_watermark.stream_loads(request.reset, met.watermarks, rules, silver)
+    elif request.erase is not None:
+        bronze = run.table(BRONZE_RECORDS)
+        whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
+        meant = erase_key.records(whole, request.erase, watermarks, load_seq)
+        choice = erase_key.choose(meant, before(spark, run, REJECTS, load_seq), load_seq)
+        loads = erase_key.stream_loads(meant, choice, rules, met)
+    else:
+        choice = quarantine.choose(spark, request, before(spark, run, REJECTS, load_seq), silver, load_seq)
+        aside = gold_rejects.choose(spark, run, request, load_seq)
+        met.meet(choice.rows)
+        met.meet(aside)
+        loads = quarantine.stream_loads(choice, request.kind, met.watermarks)
+        for row in aside.to_pylist():
+            loads.setdefault(stream_of(row), quarantine.load_of(stream_of(row), met.watermarks))
+    watermarks = met.watermarks
+    if not loads:
+        return Answer(None, choice.left)
+    plan = Plan(
+        load_seq=load_seq,
+        rules=rules,
+        watermarks=watermarks,
+        range=pinned(watermarks, claim["bronze_to_version"]),
+        ledger=ledger.rows(loads, watermarks, claim, rules),
+        rejects=decision.REJECT.empty_table(),
+        late=decision.SEGMENT.empty_table(),
+        replayed=[],
+        settled=choice.rows,
+        settled_aside=aside,
+        request=request,
+    )
+    return Answer(plan, choice.left)

@@ -1,0 +1,91 @@
+"""Reset: a person moves one watermark, as a load of its own. Pure but for one question to Silver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse.errors import UsageError
+from lakehouse.table import SILVER_RECORDS, SILVER_WATERMARKS
+from silver.state.ledger import StreamLoad
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from silver.model import Ordinal, Stream
+    from silver.rules import Rules
+    from silver.state.request import Reset
+    from silver.state.watermarks import Watermarks
+
+
+def stream_loads(reset: Reset, watermarks: Watermarks, rules: Rules, silver: DataFrame) -> Mapping[Stream, StreamLoad]:
+    """What the reset comes to: the stream's row of the ledger; none where the watermark is there already.
+
+    Within an epoch a watermark falls only where Silver holds nothing above the new value: else the next record with such a
+    sequence would be kept twice. A new epoch keeps them apart.
+
+    Args:
+        reset: The request.
+        watermarks: The watermarks before.
+        rules: The rules: whether producers name epochs themselves.
+        silver: The rows of `silver_records` of earlier loads.
+
+    Raises:
+        UsageError: There is no such stream, or it cannot be moved there.
+    """
+    stream = reset.stream
+    mark = watermarks.rows.get(stream)
+    if mark is None or mark.ordinal is None:
+        raise _no_stream(stream, watermarks)
+    if reset.is_new_epoch and rules.epoch is not None:
+        raise UsageError(
+            "The producer names the epochs of this stream itself; one that is declared here would not match them.",
+            where=_named(stream),
+            observed="epoch: in the config",
+            next_step="Let the producer send a greater epoch, or reset the watermark --to a sequence.",
+        )
+    pending = mark.declared_epoch if mark.declared_epoch is not None and mark.declared_epoch > mark.ordinal[0] else None
+    epoch = pending if pending is not None else mark.ordinal[0] + int(reset.is_new_epoch)
+    target = mark.ordinal if reset.to is None else (epoch, reset.to)
+    if target == mark.ordinal and (epoch == mark.ordinal[0] or epoch == pending):
+        return {}
+    if target < mark.ordinal:
+        _require_nothing_above(stream, target, silver)
+    declared = epoch if rules.epoch is None and epoch > 0 else None
+    return {stream: StreamLoad(target, last_offset=mark.last_offset, declared_epoch=declared)}
+
+
+def _require_nothing_above(stream: Stream, target: Ordinal, silver: DataFrame) -> None:
+    topic, partition, producer = stream
+    is_of_stream = (F.col("topic") == topic) & (F.col("partition") == partition)
+    is_of_stream &= F.col("producer").eqNullSafe(F.lit(producer))
+    is_above = (F.col("epoch") == target[0]) & (F.col("sequence") > target[1])
+    above = silver.where(is_of_stream & is_above).count()
+    if above:
+        raise UsageError(
+            "Silver holds records above that sequence; the next ones with their numbers would be kept twice.",
+            where=f"{SILVER_RECORDS}, {_named(stream)}",
+            observed=f"{above} records of epoch {target[0]} with a sequence above {target[1]}",
+            expected="none",
+            next_step=f"Start a new epoch there, which keeps old and new numbers apart: --new-epoch --to {target[1]}.",
+        )
+
+
+def _no_stream(stream: Stream, watermarks: Watermarks) -> UsageError:
+    known: list[Stream] = [other for other, row in watermarks.rows.items() if row.ordinal is not None]
+    near = [other for other in known if other[:2] == stream[:2]] or known
+    return UsageError(
+        "There is no watermark of such a stream.",
+        where=SILVER_WATERMARKS,
+        observed=_named(stream),
+        expected="; ".join(_named(other) for other in sorted(near, key=str)[:5]) or "no stream has accepted a record yet",
+        next_step="See `tidemark watermark show`.",
+    )
+
+
+def _named(stream: Stream) -> str:
+    topic, partition, producer = stream
+    return f"topic {topic}, partition {partition}" + (f", producer {producer}" if producer is not None else "")

@@ -1,0 +1,216 @@
+"""From segments to the ledger: one row per stream that a load touches. Pure, on few rows, in numbers that do not overflow."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.contracts.silver import ACCEPTED, CLASSES, LATE, REPLAY
+from lakehouse.errors import ConservationError
+from silver.model import by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from silver.model import Ordinal, Range, Segment, Stream
+    from silver.rules import Rules
+    from silver.state.watermarks import Watermarks
+
+_LARGEST = 2**63 - 1
+_MOST_RANGES = 1_000
+"""More ranges of a stream in a load are no gaps that somebody follows up: the stream is not contiguous."""
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What the pinned Bronze range holds of one partition.
+
+    Attributes:
+        topic: Kafka topic.
+        partition: Kafka partition.
+        records: Bronze records in the range.
+        replayed: Those of them at or below the partition's last decided offset.
+        above: The partition's last decided offset before the load; None before its first.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    replayed: int
+    above: int | None
+
+
+@dataclass
+class StreamLoad:
+    """One stream in a load, while its segments are summed up.
+
+    Attributes:
+        counts: Records of each class.
+        last_offset: Last offset of the stream in the load.
+        ordinal: The highest accepted (epoch, sequence), from the watermark on.
+        missing: Sequences that the accepted records stepped over.
+        missing_ranges: These as ranges, of a contiguous stream.
+        released: Records of earlier loads that go into Silver now.
+        discarded: Records of earlier loads that are given up.
+        erased: Records of earlier loads that lose key, value and headers now.
+        declared_epoch: A new epoch for the stream; None leaves it as it is.
+    """
+
+    ordinal: Ordinal | None
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0))
+    last_offset: int = -1
+    missing: int = 0
+    jumps_forward: int = 0
+    jumps_backward: int = 0
+    missing_ranges: Sequence[Range] = ()
+    released: int = 0
+    discarded: int = 0
+    erased: int = 0
+    declared_epoch: int | None = None
+
+    def add(self, segment: Segment) -> None:
+        """Add a segment of the stream; accepted ones come in rising order of their epochs."""
+        self.counts[segment.kind] += segment.records
+        self.last_offset = max(self.last_offset, segment.last_offset)
+        self.jumps_forward += segment.jumps_forward
+        self.jumps_backward += segment.jumps_backward
+        epoch, first, last = segment.epoch, segment.first_sequence, segment.last_sequence
+        if segment.kind == ACCEPTED and epoch is not None and first is not None and last is not None:
+            below = self.ordinal[1] if self.ordinal is not None and self.ordinal[0] == epoch else first - 1
+            _require_rising(segment, self.ordinal, missing=last - below - segment.records)
+            self.missing += last - below - segment.records
+            self.ordinal = (epoch, last)
+
+
+def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], watermarks: Watermarks) -> dict[Stream, StreamLoad]:
+    """Sum segments up per stream.
+
+    Replayed records name nothing new, so they are counted in the partition's own row, whose producer is null.
+
+    Raises:
+        ConservationError: The classes of a partition do not add up to the records that Bronze holds of it; or more records
+            of a stream were accepted than there are sequences above its watermark.
+    """
+    known = watermarks.ordinals
+    loads: dict[Stream, StreamLoad] = {}
+    counted: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for segment in sorted(segments, key=lambda segment: segment.epoch or 0):
+        topic, partition, producer = segment.stream
+        stream = (topic, partition, None if segment.kind == REPLAY else producer)
+        loads.setdefault(stream, StreamLoad(known.get(stream))).add(segment)
+        counted[topic, partition] += segment.records
+    for arrived in arrivals:
+        if arrived.replayed:
+            stream = (arrived.topic, arrived.partition, None)
+            load = loads.setdefault(stream, StreamLoad(known.get(stream)))
+            load.counts[REPLAY] += arrived.replayed
+            load.last_offset = max(load.last_offset, arrived.above if arrived.above is not None else -1)
+    _require_conservation(arrivals, counted)
+    return loads
+
+
+def rows(
+    loads: Mapping[Stream, StreamLoad], watermarks: Watermarks, claim: Mapping[str, object], rules: Rules
+) -> list[dict[str, object]]:
+    """The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
+
+    Args:
+        loads: What each stream's segments add up to.
+        watermarks: The watermarks before the load.
+        claim: What every row of the load shares: load_seq, Bronze range, rules, run.
+        rules: The rules: whether Silver takes a topic's late records.
+    """
+    last_offsets = watermarks.last_offsets()
+    return [
+        {
+            **dict(zip(("topic", "partition", "producer"), stream, strict=True)),
+            **claim,
+            "records": sum(load.counts.values()),
+            **load.counts,
+            "late_accepted": load.counts[LATE] if rules.policy(stream[0]).late == "accept" else 0,
+            "released": load.released,
+            "discarded": load.discarded,
+            "erased": load.erased,
+            **_ordinal("before", watermarks.ordinals.get(stream)),
+            **_ordinal("after", load.ordinal),
+            "last_offset_before": last_offsets.get(stream[:2]),
+            "last_offset": load.last_offset,
+            "declared_epoch": watermarks.declared.get(stream) if load.declared_epoch is None else load.declared_epoch,
+            "jumps_forward": load.jumps_forward,
+            "jumps_backward": load.jumps_backward,
+            "missing": min(load.missing, _LARGEST),
+            "missing_ranges": _ranges(load, is_contiguous=rules.policy(stream[0]).contiguous),
+        }
+        for stream, load in sorted(loads.items(), key=lambda item: by_name(item[0]))
+    ]
+
+
+def by_partition(ledger: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A load's rows summed up by partition, as a log tells of them.
+
+    Returns:
+        A row per partition: topic, partition, records, the classes that any of its records ended as, and last_offset.
+
+    >>> stream = {"topic": "t", "partition": 0, **dict.fromkeys(CLASSES, 0)}
+    >>> two = [{**stream, "records": 2, "accepted": 2, "last_offset": 4}, {**stream, "records": 1, "late": 1, "last_offset": 3}]
+    >>> by_partition(two)
+    [{'topic': 't', 'partition': 0, 'records': 3, 'accepted': 2, 'late': 1, 'last_offset': 4}]
+    """
+    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in ledger:
+        found.setdefault((row["topic"], row["partition"]), []).append(row)
+    told = []
+    for (topic, partition), streams in found.items():
+        counts = {name: sum(row[name] for row in streams) for name in ("records", *CLASSES)}
+        counted = {name: count for name, count in counts.items() if count or name == "records"}
+        last_offset = max(row["last_offset"] for row in streams)
+        told.append({"topic": topic, "partition": partition, **counted, "last_offset": last_offset})
+    return told
+
+
+def _ranges(load: StreamLoad, *, is_contiguous: bool) -> list[dict[str, int]] | None:
+    """The ranges as the ledger keeps them. Where they are too many the rest is one: what Silver holds of it is not missing."""
+    if not is_contiguous:
+        return None
+    ranges = list(load.missing_ranges[:_MOST_RANGES])
+    rest: dict[int, tuple[int, int]] = {}
+    for epoch, first, last in load.missing_ranges[_MOST_RANGES:]:
+        rest[epoch] = (min(first, rest.get(epoch, (first, last))[0]), last)
+    ranges += [(epoch, *reach) for epoch, reach in rest.items()]
+    return [dict(zip(("epoch", "first_sequence", "last_sequence"), found, strict=True)) for found in ranges]
+
+
+def _ordinal(when: str, ordinal: Ordinal | None) -> dict[str, object]:
+    epoch, sequence = ordinal if ordinal is not None else (None, None)
+    return {f"epoch_{when}": epoch, f"high_watermark_{when}": sequence}
+
+
+def _require_rising(segment: Segment, watermark: Ordinal | None, *, missing: int) -> None:
+    """Accepted records lie above the watermark and have a sequence each. Anything else would be kept twice."""
+    first = (segment.epoch, segment.first_sequence)
+    if missing >= 0 and (watermark is None or first > watermark):
+        return
+    topic, partition, producer = segment.stream
+    above = "" if watermark is None else f", above (epoch, sequence) {watermark}"
+    raise ConservationError(
+        "More records of a stream were accepted than it has sequences; nothing was written.",
+        where=f"topic {topic}, partition {partition}, producer {producer!r}",
+        observed=f"{segment.records} records accepted, of epoch {segment.epoch} and sequences {segment.first_sequence} to "
+        f"{segment.last_sequence}",
+        expected=f"each sequence once{above}",
+        next_step="This is a fault of Tidemark: please report it, with what `tidemark plan` prints. Bronze holds the records.",
+    )
+
+
+def _require_conservation(arrivals: Iterable[Arrivals], counted: Mapping[tuple[str, int], int]) -> None:
+    for arrived in arrivals:
+        classes = counted.get((arrived.topic, arrived.partition), 0) + arrived.replayed
+        if classes != arrived.records:
+            raise ConservationError(
+                "The classes do not add up to the records that Bronze holds; nothing was written.",
+                where=f"topic {arrived.topic}, partition {arrived.partition}",
+                observed=f"{classes} records in all classes",
+                expected=f"{arrived.records} records in Bronze",
+                next_step="Run `tidemark doctor`, and see whether bronze_records was changed by anything but Tidemark.",
+            )

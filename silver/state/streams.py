@@ -1,0 +1,185 @@
+"""The streams that a load meets: how many of them are new, and where those stand that had been retired.
+
+A retired stream has no row in silver_watermarks; the ledger says where it stood. A load that meets a stream without a row asks
+the ledger for it, so that the stream is decided as if it had never been retired. Nothing is read where every stream has a row,
+or where none was ever retired.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from heapq import nsmallest
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.bronze import plain_topic
+from lakehouse.contracts.silver import RETIRE, STREAM, WATERMARK_IN_LOADS
+from lakehouse.delta import small_tables, tables
+from lakehouse.errors import BreakerOpenError
+from lakehouse.escape import printable
+from lakehouse.shown import shortened
+from lakehouse.spark import frames
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
+from silver.model import stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Run
+    from silver.model import Stream
+    from silver.state.watermarks import Watermarks
+
+_SHOWN, _LONGEST = 5, 60
+"""Names of a topic that the error shows, and how much of each."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many new streams of a topic a load may bring.
+
+    Attributes:
+        most: Of a topic without a limit of its own; None for any.
+        topics: The limits of those that have one.
+    """
+
+    most: int | None = None
+    topics: Mapping[str, int | None] = field(default_factory=dict)
+
+    def of(self, topic: str) -> tuple[int | None, str]:
+        """A topic's limit, and the key that says so.
+
+        >>> Limits(10, {"orders": None}).of("orders"), Limits(10).of("orders")
+        ((None, 'policies.topics.orders.max_new_streams'), (10, 'policies.max_new_streams'))
+        """
+        if topic in self.topics:
+            return self.topics[topic], f"policies.topics.{topic}.max_new_streams"
+        return self.most, "policies.max_new_streams"
+
+
+class _New(NamedTuple):
+    """The new streams of a topic."""
+
+    topic: str
+    streams: list[Stream]
+
+
+class Known:
+    """The watermarks that a load's streams are held against, as they are: nothing is limited, nothing was retired.
+
+    Attributes:
+        watermarks: The watermarks.
+    """
+
+    def __init__(self, watermarks: Watermarks) -> None:
+        self.watermarks = watermarks
+
+    @property
+    def has_retired(self) -> bool:
+        """Whether a stream without a watermark may have been retired, so that all must be met before they are decided."""
+        return False
+
+    def meet(self, streams: pa.Table, *, is_whole: bool = True) -> Watermarks:  # noqa: ARG002 -- see `Streams`
+        """Take the load's streams into account.
+
+        Args:
+            streams: Rows with topic, partition and producer, as often as they come.
+            is_whole: Whether these are all of them.
+
+        Returns:
+            The watermarks to decide by.
+        """
+        return self.watermarks
+
+
+class Streams(Known):
+    """The same, as a load meets them: with a limit for what is new, and with the ledger for what had been retired.
+
+    Args:
+        spark: The session.
+        run: The run.
+        watermarks: The watermark table as it was read.
+        limits: How many may be new.
+    """
+
+    def __init__(self, spark: SparkSession, run: Run, watermarks: Watermarks, limits: Limits | None = None) -> None:
+        super().__init__(watermarks)
+        self._spark, self._run, self._limits = spark, run, limits or Limits()
+
+    @cached_property
+    def has_retired(self) -> bool:
+        """See `Known.has_retired`; by the statistics of the ledger's files where they say it."""
+        ledger = self._run.table(SILVER_LOADS)
+        if not self.watermarks.load_seq or not tables.exists(self._spark, ledger):
+            return False
+        return small_tables.may_hold(self._spark, ledger, "kind", RETIRE)
+
+    def meet(self, streams: pa.Table, *, is_whole: bool = True) -> Watermarks:
+        """See `Known.meet`. Called again, it only looks at what it does not know by then.
+
+        Raises:
+            BreakerOpenError: A topic brings more new streams than it may. Nothing was written.
+        """
+        named = streams.select(list(STREAM)).group_by(list(STREAM)).aggregate([])
+        return self.know(map(stream_of, named.to_pylist()), is_whole=is_whole)
+
+    def know(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
+        """See `meet`."""
+        # Without a producer a stream is a whole partition: Kafka's own number of them bounds these, and none is retired.
+        unknown = {stream for stream in streams if stream[2] is not None and stream not in self.watermarks.rows}
+        if unknown and self.has_retired:
+            self.watermarks = self.watermarks.after(_retired(self._spark, self._run, unknown, self.watermarks.load_seq))
+            unknown.difference_update(self.watermarks.rows)
+        self._require_few(unknown, is_whole=is_whole)
+        return self.watermarks
+
+    def _require_few(self, unknown: Collection[Stream], *, is_whole: bool) -> None:
+        by_topic: dict[str, list[Stream]] = {}
+        for stream in unknown:
+            by_topic.setdefault(plain_topic(stream[0]), []).append(stream)
+        found = [_New(topic, streams) for topic, streams in sorted(by_topic.items())]
+        too_many = [new for new in found if (most := self._limits.of(new.topic)[0]) is not None and len(new.streams) > most]
+        if not too_many:
+            return
+        counted = [f"{len(new.streams):,} new streams of topic {_shown(new.topic)}" for new in too_many[:_SHOWN]]
+        more = f"; {len(too_many) - _SHOWN} topics more" if len(too_many) > _SHOWN else ""
+        keys = [self._limits.of(new.topic) for new in too_many[:_SHOWN]]
+        raise BreakerOpenError(
+            "A load brings more new streams than it may: the producer's name may be another in every record. "
+            "Nothing was written.",
+            where=f"{self._run.table(BRONZE_RECORDS)}: {', '.join(f'topic {_shown(new.topic)}' for new in too_many[:_SHOWN])}",
+            observed=f"{'' if is_whole else 'at least '}{'; '.join(counted)}{more}; producers are {_names(too_many[0])}",
+            expected="; ".join(dict.fromkeys(f"at most {most:,} ({key})" for most, key in keys)),
+            next_step="See `tidemark plan`, and mend the producer or the extractor that names it. Every stream is a row of "
+            "silver_watermarks that each run reads: where there are to be so many, let them in with "
+            f"`tidemark run --set policies.topics.{_shown(too_many[0].topic)}.max_new_streams={len(too_many[0].streams)}` "
+            "(null for any).",
+        )
+
+
+def _names(new: _New) -> str:
+    shown = ", ".join(map(_shown, nsmallest(_SHOWN, (str(producer) for _, _, producer in new.streams))))
+    return shown + (" and more" if len(new.streams) > _SHOWN else "")
+
+
+def _shown(name: str) -> str:
+    return printable(shortened(name, _LONGEST))
+
+
+def _retired(spark: SparkSession, run: Run, streams: Collection[Stream], finished: int) -> list[dict[str, object]]:
+    """Where some streams stood when they were retired last: the ledger's rows of those that were.
+
+    Only of loads that are finished: a repeat of the load that asks finds the same.
+    """
+    wanted = frames.of_tuples(spark, streams, "topic string, partition int, producer string")
+    names = [*STREAM, *dict.fromkeys(WATERMARK_IN_LOADS.values())]
+    loads = spark.read.table(run.table(SILVER_LOADS).sql).select("kind", *names)
+    rows = loads.where((F.col("kind") == RETIRE) & (F.col("load_seq") <= finished))
+    found = rows.join(wanted, on=frames.same_stream(rows, wanted), how="left_semi")
+    last = found.groupBy(*STREAM).agg(F.max_by(F.struct(*names), "load_seq").alias("last")).select("last.*")
+    retired: list[dict[str, object]] = last.toArrow().to_pylist()
+    return retired

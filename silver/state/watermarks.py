@@ -1,0 +1,191 @@
+"""The watermark table: one row per stream, read once per load and moved last, by a MERGE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import LOADS, RETIRE, STREAM, WATERMARK_IN_LOADS
+from lakehouse.delta import small_tables, tables
+from lakehouse.errors import RulesChangedError, TableStateError
+from lakehouse.protocol import swap_fence
+from lakehouse.spark import frames
+from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
+from silver.model import stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run.context import Run
+    from silver.model import Ordinal, Stream
+
+
+_LOAD = "tidemark_load"
+_IS_RETIRED = f"(load.kind = '{RETIRE}' AND load.producer IS NOT NULL)"
+"""As `lakehouse.contracts.silver.is_retired`."""
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """One row of the table, see `lakehouse.contracts.silver.WATERMARKS`."""
+
+    epoch: int | None
+    high_watermark: int | None
+    last_offset: int
+    load_seq: int
+    rules_fingerprint: str
+    declared_epoch: int | None = None
+
+    @property
+    def ordinal(self) -> Ordinal | None:
+        """(epoch, sequence), or None while nothing was accepted."""
+        return None if self.epoch is None or self.high_watermark is None else (self.epoch, self.high_watermark)
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """The whole table as one load sees it: a row per stream, however long the history. Sums of it are made once.
+
+    Attributes:
+        rows: The watermark of each stream.
+    """
+
+    rows: Mapping[Stream, Watermark]
+
+    @property
+    def load_seq(self) -> int:
+        """The last finished load; 0 before the first."""
+        return max((row.load_seq for row in self.rows.values()), default=0)
+
+    @cached_property
+    def ordinals(self) -> dict[Stream, Ordinal]:
+        """The watermark of each stream that has accepted something."""
+        return {stream: row.ordinal for stream, row in self.rows.items() if row.ordinal is not None}
+
+    @cached_property
+    def declared(self) -> dict[Stream, int]:
+        """The declared epoch of each stream that has one."""
+        return {stream: row.declared_epoch for stream, row in self.rows.items() if row.declared_epoch is not None}
+
+    def after(self, ledger: Iterable[Mapping[str, Any]]) -> Watermarks:
+        """The watermarks as a load's ledger rows leave them; of a retired stream, too, it is known where it stood."""
+        moved = {
+            stream_of(row): Watermark(**{name: row[other] for name, other in WATERMARK_IN_LOADS.items()}) for row in ledger
+        }
+        return Watermarks({**self.rows, **moved})
+
+    def last_offsets(self) -> dict[tuple[str, int], int]:
+        """The last decided offset of each partition: the highest of its streams'."""
+        offsets: dict[tuple[str, int], int] = {}
+        for (topic, partition, _), row in self.rows.items():
+            offsets[topic, partition] = max(offsets.get((topic, partition), row.last_offset), row.last_offset)
+        return offsets
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The watermarks as the decision joins them.
+
+        Grain: a stream that has accepted something. Columns: topic, partition, producer, known_epoch, known_sequence.
+        """
+        rows = [(*stream, *ordinal) for stream, ordinal in self.ordinals.items()]
+        columns = "topic string, partition int, producer string, known_epoch bigint, known_sequence bigint"
+        return frames.of_tuples(spark, rows, columns)
+
+    def in_declared_epochs(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
+        """Rows with the declared epoch of their stream as `epoch`, where it has one; the rows as they are where none has."""
+        if not self.declared:
+            return rows
+        declared = [(*stream, epoch) for stream, epoch in self.declared.items()]
+        known = frames.of_tuples(spark, declared, "topic string, partition int, producer string, declared_epoch bigint")
+        epoch = F.when(rows["epoch"].isNotNull(), F.coalesce(known["declared_epoch"], rows["epoch"])).alias("epoch")
+        joined = rows.join(F.broadcast(known), on=frames.same_stream(rows, known), how="left")
+        return joined.select(*(epoch if name == "epoch" else rows[name] for name in rows.columns))
+
+    def require(self, rules_fingerprint: str, *, where: str) -> None:
+        """Raise where the watermarks were made with other extractors.
+
+        Raises:
+            RulesChangedError: Old and new sequences would be compared although they mean different things.
+        """
+        others = {row.rules_fingerprint for row in self.rows.values()} - {rules_fingerprint}
+        if others:
+            raise RulesChangedError(
+                "The extractors of sequence, producer or epoch have changed since the watermarks were made.",
+                where=where,
+                observed=f"rules {rules_fingerprint} in the config",
+                expected=f"rules {', '.join(sorted(others))}",
+                next_step="Put the extractors back; or decide everything anew from Bronze: `tidemark rebuild` shows what "
+                "changes, `tidemark rebuild --apply` puts it in place.",
+            )
+
+
+def read(spark: SparkSession, run: Run) -> Watermarks:
+    """Read the watermark table, once: what is read later may have moved."""
+    rows = small_tables.read(spark, run.table(SILVER_WATERMARKS), (*STREAM, *WATERMARK_IN_LOADS))
+    return Watermarks({stream_of(row): Watermark(**{name: row[name] for name in WATERMARK_IN_LOADS}) for row in rows})
+
+
+def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
+    """Move the watermarks to where the load's ledger rows say: one MERGE, one commit.
+
+    None moves where the table is not at the load before. Beyond it, somebody else has done this already, or a restore or
+    rebuild has undone the load: a stream that it had begun, or one that was retired since, must not come back. Below, the
+    table was emptied or put back since it was read, and this load's rows alone would make it look whole. The MERGE carries no
+    transaction id, which would keep it from healing a table that was restored.
+
+    A retirement's streams leave the table, see `silver.requests.retire_streams`.
+
+    Raises:
+        TableStateError: The table was emptied or put back while the load was at work.
+        AnotherWriterError: Another run moved the same rows at the same time.
+        UndoneError: A restore or rebuild has undone the load.
+    """
+    table = run.table(SILVER_WATERMARKS)
+    _marks(spark, run, load_seq).createOrReplaceTempView(_LOAD)
+    try:
+        moved = tables.merge(spark, _merge(table.sql, load_seq), table)
+    finally:
+        spark.catalog.dropTempView(_LOAD)
+    if moved:
+        return
+    finished = read(spark, run).load_seq
+    if finished < load_seq:
+        raise TableStateError(
+            "The watermarks were emptied or put back while a load was at work; they were left as they are.",
+            where=str(table),
+            observed=f"last finished load {finished}",
+            expected=f"last finished load {load_seq - 1} or later",
+            next_step=f"The load is claimed. `tidemark restore --to {load_seq - 1}` takes all tables back to before it.",
+        )
+    swap_fence.require_standing(spark, run, load_seq)
+
+
+def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:
+    """Where the ledger's rows of a load leave each stream. As rows: the MERGE would read the ledger twice."""
+    names = (*STREAM, "kind", *WATERMARK_IN_LOADS.values())
+    rows = small_tables.read(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))
+    return frames.of_contract(spark, [row for row in rows if row["load_seq"] == load_seq], LOADS).select(*names)
+
+
+def _merge(watermarks: str, load_seq: int) -> str:
+    return f"""
+        MERGE INTO {watermarks} AS watermark
+        USING (
+          SELECT * FROM {_LOAD} WHERE (SELECT coalesce(max(load_seq), 0) FROM {watermarks}) = {load_seq - 1}
+        ) AS load
+        ON watermark.topic = load.topic AND watermark.partition = load.partition AND watermark.producer <=> load.producer
+        WHEN MATCHED AND load.load_seq > watermark.load_seq AND {_IS_RETIRED} THEN DELETE
+        WHEN MATCHED AND load.load_seq > watermark.load_seq THEN UPDATE SET
+          epoch = load.epoch_after, high_watermark = load.high_watermark_after, last_offset = load.last_offset,
+          declared_epoch = load.declared_epoch, load_seq = load.load_seq, rules_fingerprint = load.rules_fingerprint,
+          updated_at = current_timestamp()
+        WHEN NOT MATCHED AND NOT {_IS_RETIRED} THEN INSERT
+          (topic, partition, producer, epoch, high_watermark, last_offset, declared_epoch, load_seq, rules_fingerprint,
+            updated_at)
+          VALUES (load.topic, load.partition, load.producer, load.epoch_after, load.high_watermark_after,
+            load.last_offset, load.declared_epoch, load.load_seq, load.rules_fingerprint, current_timestamp())
+        """  # noqa: S608 -- table names and a whole number, nothing from a record

@@ -1,0 +1,1 @@
+"""Records at or below the watermark, told apart by content: duplicate, late or collision. The entry is `resolve.resolve`."""

@@ -1,0 +1,42 @@
+"""What is the same in two copies of a record: key and value, hashed. Headers and timestamp are not compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from silver.extract.columns import if_erased
+from silver.suspects import compare_in_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def content_sha256(records: DataFrame) -> Column:
+    """A hash of key and value, which tells null from empty: 64 hexadecimal digits. Of what was erased, see `judge.ERASED`."""
+    parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
+    return _unless_erased(records, F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)).alias("content_sha256")
+
+
+def content(records: DataFrame) -> Column:
+    """What is equal where `content_sha256` is, by one hash instead of three; for comparing alone, nothing keeps it."""
+    names = ("key", "value")
+    lengths = [F.coalesce(F.octet_length(records[name]), F.lit(-1)).cast("string") for name in names]
+    bytes_ = [F.coalesce(records[name], F.lit(b"")) for name in names]
+    whole = F.concat(F.concat_ws(" ", *lengths, F.lit("")).cast("binary"), *bytes_)
+    return _unless_erased(records, F.sha2(whole, 256)).alias("content")
+
+
+def _unless_erased(records: DataFrame, content: Column) -> Column:
+    if not if_erased(records):
+        return content
+    erased = records["erased"]
+    is_collision = erased["is_collision"] if "problem" in _fields(records) else F.lit(False)
+    return F.when(erased.isNotNull(), compare_in_spark.erased(erased["up_to_offset"], is_collision)).otherwise(content)
+
+
+def _fields(records: DataFrame) -> list[str]:
+    kind = records.schema["erased"].dataType
+    return kind.fieldNames() if isinstance(kind, StructType) else []

@@ -1,0 +1,116 @@
+"""How far the look at some suspects reaches: where they and their like lie, as few spans however many they are. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import STREAM
+from lakehouse.spark import interval_join
+from silver.model import stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import Column
+
+    from silver.model import Stream, Stretch
+
+Key = TypeVar("Key")
+
+_MOST_SPANS = 128
+
+Place = tuple[str, int, int, int]
+"""topic, partition, first and last offset, inclusive"""
+Range = tuple[str, int, int, int, int]
+"""topic, partition, epoch, first and last sequence, inclusive"""
+
+
+def like(kept: Iterable[Stretch], blocks: pa.Table) -> Iterator[dict[str, Any]]:
+    """Where the like of some blocks lies: what was kept of their sequences.
+
+    Args:
+        kept: Accepted records, as stretches: in each stream and epoch their sequences rise.
+        blocks: Rows of `silver.decide.decision.SEGMENT`.
+
+    Yields:
+        Spans of offsets: topic, partition, producer, first_offset, last_offset, and `block`, the block's first offset.
+
+    >>> import pyarrow as pa
+    >>> from silver.model import Stretch
+    >>> names = ["topic", "partition", "producer", "epoch", "first_sequence", "last_sequence", "first_offset"]
+    >>> blocks = pa.table([["t"], [0], [None], [0], [91], [120], [200]], names=names)
+    >>> [tuple(span.values()) for span in like([Stretch(("t", 0, None), 100, 199, 0, 1, None)], blocks)]
+    [('t', 0, None, 190, 199, 200)]
+    """
+    by_place: defaultdict[tuple[Stream, int | None], list[Stretch]] = defaultdict(list)
+    for piece in kept:
+        by_place[piece.stream, piece.epoch].append(piece)
+    for row in blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence", "first_offset"]).to_pylist():
+        pieces = by_place[stream_of(row), row["epoch"]]
+        for nth in range(bisect_left(pieces, row["first_sequence"], key=attrgetter("last_sequence")), len(pieces)):
+            piece = pieces[nth]
+            first = max(piece.first_offset, row["first_sequence"] - piece.distance)
+            last = min(piece.last_offset, row["last_sequence"] - piece.distance)
+            if first > last:
+                break  # the piece's sequences are higher, and so are those of the pieces after it
+            stream = {name: row[name] for name in STREAM}
+            yield {**stream, "first_offset": first, "last_offset": last, "block": row["first_offset"]}
+
+
+def ranges(blocks: pa.Table) -> list[Range]:
+    """The sequences of some blocks, overlapping ones as one; few, however many blocks there are.
+
+    >>> import pyarrow as pa
+    >>> names = ["topic", "partition", "epoch", "first_sequence", "last_sequence"]
+    >>> ranges(pa.table([["t", "t"], [0, 0], [0, 0], [5, 1], [9, 6]], names=names))
+    [('t', 0, 0, 1, 9)]
+    """
+    by_place: defaultdict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
+    for row in blocks.select(["topic", "partition", "epoch", "first_sequence", "last_sequence"]).to_pylist():
+        by_place[row["topic"], row["partition"], row["epoch"]].append((row["first_sequence"], row["last_sequence"]))
+    return [(*place, first, last) for place, found in _few(by_place).items() for first, last in found]
+
+
+def in_sequences(wanted: Iterable[Range]) -> Column:
+    """Whether a record's sequence is one of those asked for."""
+    return interval_join.any_of(
+        interval_join.at(topic, partition, f"epoch = {epoch} AND sequence BETWEEN {first} AND {last}")
+        for topic, partition, epoch, first, last in wanted
+    )
+
+
+def at_offsets(wanted: Iterable[Place]) -> Column:
+    """Whether a record lies at some offsets, or not far from them: Delta's statistics and Parquet's leave out what does not."""
+    by_place: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    for topic, partition, first, last in wanted:
+        by_place[topic, partition].append((first, last))
+    found = [
+        interval_join.at(*place, f"offset BETWEEN {first} AND {last}")
+        for place, spans_ in _few(by_place).items()
+        for first, last in spans_
+    ]
+    return interval_join.any_of(found) if found else F.lit(False)
+
+
+def _few(spans_of: Mapping[Key, list[tuple[int, int]]]) -> dict[Key, list[tuple[int, int]]]:
+    """Spans by where they are, overlapping ones as one; where they are many still, the whole reach of each."""
+    merged = {key: _merged(sorted(found)) for key, found in spans_of.items()}
+    if sum(map(len, merged.values())) > _MOST_SPANS:
+        return {key: [(found[0][0], found[-1][1])] for key, found in merged.items()}
+    return merged
+
+
+def _merged(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged = found[:1]
+    for first, last in found[1:]:
+        if first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged

@@ -1,0 +1,97 @@
+"""Blocks that were sent again as a whole, told by two sums each: no record of them is compared with another one.
+
+A block of suspects that has as many records as its range of sequences has numbers is a copy where just as many records of the
+range were kept, with the same content. Both sides are summed up by hashes of sequence and content: equal sums, equal records.
+The hashes are salted anew each time: who knew them could make other records that come to the same sums.
+"""
+
+from __future__ import annotations
+
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import STREAM
+from lakehouse.spark import frames, interval_join
+from silver.decide.decision import SEGMENT
+from silver.suspects.content_hash import content
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_FEWEST = 100
+"""Suspects of a block that it takes: smaller ones are compared record by record."""
+_HALF = 2**32 - 1
+_BLOCK = (*STREAM, "block")
+_HASHES = ("hash", "other_hash")
+
+_PLACE = pa.schema(
+    [
+        *(SEGMENT.field(name) for name in (*STREAM, "first_offset", "last_offset")),
+        ("block", pa.int64()),
+        ("is_sent", pa.bool_()),
+    ]
+)
+
+
+def can_be(blocks: pa.Table) -> pa.Array:
+    """Whether a block is large, and has as many records as its sequences have numbers."""
+    numbers = pc.add(pc.subtract(blocks["last_sequence"], blocks["first_sequence"]), 1)
+    return pc.and_(pc.greater_equal(blocks["records"], _FEWEST), pc.equal(blocks["records"], numbers))
+
+
+def are_copies(blocks: pa.Table, both: DataFrame) -> list[bool]:
+    """Whether each block is a copy of what was kept.
+
+    Args:
+        blocks: Rows of `silver.decide.decision.SEGMENT`, for which `can_be` holds.
+        both: Their records, and what Silver and the load itself kept of their sequences: stream, sequence, `content`, `block`
+            (the block's first offset), and `is_sent`, false for what was kept.
+    """
+    salted = {name: F.xxhash64(F.lit(token_hex()), "sequence", "content") for name in _HASHES}
+    sums = both.withColumns(salted).groupBy(*_BLOCK, "is_sent").agg(F.count(F.lit(1)), *_sums()).toArrow().to_pylist()
+    found = {(*(row.pop(name) for name in (*_BLOCK, "is_sent")),): row for row in sums}
+    places = zip(*(blocks[name].to_pylist() for name in (*STREAM, "first_offset")), strict=True)
+    return [found[*place, True] == found.get((*place, False)) for place in places]
+
+
+def at_places(spark: SparkSession, places: Sequence[Mapping[str, Any]], records: DataFrame) -> DataFrame:
+    """The records at some places, as `are_copies` takes them: one reading for a block and for what the load kept of it.
+
+    Args:
+        spark: The session.
+        places: Spans of a stream's offsets: topic, partition, producer, first_offset, last_offset; `block`, the first offset of
+            the block that it is of, or holds what was kept of; and `is_sent`.
+        records: Records of the load; not many others, if it can be.
+    """
+    told = {name: name for name in ("block", "is_sent")}
+    within = interval_join.within(spark, records, pa.Table.from_pylist(places, _PLACE), told)
+    return within.select(*STREAM, "sequence", content(within), *told)
+
+
+def of_sequences(spark: SparkSession, blocks: pa.Table, kept: DataFrame) -> DataFrame:
+    """What was kept of some blocks' sequences, as `are_copies` takes it.
+
+    Args:
+        spark: The session.
+        blocks: The blocks.
+        kept: Records that were kept; not many others, if it can be.
+    """
+    asked = blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence", "first_offset"])
+    wanted = interval_join.bucketed(frames.of_arrow(spark, asked), of="sequence")
+    is_like = interval_join.is_within(kept, wanted, by_producer=True, of="sequence") & (kept["epoch"] == wanted["epoch"])
+    like = kept.join(F.broadcast(wanted), on=is_like)
+    named = [kept[name] for name in (*STREAM, "sequence")]
+    return like.select(*named, content(kept), wanted["first_offset"].alias("block"), F.lit(False).alias("is_sent"))
+
+
+def _sums() -> list[Column]:
+    """Of both hashes of each record, by halves: a sum of whole ones would overflow."""
+    hashes = [F.col(name) for name in _HASHES]
+    return [F.sum(half) for each in hashes for half in (F.shiftright(each, 32), each.bitwiseAND(F.lit(_HALF)))]
