@@ -5,7 +5,7 @@ The order, and what a crash after each step leaves:
 0. What expectations kept aside (gold_rejects) is left out of the range, and what people released of it since comes in, with the
    number of the load that released it. Where a publishing that died had let out other rows, they are taken back first.
 1. gold_records: the range's rows, behind what there is, or in the place of the range where it is there already.
-2. gold_latest: the latest record of each key, see `gold.newest`; where several streams have one, gold_latest_by_stream first.
+2. gold_latest: the latest record of each key, see `gold.latest`; where several streams have one, gold_latest_by_stream first.
 3. gold_stream_health: its highest load_seq says what is published. Written last; a crash before it leaves the range
    unpublished, and the next run does all three again.
 4. the operator's models, each where it is not current: a broken one fails the run and holds up nothing that is published.
@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from gold import models
-from gold.newest import is_kept, make_anew, merge, newest, newest_of_few
-from gold.refresh import refresh_models
-from gold.withdraw import withdraw
+from gold import rows as models
+from gold.latest import is_kept, make_anew, merge, newest, newest_of_few
+from gold.sql_models import refresh_models
+from gold.undo import withdraw
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
 from lakehouse.delta import small_tables, tables

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from expectations.pinned import last_published
 from gold import amend
-from gold.refresh import refresh_models
-from gold.withdraw import withdraw
+from gold.sql_models import refresh_models
+from gold.undo import withdraw
 from lakehouse.contracts.silver import ERASE, RESTORE
 from lakehouse.delta import small_tables, tables
 from lakehouse.table import GOLD_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:
     """Remove from Gold what finished loads have erased or taken back since it published last, and make the models anew.
 
-    Commits to Gold's tables, see `gold.amend` and `gold.withdraw`, and to the models.
+    Commits to Gold's tables, see `gold.amend` and `gold.undo`, and to the models.
 
     Args:
         spark: The session.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from expectations import gate, verdict
 from expectations.aside import Limits
 from gold.publish import publish
-from gold.refresh import refresh_models
+from gold.sql_models import refresh_models
 from pipelines.amendments import amend_gold
 
 if TYPE_CHECKING:

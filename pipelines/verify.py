@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from gold import models, newest
+from gold import latest as newest
+from gold import rows as models
 from lakehouse.contracts.silver import CLASSES, STREAM
 from lakehouse.delta import log_files, tables
 from lakehouse.delta.errors import SPARK_ERRORS

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from gold import newest as keeping
-from gold.newest import make_anew, merge, newest, newest_of_few
+from gold import latest as keeping
+from gold.latest import make_anew, merge, newest, newest_of_few
 from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import tables

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from gold.models import model_query
-from gold.refresh import _require_tables_only
+from gold.rows import model_query
+from gold.sql_models import _require_tables_only
 from lakehouse.errors import ModelError
 from lakehouse.spark.session import no_file_relations
 

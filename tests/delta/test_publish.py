@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from expectations import gate, verdict
 from gold import publish as publishing
 from gold.publish import publish
-from gold.refresh import refresh_models
+from gold.sql_models import refresh_models
 from jobs.query import answer
 from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, ModelError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from chispa import assert_df_equality
 
-from gold import models
+from gold import rows as models
 from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import LOADS
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gold import models
+from gold import rows as models
 from lakehouse.contracts.silver import STREAM
 from lakehouse.delta import small_tables, tables
 from lakehouse.protocol import swap_fence
@@ -39,7 +39,7 @@ class Newest:
     """What is the latest of each key and stream among some records.
 
     Attributes:
-        rows: The rows of `gold.models.by_stream`.
+        rows: The rows of `gold.rows.by_stream`.
         streams: topic, partition, producer and key of the same, as often as may be: no whole row is read for these.
     """
 
@@ -52,7 +52,7 @@ def newest(spark: SparkSession, records: DataFrame) -> Newest:
 
     Args:
         spark: The session.
-        records: Rows as `gold.models.published` gives them, pinned: they are read more than once.
+        records: Rows as `gold.rows.published` gives them, pinned: they are read more than once.
     """
     found = models.candidates(records).limit(_MOST_KEYS + 1).toArrow()
     if len(found) > _MOST_KEYS:

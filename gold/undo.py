@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gold.newest import is_kept, make_anew
+from gold.latest import is_kept, make_anew
 from lakehouse.delta import tables
 from lakehouse.run.crash_points import crash_point
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_STREAM_HEALTH

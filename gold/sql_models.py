@@ -7,7 +7,7 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gold.models import model_query
+from gold.rows import model_query
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import ModelError, headline
