@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations import aside, decided, gx, pinned, suites, verdict
-from expectations.aside import Aside, Limits
-from expectations.balance import StreamFacts, load_facts, stream_facts
-from expectations.columns import flatten
-from expectations.gx import Result
-from expectations.suites import Subject
+from expectations import checks as suites
+from expectations import decisions as decided
+from expectations import kept_out, verdict
+from expectations.checks import Subject
+from expectations.evidence import snapshot
+from expectations.evidence.reconcile import StreamFacts, load_facts, stream_facts
+from expectations.gx import engine
+from expectations.gx.engine import Result
+from expectations.gx.flatten import flatten
+from expectations.kept_out import Aside, Limits
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
 from lakehouse.delta import small_tables, snapshot_prefetch, tables, views
 from lakehouse.machine import private_files
@@ -28,9 +32,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from expectations.evidence import BronzeCounts, Row
-    from expectations.pinned import Pins
-    from expectations.suites import Check
+    from expectations.checks import Check
+    from expectations.evidence.model import BronzeCounts, Row
+    from expectations.evidence.snapshot import Pins
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gate
     from lakehouse.table import Table
@@ -79,7 +83,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = Non
     if (released := verdict.released(spark, run, decisions)) is not None:
         run.report.event("gate.released_waits", gate_run_id=released.gate_run_id)
         return released
-    pins = pinned.pin(spark, run, decided.rejected(decisions))
+    pins = snapshot.pin(spark, run, decided.rejected(decisions))
     if pins is None:
         run.report.event("gate.nothing_new")
         return None
@@ -100,21 +104,21 @@ def _evaluate(  # noqa: PLR0913 -- an audit's inputs, each by name
     spark: SparkSession, run: Run, pins: Pins, *, checks: Sequence[Check], gate_run_id: str, limits: Limits
 ) -> tuple[list[Result], list[Row]]:
     """The results, and what is kept aside. The expectations that keep rows aside come first; the others see what is left."""
-    found = pinned.evidence(spark, run, pins)
+    found = snapshot.evidence(spark, run, pins)
     streams = stream_facts(found)
     data: dict[Subject, Sequence[Mapping[str, object]] | DataFrame] = {
         Subject.STREAMS: [vars(row) for row in streams],
         Subject.LOADS: [load.as_row() for load in load_facts(found)],
     }
     if any(check.subject is Subject.RECORDS for check in checks):
-        whole = pinned.records(spark, run, pins).where(F.col("erased").isNull()).drop("erased")  # as Gold would get them
+        whole = snapshot.records(spark, run, pins).where(F.col("erased").isNull()).drop("erased")  # as Gold would get them
         records = whole.withColumn("gate_run_id", F.lit(gate_run_id))
-        kept = aside.find(records, [check for check in checks if check.keeps_rows_aside], found.ledger, limits)
+        kept = kept_out.find(records, [check for check in checks if check.keeps_rows_aside], found.ledger, limits)
         checks = [check for check in checks if not check.keeps_rows_aside]
         data[Subject.RECORDS], checks = flatten(gold_rejects.without(spark, records, kept.rows), checks)
     else:
         kept = Aside([], [])
-    results = [_placed(result, streams, found.bronze) for result in gx.evaluate(checks, data)]
+    results = [_placed(result, streams, found.bronze) for result in engine.evaluate(checks, data)]
     return [*results, *kept.results], kept.rows
 
 
@@ -125,7 +129,7 @@ def _keep_aside(spark: SparkSession, run: Run, done: _Audit) -> None:
     recorded = verdict.recorded(spark, run)
     last = recorded[0]["gate_run_id"] if recorded else None
     first = done.pins.first_load_seq
-    aside.record(spark, run, done.aside, gate_run_id=done.gate_run_id, first=first, last_gate_run_id=last)
+    kept_out.record(spark, run, done.aside, gate_run_id=done.gate_run_id, first=first, last_gate_run_id=last)
     if done.aside:
         run.report.event("gate.kept_aside", gate_run_id=done.gate_run_id, records=len(done.aside))
     crash_point("gate.kept_aside")
@@ -213,5 +217,5 @@ def _build_docs(run: Run, done: _Audit) -> None:
     if root is None:
         run.report.event("gate.docs_skipped", reason="Data Docs are built on a local root only.")
         return
-    index = gx.build_docs(done.results, private_files.folder(root / _DOCS), run_name=done.gate_run_id)
+    index = engine.build_docs(done.results, private_files.folder(root / _DOCS), run_name=done.gate_run_id)
     run.report.event("gate.docs_built", path=str(index))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations import decided, pinned
+from expectations import decisions as decided
+from expectations.evidence import snapshot
 from lakehouse.contracts.gate import CRITICAL, PASSED, RELEASED, RESULTS, GateRun
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import GateFailedError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from expectations.evidence import Row
+    from expectations.evidence.model import Row
     from lakehouse.run.context import Run
 
 
@@ -57,7 +58,7 @@ def last(spark: SparkSession, run: Run) -> GateRun | None:
     if not rows:
         return None
     gate_run = of_results(rows, decided.read(spark, run))
-    unpublished = pinned.unpublished(spark, run, up_to=gate_run.last_load_seq)
+    unpublished = snapshot.unpublished(spark, run, up_to=gate_run.last_load_seq)
     waiting = [load_seq for load_seq in unpublished if load_seq not in gate_run.rejected]
     is_waiting = gate_run.last_load_seq in waiting and min(waiting) >= gate_run.first_load_seq
     return gate_run if is_waiting else None
@@ -93,7 +94,7 @@ def of_results(rows: Sequence[Row], decisions: Sequence[Row]) -> GateRun:
 def released(spark: SparkSession, run: Run, decisions: Sequence[Row]) -> GateRun | None:
     """The last gate run, where a person released it and Gold does not have it yet. It costs nothing where nobody did."""
     up_to = decided.released_up_to(decisions)
-    if not up_to or up_to <= pinned.last_published(spark, run):
+    if not up_to or up_to <= snapshot.last_published(spark, run):
         return None
     waiting = last(spark, run)
     return waiting if waiting is not None and waiting.decision == RELEASED else None

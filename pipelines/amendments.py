@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from expectations.pinned import last_published
+from expectations.evidence.snapshot import last_published
 from gold import amend
 from gold.sql_models import refresh_models
 from gold.undo import withdraw

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations import decided, verdict
-from expectations.rules import INVARIANTS
+from expectations import decisions, verdict
+from expectations.invariants import INVARIANTS
 from lakehouse.contracts.gate import REJECTED, RELEASED
 from lakehouse.contracts.silver import REBUILD
 from lakehouse.delta import tables
@@ -82,7 +82,7 @@ def _record(spark: SparkSession, run: Run, settings: Settings, waiting: GateRun,
         amend_gold(spark, run, settings)
         first, last = waiting.first_load_seq, waiting.last_load_seq
         withdraw_unpublished(spark, run, settings, first=first, last=last)
-    decided.record(spark, run, waiting, asked)
+    decisions.record(spark, run, waiting, asked)
     run.report.event(
         f"gate.{asked.decision}",
         gate_run_id=waiting.gate_run_id,
@@ -123,7 +123,7 @@ def _standing(spark: SparkSession, run: Run, waiting: GateRun | None) -> str:
     rows = verdict.recorded(spark, run)
     if not rows:
         return "no gate run yet"
-    done = verdict.of_results(rows, decided.read(spark, run))
+    done = verdict.of_results(rows, decisions.read(spark, run))
     return f"{done.named}: {done.decision or 'published, or undone since'}"
 
 

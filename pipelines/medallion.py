@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from expectations import behind
+from expectations import failing_rows
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables as delta
 from lakehouse.delta.errors import SPARK_ERRORS
@@ -131,9 +131,9 @@ def decide(
 
 
 def show_gate(spark: SparkSession, settings: Settings, report: Report, *, rows: int) -> dict[str, object] | None:
-    """The last gate run, and the rows behind what was not met; see `expectations.behind`. A run may go on beside it."""
+    """The last gate run, and the rows behind what was not met; see `expectations.failing_rows`. A run may go on beside it."""
     run = _new_run(settings, report)
-    found = behind.last_gate_run(spark, run, settings.gate, rows=rows)
+    found = failing_rows.last_gate_run(spark, run, settings.gate, rows=rows)
     return None if found is None else {"pipeline": run.pipeline, **found}
 
 

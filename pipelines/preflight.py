@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from expectations import suites
-from expectations.columns import named
+from expectations import checks
+from expectations.gx.flatten import named
 from lakehouse.contracts.gold import gold_records
 from lakehouse.errors import ConfigError
 from lakehouse.settings import payload_schema
@@ -36,9 +36,9 @@ def require(settings: Settings, stage: str | None = None) -> None:
     if settings.gate.expectations and stage in (None, "gate"):
         for place, expectation in enumerate(settings.gate.expectations):
             _require_columns(settings, expectation, where=f"gate.expectations[{place}]")
-        from expectations import gx  # takes seconds to import, and only the gate needs it
+        from expectations.gx import engine  # takes seconds to import, and only the gate needs it
 
-        gx.require(suites.build(settings.gate))
+        engine.require(checks.build(settings.gate))
 
 
 def _require_extractors(settings: Settings) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from expectations import gate, verdict
-from expectations.aside import Limits
+from expectations.kept_out import Limits
 from gold.publish import publish
 from gold.sql_models import refresh_models
 from pipelines.amendments import amend_gold

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations import decided
+from expectations import decisions
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM
 from lakehouse.delta import tables
 from lakehouse.protocol import gold_rejects
@@ -160,7 +160,7 @@ def _pin(spark: SparkSession, run: Run) -> Pins:
         health = tables.read(spark, run.table(GOLD_STREAM_HEALTH), version=versions[GOLD_STREAM_HEALTH])
         published_to = health.agg(F.max("load_seq")).collect()[0][0]
     aside = gold_rejects.standing(spark, run)
-    rejected = decided.rejected(decided.read(spark, run))
+    rejected = decisions.rejected(decisions.read(spark, run))
     for name in (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, BRONZE_RECORDS):
         versions[name] = tables.version(spark, run.table(name))
     ledger = tables.read(spark, run.table(SILVER_LOADS), version=versions[SILVER_LOADS]).select(*LEDGER).toArrow()

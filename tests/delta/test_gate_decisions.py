@@ -11,7 +11,8 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from expectations import decided, gate, verdict
+from expectations import decisions as decided
+from expectations import gate, verdict
 from gold import publish as publishing
 from jobs.why import why
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from expectations import behind, gate
+from expectations import failing_rows, gate
 from jobs.gate import write_gate_run
 from lakehouse.contracts.gate import REJECTED, Decision
 from lakehouse.settings.pipeline import Gate
@@ -60,7 +60,7 @@ def spoiled(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory
 
 
 def shown(spark: SparkSession, run: Run, gate_settings: Gate, *, rows: int = 20) -> dict[str, Any]:
-    found = behind.last_gate_run(spark, run, gate_settings, rows=rows)
+    found = failing_rows.last_gate_run(spark, run, gate_settings, rows=rows)
     assert found is not None
     return found
 

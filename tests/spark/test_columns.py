@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from expectations.columns import flatten
-from expectations.suites import Subject, build
+from expectations.checks import Subject, build
+from expectations.gx.flatten import flatten
 from lakehouse.settings.pipeline import Gate
 
 if TYPE_CHECKING:

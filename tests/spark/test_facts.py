@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from chispa import assert_df_equality
 
-from expectations import facts, pinned, stretches
+from expectations.evidence import facts, facts_by_island, snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,9 +136,9 @@ def test_by_stretches_the_facts_are_the_same(spark: SparkSession) -> None:
     rows = [row for stream in range(450) for row in _drawn(draw, f"p{stream}" if stream else None, kind=stream % 5)]
     frame = spark.createDataFrame(rows, _SILVER).cache()
 
-    by_row, found = facts.silver_facts(frame), pinned.silver_facts(spark, frame, is_large=True)
+    by_row, found = facts.silver_facts(frame), snapshot.silver_facts(spark, frame, is_large=True)
 
-    _, others = stretches.facts(stretches.stretches(frame).toArrow().to_pylist())
+    _, others = facts_by_island.facts(facts_by_island.stretches(frame).toArrow().to_pylist())
     assert 60 < len(others) < 390
     expect(spark, by_row, [tuple(row[name] for name in by_row.columns) for row in found])
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 import typer
 import yaml
 
-from expectations.rules import INVARIANTS, MEASURES
+from expectations.invariants import INVARIANTS, MEASURES
 from jobs import cli, edge
 from lakehouse import errors
 from lakehouse.config.keys import Key

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from expectations.balance import load_facts, stream_facts
-from expectations.behind import _as_they_were as as_they_were
-from expectations.differences import differences
-from expectations.evidence import BronzeCounts, Evidence, by_load
+from expectations.evidence.differences import differences
+from expectations.evidence.model import BronzeCounts, Evidence, by_load
+from expectations.evidence.reconcile import load_facts, stream_facts
+from expectations.failing_rows import _as_they_were as as_they_were
 from lakehouse.contracts.gate import Rejected
 from lakehouse.contracts.silver import CLASSES
 
 if TYPE_CHECKING:
-    from expectations.evidence import Row
+    from expectations.evidence.model import Row
 
 
 def claim(load_seq: int = 1, **named: Any) -> Row:

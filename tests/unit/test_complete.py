@@ -7,8 +7,9 @@ from typing import get_args
 
 import pytest
 
-from expectations import differences, queries
-from expectations.rules import INVARIANTS, MEASURES
+from expectations.evidence import differences
+from expectations.gx import queries
+from expectations.invariants import INVARIANTS, MEASURES
 from jobs import why
 from lakehouse.contracts import views
 from lakehouse.contracts.gold import STREAM_HEALTH

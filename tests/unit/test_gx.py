@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from expectations import gx
-from expectations.suites import Check, Subject, build
+from expectations.checks import Check, Subject, build
+from expectations.gx import engine
 from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Gate
 
@@ -22,13 +22,13 @@ def at_most(name: str, column: str, limit: float, severity: str = "critical") ->
 
 
 def require(name: str, arguments: dict[str, Any]) -> None:
-    gx.require(build(Gate.model_validate({"expectations": [{name: arguments}]})))
+    engine.require(build(Gate.model_validate({"expectations": [{name: arguments}]})))
 
 
 def test_results_come_in_the_order_of_their_checks_with_what_was_observed() -> None:
     checks = [at_most("a", "late", 0), at_most("b", "share", 0.5), at_most("c", "gone", 0), at_most("a", "late", 9)]
 
-    results = gx.evaluate(checks, {Subject.LOADS: [{"late": 0, "share": 0.25}, {"late": 3, "share": 1 / 3}]})
+    results = engine.evaluate(checks, {Subject.LOADS: [{"late": 0, "share": 0.25}, {"late": 3, "share": 1 / 3}]})
 
     assert [(r.check.name, r.outcome, r.observed) for r in results] == [
         ("a", "failed", "3"),
@@ -67,9 +67,9 @@ def test_the_expectation_that_is_wrong_on_spark_is_refused_with_the_reason() -> 
 
 def test_data_docs_hold_names_and_outcomes_but_no_value(tmp_path: Path) -> None:
     checks = [at_most("budget_late", "late", 0), at_most("odd", "gone", 0)]
-    results = gx.evaluate(checks, {Subject.LOADS: [{"late": 4711, "who": "<script>"}]})
+    results = engine.evaluate(checks, {Subject.LOADS: [{"late": 4711, "who": "<script>"}]})
 
-    index = gx.build_docs(results, tmp_path / "docs", run_name="20261121T093000-abcdef")
+    index = engine.build_docs(results, tmp_path / "docs", run_name="20261121T093000-abcdef")
 
     pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "docs" / "validations").rglob("*.html")]
     assert index.is_file()
@@ -80,10 +80,10 @@ def test_data_docs_hold_names_and_outcomes_but_no_value(tmp_path: Path) -> None:
 
 
 def test_data_docs_show_the_last_gate_run(tmp_path: Path) -> None:
-    results = gx.evaluate([at_most("budget_late", "late", 0)], {Subject.LOADS: [{"late": 0}]})
+    results = engine.evaluate([at_most("budget_late", "late", 0)], {Subject.LOADS: [{"late": 0}]})
 
     for name in ("20261121T093000-aaaaaa", "20261121T093100-bbbbbb"):
-        gx.build_docs(results, tmp_path, run_name=name)
+        engine.build_docs(results, tmp_path, run_name=name)
 
     assert len(list((tmp_path / "validations").rglob("*.html"))) == 1
 

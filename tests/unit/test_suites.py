@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-from expectations.balance import LoadFacts, StreamFacts
-from expectations.rules import INVARIANTS, MEASURES
-from expectations.suites import Subject, build
+from expectations.checks import Subject, build
+from expectations.evidence.reconcile import LoadFacts, StreamFacts
+from expectations.invariants import INVARIANTS, MEASURES
 from lakehouse.settings.gate import Measure
 from lakehouse.settings.pipeline import Gate
 from lakehouse.settings.secrets import Secret

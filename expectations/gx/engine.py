@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from expectations import refusals
-from expectations.suites import Check, Subject
+from expectations.checks import Check, Subject
+from expectations.gx import config_errors
 from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED, PASSED
 from lakehouse.errors import TidemarkError, headline
 from lakehouse.settings.secrets import mask
@@ -75,11 +75,11 @@ def require(checks: Sequence[Check]) -> None:
     own = [check for check in checks if check.subject is Subject.RECORDS]
     for place, check in enumerate(own):
         where = f"gate.expectations[{place}]"
-        if check.type in refusals.WRONG_ON_SPARK:
-            raise refusals.wrong_on_spark(check.type, where)
+        if check.type in config_errors.WRONG_ON_SPARK:
+            raise config_errors.wrong_on_spark(check.type, where)
         _expectation(check, place, where)
         if check.keeps_rows_aside and not _names_rows(check.type):
-            raise refusals.names_no_rows(check.type, where)
+            raise config_errors.names_no_rows(check.type, where)
 
 
 def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[str, object]] | DataFrame]) -> list[Result]:
@@ -175,7 +175,7 @@ def _names_rows(kind: str) -> bool:
     from great_expectations.expectations.registry import get_expectation_impl
 
     of_rows = (ColumnMapExpectation, ColumnPairMapExpectation, MulticolumnMapExpectation)
-    return kind not in refusals.NAMES_NO_ROWS and issubclass(get_expectation_impl(kind), of_rows)
+    return kind not in config_errors.NAMES_NO_ROWS and issubclass(get_expectation_impl(kind), of_rows)
 
 
 def _evaluated(expectation: Expectation, records: DataFrame, result_format: dict[str, Any]) -> Mapping[str, Any]:
@@ -323,9 +323,9 @@ def _expectation(check: Check, number: int, where: str) -> Expectation:
         kind = get_expectation_impl(check.type)
         return kind(**{**check.arguments, "meta": meta, "severity": severity})
     except ExpectationNotFoundError:
-        raise refusals.unknown(check.type, where, list_registered_expectation_implementations()) from None
+        raise config_errors.unknown(check.type, where, list_registered_expectation_implementations()) from None
     except (GreatExpectationsError, TypeError, ValueError) as error:
-        raise refusals.unfit(check, where, _reasons(error)) from None
+        raise config_errors.unfit(check, where, _reasons(error)) from None
 
 
 def _reasons(error: Exception) -> list[str]:

@@ -40,7 +40,7 @@ class Evidence:
         first_load_seq: First load of the range.
         last_load_seq: Last finished load, inclusive.
         ledger: Rows of `silver_loads` of the range.
-        silver: Rows of `expectations.facts.silver_facts` of the range.
+        silver: Rows of `expectations.evidence.facts.silver_facts` of the range.
         watermarks: All rows of `silver_watermarks`.
         bronze: Bronze's counts.
         rejected: The loads that people rejected: nothing is asked of them any more.

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from expectations import gx
-from expectations.columns import flatten
-from expectations.gx import Result
+from expectations.gx import engine
+from expectations.gx.engine import Result
+from expectations.gx.flatten import flatten
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED
 from lakehouse.contracts.gold import REJECTS
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from expectations.evidence import Row
-    from expectations.suites import Check
+    from expectations.checks import Check
+    from expectations.evidence.model import Row
     from lakehouse.run.context import Run
 
     Place = tuple[str, int, int]
@@ -106,14 +106,14 @@ def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], lim
     flat, renamed = flatten(records, checks)
     results = [
         replace(result, check=check)
-        for check, result in zip(checks, gx.evaluate(renamed, {check.subject: flat for check in checks}), strict=True)
+        for check, result in zip(checks, engine.evaluate(renamed, {check.subject: flat for check in checks}), strict=True)
     ]
     rows_of: dict[int, list[Row]] = {}
     for number, result in enumerate(results):
         if result.outcome == ERRORED:
             results[number] = _fails(result, "")
         elif result.outcome == FAILED:
-            named = gx.unexpected_places(renamed[number], flat, names=NAMES, most=MOST + 1)
+            named = engine.unexpected_places(renamed[number], flat, names=NAMES, most=MOST + 1)
             rows_of[number] = named
             if not named or len(named) > MOST:
                 why = "it names no rows" if not named else f"more than {MOST:,} are not kept aside"

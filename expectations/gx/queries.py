@@ -1,12 +1,12 @@
 """The invariants that single records can break, as queries for the records that do. Data: nothing is run here.
 
-Great Expectations' `UnexpectedRowsExpectation` runs them (`expectations.gx`), and only when somebody asks for the rows: the
-gate counts the same in one pass over narrow columns (`expectations.facts`).
+Great Expectations' `UnexpectedRowsExpectation` runs them (`expectations.gx.engine`), and only when somebody asks for the
+rows: the gate counts the same in one pass over narrow columns (`expectations.evidence.facts`).
 """
 
 from __future__ import annotations
 
-from expectations.facts import REQUIRED
+from expectations.evidence.facts import REQUIRED
 
 _PLACE = "topic, partition, producer, load_seq, offset, epoch, sequence"
 _STREAM = "topic, partition, producer"

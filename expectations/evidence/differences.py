@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from expectations.balance import stream_facts
+from expectations.evidence.reconcile import stream_facts
 from lakehouse.contracts.silver import KEPT, STREAM
 
 if TYPE_CHECKING:
-    from expectations.evidence import Evidence, Row
+    from expectations.evidence.model import Evidence, Row
 
 SHOWN = {
     "unaccounted": ("bronze_records", "ledger_records"),

@@ -1,7 +1,7 @@
 """The facts pass: what Silver and Bronze really hold, counted from their narrow columns. Pure: nothing is read or written here.
 
 The ledger says what a load did. These counts come from the rows themselves, so that the two can be held against each other
-(`expectations.balance`).
+(`expectations.evidence.reconcile`).
 """
 
 from __future__ import annotations

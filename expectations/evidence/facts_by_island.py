@@ -3,7 +3,7 @@
 A stretch is all rows of a stream, load, epoch and arrival whose sequence is at one distance from its offset. What Silver keeps
 of a topic is mostly a few of them; one aggregation finds them. Where they lie apart from each other, no key can stand twice,
 and a sequence can only fall at a stretch's first row. Where they do not, the stream's rows are looked at one by one, see
-`expectations.facts`.
+`expectations.evidence.facts`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations.facts import ORDINAL, is_undecodable, nulls
+from expectations.evidence.facts import ORDINAL, is_undecodable, nulls
 from lakehouse.contracts.silver import IN_ORDER, STREAM
 from lakehouse.spark.bitmaps import bit, word
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from expectations.evidence import Row
+    from expectations.evidence.model import Row
 
 Stream = tuple[str | None, int | None, str | None]
 """topic, partition, producer."""
@@ -74,7 +74,7 @@ def facts(found: Iterable[Row]) -> tuple[list[Row], set[Stream]]:
         found: The rows of `stretches`.
 
     Returns:
-        Rows as `expectations.facts.silver_facts` gives them, and the names of the other streams.
+        Rows as `expectations.evidence.facts.silver_facts` gives them, and the names of the other streams.
     """
     streams = defaultdict[Stream, list["Row"]](list)
     for row in found:

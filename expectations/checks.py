@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from expectations.rules import INVARIANTS, MEASURES
+from expectations.invariants import INVARIANTS, MEASURES
 from lakehouse.contracts.gate import CRITICAL, WARN
 from lakehouse.settings.secrets import mask
 

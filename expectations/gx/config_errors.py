@@ -10,7 +10,7 @@ from lakehouse.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from expectations.suites import Check
+    from expectations.checks import Check
 
 NAMES_NO_ROWS = ("expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list")
 """They are of the kind that looks at each row, and on Spark look at the column's type alone."""

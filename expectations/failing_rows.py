@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations import decided, gx, pinned, queries, suites, verdict
-from expectations.balance import load_facts
-from expectations.columns import flatten
-from expectations.differences import differences
-from expectations.rules import INVARIANTS
+from expectations import checks as suites
+from expectations import decisions as decided
+from expectations import verdict
+from expectations.evidence import snapshot
+from expectations.evidence.differences import differences
+from expectations.evidence.reconcile import load_facts
+from expectations.gx import engine, queries
+from expectations.gx.flatten import flatten
+from expectations.invariants import INVARIANTS
 from lakehouse.contracts.gate import ERRORED, PASSED
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, LATE, QUARANTINED, STREAM, WATERMARK_IN_LOADS, is_retired
 from lakehouse.delta import small_tables, tables
@@ -26,8 +30,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from expectations.evidence import Evidence, Row
-    from expectations.pinned import Pins
+    from expectations.evidence.model import Evidence, Row
+    from expectations.evidence.snapshot import Pins
     from lakehouse.contracts.gate import GateRun
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gate
@@ -110,7 +114,7 @@ class _Look:
     def _behind(self, result: Row) -> dict[str, list[Row]] | None:
         name = result["expectation"]
         if name in queries.RECORDS:
-            found = gx.unexpected_rows(queries.RECORDS[name], self._with_floor())
+            found = engine.unexpected_rows(queries.RECORDS[name], self._with_floor())
             return {"records of silver_records": found}
         if name in _FACTS:
             return {"streams and loads that differ": differences(self.evidence, _FACTS[name])}
@@ -121,8 +125,8 @@ class _Look:
     @cached_property
     def pins(self) -> Pins:
         """What the gate run pinned; what it did not keep, as it is now."""
-        marks = self.spark.read.table(self.run.table(SILVER_WATERMARKS).sql).select(*pinned.WATERMARK)
-        return pinned.Pins(
+        marks = self.spark.read.table(self.run.table(SILVER_WATERMARKS).sql).select(*snapshot.WATERMARK)
+        return snapshot.Pins(
             first_load_seq=self.gate_run.first_load_seq,
             last_load_seq=self.gate_run.last_load_seq,
             finished=self.gate_run.last_load_seq,
@@ -136,7 +140,7 @@ class _Look:
     @cached_property
     def evidence(self) -> Evidence:
         """What the gate run held against each other. A watermark that moved on since is where the ledger had left it."""
-        found = pinned.evidence(self.spark, self.run, self.pins)
+        found = snapshot.evidence(self.spark, self.run, self.pins)
         names = (*STREAM, "kind", "load_seq")
         since = small_tables.read(self.spark, self.run.table(SILVER_LOADS), names, start=("load_seq", found.last_load_seq + 1))
         return replace(found, watermarks=_as_they_were(found, filter(is_retired, since)))
@@ -146,7 +150,7 @@ class _Look:
         columns = "f_topic string, f_partition int, f_producer string, f_load bigint, f_epoch bigint, f_sequence bigint"
         names = (*STREAM, "load_seq", "epoch_before", "high_watermark_before")
         before = frames.of_tuples(self.spark, [[row[name] for name in names] for row in self.evidence.ledger], columns)
-        records = pinned.records(self.spark, self.run, self.pins).select(*_RECORD, "arrival")
+        records = snapshot.records(self.spark, self.run, self.pins).select(*_RECORD, "arrival")
         same = F.lit(True)
         for one, other in zip((*STREAM, "load_seq"), ("f_topic", "f_partition", "f_producer", "f_load"), strict=True):
             same = same & records[one].eqNullSafe(before[other])
@@ -172,7 +176,7 @@ class _Look:
             is_asked = F.col("class").isin(*_CLASSES[kind]) & F.col("load_seq").isin(*loads)
             found["rows of silver_rejects"] = self._first(rejects.where(is_asked).select(*_REJECT, "state"), "first_offset")
         if kind in ("late", "undecodable"):
-            silver = pinned.records(self.spark, self.run, self.pins).where(F.col("load_seq").isin(*loads))
+            silver = snapshot.records(self.spark, self.run, self.pins).where(F.col("load_seq").isin(*loads))
             is_meant = F.expr("arrival = 'late'" if kind == "late" else "payload IS NULL AND value IS NOT NULL")
             found["records of silver_records"] = self._first(silver.where(is_meant).select(*_RECORD), "offset")
         return found
@@ -196,10 +200,10 @@ class _Look:
         )
         if check is None:
             return None
-        whole = pinned.records(self.spark, self.run, self.pins).where(F.col("erased").isNull()).drop("erased")
+        whole = snapshot.records(self.spark, self.run, self.pins).where(F.col("erased").isNull()).drop("erased")
         whole = whole.withColumn("gate_run_id", F.lit(self.gate_run.gate_run_id))
         records, checks = flatten(whole, [check])
-        found = gx.unexpected_records(checks[0], records, index=_PLACE, rows=self.most)
+        found = engine.unexpected_records(checks[0], records, index=_PLACE, rows=self.most)
         flat = {name: name.replace("__", ".") for name in records.columns if name not in whole.columns}
         return {"records that it names": [{flat.get(name, name): value for name, value in row.items()} for row in found]}
 
@@ -211,7 +215,7 @@ def _as_they_were(found: Evidence, retired: Iterable[Row]) -> Sequence[Row]:
     """
     last: dict[tuple[object, ...], Row] = {}
     for row in sorted(found.ledger, key=lambda row: row["load_seq"]):
-        last[_key(row)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in pinned.WATERMARK}
+        last[_key(row)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in snapshot.WATERMARK}
         if is_retired(row):
             del last[_key(row)]
     stood = [row for row in found.watermarks if row["load_seq"] <= found.last_load_seq]

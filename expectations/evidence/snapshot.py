@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations import facts, stretches
-from expectations.evidence import BronzeCounts, Evidence, Row, by_load
+from expectations.evidence import facts, facts_by_island
+from expectations.evidence.model import BronzeCounts, Evidence, Row, by_load
 from lakehouse.contracts.bronze import is_of_topics
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import CLASSES, KEPT, STREAM
@@ -152,13 +152,13 @@ def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
 
 
 def silver_facts(spark: SparkSession, kept: DataFrame, *, is_large: bool) -> list[Row]:
-    """The rows of `expectations.facts.silver_facts`; of many records by stretches where they come so, which sorts none."""
+    """The rows of `facts.silver_facts`; of many records by stretches where they come so, which sorts none."""
     if not is_large:
         return _rows(facts.silver_facts(kept))
-    found = stretches.stretches(kept).limit(_MOST_STRETCHES + 1).toArrow()
+    found = facts_by_island.stretches(kept).limit(_MOST_STRETCHES + 1).toArrow()
     if len(found) > _MOST_STRETCHES:
         return _rows(facts.silver_facts(kept))
-    told, others = stretches.facts(found.to_pylist())
+    told, others = facts_by_island.facts(found.to_pylist())
     return told + _rows(facts.silver_facts(frames.of_streams(spark, kept, others))) if others else told
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from expectations.suites import Check, Subject
+from expectations.checks import Check, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,0 +1,1 @@
+"""Great Expectations. The entry is `engine.evaluate`; nothing else imports it."""
