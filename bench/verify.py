@@ -13,7 +13,7 @@ from bench.sitting import SQL, VERIFY, require
 from expectations import gate
 from gold.publish import publish
 from lakehouse.settings.pipeline import Gate, Gold
-from pipelines.verify import verify
+from pipelines.verify.run import verify
 
 if TYPE_CHECKING:
     from bench.loads import Place

@@ -164,7 +164,7 @@ def gate_shown(spark: SparkSession, settings: Settings, report: OpenReport, *, r
 def decide_gate_once(
     spark: SparkSession, settings: Settings, report: OpenReport, asked: Decision, *, is_dry_run: bool
 ) -> dict[str, Any]:
-    """Release or reject what a failed gate run holds, see `pipelines.decide_gate.decide`.
+    """Release or reject what a failed gate run holds, see `pipelines.operate.gate_decision.decide`.
 
     Raises:
         TidemarkError: It cannot be done; see its class.
@@ -184,7 +184,7 @@ def verify_once(spark: SparkSession, settings: Settings, report: OpenReport, *, 
 def restore_once(
     spark: SparkSession, settings: Settings, report: OpenReport, to: int, *, reason: str, by: str, is_dry_run: bool
 ) -> dict[str, Any]:
-    """Take all tables back to an earlier load, see `pipelines.restore.restore`.
+    """Take all tables back to an earlier load, see `pipelines.recover.restore.restore`.
 
     Raises:
         TidemarkError: It cannot be done; see its class.
@@ -195,7 +195,7 @@ def restore_once(
 def rebuild_once(
     spark: SparkSession, settings: Settings, report: OpenReport, *, is_applied: bool, reason: str, by: str
 ) -> dict[str, Any]:
-    """Make Silver anew from Bronze, see `pipelines.rebuild.rebuild`.
+    """Make Silver anew from Bronze, see `pipelines.recover.rebuild.rebuild`.
 
     Raises:
         TidemarkError: It cannot be done; see its class.
@@ -213,7 +213,7 @@ def maintain_once(spark: SparkSession, settings: Settings, report: OpenReport, *
 
 
 def forget_once(spark: SparkSession, settings: Settings, report: OpenReport, key: bytes, *, is_dry_run: bool) -> dict[str, Any]:
-    """Bring erasures to their end, see `pipelines.forget.forget`.
+    """Bring erasures to their end, see `pipelines.operate.erasure.forget`.
 
     Raises:
         TidemarkError: It cannot be done; see its class.

@@ -24,7 +24,7 @@ from lakehouse.table import (
     SILVER_WATERMARKS,
     TABLE_NAMES,
 )
-from pipelines import by_hand
+from pipelines.operate import requests
 from silver.state.request import Request, Wanted
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def retire(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: boo
     asked = Request(RETIRE, reason, "tidemark maintain", wanted=Wanted(days=days))
     try:
         with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS, is_maintenance=True):
-            done = by_hand.carry_out(spark, run, settings, asked, is_dry_run=is_dry_run)
+            done = requests.carry_out(spark, run, settings, asked, is_dry_run=is_dry_run)
     except AnotherWriterError:
         return {**nothing, "skipped": "another writer was first"}
     found = {**nothing, "load_seq": done["load_seq"], "streams": done["retired"]}

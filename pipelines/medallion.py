@@ -17,21 +17,12 @@ from lakehouse.run.context import Run
 from lakehouse.run.lock import locked
 from lakehouse.spark import progress, storage_errors
 from lakehouse.table import SILVER_WATERMARKS, Lakehouse
-from pipelines import (
-    accept_topic,
-    arrival,
-    bronze_to_silver,
-    by_hand,
-    decide_gate,
-    kafka_to_bronze,
-    maintenance,
-    preflight,
-    silver_to_gold,
-)
-from pipelines import forget as end_of_erasures
-from pipelines import rebuild as anew
-from pipelines import restore as going_back
-from pipelines import verify as proof
+from pipelines import arrival_order, bronze_to_silver, kafka_to_bronze, maintenance, preflight, silver_to_gold
+from pipelines.operate import accept_topic, gate_decision, requests
+from pipelines.operate import erasure as end_of_erasures
+from pipelines.recover import rebuild as anew
+from pipelines.recover import restore as going_back
+from pipelines.verify import run as proof
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +107,7 @@ def plan(spark: SparkSession, settings: Settings, report: Report) -> dict[str, o
 def decide(
     spark: SparkSession, settings: Settings, report: Report, request: Request, *, is_dry_run: bool = False
 ) -> dict[str, object]:
-    """Carry out what a person decided; see `pipelines.by_hand` and `pipelines.accept_topic`.
+    """Carry out what a person decided; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`.
 
     Beside a run that goes on it waits for its end.
 
@@ -125,7 +116,7 @@ def decide(
     """
     run = _new_run(settings, report)
     with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
-        carry_out = accept_topic.carry_out if request.kind == ACCEPT else by_hand.carry_out
+        carry_out = accept_topic.carry_out if request.kind == ACCEPT else requests.carry_out
         done = carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
@@ -140,21 +131,21 @@ def show_gate(spark: SparkSession, settings: Settings, report: Report, *, rows: 
 def decide_gate_run(
     spark: SparkSession, settings: Settings, report: Report, asked: Decision, *, is_dry_run: bool = False
 ) -> dict[str, object]:
-    """Release or reject what a failed gate run holds; see `pipelines.decide_gate`. Beside a run that goes on it waits.
+    """Release or reject what a failed gate run holds; see `gate_decision`. Beside a run that goes on it waits.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
     """
     run = _new_run(settings, report)
     with _storage_errors_named(run.lakehouse), locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
-        done = decide_gate.decide(spark, run, settings, asked, is_dry_run=is_dry_run)
+        done = gate_decision.decide(spark, run, settings, asked, is_dry_run=is_dry_run)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 
 def restore(  # noqa: PLR0913 -- a command's flags
     spark: SparkSession, settings: Settings, report: Report, *, to: int, reason: str, by: str, is_dry_run: bool
 ) -> dict[str, object]:
-    """Take all tables back to an earlier load; see `pipelines.restore.restore`. Beside a run that goes on it waits for its end.
+    """Take all tables back to an earlier load; see `recover.restore`. Beside a run that goes on it waits for its end.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
@@ -168,7 +159,7 @@ def restore(  # noqa: PLR0913 -- a command's flags
 def rebuild(  # noqa: PLR0913 -- a command's flags
     spark: SparkSession, settings: Settings, report: Report, *, is_applied: bool, reason: str, by: str
 ) -> dict[str, object]:
-    """Make Silver anew from Bronze; see `pipelines.rebuild.rebuild`. Beside a run that goes on it waits for its end.
+    """Make Silver anew from Bronze; see `pipelines.recover.rebuild.rebuild`. Beside a run that goes on it waits for its end.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
@@ -193,12 +184,12 @@ def partitions(spark: SparkSession, settings: Settings, report: Report) -> list[
 
 
 def orders(spark: SparkSession, settings: Settings, report: Report, topic: str | None = None) -> dict[str, list[Order]]:
-    """How the streams arrived; see `pipelines.arrival.orders`."""
-    return arrival.orders(spark, _new_run(settings, report), settings, topic=topic)
+    """How the streams arrived; see `pipelines.arrival_order.orders`."""
+    return arrival_order.orders(spark, _new_run(settings, report), settings, topic=topic)
 
 
 def verify(spark: SparkSession, settings: Settings, report: Report, *, is_deep: bool = False) -> dict[str, object]:
-    """Prove the tables against each other; see `pipelines.verify.verify`. A run may go on beside it."""
+    """Prove the tables against each other; see `pipelines.verify.run.verify`. A run may go on beside it."""
     run = _new_run(settings, report)
     report.event("verify.started", pipeline=run.pipeline, is_deep=is_deep)
     found = proof.verify(spark, run, is_deep=is_deep)
@@ -219,7 +210,7 @@ def maintain(spark: SparkSession, settings: Settings, report: Report, *, is_dry_
 
 
 def forget(spark: SparkSession, settings: Settings, report: Report, key: bytes, *, is_dry_run: bool) -> dict[str, object]:
-    """Bring erasures to their end; see `pipelines.forget.forget`. Beside a run that goes on it waits for its end."""
+    """Bring erasures to their end; see `pipelines.operate.erasure.forget`. Beside a run that goes on it waits for its end."""
     run, started = _new_run(settings, report), time.monotonic()
     report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
     with _storage_errors_named(run.lakehouse):

@@ -12,7 +12,8 @@ Delta remembers the transactions of rows that are gone.
    ledger:  the undone loads' rows go.
 6. advance: the watermark table holds the swap's rows, and no others. Last.
 
-Gold follows: at once in a restore, with the next gate that passes after a rebuild (`pipelines.restore`, `gold.publish`).
+Gold follows: at once in a restore, with the next gate that passes after a rebuild (`pipelines.recover.restore`,
+`gold.publish`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The rows stay, with their places, sequences and classes, so that every count, offset and watermark holds. What the extractors
 had read of them is kept in Bronze, so that deciding it again comes to the same. Old versions of the tables hold the bytes until
-VACUUM removes them; `pipelines.forget` sees to that, and proves it.
+VACUUM removes them; `pipelines.operate.erasure` sees to that, and proves it.
 
 What is meant is found by the key's hash, or by this load's number where an earlier try was here: the same rows, however often.
 """

@@ -10,7 +10,7 @@ import pytest
 from expectations import gate, verdict
 from lakehouse.errors import BreakerOpenError, UsageError
 from lakehouse.settings.pipeline import Gate
-from pipelines import by_hand
+from pipelines.operate import requests
 from silver.load import steps as load
 from silver.rules import Rules
 from silver.state.request import Kind, Request, Reset, Wanted
@@ -42,12 +42,12 @@ def asked(
     spark: SparkSession, run: Run, settings: Settings, what: Kind, *, is_dry_run: bool = False, **wanted: Any
 ) -> dict[str, Any]:
     request = Request(what, "checked with the sender", "ann", wanted=Wanted(**wanted))
-    return by_hand.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+    return requests.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
 
 
 def reset(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False, **where: Any) -> dict[str, Any]:
     request = Request("reset", "the sender was installed anew", "ann", reset=Reset("t", 0, **where))
-    return by_hand.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+    return requests.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
 
 
 def kept(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:

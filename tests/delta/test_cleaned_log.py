@@ -12,7 +12,8 @@ from expectations import gate
 from jobs.cli import main
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.errors import GateFailedError, TableStateError
-from pipelines import arrival, bronze_to_silver, by_hand, decide_gate, medallion, silver_to_gold
+from pipelines import arrival_order, bronze_to_silver, medallion, silver_to_gold
+from pipelines.operate import gate_decision, requests
 from silver.load import steps
 from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
@@ -135,11 +136,11 @@ def test_a_range_that_was_released_and_not_published_is_published_from_what_its_
     with monkeypatch.context() as patched:
         patched.setattr(silver_to_gold, "publish", stop)
         with pytest.raises(Stopped):
-            decide_gate.decide(spark, waiting, strict(waiting), RELEASE, is_dry_run=False)
+            gate_decision.decide(spark, waiting, strict(waiting), RELEASE, is_dry_run=False)
     later(spark, waiting)
     clean(spark, waiting)
 
-    again = decide_gate.decide(spark, waiting, strict(waiting), RELEASE, is_dry_run=True)
+    again = gate_decision.decide(spark, waiting, strict(waiting), RELEASE, is_dry_run=True)
     published(spark, waiting, strict(waiting))
     assert (again["records"], offsets(spark, waiting)) == (2, [0, 1, 2, 3])
     published(spark, waiting, strict(waiting))
@@ -167,11 +168,11 @@ def test_a_gate_run_that_waits_is_shown_and_rejected_or_audited_anew_and_release
 
     shown: Any = medallion.show_gate(spark, strict(waiting), waiting.report, rows=5)
     with pytest.raises(TableStateError, match="run --stage gate"):
-        decide_gate.decide(spark, waiting, strict(waiting), RELEASE, is_dry_run=False)
+        gate_decision.decide(spark, waiting, strict(waiting), RELEASE, is_dry_run=False)
     with pytest.raises(GateFailedError):
         silver_to_gold.run_gate(spark, waiting, strict(waiting))
-    decide_gate.decide(spark, waiting, strict(waiting), RELEASE, is_dry_run=False)
-    decide_gate.decide(spark, rejected, strict(rejected), REJECT, is_dry_run=False)
+    gate_decision.decide(spark, waiting, strict(waiting), RELEASE, is_dry_run=False)
+    gate_decision.decide(spark, rejected, strict(rejected), REJECT, is_dry_run=False)
     published(spark, rejected, strict(rejected))
 
     assert shown is not None
@@ -195,7 +196,7 @@ def test_every_command_does_its_work_where_every_log_was_cleaned(
 
     def ordered(what: Any, **parts: Any) -> dict[str, Any]:
         request = Request(what, "why", "ann", **parts)
-        return by_hand.carry_out(spark, new_run(), settings, request, is_dry_run=False)
+        return requests.carry_out(spark, new_run(), settings, request, is_dry_run=False)
 
     def rebuilt(*, is_applied: bool) -> dict[str, Any]:
         return medallion.rebuild(spark, settings, run.report, is_applied=is_applied, reason="why", by="ann")
@@ -211,7 +212,7 @@ def test_every_command_does_its_work_where_every_log_was_cleaned(
         assert told("sql", "SELECT count(*) AS n FROM gold_records", "--json")
         told("report", "--output", str(tmp_path / "report.html"))
         medallion.show_gate(spark, settings, run.report, rows=3)
-        assert arrival.orders(spark, run, settings)["bronze"]
+        assert arrival_order.orders(spark, run, settings)["bronze"]
         medallion.plan(spark, settings, run.report)
         require_sound(spark, run, is_deep=True)
 

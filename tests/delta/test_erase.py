@@ -11,7 +11,8 @@ from gold import amend
 from gold.publish import publish
 from lakehouse.contracts.gate import GateRun
 from lakehouse.delta import tables
-from pipelines import amendments, by_hand, silver_to_gold
+from pipelines import amendments, silver_to_gold
+from pipelines.operate import requests
 from silver.load import steps
 from silver.requests import erase_key
 from silver.rules import Rules
@@ -49,7 +50,7 @@ def passed(spark: SparkSession, run: Run, load_seq: int) -> GateRun:
 
 def erased(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False) -> dict[str, Any]:
     asked = Erase.of("t", ANN)
-    return by_hand.carry_out(
+    return requests.carry_out(
         spark, run, settings, Request("erase", "she asked for it", "bob", erase=asked), is_dry_run=is_dry_run
     )
 

@@ -11,7 +11,9 @@ from jobs.cli import main
 from lakehouse import table
 from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
-from pipelines import by_hand, forget, maintenance, rebuild
+from pipelines import maintenance
+from pipelines.operate import erasure, requests
+from pipelines.recover import rebuild
 from silver.load import steps
 from silver.rules import Rules
 from silver.state.request import Erase, Request
@@ -90,7 +92,7 @@ def test_an_erased_key_is_in_no_file_after_the_documented_procedure_whatever_inc
     }
     assert any("/_delta_log/" in name for name in held)
 
-    erased = by_hand.carry_out(spark, new_run(), settings, asked(), is_dry_run=False)
+    erased = requests.carry_out(spark, new_run(), settings, asked(), is_dry_run=False)
 
     assert erased["erased"] == 5
     assert set(erased["left_until"]) == {"old_versions", "log"}  # type: ignore[call-overload] # a mapping
@@ -103,7 +105,7 @@ def test_an_erased_key_is_in_no_file_after_the_documented_procedure_whatever_inc
     last = (root / f"silver_records/_delta_log/{tables.version(spark, run.table('silver_records')):020}.json").read_text()
     rewritten = [json.loads(each["add"]["stats"])["minValues"] for each in map(json.loads, last.splitlines()) if "add" in each]
     assert rewritten[-1].keys() <= {"topic", "partition", "offset", "epoch", "sequence", "load_seq"}
-    looked = forget.forget(spark, new_run(), settings, ANN, is_dry_run=True)
+    looked = erasure.forget(spark, new_run(), settings, ANN, is_dry_run=True)
     assert (looked["is_proven"], looked["tables"]) == (False, [])
     assert {each["file"] for each in looked["found"]} >= set(files_with(root, ANN))
 
@@ -132,7 +134,7 @@ def test_nothing_is_removed_while_an_open_claim_reads_an_earlier_version_and_it_
     spark: SparkSession, new_run: Callable[[], Run], settings: Settings, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded(spark, new_run(), settings, [of(ANN, 0, 1), of(BOB, 1, 2)])
-    by_hand.carry_out(spark, new_run(), settings, asked(), is_dry_run=False)
+    requests.carry_out(spark, new_run(), settings, asked(), is_dry_run=False)
     put(spark, new_run(), [of(BOB, 2, 3)])
     with monkeypatch.context() as patched:
         patched.setattr(steps, "append_silver", stop)
@@ -140,15 +142,15 @@ def test_nothing_is_removed_while_an_open_claim_reads_an_earlier_version_and_it_
             loaded(spark, new_run(), settings, [of(BOB, 3, 4)])
 
     with pytest.raises(TableStateError, match="claimed and not finished"):
-        forget.forget(spark, new_run(), settings, ANN, is_dry_run=False)
+        erasure.forget(spark, new_run(), settings, ANN, is_dry_run=False)
     assert files_with(root, ANN) != []
     steps.load_once(spark, new_run(), Rules.of(settings))
 
     with monkeypatch.context() as patched:
-        patched.setattr(forget, "_start_log_anew", stop)
+        patched.setattr(erasure, "_start_log_anew", stop)
         with pytest.raises(Stopped):
-            forget.forget(spark, new_run(), settings, ANN, is_dry_run=False)
-    again = forget.forget(spark, new_run(), settings, ANN, is_dry_run=False)
+            erasure.forget(spark, new_run(), settings, ANN, is_dry_run=False)
+    again = erasure.forget(spark, new_run(), settings, ANN, is_dry_run=False)
 
     assert (again["is_proven"], files_with(root, ANN)) == (True, [])
     require_sound(spark, new_run(), is_deep=True)

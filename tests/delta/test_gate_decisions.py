@@ -20,7 +20,10 @@ from lakehouse.contracts.gold import gold_records
 from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, TableStateError, UsageError
 from lakehouse.settings.pipeline import Gate
-from pipelines import bronze_to_silver, by_hand, decide_gate, medallion, rebuild, restore, silver_to_gold, verify
+from pipelines import bronze_to_silver, medallion, silver_to_gold
+from pipelines.operate import gate_decision, requests
+from pipelines.recover import rebuild, restore
+from pipelines.verify import run as verify
 from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.silver import copy_of
@@ -73,7 +76,7 @@ def loaded(spark: SparkSession, run: Run, *records: Record) -> None:
 
 
 def asked(spark: SparkSession, run: Run, decision: Decision, *, is_dry_run: bool = False) -> dict[str, Any]:
-    return decide_gate.decide(spark, run, strict(run), decision, is_dry_run=is_dry_run)
+    return gate_decision.decide(spark, run, strict(run), decision, is_dry_run=is_dry_run)
 
 
 def offsets(spark: SparkSession, run: Run, name: str = "gold_records") -> list[int]:
@@ -128,7 +131,7 @@ def test_a_release_that_died_before_it_published_is_finished_without_another_aud
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch, is_asked_again: bool
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(decide_gate, "crash_point", stop)
+        patched.setattr(gate_decision, "crash_point", stop)
         with pytest.raises(Stopped):
             asked(spark, run, RELEASE)
     loaded(spark, run, Record.of(4, 4), Record.of(5, 4))
@@ -155,10 +158,10 @@ def test_a_rejected_range_never_comes_into_gold_and_an_erasure_in_it_is_followed
 ) -> None:
     erase = Request("erase", "she asked for it", "bob", erase=Erase("t", hashlib.sha256(b"m").hexdigest()))
     with monkeypatch.context() as patched:  # both die before Gold has followed
-        patched.setattr(by_hand, "amend_gold", stop)
+        patched.setattr(requests, "amend_gold", stop)
         patched.setattr(silver_to_gold, "amend_gold", stop)
         with pytest.raises(Stopped):
-            by_hand.carry_out(spark, run, strict(run), erase, is_dry_run=False)
+            requests.carry_out(spark, run, strict(run), erase, is_dry_run=False)
         with pytest.raises(Stopped):
             silver_to_gold.run_gate(spark, run, strict(run))
     assert offsets(spark, run) == [0, 1]

@@ -10,7 +10,7 @@ from expectations import failing_rows, gate
 from jobs.gate import write_gate_run
 from lakehouse.contracts.gate import REJECTED, Decision
 from lakehouse.settings.pipeline import Gate
-from pipelines import decide_gate
+from pipelines.operate import gate_decision
 from tests.support.silver import load_records, message, two_loads
 from tests.support.small_config import settings_of
 
@@ -128,7 +128,7 @@ def test_an_expectation_that_the_config_does_not_name_any_more_is_said_to_be_gon
 ) -> None:
     run = spoiled
     rejected = Decision(REJECTED, "a test", "ann")
-    decide_gate.decide(spark, run, settings_of(run), rejected, is_dry_run=False)
+    gate_decision.decide(spark, run, settings_of(run), rejected, is_dry_run=False)
 
     found = shown(spark, run, Gate())
 

@@ -16,7 +16,9 @@ from jobs.why import why
 from lakehouse.contracts.gate import RELEASED, Decision
 from lakehouse.errors import GateFailedError
 from lakehouse.protocol import gold_rejects
-from pipelines import bronze_to_silver, by_hand, decide_gate, rebuild, restore, silver_to_gold
+from pipelines import bronze_to_silver, silver_to_gold
+from pipelines.operate import gate_decision, requests
+from pipelines.recover import rebuild, restore
 from silver.load import steps as load
 from silver.state.request import Erase, Kind, Request, Wanted
 from tests.support.bronze import put
@@ -81,7 +83,7 @@ def aside(spark: SparkSession, run: Run) -> list[tuple[int, str, int | None]]:
 
 def settle(spark: SparkSession, run: Run, kind: Kind, offset: int | None = None, **more: Any) -> dict[str, Any]:
     asked = Request(kind, "looked at", "ann", wanted=Wanted(kind="unmet", offset=offset))
-    return by_hand.carry_out(spark, run, strict(run, **more), asked, is_dry_run=False)
+    return requests.carry_out(spark, run, strict(run, **more), asked, is_dry_run=False)
 
 
 def settle_and_run(spark: SparkSession, run: Run) -> None:
@@ -170,7 +172,7 @@ def test_a_broken_expectation_fails_the_load_instead_of_emptying_gold(spark: Spa
 
     assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
     released = Decision(RELEASED, "as they are", "ann")
-    decide_gate.decide(spark, run, strict(run, **tight), released, is_dry_run=False)
+    gate_decision.decide(spark, run, strict(run, **tight), released, is_dry_run=False)
     assert len(gold(spark, run)) == 16
     require_sound(spark, run)
 
@@ -240,7 +242,7 @@ def test_a_restore_undoes_what_was_decided_and_what_was_kept_aside(spark: SparkS
 
 def test_a_rebuild_finds_them_anew_and_an_erased_key_is_given_up(spark: SparkSession, run: Run) -> None:
     asked = Request("erase", "asked to", "ann", erase=Erase("t", hashlib.sha256(b"erased").hexdigest()))
-    by_hand.carry_out(spark, run, strict(run), asked, is_dry_run=False)
+    requests.carry_out(spark, run, strict(run), asked, is_dry_run=False)
     assert aside(spark, run) == [(3, "discarded", 3), (4, "held", None)]
     ran(spark, run, strict(run))
     require_sound(spark, run)

@@ -16,7 +16,10 @@ from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_re
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import tables
 from lakehouse.spark import frames
-from pipelines import bronze_to_silver, by_hand, rebuild, restore, verify
+from pipelines import bronze_to_silver
+from pipelines.operate import requests
+from pipelines.recover import rebuild, restore
+from pipelines.verify import run as verify
 from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.examples import examples
@@ -146,7 +149,7 @@ def cut(records: list[Record], parts: int) -> list[list[Record]]:
 
 def released(spark: SparkSession, run: Run, config: Settings) -> None:
     request = Request("release", "looked at", "ann", wanted=Wanted(kind="late"))
-    by_hand.carry_out(spark, run, config, request, is_dry_run=False)
+    requests.carry_out(spark, run, config, request, is_dry_run=False)
 
 
 @pytest.mark.parametrize("seed", range(1))
@@ -183,7 +186,7 @@ def test_one_load_and_three_published_at_once_or_each_with_releases_restores_era
     assert held(spark, each) == held(spark, at_once)
 
     asked = Request("erase", "asked for", "ann", erase=Erase("t", hashlib.sha256(b"a").hexdigest()))
-    by_hand.carry_out(spark, each, config_of_each, asked, is_dry_run=False)
+    requests.carry_out(spark, each, config_of_each, asked, is_dry_run=False)
     published(spark, each, config_of_each)
     without = {key: place for key, place in held(spark, at_once).items() if key != ("t", b"a")}
     assert held(spark, each) == without

@@ -15,7 +15,7 @@ from jobs.query import connect, rows
 from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
 from lakehouse.settings.pipeline import Gate
-from pipelines import by_hand
+from pipelines.operate import requests
 from silver.load import planner, recover
 from silver.load import steps as load
 from silver.rules import Rules, Source
@@ -286,7 +286,7 @@ def _settle_some(spark: SparkSession, run: Run, settings: Settings, expected: Re
     """Release one part of what waits, or discard another, here and in the reference."""
     kind: Literal["release", "discard"] = chance.choice(["release", "release", "discard"])
     wanted = Wanted(topic=chance.choice("tu"), producer=chance.choice(["a", "b", None]))
-    by_hand.carry_out(spark, run, settings, Request(kind, "as agreed", "ann", wanted=wanted), is_dry_run=False)
+    requests.carry_out(spark, run, settings, Request(kind, "as agreed", "ann", wanted=wanted), is_dry_run=False)
     expected.settle(kind, lambda seen: seen.topic == wanted.topic and wanted.producer in (None, seen.producer))
 
 

@@ -12,7 +12,7 @@ from jobs import order as jobs_order
 from jobs.why import why, write_why
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.settings.pipeline import Settings
-from pipelines.arrival import orders
+from pipelines.arrival_order import orders
 from silver.load import steps
 from silver.rules import Policy, Rules, Source
 from tests.support.bronze import Record, put

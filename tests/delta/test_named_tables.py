@@ -15,7 +15,7 @@ from jobs.lag import positions
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from pipelines import medallion
-from pipelines.rebuild import rebuild
+from pipelines.recover.rebuild import rebuild
 from silver.load import steps
 from silver.rules import Policy, Rules, Source
 from tests.support.bronze import Record, put

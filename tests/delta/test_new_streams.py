@@ -8,7 +8,8 @@ import pytest
 
 from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError
-from pipelines import bronze_to_silver, rebuild
+from pipelines import bronze_to_silver
+from pipelines.recover import rebuild
 from silver.decide import decision
 from silver.decide.decision import How
 from silver.load import planner, steps

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.cli import main
 from lakehouse.delta import log_files
-from pipelines import by_hand
+from pipelines.operate import requests
 from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of, write_config
@@ -73,7 +73,7 @@ def test_no_command_that_only_looks_commits_to_any_table(
         headers = [(("seq", number),) for number in (b"%d" % (at + 1), b"%d" % (at + 2), b"x")]
         loaded(spark, new_run(), settings, [Record(at + nth, b"v", key, each) for nth, each in enumerate(headers)])
         asked = Request("erase", "asked", "ann", erase=Erase.of("t", key))
-        by_hand.carry_out(spark, new_run(), settings, asked, is_dry_run=False)
+        requests.carry_out(spark, new_run(), settings, asked, is_dry_run=False)
     loaded(spark, new_run(), settings, [Record.of(6, 7), Record.of(7, 8), Record.of(8, "x")])
     published(spark, new_run(), settings)
     put(spark, run, [Record.of(9, 9)])

@@ -11,7 +11,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from jobs.query import answer
-from pipelines import by_hand, rebuild
+from pipelines.operate import requests
+from pipelines.recover import rebuild
 from silver.state.request import Erase, Request
 from tests.support.bronze import Record
 from tests.support.small_config import settings_of
@@ -78,7 +79,7 @@ def test_every_accepted_type_goes_through_every_stage_and_every_reader(spark: Sp
     done = rebuild.rebuild(spark, run, settings, is_applied=True, reason="again", by="ann")
     assert done["changes"] == []
     asked = Request("erase", "asked", "ann", erase=Erase("t", hashlib.sha256(b"k0").hexdigest()))
-    by_hand.carry_out(spark, run, settings, asked, is_dry_run=False)
+    requests.carry_out(spark, run, settings, asked, is_dry_run=False)
     published(spark, run, settings)
     require_sound(spark, run, is_deep=True)
     _read_alike(spark, run, "gold_records")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from pipelines.arrival import orders
+from pipelines.arrival_order import orders
 from silver.load import breaker, planner, recover, steps
 from silver.rules import Rules
 from tests.support.bronze import put_spans

@@ -17,7 +17,7 @@ from lakehouse.contracts.bronze import TOPICS
 from lakehouse.contracts.gate import DECISIONS, RELEASED
 from lakehouse.contracts.gold import REJECTS
 from lakehouse.table import TABLE_NAMES
-from pipelines import by_hand
+from pipelines.operate import requests
 from silver.state.request import Request, Wanted
 from tests.support.bronze import Record
 from tests.support.small_config import settings_of
@@ -66,7 +66,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: 
     loaded(spark, run, settings, [*first, *sent(0, [1, 2, 4], "böb", topic="u")])
     loaded(spark, run, settings, [*sent(10, [8, 9], "ann", topic="t"), *sent(3, [5, 4], "böb", topic="u", again=b"!")])
     late = Request("release", "asked the sender", "ann", wanted=Wanted(topic="t", offset=6))
-    by_hand.carry_out(spark, run, settings, late, is_dry_run=False)
+    requests.carry_out(spark, run, settings, late, is_dry_run=False)
     published(spark, run, settings)
     latest = spark.read.table(run.table("gold_latest").sql)  # as if another stream had its keys, too
     latest.write.format("delta").mode("append").save(run.table("gold_latest_by_stream").location)

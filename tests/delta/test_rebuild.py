@@ -10,7 +10,9 @@ import pytest
 
 from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableStateError
-from pipelines import bronze_to_silver, by_hand, rebuild, restore
+from pipelines import bronze_to_silver
+from pipelines.operate import requests
+from pipelines.recover import rebuild, restore
 from silver.load import cutover
 from silver.rebuild import replay
 from silver.requests import erase_key
@@ -154,7 +156,7 @@ def test_damaged_tables_are_made_whole_from_bronze_and_without_a_ledger_peoples_
 def test_an_erasure_holds_through_a_rebuild(spark: SparkSession, run: Run) -> None:
     settings = settings_of(run)
     asked_for = Request("erase", "a person asked", "ann", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
-    erased = by_hand.carry_out(spark, run, settings, asked_for, is_dry_run=False)
+    erased = requests.carry_out(spark, run, settings, asked_for, is_dry_run=False)
     bronze = tables.version(spark, run.table("bronze_records"))
 
     done = rebuilt(spark, run, settings, is_applied=True)
@@ -178,7 +180,7 @@ def test_an_erasure_that_was_not_finished_comes_to_bronze_with_the_rebuild_that_
     with monkeypatch.context() as patched:
         patched.setattr(erase_key, "in_bronze", stop)
         with pytest.raises(Stopped):
-            by_hand.carry_out(spark, run, settings, asked_for, is_dry_run=False)
+            requests.carry_out(spark, run, settings, asked_for, is_dry_run=False)
     before = tables.version(spark, bronze)
 
     rebuilt(spark, run, settings)
@@ -193,7 +195,7 @@ def test_an_erasure_that_was_not_finished_comes_to_bronze_with_the_rebuild_that_
 def test_an_erasure_that_a_restore_took_out_of_the_ledger_holds_through_a_rebuild(spark: SparkSession, run: Run) -> None:
     settings = settings_of(run)
     asked_for = Request("erase", "a person asked", "ann", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
-    by_hand.carry_out(spark, run, settings, asked_for, is_dry_run=False)
+    requests.carry_out(spark, run, settings, asked_for, is_dry_run=False)
     restore.restore(spark, run, settings, 1, reason="a wrong release", by="ann", is_dry_run=False)
     require_sound(spark, run, is_deep=True)
 

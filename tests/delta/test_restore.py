@@ -8,7 +8,8 @@ import pytest
 
 from lakehouse.delta import tables
 from lakehouse.errors import ClaimStuckError, TableStateError, UsageError
-from pipelines import bronze_to_silver, restore, silver_to_gold
+from pipelines import bronze_to_silver, silver_to_gold
+from pipelines.recover import restore
 from silver.load import cutover
 from tests.delta.test_by_hand import asked, kept, sent, waiting
 from tests.support.bronze import put

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from pipelines import bronze_to_silver, by_hand, maintenance, rebuild, restore
+from pipelines import bronze_to_silver, maintenance
+from pipelines.operate import requests
+from pipelines.recover import rebuild, restore
 from silver.load import recover, steps
 from silver.rules import Rules
 from silver.state import watermarks
@@ -42,7 +44,7 @@ CONFIG: dict[str, Any] = {
 def retired(spark: SparkSession, run: Run, config: Settings, *, is_dry_run: bool = False) -> int:
     """Retire what no load has moved until now; how many streams that were."""
     request = Request("retire", "quiet", "tests", wanted=Wanted(days=0))
-    done: Any = by_hand.carry_out(spark, run, config, request, is_dry_run=is_dry_run)
+    done: Any = requests.carry_out(spark, run, config, request, is_dry_run=is_dry_run)
     assert (done["load_seq"] is None) == (done["retired"] == 0)
     return int(done["retired"])
 
@@ -153,7 +155,7 @@ def test_what_a_person_decides_of_a_retired_stream_knows_where_it_stood(
     retired(spark, new_run(), config)
 
     def asks(request: Request) -> Any:
-        done: Any = by_hand.carry_out(spark, new_run(), config, request, is_dry_run=False)
+        done: Any = requests.carry_out(spark, new_run(), config, request, is_dry_run=False)
         return done
 
     released = asks(Request("release", "checked", "ann", wanted=Wanted(kind="late")))
@@ -240,7 +242,7 @@ def test_any_history_over_loads_with_retirements_in_between_gives_the_tables_of_
         expected.take(sent)
         if releases and nth == 1:
             request = Request("release", "checked", "ann", wanted=Wanted(kind="late"))
-            by_hand.carry_out(spark, run_at(place), config, request, is_dry_run=False)
+            requests.carry_out(spark, run_at(place), config, request, is_dry_run=False)
             expected.settle("release", lambda seen: expected.classes[seen.place] == "late")
         assert retired(spark, run_at(place), config) > 0 or all(seen.sequence is None for seen in sent)
 

@@ -21,7 +21,9 @@ from lakehouse.errors import UndoneError
 from lakehouse.protocol import swap_fence
 from lakehouse.settings.pipeline import Gate
 from lakehouse.spark import frames
-from pipelines import bronze_to_silver, by_hand, rebuild, restore, silver_to_gold
+from pipelines import bronze_to_silver, silver_to_gold
+from pipelines.operate import requests
+from pipelines.recover import rebuild, restore
 from silver.load import planner as plan
 from silver.load import recover, steps
 from silver.requests import erase_key
@@ -102,7 +104,7 @@ def test_who_wakes_after_a_restore_marks_nothing_as_released_that_silver_no_long
     assert waiting(spark, run) == [(2, "late", "held", None)]
     assert [row[0] for row in kept(spark, run)] == [0, 1, 3]
     require_sound(spark, run)
-    again = by_hand.carry_out(spark, run, settings_of(run), RELEASE, is_dry_run=False)
+    again = requests.carry_out(spark, run, settings_of(run), RELEASE, is_dry_run=False)
     assert (again["load_seq"], again["records"]) == (5, 1)
     require_sound(spark, run, is_deep=True)
 

@@ -13,7 +13,9 @@ from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.context import Run
-from pipelines import accept_topic, bronze_to_silver, by_hand, rebuild
+from pipelines import bronze_to_silver
+from pipelines.operate import accept_topic, requests
+from pipelines.recover import rebuild
 from silver.load import steps
 from silver.state.request import Request, Wanted
 from tests.delta.test_by_hand import asked
@@ -106,7 +108,7 @@ def test_another_pipeline_writes_nothing_into_bronze_nor_decides_it(spark: Spark
     for attempt in (
         lambda: bronze_owner.create_bronze(spark, other),
         lambda: bronze_to_silver.run(spark, other, settings),
-        lambda: by_hand.carry_out(spark, other, settings, request, is_dry_run=False),
+        lambda: requests.carry_out(spark, other, settings, request, is_dry_run=False),
         lambda: accept_topic.carry_out(spark, other, settings, request, is_dry_run=False),
     ):
         with pytest.raises(TableStateError, match=r"another pipeline's; nothing was written(.|\n)*tests(.|\n)*others"):

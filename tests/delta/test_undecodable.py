@@ -13,7 +13,8 @@ import yaml
 
 from jobs import quarantine
 from jobs.why import why
-from pipelines import by_hand, rebuild
+from pipelines.operate import requests
+from pipelines.recover import rebuild
 from silver.load import planner, recover, steps
 from silver.rules import Payload, Rules, Source
 from silver.state.request import Erase, Request, Wanted
@@ -69,7 +70,7 @@ def marks(spark: SparkSession, run: Run) -> list[int]:
 
 
 def settled(spark: SparkSession, run: Run, settings: Settings, wanted: Wanted) -> dict[str, Any]:
-    return by_hand.carry_out(spark, run, settings, Request("release", "looked at", "ann", wanted=wanted), is_dry_run=False)
+    return requests.carry_out(spark, run, settings, Request("release", "looked at", "ann", wanted=wanted), is_dry_run=False)
 
 
 def test_under_the_readmes_config_one_undecodable_value_waits_and_the_rest_is_in_gold(spark: SparkSession, run: Run) -> None:
@@ -179,7 +180,7 @@ def test_a_release_that_dies_is_finished_and_an_erased_value_stays_what_it_was(
     assert offsets(spark, run, "gold_records") == [0, 2, 3]
 
     key = Erase("t", hashlib.sha256(b"mine").hexdigest())
-    by_hand.carry_out(spark, run, lenient, Request("erase", "asked to", "ann", erase=key), is_dry_run=False)
+    requests.carry_out(spark, run, lenient, Request("erase", "asked to", "ann", erase=key), is_dry_run=False)
     ran(spark, run, lenient)
 
     assert [row[-1] for row in rejected(spark, run)] == ["discarded", "released"]

@@ -15,8 +15,8 @@ from lakehouse.errors import TableStateError
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate, Gold
 from lakehouse.table import Lakehouse
-from pipelines import by_hand
-from pipelines.verify import verify
+from pipelines.operate import requests
+from pipelines.verify.run import verify
 from silver.load import steps
 from silver.state.request import Request, Wanted
 from tests.support.bronze import put
@@ -50,7 +50,7 @@ def published(spark: SparkSession, run: Run) -> None:
 def asked(spark: SparkSession, run: Run, what: Kind, **wanted: Any) -> None:
     settings = settings_of(run, value={"format": "json", "schema": "id STRING, n BIGINT"})
     request = Request(what, "asked the sender", "ann", wanted=Wanted(**wanted))
-    by_hand.carry_out(spark, run, settings, request, is_dry_run=False)
+    requests.carry_out(spark, run, settings, request, is_dry_run=False)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from jobs.common import load_settings, reporting
 from jobs.demo_input import produce
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
-from pipelines import verify as proof
+from pipelines.verify import run as proof
 from tests.faults.compare import classes, compare, read_log
 from tests.faults.kills import STAGES, Durations, Kill, draw, require_end
 from tests.faults.pool import StuckError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.errors import TableStateError
-from pipelines.verify import verify
+from pipelines.verify.run import verify
 from silver.load import steps
 from tests.support.bronze import put
 from tests.support.silver import RULES, copy_of, load_records, message

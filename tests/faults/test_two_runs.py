@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines import restore
+from pipelines.recover import restore
 from silver.load import steps
 from silver.rules import Rules, Source
 from tests.support.bronze import Record, put

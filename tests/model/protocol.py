@@ -59,7 +59,7 @@ STEPS = {
 """Each step of the model, and the module whose function it stands for."""
 
 SWAP_STEPS = {
-    "restore": "pipelines.restore",
+    "restore": "pipelines.recover.restore",
     "close": "lakehouse.protocol.swap_fence",
     "_cut": "silver.load.cutover",
     "carry_out": "silver.load.cutover",

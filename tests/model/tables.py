@@ -228,7 +228,7 @@ def highest(tables: Tables) -> int:
 
 
 def is_whole_up_to(tables: Tables, load: int) -> bool:
-    """Whether records and rejects hold what the loads up to one brought, as `pipelines.restore` requires it."""
+    """Whether records and rejects hold what the loads up to one brought, as `pipelines.recover.restore` requires it."""
     kept = {row.record for row in tables.silver if row.load <= load}
     held = {row.version for row in tables.rejects if row.load <= load}
     settled = {row.version for row in tables.rejects if row.settled_by}

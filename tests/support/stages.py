@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipelines import bronze_to_silver, silver_to_gold, verify
+from pipelines import bronze_to_silver, silver_to_gold
+from pipelines.verify import run as verify
 from silver.load import steps
 from silver.rules import Rules
 from tests.support.bronze import Record, put

@@ -15,8 +15,10 @@ from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError, TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_WATERMARKS
-from pipelines import bronze_to_silver, forget, shadows
+from pipelines import bronze_to_silver
 from pipelines.amendments import amend_gold
+from pipelines.operate import erasure
+from pipelines.recover import shadows
 from silver.load import planner as plan
 from silver.load import recover, steps
 from silver.requests import erase_key
@@ -82,8 +84,8 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
             else told
         )
     if request.erase is not None:
-        told["left_until"] = forget.left(settings)
-        forget.keep_out_of_logs(spark, run, settings)
+        told["left_until"] = erasure.left(settings)
+        erasure.keep_out_of_logs(spark, run, settings)
     if answer.plan is not None:
         steps.claim(spark, run, answer.plan)
         steps.carry_out(spark, run, answer.plan)

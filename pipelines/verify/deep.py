@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.run.findings import Finding
-    from pipelines.verify_pins import Pins
+    from pipelines.verify.snapshot import Pins
     from silver.rules import Payload
 
 _OUT = (

@@ -30,10 +30,10 @@ from lakehouse.table import (
     SILVER_WATERMARKS,
     TABLE_NAMES,
 )
-from pipelines import verify_deep
-from pipelines.verify_offsets import Offsets
-from pipelines.verify_pins import pin
-from pipelines.verify_ways_out import GOLD_OUT, LOG_OUT, SILVER_OUT
+from pipelines.verify import deep
+from pipelines.verify.by_offset import Offsets
+from pipelines.verify.remedies import GOLD_OUT, LOG_OUT, SILVER_OUT
+from pipelines.verify.snapshot import pin
 from silver.audit import ledger_checks, reject_checks, row_summaries
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from pipelines.verify_pins import Pins
+    from pipelines.verify.snapshot import Pins
     from silver.audit.ledger_checks import Row
 
 _UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "ChecksumException", "is not a Parquet file", "page integrity", "CRC")
@@ -90,13 +90,13 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
     yield from _ledger(run, pins)
     yield from _silver(spark, run, pins)
     if pins.finished:
-        yield from Offsets(spark, run, pins, verify_deep.rules(spark, run, pins) if is_deep else None).findings()
+        yield from Offsets(spark, run, pins, deep.rules(spark, run, pins) if is_deep else None).findings()
     if pins.published_to is not None and not pins.is_before_rebuild:
         yield from _gold(spark, run, pins)
         if is_deep and {GOLD_LATEST, GOLD_RECORDS} <= pins.versions.keys():
             yield _latest(spark, run, pins)
     if is_deep:
-        yield from verify_deep.findings(spark, run, pins)
+        yield from deep.findings(spark, run, pins)
 
 
 def _files(run: Run) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from lakehouse.delta import small_tables
 from lakehouse.delta import tables as delta
 from lakehouse.errors import TableMissingError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
-from pipelines import shadows
+from pipelines.recover import shadows
 from silver.audit import ledger_checks
 from silver.load import cutover, steps
 from silver.rebuild import decision_diff, replay

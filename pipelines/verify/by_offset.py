@@ -13,7 +13,7 @@ from lakehouse.spark import frames
 from lakehouse.spark.bitmaps import WORD_BITS
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, GOLD_LATEST, GOLD_RECORDS, SILVER_RECORDS, SILVER_REJECTS
-from pipelines.verify_ways_out import BRONZE_OUT, GOLD_OUT, SILVER_OUT
+from pipelines.verify.remedies import BRONZE_OUT, GOLD_OUT, SILVER_OUT
 from silver.audit import offset_bitmaps as words
 from silver.audit.row_summaries import as_of
 from silver.extract.columns import extract
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
-    from pipelines.verify_pins import Pins
+    from pipelines.verify.snapshot import Pins
     from silver.audit.ledger_checks import Row
     from silver.rules import Rules
 

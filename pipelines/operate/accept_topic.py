@@ -17,7 +17,7 @@ from lakehouse.errors import SourceError, UsageError
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.crash_points import crash_point
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS
-from pipelines import by_hand
+from pipelines.operate import requests
 from silver.state.request import Accepted, Request
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     kept = _kept(spark, run, accepted)
     load_seq, request = kept or (0, replace(request, accepted=accepted))
     if kept is None:
-        done = by_hand.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+        done = requests.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
         load_seq = int(str(done["load_seq"]))
         crash_point("topic.claimed")
     if not is_dry_run:

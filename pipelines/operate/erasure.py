@@ -23,8 +23,8 @@ from lakehouse.errors import TableMissingError, TableStateError, UsageError
 from lakehouse.run.crash_points import crash_point
 from lakehouse.run.lock import locked
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS, TABLE_NAMES, statistics
-from pipelines import shadows
 from pipelines.amendments import amend_gold
+from pipelines.recover import shadows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import AnotherWriterError, TableStateError, TidemarkError, UsageError, headline
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.amendments import amend_gold
-from pipelines.verify_pins import LEDGER
+from pipelines.verify.snapshot import LEDGER
 from silver.audit import ledger_checks, reject_checks, row_summaries
 from silver.load import cutover, recover, steps
 from silver.requests import planner
