@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from jobs.common import maintain_once, thin_job
-from jobs.edge import exit_code_of
+from jobs.process.context import maintain_once, thin_job
+from jobs.process.exit_codes import exit_code_of
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from jobs.common import run_job
-from jobs.edge import exit_code_of
+from jobs.process.context import run_job
+from jobs.process.exit_codes import exit_code_of
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs.cli import main
-from jobs.demo_events import EVENTS_HEADER, EVENTS_PARTITIONS, EVENTS_SCHEMA, EVENTS_TOPIC, Outgoing, events, plan_events
-from jobs.demo_input import produce
+from jobs.demo.events import EVENTS_HEADER, EVENTS_PARTITIONS, EVENTS_SCHEMA, EVENTS_TOPIC, Outgoing, events, plan_events
+from jobs.demo.producer import produce
 from tests.support.browser import Opened, open_browser
 from tests.support.small_config import write_config
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.cli import main
-from jobs.query import answer
-from jobs.report_text import text
+from jobs.readers.database import answer
+from jobs.report.text import text
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.table import Lakehouse
 from tests.support.report_tables import HOSTILE, Shape, write_lake

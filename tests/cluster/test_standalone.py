@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
-from jobs import query
-from jobs.demo_input import incidents, produce
+from jobs.demo.producer import incidents, produce
+from jobs.readers import database as query
 from lakehouse.table import Lakehouse
 from tests.support.small_config import write_config
 from tests.support.spark_servers import beeline, standalone_cluster, submit, thrift_server

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.query import answer
-from jobs.report_facts import facts
-from jobs.status import status
+from jobs.readers.database import answer
+from jobs.readers.status import status
+from jobs.report.facts import facts
 from lakehouse.contracts import views
 from tests.support.bronze import Record
 from tests.support.small_config import settings_of
@@ -53,7 +53,7 @@ def test_streams_that_step_over_nearly_all_numbers_are_counted_published_and_sho
     found = status(run.pipeline, run.lakehouse)
     assert [(row["epoch"], row["high_watermark"]) for row in found["streams"]] == [(LARGEST, LARGEST)] * 2
     assert [(row["sequences"], row["ranges"]) for row in found["missing"]] == [(LARGEST, 2)] * 2
-    monkeypatch.setattr("jobs.report_facts.MAX_SLICES", 1)
+    monkeypatch.setattr("jobs.report.facts.MAX_SLICES", 1)
     told = facts(settings, run.lakehouse, asks_kafka=False)
     assert [row["missing"] for row in told["history"]] == [LARGEST] * 2
     with answer(run.lakehouse, f"SELECT missing FROM {views.WATERMARK_STATUS}") as rows:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from expectations import decisions as decided
 from expectations import gate, verdict
 from gold import publish as publishing
-from jobs.why import why
+from jobs.readers.why import why
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.contracts.gold import gold_records
 from lakehouse.delta import tables

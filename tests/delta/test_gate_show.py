@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from expectations import failing_rows, gate
-from jobs.gate import write_gate_run
+from jobs.readers.gate import write_gate_run
 from lakehouse.contracts.gate import REJECTED, Decision
 from lakehouse.settings.pipeline import Gate
 from pipelines.operate import gate_decision

@@ -10,9 +10,9 @@ import pytest
 from expectations import gate
 from gold import amend
 from gold import publish as publishing
-from jobs import quarantine
-from jobs.status import sentences, status
-from jobs.why import why
+from jobs.readers import quarantine
+from jobs.readers.status import sentences, status
+from jobs.readers.why import why
 from lakehouse.contracts.gate import RELEASED, Decision
 from lakehouse.errors import GateFailedError
 from lakehouse.protocol import gold_rejects

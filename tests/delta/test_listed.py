@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs import alerts, cli, outcome
-from jobs.watch import _LONGEST_DETAILS
+from jobs import cli
+from jobs.run import summary
+from jobs.watch import alerts
+from jobs.watch.after_run import _LONGEST_DETAILS
 from lakehouse.errors import BreakerOpenError
 from lakehouse.shown import shortened
 from pipelines import bronze_to_silver
@@ -108,9 +110,9 @@ def test_a_plain_list_says_beside_it_how_much_it_leaves_out(
 
 def test_a_plan_lists_streams_up_to_a_limit(loaded: tuple[Run, dict[str, Any]], capfd: pytest.CaptureFixture[str]) -> None:
     capfd.readouterr()
-    outcome.write_plan(loaded[1], as_json=True, most=5)
+    summary.write_plan(loaded[1], as_json=True, most=5)
     found = json.loads(capfd.readouterr().out)
-    outcome.write_plan(loaded[1], as_json=False, most=5)
+    summary.write_plan(loaded[1], as_json=False, most=5)
     text = capfd.readouterr().out
 
     assert (len(found["streams"]), found["stream_count"]) == (5, PRODUCERS)

@@ -18,8 +18,8 @@ from rich.console import Console
 
 from bronze.kafka import metadata
 from jobs.cli import main
-from jobs.common import load_settings
-from jobs.live_status import Looks, view
+from jobs.process.context import load_settings
+from jobs.readers.live_status import Looks, view
 from lakehouse.contracts.silver import LOADS
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from expectations import gate, verdict
-from jobs.query import connect, rows
+from jobs.readers.database import connect, rows
 from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
 from lakehouse.settings.pipeline import Gate

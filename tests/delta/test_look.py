@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs import order as jobs_order
-from jobs.why import why, write_why
+from jobs.cli import order as jobs_order
+from jobs.readers.why import why, write_why
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.settings.pipeline import Settings
 from pipelines.arrival_order import orders

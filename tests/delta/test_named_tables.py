@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.lag import positions
+from jobs.readers.lag import positions
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from pipelines import medallion

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from jobs.query import answer
+from jobs.readers.database import answer
 from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.state.request import Erase, Request

@@ -15,7 +15,7 @@ from expectations import gate, verdict
 from gold import publish as publishing
 from gold.publish import publish
 from gold.sql_models import refresh_models
-from jobs.query import answer
+from jobs.readers.database import answer
 from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, ModelError
 from lakehouse.run.context import Run

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.cli import main
-from jobs.quarantine import held
+from jobs.readers.quarantine import held
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import LOADS, REJECTS
 from lakehouse.table import Lakehouse

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.cli import main
-from jobs.query import answer, connect, tables
+from jobs.readers.database import answer, connect, tables
 from lakehouse.contracts.contract import Column, Contract
 from lakehouse.contracts.gold import gold_latest
 from lakehouse.contracts.silver import WATERMARKS, silver_records

@@ -8,9 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from jobs import read_only
 from jobs.cli import main
-from jobs.query import answer
+from jobs.readers import sql_guard
+from jobs.readers.database import answer
 from lakehouse.contracts.silver import WATERMARKS
 from lakehouse.errors import TidemarkError
 from lakehouse.table import Lakehouse
@@ -201,7 +201,7 @@ def test_what_gets_past_the_words_finds_no_file_and_no_network(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second wall alone: every one of these is run, and none of them reaches a byte."""
-    monkeypatch.setattr(read_only, "require", lambda *_: None)
+    monkeypatch.setattr(sql_guard, "require", lambda *_: None)
     monkeypatch.chdir(tmp_path)
     canary = tmp_path / "canary's.csv"
     canary.write_text("password\nhunter2\n")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from jobs.query import answer
+from jobs.readers.database import answer
 from lakehouse.contracts import views
 from lakehouse.contracts.bronze import TOPICS
 from lakehouse.contracts.gate import DECISIONS, RELEASED

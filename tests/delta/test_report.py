@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs import report_facts
 from jobs.cli import main
-from jobs.query import answer
-from jobs.report_facts import facts
-from jobs.report_lag import ends
-from jobs.report_runs import last_runs
+from jobs.readers.database import answer
+from jobs.report import facts as report_facts
+from jobs.report.facts import facts
+from jobs.report.lag import ends
+from jobs.report.runs import last_runs
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from tests.support.report_tables import HOSTILE, NOON, Shape, write_lake

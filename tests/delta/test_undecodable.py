@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from jobs import quarantine
-from jobs.why import why
+from jobs.readers import quarantine
+from jobs.readers.why import why
 from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.load import planner, recover, steps

@@ -13,8 +13,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bronze.kafka import metadata
-from jobs import common, metrics, watch, watch_state
-from jobs.common import load_settings, run_once
+from jobs.process import context
+from jobs.process.context import load_settings, run_once
+from jobs.watch import after_run, metrics, state
 from lakehouse.errors import BreakerOpenError, GateFailedError, TidemarkError
 from tests.support.receiver import SECRET, receiver
 from tests.support.small_config import write_config
@@ -65,7 +66,7 @@ def settings_for(folder: Path, **watched: Any) -> Settings:
 def ran(settings: Settings, medallion: Medallion, monkeypatch: pytest.MonkeyPatch) -> Events:
     """One run, whatever it ends with."""
     report = Events()
-    monkeypatch.setattr(common, "_medallion", lambda: medallion)
+    monkeypatch.setattr(context, "_medallion", lambda: medallion)
     try:
         run_once(NOTHING, settings, report)
     except TidemarkError:
@@ -200,7 +201,7 @@ def test_an_alert_that_nobody_took_is_told_after_the_next_run(tmp_path: Path, mo
 
 def test_a_state_that_is_damaged_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_for(tmp_path, metrics_file="tidemark.prom")
-    file = watch_state.place(settings)
+    file = state.place(settings)
     assert file == tmp_path / "lakehouse" / "_watch" / "state.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"exit_code": "many"}')
@@ -208,7 +209,7 @@ def test_a_state_that_is_damaged_is_begun_anew(tmp_path: Path, monkeypatch: pyte
     report = ran(settings, Medallion(WHOLE), monkeypatch)
 
     assert report.of_watch()[0] == "watch.state_failed"
-    assert watch_state.read(file).run_id == "r7"
+    assert state.read(file).run_id == "r7"
 
 
 def test_a_pipeline_that_nobody_watches_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,10 +234,10 @@ def test_the_port_answers_with_the_last_run_also_one_of_an_earlier_process(
 ) -> None:
     port, report = free_port(), Events()
     settings = settings_for(tmp_path, metrics_port=port)
-    watch_state.write(watch_state.place(settings), watch_state.State(run_id="r6", ended_at="2026-11-21T12:00Z", exit_code=3))  # type: ignore[arg-type] # pydantic reads the text
+    state.write(state.place(settings), state.State(run_id="r6", ended_at="2026-11-21T12:00Z", exit_code=3))  # type: ignore[arg-type] # pydantic reads the text
     write_tables(tmp_path / "lakehouse")
 
-    with watch.listening(settings, report):
+    with after_run.listening(settings, report):
         before = scraped(port)
         ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
         after = scraped(port)
@@ -252,7 +253,7 @@ def test_a_port_that_is_taken_is_told_and_the_runs_go_on(tmp_path: Path) -> None
     report = Events()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = settings_for(tmp_path, metrics_port=taken.getsockname()[1])
-        with watch.listening(settings, report):
+        with after_run.listening(settings, report):
             report.event("run.started")
     assert [name for name, _ in report.seen] == ["watch.metrics_port_failed", "run.started"]
 
@@ -262,7 +263,7 @@ def test_every_metric_that_the_dashboard_asks_for_is_in_the_file_with_its_labels
 ) -> None:
     settings = settings_for(tmp_path, metrics_file="tidemark.prom")
     write_tables(tmp_path / "lakehouse")
-    monkeypatch.setattr(watch, "_lags", lambda *_: [{"topic": "incidents", "partition": 0, "lag": 3}])
+    monkeypatch.setattr(after_run, "_lags", lambda *_: [{"topic": "incidents", "partition": 0, "lag": 3}])
     ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
     labels: dict[str, set[str]] = {}
     for family in text_string_to_metric_families((tmp_path / "tidemark.prom").read_text()):

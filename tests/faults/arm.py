@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jobs.common import load_settings, reporting
-from jobs.demo_input import produce
+from jobs.demo.producer import produce
+from jobs.process.context import load_settings, reporting
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from pipelines.verify import run as proof

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from jobs.demo_events import EVENTS_HEADER
+from jobs.demo.events import EVENTS_HEADER
 from lakehouse.contracts.silver import KEPT
 from lakehouse.delta import tables
 from lakehouse.table import (

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
-from jobs.demo_input import produce
+from jobs.demo.producer import produce
 from tests.faults import told
 from tests.faults.arm import Arm, finish, judge
 from tests.faults.kills import Moment

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from jobs.common import load_settings, open_session, run_once
+from jobs.process.context import load_settings, open_session, run_once
 from lakehouse.errors import AnotherWriterError, TidemarkError
 from tests.support.quick import QUICK
 

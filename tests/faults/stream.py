@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from jobs.demo_events import BAD_KINDS, EVENTS_HEADER, Outgoing, bad_headers
+from jobs.demo.events import BAD_KINDS, EVENTS_HEADER, Outgoing, bad_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

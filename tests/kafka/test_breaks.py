@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from bronze.dev_broker.broker import create_topic
 from bronze.ingest import ingest
-from jobs import topics
+from jobs.readers import topics
 from lakehouse.errors import OffsetsExpiredError, SourceError, TopicRecreatedError, UsageError
 from lakehouse.settings.pipeline import Kafka, Settings
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bronze.ingest import ingest
-from jobs.demo_events import EVENTS_TOPIC, events, plan_events
-from jobs.demo_input import INCIDENTS_TOPIC, incidents, produce, send
+from jobs.demo.events import EVENTS_TOPIC, events, plan_events
+from jobs.demo.producer import INCIDENTS_TOPIC, incidents, produce, send
 from lakehouse.errors import SourceError
 from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs import cli
-from jobs.demo_input import incidents, names, produce
+from jobs.demo.producer import incidents, names, produce
 from tests.support.kafka import Sent, send
 from tests.support.small_config import write_config
 

@@ -11,7 +11,7 @@ from databricks.bundles.jobs import Job
 from databricks.bundles.schemas import Schema
 from databricks.bundles.volumes import Volume
 
-from jobs.common import load_settings
+from jobs.process.context import load_settings
 from tests.support.bundle import BUNDLE, ROOT, of_kind, resources
 
 if TYPE_CHECKING:

@@ -44,9 +44,9 @@ def test_every_module_of_the_packages_is_in_the_wheel(wheel: zipfile.ZipFile) ->
 PARTS = (
     "lakehouse/machine/jvm.xml",
     "lakehouse/machine/jvm.sha256",
-    "jobs/report.html.j2",
-    "jobs/report.css",
-    "jobs/report.js",
+    "jobs/report/assets/report.html.j2",
+    "jobs/report/assets/report.css",
+    "jobs/report/assets/report.js",
 )
 
 

@@ -15,7 +15,8 @@ import typer
 import yaml
 
 from expectations.invariants import INVARIANTS, MEASURES
-from jobs import cli, edge
+from jobs import cli
+from jobs.process import exit_codes
 from lakehouse import errors
 from lakehouse.config.keys import Key
 from lakehouse.contracts import bronze, gate, gold, silver, views
@@ -123,7 +124,11 @@ def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, list[str]]]:
 
 def _exit_codes() -> dict[str, int]:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.TidemarkError)]
-    stops = {"interrupted": edge.INTERRUPTED, "terminated": edge.TERMINATED, "output closed": edge.OUTPUT_CLOSED}
+    stops = {
+        "interrupted": exit_codes.INTERRUPTED,
+        "terminated": exit_codes.TERMINATED,
+        "output closed": exit_codes.OUTPUT_CLOSED,
+    }
     return {kind.__name__: kind.exit_code for kind in kinds} | stops
 
 

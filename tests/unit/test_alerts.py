@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs import alert_ways, alerts
-from jobs.alerts import FIRING, RESOLVED, Alert, Finding
-from jobs.watch_state import Told
+from jobs.watch import alerts, channels
+from jobs.watch.alerts import FIRING, RESOLVED, Alert, Finding
+from jobs.watch.state import Told
 from lakehouse.errors import BreakerOpenError, GateFailedError, SourceError, TidemarkError
 from lakehouse.settings.pipeline import Alerts, Webhook
 from tests.support.receiver import SECRET, receiver
@@ -107,7 +107,7 @@ def webhook(url: str, **more: Any) -> Webhook:
 
 def test_a_webhook_gets_the_alert_as_json_with_the_headers() -> None:
     with receiver(204) as (url, got):
-        alert_ways.post(an_alert(details="a\nred \x1b[31m"), webhook(url))
+        channels.post(an_alert(details="a\nred \x1b[31m"), webhook(url))
     [(path, headers, body)] = got
     assert path == f"/hook?key={SECRET}"
     assert headers["Authorization"] == f"Bearer {SECRET}"
@@ -129,7 +129,7 @@ def test_a_busy_webhook_is_tried_again_and_how_long_it_wants_to_be_left_alone_is
 ) -> None:
     caplog.set_level("DEBUG")
     with receiver(503, 200) as (url, got):
-        alert_ways.post(an_alert(), webhook(url))
+        channels.post(an_alert(), webhook(url))
     assert len(got) == 2
     assert SECRET not in caplog.text
 
@@ -139,23 +139,23 @@ def test_a_busy_webhook_is_tried_again_and_how_long_it_wants_to_be_left_alone_is
     [((500,), 3, "HTTP status 500"), ((403,), 1, "HTTP status 403"), ((307,), 1, "HTTP status 307")],
 )
 def test_a_webhook_that_refuses_is_told_without_its_secrets(statuses: tuple[int, ...], tries: int, why: str) -> None:
-    with receiver(*statuses) as (url, got), pytest.raises(alert_ways.NotToldError) as failed:
-        alert_ways.post(an_alert(), webhook(url))
+    with receiver(*statuses) as (url, got), pytest.raises(channels.NotToldError) as failed:
+        channels.post(an_alert(), webhook(url))
     assert (str(failed.value), len(got)) == (why, tries)
 
 
 def test_a_webhook_that_hangs_is_left_after_its_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the system takes the connection, and nobody answers
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}"
-        with pytest.raises(alert_ways.NotToldError, match=r"^no answer within 1 s$"):
-            alert_ways.post(an_alert(), webhook(url))
+        with pytest.raises(channels.NotToldError, match=r"^no answer within 1 s$"):
+            channels.post(an_alert(), webhook(url))
 
 
 def test_a_webhook_that_is_not_there_is_told_without_its_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(alert_ways.NotToldError, match=r"^cannot connect$"):
-        alert_ways.post(an_alert(), webhook(f"http://127.0.0.1:{port}/{SECRET}"))
+    with pytest.raises(channels.NotToldError, match=r"^cannot connect$"):
+        channels.post(an_alert(), webhook(f"http://127.0.0.1:{port}/{SECRET}"))
 
 
 def program(tmp_path: Path, body: str) -> list[str]:
@@ -166,7 +166,7 @@ def program(tmp_path: Path, body: str) -> list[str]:
 
 def test_a_program_gets_the_text_on_its_input_and_no_shell_reads_any_of_it(tmp_path: Path) -> None:
     command = program(tmp_path, "(here / 'mail').write_text(repr(sys.argv[1:]) + sys.stdin.read())")
-    alert_ways.run_program(an_alert(details="~! touch hacked\n`touch hacked`\n.\nred \x1b[31m"), command)
+    channels.run_program(an_alert(details="~! touch hacked\n`touch hacked`\n.\nred \x1b[31m"), command)
     assert (tmp_path / "mail").read_text() == (
         "['$(touch hacked)', 'ops@example.org']"
         "incidents: behind\n\n  ~! touch hacked\n  `touch hacked`\n  .\n  red \\x1b[31m\n\n"
@@ -177,16 +177,16 @@ def test_a_program_gets_the_text_on_its_input_and_no_shell_reads_any_of_it(tmp_p
 
 def test_a_program_that_fails_says_with_what_and_one_that_is_not_there_too(tmp_path: Path) -> None:
     failing = program(tmp_path, "print('no such user'); sys.exit(3)")
-    with pytest.raises(alert_ways.NotToldError, match="ended with 3: no such user"):
-        alert_ways.run_program(an_alert(), failing)
-    with pytest.raises(alert_ways.NotToldError, match="cannot be started: No such file"):
-        alert_ways.run_program(an_alert(), [str(tmp_path / "none")])
+    with pytest.raises(channels.NotToldError, match="ended with 3: no such user"):
+        channels.run_program(an_alert(), failing)
+    with pytest.raises(channels.NotToldError, match="cannot be started: No such file"):
+        channels.run_program(an_alert(), [str(tmp_path / "none")])
 
 
 def test_a_program_that_does_not_end_is_killed_though_its_child_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alert_ways, "_PROGRAM_SECONDS", 1)
+    monkeypatch.setattr(channels, "_PROGRAM_SECONDS", 1)
     child = "import subprocess; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(8)']); time.sleep(60)"
-    with pytest.raises(alert_ways.NotToldError, match="was killed"):
-        alert_ways.run_program(an_alert(text="x" * 200_000), program(tmp_path, child))
+    with pytest.raises(channels.NotToldError, match="was killed"):
+        channels.run_program(an_alert(text="x" * 200_000), program(tmp_path, child))

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs import common, loop, run_medallion
+from jobs import run_medallion
 from jobs.cli import main
-from jobs.common import load_settings
-from jobs.edge import exit_code_of
+from jobs.process import context
+from jobs.process.context import load_settings
+from jobs.process.exit_codes import exit_code_of
+from jobs.run import loop
 from lakehouse import __version__, errors
 from lakehouse.errors import AnotherWriterError, ConfigError, GateFailedError, SourceError, TidemarkError, UsageError
 from tests.support.small_config import write_config
@@ -352,11 +354,11 @@ def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pyt
                 raise outcome
             return outcome
 
-    monkeypatch.setattr(common, "_medallion", Medallion)
+    monkeypatch.setattr(context, "_medallion", Medallion)
     nothing: Any = None
-    assert common.run_once(nothing, settings, report)["run_id"] == "r1"
+    assert context.run_once(nothing, settings, report)["run_id"] == "r1"
     with pytest.raises(GateFailedError):
-        common.run_once(nothing, settings, report)
+        context.run_once(nothing, settings, report)
     folder = config.parent / "lakehouse" / "_reports"
     assert json.loads((folder / "r1.json").read_text()) == {"run_id": "r1", "seconds": 1.0}
     failed = json.loads((folder / "r2.json").read_text())
@@ -372,6 +374,6 @@ def test_a_result_is_kept_on_the_volume_of_a_catalog_where_there_is_one(tmp_path
     place = {"catalog": "main", "schema": "tidemark", "volume": str(volume)}
     settings = load_settings(write_config(tmp_path, root="", lakehouse=place), None)
 
-    common._keep(settings, {"run_id": "r1"})
+    context._keep(settings, {"run_id": "r1"})
 
     assert (volume / "_reports" / "r1.json").exists() is volume.exists() is is_there

@@ -10,7 +10,7 @@ import pytest
 from expectations.evidence import differences
 from expectations.gx import queries
 from expectations.invariants import INVARIANTS, MEASURES
-from jobs import why
+from jobs.readers import why
 from lakehouse.contracts import views
 from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS, PROBLEMS, QUARANTINED, REPLAY, UNDECODABLE

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from jobs.demo_events import BAD_KINDS, Outgoing, bad_headers, events, plan_events
-from jobs.demo_input import incidents, names
+from jobs.demo.events import BAD_KINDS, Outgoing, bad_headers, events, plan_events
+from jobs.demo.producer import incidents, names
 from lakehouse.errors import UsageError
 
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
-from jobs import edge, metrics, show
+from jobs.process import exit_codes, output
+from jobs.watch import metrics
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.escape import csv_text, json_text, part_of_error, printable
 from lakehouse.run.reporting import JsonReport, scrubber
@@ -59,7 +60,7 @@ def test_an_error_of_ours_is_lines_of_ours(capsys: pytest.CaptureFixture[str]) -
             f"{FORGED} opened.", where=f"stream {FORGED}", observed=FORGED, expected=FORGED, next_step=FORGED
         )
 
-    assert edge.exit_code_of(fail) == 5
+    assert exit_codes.exit_code_of(fail) == 5
     said = capsys.readouterr().err
     assert is_harmless(said)
     assert all(line.startswith(("tidemark: ", "  ")) for line in said.splitlines())
@@ -70,7 +71,7 @@ def test_an_error_that_nobody_expected_is_harmless_too(capsys: pytest.CaptureFix
     def fail() -> None:
         raise ValueError("x\x1b]0;owned\x07\u009b2J\u202e")
 
-    assert edge.exit_code_of(fail) == 1
+    assert exit_codes.exit_code_of(fail) == 1
     assert is_harmless(capsys.readouterr().err)
 
 
@@ -90,16 +91,16 @@ def test_a_log_line_is_one_line_of_harmless_json(capsys: pytest.CaptureFixture[s
 def test_what_is_shown_is_harmless_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [(FORGED, FORGED.encode(), [{"key": FORGED}], "=1+1", -5)]
     columns = [FORGED, "key", "headers", "formula", "number"]
-    show.write_table(columns, rows, title=FORGED)
-    show.write_csv(columns, rows)
-    show.write_json_rows(columns, rows)
-    show.write_json({FORGED: rows})
-    show.write(FORGED)
+    output.write_table(columns, rows, title=FORGED)
+    output.write_csv(columns, rows)
+    output.write_json_rows(columns, rows)
+    output.write_json({FORGED: rows})
+    output.write(FORGED)
     assert is_harmless(capsys.readouterr().out)
 
 
 def test_numbers_of_csv_stay_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    show.write_csv(["a", "b", "c", "d"], [(-5, "=1+1", "-5", "@x")])
+    output.write_csv(["a", "b", "c", "d"], [(-5, "=1+1", "-5", "@x")])
     assert capsys.readouterr().out == "a,b,c,d\n-5,'=1+1,-5,'@x\n"
 
 
@@ -110,7 +111,7 @@ def test_labels_of_metrics_are_harmless() -> None:
 
 def test_a_terminal_gets_no_escape_but_of_ours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    show.write_table(["name"], [(FORGED,)])
+    output.write_table(["name"], [(FORGED,)])
     said = capsys.readouterr().out
     assert "\x1b]0;" not in said
     assert "\u009b" not in said

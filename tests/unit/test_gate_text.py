@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.gate import write_gate_decision, write_gate_run
+from jobs.readers.gate import write_gate_decision, write_gate_run
 
 RED = "\x1b[31m"
 

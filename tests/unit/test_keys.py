@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.cli import main
-from jobs.cli_decisions import named_key
+from jobs.cli.requests import named_key
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import REJECTS, silver_records

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs import files, query, watch_state
+from jobs.process import atomic_file
+from jobs.readers import database as query
+from jobs.watch import state
 from lakehouse.machine import private_files
 from lakehouse.run.reporting import save_result
 from lakehouse.table import Lakehouse
@@ -31,7 +33,7 @@ def mode(path: Path) -> int:
 
 def test_a_runs_report_and_state_are_the_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
     result = save_result(tmp_path / "lake" / "_reports", {"run_id": "r1"})
-    watch_state.write(tmp_path / "lake" / "_watch" / "state.json", watch_state.State())
+    state.write(tmp_path / "lake" / "_watch" / "state.json", state.State())
 
     assert [mode(path) for path in (result, result.parent)] == [0o600, 0o700]
     assert [mode(path) for path in ((tmp_path / "lake/_watch/state.json"), tmp_path / "lake/_watch")] == [0o600, 0o700]
@@ -51,7 +53,7 @@ def test_a_link_that_waits_under_a_name_of_before_is_not_followed(tmp_path: Path
     (tmp_path / name).symlink_to(victim)
 
     private_files.replace_file(tmp_path / "state.json", "{}")
-    with files.whole(tmp_path / "report.html") as unfinished:
+    with atomic_file.whole(tmp_path / "report.html") as unfinished:
         unfinished.write_text("<html>", encoding="utf-8")
 
     assert victim.read_text(encoding="utf-8") == "untouched"

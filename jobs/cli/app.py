@@ -1,0 +1,206 @@
+"""The command line. Results go to stdout, progress and errors to stderr; what needs no Spark starts no JVM.
+
+Everything heavy is imported by the command that needs it: `tidemark --help` answers within half a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.cli.gate import gate_app
+from jobs.cli.maintain import maintain
+from jobs.cli.recovery import rebuild, restore, verify
+from jobs.cli.requests import erase, quarantine_app, watermark_app
+from jobs.cli.sql_report import report, sql
+from jobs.cli.status import status
+from jobs.cli.tools import (
+    MOST_ROWS,
+    AsJson,
+    Limit,
+    OffsetArgument,
+    PartitionArgument,
+    TopicArgument,
+    broker_app,
+    config_app,
+    group,
+    jars_app,
+    need_command,
+)
+from jobs.cli.topics import topic_app
+from jobs.process.context import (
+    DEFAULT_CONFIG,
+    ConfigFile,
+    Overrides,
+    lakehouse_of,
+    load_settings,
+    open_session,
+    orders_of,
+    plan_once,
+    reporting,
+    run_once,
+)
+from jobs.process.exit_codes import exit_code_of, invoke
+from lakehouse import __version__
+
+app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.")
+_groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app, "gate": gate_app}
+for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
+    app.add_typer(_group, name=_name)
+for _command in (status, sql, report, verify, restore, rebuild, maintain, erase):
+    app.command()(_command)
+
+
+class Stage(StrEnum):
+    """A stage of the pipeline that can be run alone."""
+
+    BRONZE = "bronze"
+    SILVER = "silver"
+    GATE = "gate"
+    GOLD = "gold"
+
+
+class Format(StrEnum):
+    """How orders are printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False
+) -> None:
+    if version:
+        typer.echo(f"tidemark {__version__}")
+        raise typer.Exit
+    need_command(context)
+
+
+@app.command()
+def demo(
+    *,
+    into: Annotated[Path | None, typer.Option("--into", help="The folder for tables and configs; else a new one.")] = None,
+    records: Annotated[int, typer.Option("--records", min=80, help="Records of the second stream.")] = 200_000,
+) -> None:
+    """Show it all on a real local Kafka broker.
+
+    Runs the pipeline twice and compares what the tables hold with what was sent.
+    """
+    from jobs.demo.run import run_demo
+
+    run_demo(into, records=records)
+
+
+@app.command()
+def run(
+    *,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    every: Annotated[float | None, typer.Option("--every", metavar="SECONDS", min=0, help="Run again and again.")] = None,
+    stage: Annotated[Stage | None, typer.Option("--stage", help="One stage only.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run the pipeline: Bronze, Silver, the gate, Gold."""
+    from jobs.run.loop import run_every
+    from jobs.run.summary import write_result
+    from jobs.watch.after_run import listening
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        spark = open_session(settings, report)
+        if every is not None:
+            told = partial(write_result, as_json=as_json)
+            with listening(settings, report):
+                return run_every(spark, settings, report, seconds=every, stage=stage, told=told)
+        result = run_once(spark, settings, report, stage=stage)
+    write_result(result, as_json=as_json)
+    return 0
+
+
+@app.command()
+def plan(
+    *, limit: Limit = MOST_ROWS, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
+) -> None:
+    """Say what the next Silver load would do; load nothing."""
+    from jobs.run.summary import write_plan
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        planned = plan_once(open_session(settings, report), settings, report)
+    write_plan(planned, as_json=as_json, most=limit)
+
+
+@app.command()
+def why(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    offset: OffsetArgument,
+    *,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what became of one record, and by which rule."""
+    from jobs.process.output import write_json
+    from jobs.readers.why import why as explain
+    from jobs.readers.why import write_why
+
+    settings = load_settings(config, overrides)
+    found = explain(lakehouse_of(settings.lakehouse), topic, partition, offset)
+    write_json(found) if as_json else write_why(found)
+
+
+@app.command()
+def order(
+    *,
+    topic: Annotated[str | None, typer.Option("--topic", help="One topic only.")] = None,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    form: Annotated[Format, typer.Option("--format", help="The first jumps and a table; CSV; all as JSON.")] = Format.TABLE,
+    as_json: AsJson = False,
+) -> None:
+    """Show how each stream arrived: jumps and duplicate blocks, in Bronze and in Silver."""
+    from jobs.cli.order import write_order
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        found = orders_of(open_session(settings, report), settings, report, topic=topic)
+    write_order(found, "json" if as_json else form)
+
+
+@app.command()
+def doctor(*, as_json: AsJson = False) -> int:
+    """Look whether this machine has what is needed.
+
+    Ends with 1 where something is missing.
+    """
+    from jobs.process.output import write_json, write_table
+    from lakehouse.machine.doctor import diagnose
+
+    findings = diagnose()
+    if as_json:
+        write_json([asdict(finding) for finding in findings])
+    else:
+        rows = [("ok" if each.ok else "NO", each.name, each.observed, each.expected, each.next_step) for each in findings]
+        write_table(["", "what", "observed", "expected", "next"], rows)
+    return int(not all(finding.ok for finding in findings))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command line.
+
+    Args:
+        argv: The arguments; those of the process by default.
+
+    Returns:
+        0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; 130 after Ctrl-C,
+        143 after SIGTERM.
+    """
+    return exit_code_of(lambda: invoke(app, argv, program="tidemark"))

@@ -1,0 +1,100 @@
+"""The commands for the gate: what it found, and what a person decides where it failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.cli.requests import DryRun, named_reason
+from jobs.cli.tools import AsJson, group, need_command
+from jobs.process.context import (
+    DEFAULT_CONFIG,
+    ConfigFile,
+    Overrides,
+    decide_gate_once,
+    gate_shown,
+    load_settings,
+    open_session,
+    reporting,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakehouse.contracts.gate import Decision
+
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in gate_decisions.")]
+By = Annotated[
+    str | None, typer.Option("--by", help="Who decides; kept in gate_decisions. The user of this machine by default.")
+]
+GateRunOption = Annotated[
+    str | None, typer.Option("--gate-run", metavar="ID", help="The gate run that is meant; refused where it is not the last.")
+]
+
+gate_app = group("The gate: what the last gate run found, and a decision where it failed.")
+gate_app.callback(invoke_without_command=True)(need_command)
+
+
+@gate_app.command("show")
+def gate_show(
+    *,
+    rows: Annotated[int, typer.Option("--rows", min=1, max=200, help="How many rows to bring of each kind.")] = 20,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the last gate run, and the rows behind what was not met."""
+    from jobs.process import output
+    from jobs.readers import gate
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        found = gate_shown(open_session(settings, report), settings, report, rows=rows)
+    output.write_json(found) if as_json else gate.write_gate_run(found)
+
+
+@gate_app.command("release")
+def gate_release(
+    *,
+    reason: Reason,
+    gate_run: GateRunOption = None,
+    by: By = None,
+    dry_run: DryRun = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish the last gate run's loads although a budget or an expectation of yours was not met."""
+    from lakehouse.contracts.gate import RELEASED, Decision
+
+    asked = Decision(RELEASED, *named_reason(reason, by), gate_run_id=gate_run)
+    _decide(config, overrides, asked, is_dry_run=dry_run, as_json=as_json)
+
+
+@gate_app.command("reject")
+def gate_reject(
+    *,
+    reason: Reason,
+    gate_run: GateRunOption = None,
+    by: By = None,
+    dry_run: DryRun = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Keep the last gate run's loads out of Gold for good; the gate goes on behind them. Silver keeps them."""
+    from lakehouse.contracts.gate import REJECTED, Decision
+
+    asked = Decision(REJECTED, *named_reason(reason, by), gate_run_id=gate_run)
+    _decide(config, overrides, asked, is_dry_run=dry_run, as_json=as_json)
+
+
+def _decide(config: Path, overrides: list[str] | None, asked: Decision, *, is_dry_run: bool, as_json: bool) -> None:
+    from jobs.process import output
+    from jobs.readers import gate
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        done = decide_gate_once(open_session(settings, report), settings, report, asked, is_dry_run=is_dry_run)
+    output.write_json(done) if as_json else gate.write_gate_decision(done)

@@ -1,0 +1,104 @@
+"""The commands that keep the tables in order."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from jobs.cli.requests import DryRun, KeyFileOption, KeyHexOption, KeyOption, named_key
+from jobs.cli.tools import AsJson
+from jobs.process.context import (
+    DEFAULT_CONFIG,
+    ConfigFile,
+    Overrides,
+    forget_once,
+    load_settings,
+    maintain_once,
+    open_session,
+    reporting,
+)
+from lakehouse.errors import UsageError
+
+_MIB = 2**20
+
+
+EraseOption = Annotated[
+    bool,
+    typer.Option("--erase", help="Bring an erasure to its end: remove every old version, and look for the key in every file."),
+]
+
+
+def maintain(
+    *,
+    erase: EraseOption = False,
+    key: KeyOption = None,
+    key_hex: KeyHexOption = None,
+    key_file: KeyFileOption = None,
+    dry_run: DryRun = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put small files together, remove those of old versions; beside a running pipeline too."""
+    from jobs.process.output import write_json
+
+    if not erase and (key, key_hex, key_file) != (None, None, None):
+        raise UsageError("A key is named, and nothing to do with it.", where="maintain", expected="--erase beside it")
+    sought = named_key("maintain --erase", key, key_hex, key_file) if erase else None
+    settings = load_settings(config, overrides)
+    if sought is not None:
+        with reporting() as report:
+            ended = forget_once(open_session(settings, report), settings, report, sought, is_dry_run=dry_run)
+        write_json(ended) if as_json else _write_ended(ended)
+        if not ended["is_proven"]:
+            raise typer.Exit(1)
+        return
+    with reporting() as report:
+        done = maintain_once(open_session(settings, report), settings, report, is_dry_run=dry_run)
+    write_json(done) if as_json else _write_maintained(done)
+
+
+def _write_ended(done: dict[str, Any]) -> None:
+    from jobs.process import output
+
+    if done["tables"]:
+        columns = ["table", "removed_files", "removed_log_files"]
+        output.write_table(columns, [[each[name] for name in columns] for each in done["tables"]])
+    if done["found"] or done["unread"]:
+        output.write_table(["file", "where"], [[each["file"], each["where"]] for each in done["found"]], title="Found")
+        output.write_table(["file", "why"], [[each["file"], each["where"]] for each in done["unread"]], title="Not readable")
+    searched = f"{done['searched_files']:,} files of {done['searched_bytes'] / _MIB:,.1f} MiB"
+    if done["is_proven"]:
+        output.write(f"The key is in none of {searched}, each read whole and unpacked.")
+    elif not done["searched_files"]:
+        output.write(
+            "Nothing was searched: the tables are in no folder of this machine. Delta cleans their logs by whole days."
+        )
+    else:
+        output.write(
+            f"The key is in {len({each['file'] for each in done['found']}):,} of {searched}. What a row holds under another "
+            "key stays with that record; what was sent again: `tidemark erase`; a file of yours: remove it. Then search again."
+        )
+    if done["is_whole_value"]:
+        output.write("It is short: only whole values were compared with it.")
+
+
+def _write_maintained(done: dict[str, Any]) -> None:
+    from jobs.process import output
+
+    rows = [
+        (
+            each["table"],
+            each["files_before"],
+            f"{each['small_files']} small" if done["is_dry_run"] else each["files_after"],
+            f"{(each['bytes_before'] if done['is_dry_run'] else each['bytes_after']) / _MIB:,.1f}",
+            each["removed_files"],
+            f"{each['seconds']:.1f}",
+            "; ".join([*(f"set {name}" for name in each["properties"]), *each["skipped"]]),
+        )
+        for each in done["tables"]
+    ]
+    after = "to be put together" if done["is_dry_run"] else "files after"
+    removed = "to be removed" if done["is_dry_run"] else "removed"
+    output.write_table(["table", "files", after, "MiB", removed, "seconds", ""], rows)

@@ -1,0 +1,65 @@
+"""`tidemark order`: jumps and duplicate blocks of each stream, in the words and columns of `002_ee2887fe6fbf22bc.txt`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from jobs.process import output
+from lakehouse.escape import printable
+from lakehouse.shown import shortened
+from silver.audit.diagnosis import diagnose
+
+if TYPE_CHECKING:
+    from silver.audit.arrival_order import Order
+
+COLUMNS = ("Layer", "Topic", "Partition", "Producer", "Received", "MsgsWithDups", "DJF", "DJB", "JF", "JB")
+_MOST_JUMPS, _MOST_STREAMS = 20, 100
+
+
+def rows(found: dict[str, list[Order]]) -> list[list[Any]]:
+    """A row per layer and stream, as `COLUMNS` name them."""
+    return [
+        [layer, *order.stream, order.received, order.duplicates, *(order.count(kind) for kind in ("DJF", "DJB", "JF", "JB"))]
+        for layer, orders in found.items()
+        for order in orders
+    ]
+
+
+def write_order(found: dict[str, list[Order]], form: str) -> None:
+    """Print orders on stdout: a table with the first jumps of each stream, CSV, or JSON with all of them."""
+    if form == "json":
+        output.write_json({layer: [_plain(order, layer) for order in orders] for layer, orders in found.items()})
+    elif form == "csv":
+        output.write_csv(COLUMNS, rows(found))
+    else:
+        _write_text(found)
+
+
+def _plain(order: Order, layer: str) -> dict[str, Any]:
+    findings = diagnose(order) if layer == "bronze" else []
+    return {**asdict(order), "diagnosis": [finding._asdict() for finding in findings]}
+
+
+def _write_text(found: dict[str, list[Order]]) -> None:
+    for layer, orders in found.items():
+        jumping = [order for order in orders if order.jumps]
+        for order in jumping[:_MOST_STREAMS]:
+            named = _named(order)
+            for jump in order.jumps[:_MOST_JUMPS]:
+                output.write(printable(f"{layer}: {named}, offset {jump.offset}: {jump}"))
+            if len(order.jumps) > _MOST_JUMPS:
+                output.write(printable(f"{layer}: {named}: {len(order.jumps) - _MOST_JUMPS} jumps more"))
+        if len(jumping) > _MOST_STREAMS:
+            output.write(f"{layer}: {len(jumping) - _MOST_STREAMS:,} streams more with jumps; --format json has all")
+    output.write_table(COLUMNS, rows(found))
+    told = [(order, finding) for order in found["bronze"] for finding in diagnose(order)]
+    for order, finding in told[:_MOST_STREAMS]:
+        output.write(printable(f"{_named(order)}: {finding.name}: {finding.evidence}.") + f"\n  {finding.cure}")
+    if len(told) > _MOST_STREAMS:
+        output.write(f"{len(told) - _MOST_STREAMS:,} findings more; --format json has all")
+
+
+def _named(order: Order) -> str:
+    topic, partition, producer = order.stream
+    return f"{topic}, partition {partition}" + (f", producer {shortened(producer)}" if producer is not None else "")

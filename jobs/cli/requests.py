@@ -1,0 +1,292 @@
+"""The commands for what a person decides: of what waits in quarantine, of the watermarks, of a key's records."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from jobs.cli.tools import MOST_ROWS, AsJson, Limit, OffsetArgument, PartitionArgument, TopicArgument, group, need_command
+from jobs.process.context import (
+    DEFAULT_CONFIG,
+    ConfigFile,
+    Overrides,
+    decide_once,
+    lakehouse_of,
+    load_settings,
+    open_session,
+    reporting,
+)
+from lakehouse.errors import UsageError
+from lakehouse.escape import printable
+
+if TYPE_CHECKING:
+    from silver.state.request import Erase, Kind, Request, Reset, Wanted
+
+QuarantineClass = Literal["late", "collision", "invalid", "jump", "fenced", "unmet"]
+ClassOption = Annotated[
+    QuarantineClass | None,
+    typer.Option("--class", help="One class only: late, collision, invalid, jump, fenced; unmet: kept out of Gold."),
+]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="One topic only.")]
+PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition only.")]
+ProducerOption = Annotated[str | None, typer.Option("--producer", help="One producer only.")]
+DaysOption = Annotated[float | None, typer.Option("--older-than", metavar="DAYS", min=0, help="What waits so long.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All that waits: needed where nothing else is named.")]
+RecordTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="One record only: its topic, partition, offset.")]
+RecordPartition = Annotated[int | None, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
+RecordOffset = Annotated[int | None, typer.Argument(metavar="OFFSET", min=0, show_default=False)]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in silver_loads.")]
+By = Annotated[str | None, typer.Option("--by", help="Who decides; kept in silver_loads. The user of this machine by default.")]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", help="The records' key, as text in UTF-8. Others see it in the list of processes.")
+]
+KeyHexOption = Annotated[str | None, typer.Option("--key-hex", help="The records' key, its bytes in hexadecimal; as --key.")]
+KeyFileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key-file", metavar="FILE", help="A file that holds the key's bytes, - for stdin; a last newline is no part."
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it comes to; write nothing.")]
+
+watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
+quarantine_app = group("What was kept out of Silver, or by an expectation out of Gold, and waits for a decision.")
+quarantine_app.callback(invoke_without_command=True)(need_command)
+watermark_app.callback(invoke_without_command=True)(need_command)
+
+
+@watermark_app.command("show")
+def watermark_show(
+    *, limit: Limit = MOST_ROWS, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
+) -> None:
+    """Show each stream's watermark: where its producer can go on."""
+    from jobs.process.output import write_json
+    from jobs.readers.status import status, tell_left_out, write_streams
+
+    settings = load_settings(config, overrides)
+    found = status(settings.pipeline, lakehouse_of(settings.lakehouse), with_missing=False, most_streams=limit)
+    if as_json:
+        write_json(found["streams"])
+        tell_left_out(len(found["streams"]), found["stream_count"])
+    else:
+        write_streams(found["streams"], found["stream_count"])
+
+
+@quarantine_app.command("list")
+def quarantine_list(
+    *,
+    kind: ClassOption = None,
+    topic: TopicOption = None,
+    partition: PartitionOption = None,
+    producer: ProducerOption = None,
+    days: DaysOption = None,
+    limit: Limit = MOST_ROWS,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the records that wait, by class, stream and age."""
+    from jobs.process.output import write_json
+    from jobs.readers import quarantine
+    from silver.state.request import Wanted
+
+    settings = load_settings(config, overrides)
+    wanted = Wanted(kind, topic, partition, None, producer, days)
+    found, count = quarantine.held(lakehouse_of(settings.lakehouse), wanted, most=limit)
+    write_json(found) if as_json else quarantine.write_held(found, count)
+    quarantine.tell_left_out(len(found), count)
+
+
+@quarantine_app.command("show")
+def quarantine_show(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    offset: OffsetArgument,
+    *,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a record's bytes as Bronze holds them, and why it is where it is."""
+    from jobs.process.output import cell, write, write_json
+    from jobs.readers.why import why_with_record, write_why
+
+    lakehouse = lakehouse_of(load_settings(config, overrides).lakehouse)
+    told, raw = why_with_record(lakehouse, topic, partition, offset)
+    if as_json:
+        write_json({**told, "record": raw}, is_whole=True)
+        return
+    write_why(told)
+    write("\n".join(["", *(f"{name:<12} {printable(cell(value))}" for name, value in raw.items())]))
+
+
+def _add_settling(kind: Kind, description: str) -> None:
+    """Add `quarantine release` or `quarantine discard`: the same choice of records, settled one way or the other."""
+
+    @quarantine_app.command(kind, help=description)
+    def settle(
+        of_topic: RecordTopic = None,
+        of_partition: RecordPartition = None,
+        offset: RecordOffset = None,
+        *,
+        reason: Reason,
+        kind_of: ClassOption = None,
+        topic: TopicOption = None,
+        partition: PartitionOption = None,
+        producer: ProducerOption = None,
+        days: DaysOption = None,
+        everything: AllOption = False,
+        by: By = None,
+        dry_run: DryRun = False,
+        config: ConfigFile = DEFAULT_CONFIG,
+        overrides: Overrides = None,
+        as_json: AsJson = False,
+    ) -> None:
+        from silver.state.request import Wanted
+
+        filters = Wanted(kind_of, topic, partition, None, producer, days)
+        wanted = _wanted((of_topic, of_partition, offset), filters, everything=everything)
+        _decide(config, overrides, _request(kind, reason, by, wanted=wanted), is_dry_run=dry_run, as_json=as_json)
+
+
+_add_settling("release", "Let records into Silver, marked late, or into Gold. The next run audits and publishes them.")
+_add_settling("discard", "Give records up: they stay listed, and in Bronze, and wait no more.")
+
+
+@watermark_app.command("reset")
+def watermark_reset(
+    topic: TopicArgument,
+    partition: PartitionArgument,
+    *,
+    reason: Reason,
+    producer: ProducerOption = None,
+    to: Annotated[
+        int | None, typer.Option("--to", metavar="SEQUENCE", min=0, max=2**63 - 1, help="What counts as accepted last.")
+    ] = None,
+    new_epoch: Annotated[bool, typer.Option("--new-epoch", help="What comes from now on is numbered anew.")] = False,
+    by: By = None,
+    dry_run: DryRun = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a stream's watermark to a sequence, or start a new epoch of it."""
+    from silver.state.request import Reset
+
+    if to is None and not new_epoch:
+        raise UsageError(
+            "There is nothing to reset the watermark to.", where="watermark reset", expected="--to, --new-epoch, or both"
+        )
+    reset = Reset(topic, partition, producer, to, is_new_epoch=new_epoch)
+    _decide(config, overrides, _request("reset", reason, by, reset=reset), is_dry_run=dry_run, as_json=as_json)
+
+
+def erase(
+    *,
+    topic: Annotated[str, typer.Option("--topic", help="The Kafka topic; each time that it was created is meant.")],
+    reason: Reason,
+    key: KeyOption = None,
+    key_hex: KeyHexOption = None,
+    key_file: KeyFileOption = None,
+    by: By = None,
+    dry_run: DryRun = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase the records of a key in all tables: their places stay, what they held goes."""
+    from silver.state.request import Erase
+
+    asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))
+    _decide(config, overrides, _request("erase", reason, by, erase=asked), is_dry_run=dry_run, as_json=as_json)
+
+
+def named_key(command: str, text: str | None, hexadecimal: str | None, file: str | None) -> bytes:
+    """The key that one of the options names. Errors do not repeat it.
+
+    Raises:
+        UsageError: None of them names it, or several do; or it is empty, or cannot be read.
+    """
+    if (text, hexadecimal, file).count(None) != 2:  # noqa: PLR2004 -- one of three is given
+        expected = "one of --key-file, --key and --key-hex"
+        raise UsageError("It is not clear which key is meant.", where=command, expected=expected)
+    try:
+        if file is not None:
+            key = _without_end_of_line(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+        else:
+            key = text.encode(errors="surrogateescape") if text is not None else bytes.fromhex(hexadecimal or "")
+    except ValueError:
+        expected = "hexadecimal digits, two to a byte"
+        raise UsageError("The key is not in hexadecimal.", where="--key-hex", expected=expected) from None
+    except OSError as error:
+        raise UsageError("The key's file cannot be read.", where=f"--key-file {file}", observed=error.strerror) from None
+    if not key:
+        next_step = "Records without a key, or with an empty one, cannot be erased by it."
+        raise UsageError("The key is empty.", where=command, expected="the key's bytes", next_step=next_step)
+    return key
+
+
+def _without_end_of_line(key: bytes) -> bytes:
+    return key.removesuffix(b"\n").removesuffix(b"\r") if key.endswith(b"\n") else key
+
+
+def _wanted(record: tuple[str | None, int | None, int | None], filters: Wanted, *, everything: bool) -> Wanted:
+    """What is meant: one record, what the filters leave, or all; never all by leaving everything out."""
+    from silver.state.request import Wanted
+
+    named = [record != (None, None, None), filters != Wanted(), everything]
+    if sum(named) != 1 or (named[0] and None in record):
+        raise UsageError(
+            "It is not clear which records are meant." if any(named) else "No records are named.",
+            where="quarantine",
+            expected="either TOPIC PARTITION OFFSET, or filters such as --class late, or --all",
+            next_step="See what waits: `tidemark quarantine list`, with the same filters.",
+        )
+    topic, partition, offset = record
+    return Wanted(topic=topic, partition=partition, offset=offset) if named[0] else filters
+
+
+def _request(
+    kind: Kind,
+    reason: str,
+    by: str | None,
+    *,
+    wanted: Wanted | None = None,
+    reset: Reset | None = None,
+    erase: Erase | None = None,
+) -> Request:
+    from silver.state.request import Request
+
+    return Request(kind, *named_reason(reason, by), wanted=wanted, reset=reset, erase=erase)
+
+
+def named_reason(reason: str, by: str | None) -> tuple[str, str]:
+    """A reason, and who gives it: the user of this machine where nobody is named.
+
+    Raises:
+        UsageError: The reason is empty.
+    """
+    if not reason.strip():
+        raise UsageError(
+            "The reason is empty.", where="--reason", expected="why this is right, in words for those who ask later"
+        )
+    return reason, person(by)
+
+
+def person(by: str | None) -> str:
+    """Who decides: the user of this machine where nobody is named."""
+    import getpass
+
+    return by or getpass.getuser()
+
+
+def _decide(config: Path, overrides: list[str] | None, request: Request, *, is_dry_run: bool, as_json: bool) -> None:
+    from jobs.run.summary import write_decided
+
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        done = decide_once(open_session(settings, report), settings, report, request, is_dry_run=is_dry_run)
+    write_decided(done, as_json=as_json)

@@ -1,0 +1,82 @@
+"""The commands that read the tables without Spark: sql and report."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.cli.tools import AsJson
+from jobs.process.context import DEFAULT_CONFIG, ConfigFile, Overrides, lakehouse_of, load_settings
+from lakehouse.errors import UsageError
+
+
+class Format(StrEnum):
+    """How the rows of an answer are written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+_BY_SUFFIX = {".json": Format.JSON, ".parquet": Format.PARQUET}
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help="SQL over the tables, for example: select * from gold_latest")],
+    *,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="Unless given: on a terminal a table, in a file what its name ends in, else CSV."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Query the tables in DuckDB's SQL, each by its name. Reads only."""
+    from jobs.process import output as show
+    from jobs.readers.database import answer
+
+    chosen = Format.JSON if as_json else form or _fitting(output)
+    if chosen is Format.PARQUET and output is None:
+        raise UsageError("Parquet is not for a screen.", where="--format parquet", expected="a file: -o FILE")
+    settings = load_settings(config, overrides)
+    with answer(lakehouse_of(settings.lakehouse), query) as found:
+        if chosen is Format.PARQUET and output:
+            show.write_parquet(found.arrow(), output)
+            return
+        write = {Format.TABLE: show.write_table, Format.CSV: show.write_csv}.get(chosen, show.write_json_rows)
+        with show.into(output):
+            write(found.columns, found.rows)
+
+
+def report(
+    *,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file.")] = Path("report.html"),
+    offline: Annotated[bool, typer.Option("--offline", help="Do not ask Kafka for the ends of its partitions.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a report as one HTML file that anybody can open.
+
+    With --json it prints the facts behind it instead, and writes no file.
+    """
+    from jobs.process.output import write, write_json
+    from jobs.report.export import make_report
+    from jobs.report.facts import facts
+
+    settings = load_settings(config, overrides)
+    found = facts(settings, lakehouse_of(settings.lakehouse), asks_kafka=not offline)
+    write_json(found) if as_json else write(make_report(found, output))
+
+
+def _fitting(output: Path | None) -> Format:
+    if output is not None:
+        return _BY_SUFFIX.get(output.suffix.lower(), Format.CSV)
+    return Format.TABLE if sys.stdout.isatty() else Format.CSV

@@ -1,0 +1,103 @@
+"""The commands beside the pipeline: config, jars and broker."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.process.context import DEFAULT_CONFIG, ConfigFile, Overrides, load_settings
+from lakehouse.errors import UsageError
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+MOST_ROWS = 1_000
+"""Streams, or records, that a command lists where nobody asks for more."""
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="ROWS", min=1, help="How many are listed, at most; the rest is counted.")
+]
+TopicArgument = Annotated[str, typer.Argument(help="The Kafka topic.")]
+PartitionArgument = Annotated[int, typer.Argument(min=0, help="The partition.")]
+OffsetArgument = Annotated[int, typer.Argument(min=0, help="The offset of the record.")]
+BrokerFolder = Annotated[Path | None, typer.Option("--folder", help="Where the broker keeps its records.")]
+
+
+def group(description: str) -> typer.Typer:
+    """A group of commands, with help in plain text."""
+    # Plain help: typer's markup would take the brackets of `kafka.topics=[a]` for its own, and costs a fifth of a second.
+    width = {"max_content_width": 110}
+    return typer.Typer(help=description, add_completion=False, rich_markup_mode=None, context_settings=width)
+
+
+config_app = group("Look at a pipeline's config.")
+jars_app = group("The JVM jars: fetched once, used offline from then on.")
+broker_app = group("A local Kafka broker for development. Never for data that matters.")
+
+
+@config_app.callback(invoke_without_command=True)
+@jars_app.callback(invoke_without_command=True)
+@broker_app.callback(invoke_without_command=True)
+def need_command(context: typer.Context) -> None:
+    """Show the help, and end as a wrong command line does, where no command is given."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(UsageError.exit_code)
+
+
+@config_app.command("show")
+def config_show(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Print the settings that are in force, defaults included, secrets masked."""
+    from jobs.process.output import tell
+    from lakehouse.config import load as configs
+
+    settings = load_settings(config, overrides)
+    tell(configs.redacted(settings), configs.show_yaml(settings), as_json=as_json)
+
+
+@config_app.command("check")
+def config_check(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Check the config whole; nothing is started."""
+    from jobs.process.output import tell
+    from pipelines import preflight
+
+    settings = load_settings(config, overrides)
+    preflight.require(settings)
+    found = {"config": str(config), "pipeline": settings.pipeline, "ok": True}
+    tell(found, f"{config}: pipeline {settings.pipeline} is in order.", as_json=as_json)
+
+
+@jars_app.command("fetch")
+def jars_fetch(
+    conf: Annotated[str | None, typer.Argument(metavar="[spark|broker]", help="One set only.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch the JVM jars into the cache, in the locked versions; no network where they are there."""
+    from jobs.process.output import tell
+    from lakehouse.machine import jars
+
+    folder = str(jars.fetch(conf))
+    tell({"folder": folder}, folder, as_json=as_json)
+
+
+@broker_app.command("up")
+def broker_up(*, folder: BrokerFolder = None, as_json: AsJson = False) -> None:
+    """Start a local Kafka broker that goes on running, or name the one that runs."""
+    from bronze.dev_broker import broker
+    from jobs.process.output import tell
+
+    state = broker.up(folder)
+    text = f"{state.bootstrap_servers}  (process {state.pid}, records in {state.data_dir})"
+    tell(asdict(state), text, as_json=as_json)
+
+
+@broker_app.command("down")
+def broker_down(*, folder: BrokerFolder = None, as_json: AsJson = False) -> None:
+    """End the local broker; its records stay."""
+    from bronze.dev_broker import broker
+    from jobs.process.output import tell
+
+    state = broker.down(folder)
+    text = f"Ended {state.bootstrap_servers}; its records stay in {state.data_dir}." if state else "No broker was running."
+    tell(asdict(state) if state else None, text, as_json=as_json)

@@ -1,0 +1,53 @@
+"""The commands for topics: what is known of them, and going on after a break."""
+
+from __future__ import annotations
+
+from jobs.cli.requests import By, DryRun, Reason, named_reason
+from jobs.cli.tools import AsJson, TopicArgument, group, need_command
+from jobs.process.context import (
+    DEFAULT_CONFIG,
+    ConfigFile,
+    Overrides,
+    decide_once,
+    lakehouse_of,
+    load_settings,
+    open_session,
+    reporting,
+)
+
+topic_app = group("The topics: which ones were read, and going on where one was created anew or lost records.")
+topic_app.callback(invoke_without_command=True)(need_command)
+
+
+@topic_app.command("list")
+def topic_list(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """List the topics as they were read first, and every break that was accepted."""
+    from jobs.process import output
+    from jobs.readers import topics
+
+    settings = load_settings(config, overrides)
+    found = topics.known(lakehouse_of(settings.lakehouse))
+    output.write_json(found) if as_json else topics.write_known(found)
+
+
+@topic_app.command("accept")
+def topic_accept(
+    topic: TopicArgument,
+    *,
+    reason: Reason,
+    by: By = None,
+    dry_run: DryRun = False,
+    config: ConfigFile = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a topic that was created anew, or lost records before they were read."""
+    from jobs.process import output
+    from jobs.readers import topics
+    from silver.state.request import Request, Wanted
+
+    request = Request("accept", *named_reason(reason, by), wanted=Wanted(topic=topic))
+    settings = load_settings(config, overrides)
+    with reporting() as report:
+        done = decide_once(open_session(settings, report), settings, report, request, is_dry_run=dry_run)
+    output.write_json(done) if as_json else topics.write_accepted(done)

@@ -1,0 +1,1 @@
+"""`tidemark demo`. The entry is `run.run_demo`."""

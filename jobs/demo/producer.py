@@ -1,0 +1,174 @@
+"""What the demo sends to Kafka, and the truth about it: how many records are new, sent again, and bad.
+
+Three inputs, each the same on every machine: the article's incidents, its simplified form (a name and a number), and a long
+stream of events (`jobs.demo.events`). The truth comes from the plan of what is sent, never from deciding what is a duplicate.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException, Producer
+
+from bronze.dev_broker.broker import create_topic
+from jobs.demo.events import EVENTS_PARTITIONS, EVENTS_RECORDS, EVENTS_TOPIC, Outgoing, events, plan_events
+from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, INVALID
+from lakehouse.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from confluent_kafka import KafkaError, Message
+
+INCIDENTS_TOPIC, INCIDENTS_PARTITIONS = "incidents", 2
+INCIDENTS_SCHEMA = "id BIGINT, data STRING"
+NAMES_TOPIC, NAMES_PARTITIONS = "names", 2
+
+_FLUSH_SECONDS = 60
+
+# Incident, id and data as the article prints them: 1 to 7 are sent, a failure follows, and everything from 4 on is sent again.
+_INCIDENTS = (
+    *(("A", 1, "ab583cc8f8"), ("B", 2, "83ccc8f8f8"), ("C", 3, "115tab5b58"), ("C", 4, "83caac564b")),
+    *(("B", 5, "a583ccc8f8"), ("A", 6, "8f8bc8f890"), ("A", 7, "07583ab583"), ("A", 8, "930fce58f3")),
+    *(("B", 9, "7583ab93ab"), ("C", 10, "7583aab583"), ("B", 11, "b583075830")),
+)
+_FIRST_TRY, _SECOND_TRY = _INCIDENTS[:7], _INCIDENTS[3:]
+_INCIDENT_PARTITION = {"A": 0, "B": 1, "C": 0}
+
+_NAMES = (("ada", 0), ("grace", 1), ("linus", 0))
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The truth about both topics: what the tables have to hold.
+
+    Attributes:
+        records: All records sent, of both topics.
+        incident_records: Records of the article's example.
+        incidents: The ids of each incident, once each, in the order in which they were sent first.
+        classes: Events by the class that they must end in.
+        high_watermarks: The highest sequence of each partition of the events.
+    """
+
+    records: int
+    incident_records: int
+    incidents: dict[str, list[int]]
+    classes: dict[str, int]
+    high_watermarks: dict[int, int]
+
+
+def incidents() -> list[Outgoing]:
+    """The article's example: incidents A, B and C with data 1 to 7, then 4 to 11 again; 15 records, 11 of them unique.
+
+    The key is the incident, the sequence is the field `id` of the JSON value. An incident stays on one partition.
+    """
+    return [
+        Outgoing(_INCIDENT_PARTITION[incident], incident.encode(), json.dumps({"id": number, "data": data}).encode(), [])
+        for incident, number, data in (*_FIRST_TRY, *_SECOND_TRY)
+    ]
+
+
+def names() -> list[Outgoing]:
+    """The article's simplified example: the key is a name, the value the sequence: 1 to 9, then 5 to 12, 17 records."""
+    return [
+        Outgoing(partition, name.encode(), b"%d" % number, [])
+        for number in (*range(1, 10), *range(5, 13))
+        for name, partition in [_NAMES[number % len(_NAMES)]]
+    ]
+
+
+def send(bootstrap_servers: str, *, records: int = EVENTS_RECORDS) -> Sent:
+    """Create the topics of the incidents and of the events, and fill them.
+
+    Args:
+        bootstrap_servers: The broker, which must have neither topic.
+        records: How many events, see `plan_events`.
+
+    Returns:
+        What the tables have to hold.
+
+    Raises:
+        SourceError: A topic exists, or the broker refused something.
+        UsageError: There are too few records for the events.
+    """
+    plans, article = plan_events(records), incidents()
+    create_topic(bootstrap_servers, INCIDENTS_TOPIC, INCIDENTS_PARTITIONS)
+    create_topic(bootstrap_servers, EVENTS_TOPIC, EVENTS_PARTITIONS)
+    sent = produce(bootstrap_servers, INCIDENTS_TOPIC, article) + produce(bootstrap_servers, EVENTS_TOPIC, events(plans))
+    return Sent(
+        records=sent,
+        incident_records=len(article),
+        incidents={
+            incident: [number for name, number, _ in _INCIDENTS if name == incident] for incident in _INCIDENT_PARTITION
+        },
+        classes={
+            ACCEPTED: sum(plan.unique for plan in plans),
+            DUPLICATE: sum(plan.resent for plan in plans),
+            INVALID: sum(len(plan.bad) for plan in plans),
+        },
+        high_watermarks={plan.partition: plan.unique for plan in plans},
+    )
+
+
+def produce(bootstrap_servers: str, topic: str, records: Iterable[Outgoing]) -> int:
+    """Send records with an idempotent producer, and wait until the broker has them all.
+
+    Returns:
+        How many were sent.
+
+    Raises:
+        SourceError: The broker refused a record, or did not confirm all of them within a minute.
+    """
+    refusals: list[str] = []
+
+    def on_delivery(error: KafkaError | None, _record: Message) -> None:
+        if error is not None:
+            refusals.append(str(error))
+
+    config = {
+        "bootstrap.servers": bootstrap_servers,
+        "enable.idempotence": True,
+        "linger.ms": 20,
+        "log_level": 3,  # errors only: it warns while a new broker loads its transaction coordinator
+        "delivery.report.only.error": True,
+        "message.timeout.ms": _FLUSH_SECONDS * 1000,
+    }
+    sent, unconfirmed = 0, 0
+    try:
+        producer = Producer(config)
+        for record in records:
+            sent += 1
+            _produce(producer, topic, record, on_delivery)
+        unconfirmed = producer.flush(_FLUSH_SECONDS)
+    except KafkaException as error:
+        refusals.append(str(error))
+    if refusals or unconfirmed:
+        raise SourceError(
+            "The records could not be sent.",
+            where=f"topic {topic} at {bootstrap_servers}",
+            observed=refusals[0] if refusals else f"{unconfirmed} records were not confirmed within {_FLUSH_SECONDS} s",
+            expected="every record confirmed by the broker",
+            next_step="Check that the broker runs, has room on its disk, and has the topic with that many partitions.",
+        )
+    return sent
+
+
+def _produce(
+    producer: Producer, topic: str, record: Outgoing, on_delivery: Callable[[KafkaError | None, Message], None]
+) -> None:
+    while True:
+        try:
+            producer.produce(
+                topic,
+                record.value,
+                record.key,
+                record.partition,
+                on_delivery=on_delivery,
+                headers=list(record.headers),
+            )
+        except BufferError:  # the producer is ahead of the broker
+            producer.poll(0.1)
+        else:
+            return

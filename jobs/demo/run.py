@@ -1,0 +1,140 @@
+"""`tidemark demo`: the pipeline on a real local Kafka broker, twice, and what the tables hold next to what was sent."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobs.demo.check import Findings, compare_events, compare_incidents, compare_second_run
+from jobs.demo.events import EVENTS_HEADER, EVENTS_SCHEMA, EVENTS_TOPIC
+from jobs.demo.producer import INCIDENTS_SCHEMA, INCIDENTS_TOPIC, Sent, send
+from jobs.process import output
+from jobs.process.context import lakehouse_of, open_session, reporting, run_once
+from lakehouse.errors import TidemarkError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakehouse.run.reporting import OpenReport
+    from lakehouse.settings.pipeline import Settings
+
+INCIDENTS, EVENTS = INCIDENTS_TOPIC, EVENTS_TOPIC
+
+# Two pipelines with a lakehouse each: their sequences are read from different places, and a table holds one meaning of it.
+_CONFIGS = {
+    INCIDENTS: f"""\
+# The article's example: the id in the value is the sequence.
+pipeline: {INCIDENTS}
+kafka: {{bootstrap_servers: "<servers>", topics: [{INCIDENTS}]}}
+lakehouse: {{root: ./{INCIDENTS}}}
+sequence: {{json: $.id}}
+value: {{format: json, schema: "{INCIDENTS_SCHEMA}"}}
+""",
+    EVENTS: f"""\
+# Many records over many partitions: the sequence is a header.
+pipeline: {EVENTS}
+kafka: {{bootstrap_servers: "<servers>", topics: [{EVENTS}]}}
+lakehouse: {{root: ./{EVENTS}}}
+sequence: {{header: {EVENTS_HEADER}}}
+value: {{format: json, schema: "{EVENTS_SCHEMA}"}}
+""",
+}
+
+
+def run_demo(into: Path | None = None, *, records: int = 200_000) -> None:
+    """Start a broker, send, run both pipelines twice, and print what their tables hold next to what was sent.
+
+    The broker ends whatever happens; tables and configs stay.
+
+    Args:
+        into: The folder for tables and configs, which must be empty or new; a new temporary one by default.
+        records: Records of the stream `events`, at least ten per partition.
+
+    Raises:
+        UsageError: The folder is not empty.
+        ToolError: Java or the jars are missing, or the broker does not start.
+        TidemarkError: A run failed, or the tables do not hold what was sent; the error names each difference.
+    """
+    folder = _folder(into)
+    with reporting() as report:
+        sent, settings, first, second = _run_twice(folder, records, report)
+    found = Findings()
+    compare_incidents(lakehouse_of(settings[INCIDENTS].lakehouse), sent, found)
+    compare_events(lakehouse_of(settings[EVENTS].lakehouse), sent, found)
+    compare_second_run(first, second, found)
+    _say_what_next(folder)
+    if found.differences:
+        raise TidemarkError(
+            "The tables do not hold what was sent.",
+            where=str(folder),
+            observed="; ".join(found.differences),
+            next_step="This is a fault of Tidemark: please report it with the folder's _reports.",
+        )
+
+
+def _run_twice(
+    folder: Path, records: int, report: OpenReport
+) -> tuple[Sent, dict[str, Settings], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    with _broker(report) as servers:
+        sent = _send(servers, records, report)
+        settings = {name: _settings(folder, name, servers) for name in _CONFIGS}
+        spark = open_session(settings[INCIDENTS], report)
+        first = {name: run_once(spark, each, report) for name, each in settings.items()}
+        second = {name: run_once(spark, each, report) for name, each in settings.items()}
+    return sent, settings, first, second
+
+
+def _folder(into: Path | None) -> Path:
+    if into is None:
+        return Path(tempfile.mkdtemp(prefix="tidemark-demo-"))
+    folder = into.absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(
+            "The demo starts with an empty folder: what is there belongs to another broker's topics.",
+            where=str(folder),
+            observed="a folder that is not empty" if folder.is_dir() else "a file",
+            expected="an empty folder, or none",
+            next_step="Name another one with --into, or leave --into out for a temporary one.",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def _broker(report: OpenReport) -> Iterator[str]:
+    from bronze.dev_broker.broker import LocalBroker
+
+    report.event("broker.starting")
+    with LocalBroker() as broker:
+        report.event("broker.finished", listening_on=broker.bootstrap_servers)
+        yield broker.bootstrap_servers
+
+
+def _send(servers: str, records: int, report: OpenReport) -> Sent:
+    report.event("producers.starting")
+    sent = send(servers, records=records)
+    report.event("producers.finished", records=sent.records)
+    return sent
+
+
+def _settings(folder: Path, name: str, servers: str) -> Settings:
+    from lakehouse.config import load as configs
+
+    file = folder / f"{name}.yml"
+    file.write_text(_CONFIGS[name].replace("<servers>", servers), encoding="utf-8")
+    # Without the TIDEMARK_ variables of whoever tries the demo: they are meant for another pipeline.
+    return configs.load(file, environ={})
+
+
+def _say_what_next(folder: Path) -> None:
+    events, incidents = (f"--config {shlex.quote(str(folder / name))}.yml" for name in (EVENTS, INCIDENTS))
+    rejects = "SELECT class, reason, sum(records) FROM silver_rejects GROUP BY ALL"
+    latest = "SELECT key, payload.id FROM gold_latest"
+    output.write(f"\nTables, configs and reports stay in {folder}. The broker has ended. Try next:")
+    output.write(f"  tidemark status {events}")
+    output.write(f"  tidemark sql {events} '{rejects}'")
+    output.write(f"  tidemark sql {incidents} --json '{latest}'")
+    output.write(f"  tidemark config show {events}")

@@ -1,0 +1,217 @@
+"""How results are shown: a table for people, CSV and JSON for programs. Results go to stdout; everything else does not."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, time
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobs.process.atomic_file import whole
+from lakehouse.errors import UsageError
+from lakehouse.escape import csv_text, json_text, printable
+from lakehouse.shown import brief, shortened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.table import Table
+
+MAX_TABLE_ROWS = 1000
+_NO_WIDTH = 10_000
+
+
+def write(text: str) -> None:
+    """Write a result to stdout, with a line end. Its caller has escaped what is not ours in it: its line ends stay here."""
+    _put(printable(text, keeps="\n"))
+
+
+def _put(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()
+
+
+def plain(value: Any) -> Any:
+    r"""A value as JSON holds it. Bytes are their text where they are UTF-8, else `0x` and hexadecimal digits.
+
+    >>> plain({"key": b"A", "value": b"\xff", "amount": Decimal("1.5")})
+    {'key': 'A', 'value': '0xff', 'amount': 1.5}
+    """
+    if isinstance(value, dict):
+        return {str(plain(key)): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    match value:
+        case bytes():
+            try:
+                shown: Any = value.decode()
+            except UnicodeDecodeError:
+                shown = f"0x{value.hex()}"
+        case date() | time():
+            shown = value.isoformat()
+        case Decimal():
+            # A number where JSON's reader gets the same one back, else the digits as text.
+            shown = float(value) if Decimal(repr(float(value))) == value else str(value)
+        case float():
+            shown = value if math.isfinite(value) else str(value)
+        case None | bool() | int() | str():
+            shown = value
+        case _:
+            shown = str(value)
+    return shown
+
+
+def cell(value: Any) -> str:
+    """A value as text: nothing for null, JSON for what is nested.
+
+    >>> cell(None), cell([{"key": "seq", "value": b"7"}]), cell(True)
+    ('', '[{"key": "seq", "value": "7"}]', 'true')
+    """
+    found = plain(value)
+    if found is None:
+        return ""
+    return found if isinstance(found, str) else json_text(found)
+
+
+def shown(value: Any) -> str:
+    r"""A value as text for people: its beginning, with control characters escaped.
+
+    >>> shown("red\x1b[31m"), shown("x" * 3000)[-22:]
+    ('red\\x1b[31m', 'xx… (3,000 characters)')
+    """
+    return printable(shortened(cell(value)))
+
+
+def tell(value: Any, text: str, *, as_json: bool) -> None:
+    """A result of ours on stdout, whole: as JSON, or as the text that says the same."""
+    if as_json:
+        write_json(value, is_whole=True)
+    else:
+        write(text)
+
+
+def write_json(value: Any, *, is_whole: bool = False) -> None:
+    """One JSON value on stdout; texts in it are cut, see `lakehouse.shown`, unless it is asked for whole."""
+    found = plain(value)
+    write(json_text(found if is_whole else brief(found), indent=2))
+
+
+def write_json_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A JSON array on stdout, an object per row, as the rows come."""
+    before = "["
+    for row in rows:
+        sys.stdout.write(before + "\n" + json_text(dict(zip(columns, map(plain, row), strict=True))))
+        before = ","
+    write("[]" if before == "[" else "\n]")
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """CSV with a header line on stdout, as the rows come. Texts are escaped, and are no formulas: see `lakehouse.escape`."""
+    lines = csv.writer(sys.stdout, lineterminator="\n")
+    lines.writerow([csv_text(column) for column in columns])
+    lines.writerows([_csv_cell(value) for value in row] for row in rows)
+    sys.stdout.flush()
+
+
+def _csv_cell(value: Any) -> str:
+    return cell(value) if isinstance(value, int | float | Decimal) else csv_text(cell(value))
+
+
+def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:
+    """A Parquet file of the rows, as they come.
+
+    Raises:
+        UsageError: Parquet has no such type as a column's, or the file cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with whole(file) as unfinished, pq.ParquetWriter(unfinished, batches.schema, compression="zstd") as rows:
+            for batch in batches:
+                rows.write_batch(batch)
+    except pa.ArrowNotImplementedError as error:
+        next_step = "Cast the column, for example to VARCHAR."
+        raise UsageError("The rows do not fit Parquet.", where=str(file), observed=str(error), next_step=next_step) from error
+
+
+@contextlib.contextmanager
+def into(file: Path | None) -> Iterator[None]:
+    """What is shown meanwhile goes into a file instead of stdout; None for stdout.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    if file is None:
+        yield
+        return
+    with whole(file) as unfinished, unfinished.open("w", encoding="utf-8") as text, contextlib.redirect_stdout(text):
+        yield
+
+
+def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
+    """A table on stdout; at most a thousand rows of it, and of each value its beginning.
+
+    On a terminal that is too narrow for it, every row is a list of its columns. A file or a pipe has no width.
+    """
+    from rich.console import Console
+
+    cells: list[list[tuple[str, Any]]] = []
+    left_out = 0
+    for row in rows:
+        if len(cells) < MAX_TABLE_ROWS:
+            cells.append([(shown(value), _side(value)) for value in row])
+        else:
+            left_out += 1
+    is_terminal = sys.stdout.isatty()
+    console = Console(file=io.StringIO(), force_terminal=is_terminal, width=Console().width if is_terminal else _NO_WIDTH)
+    view = _grid(columns, cells)
+    if is_terminal and Console(width=_NO_WIDTH).measure(view).maximum > console.width:
+        view = _list(columns, cells)
+    console.print(view)
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO from above
+    lines = [line.rstrip() for line in text.rstrip().lstrip("\n").split("\n")]
+    _put("\n".join([*(["", printable(title)] if title else []), *lines]))  # its cells are escaped; its styles are rich's
+    if left_out:
+        sys.stderr.write(f"{left_out:,} more rows; JSON or CSV shows them.\n")
+
+
+def _grid(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        view.add_column(Text(printable(column)), overflow="fold")
+    for row in cells:
+        # Text, not str: square brackets in a value are no markup.
+        view.add_row(*[Text(text, justify=side) for text, side in row])
+    return view
+
+
+def _list(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    view = Table.grid(padding=(0, 2))
+    view.add_column(no_wrap=True)
+    view.add_column(overflow="fold")
+    for number, row in enumerate(cells, start=1):
+        view.add_row(Text(f"row {number}", style="bold"), "")
+        for column, (text, _) in zip(columns, row, strict=True):
+            view.add_row(Text(printable(column)), Text(text))
+    return view
+
+
+def _side(value: Any) -> Any:
+    return "right" if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else "left"

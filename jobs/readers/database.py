@@ -1,0 +1,230 @@
+"""SQL over the tables without Spark: DuckDB with its Delta extension, a view per table. Starts no JVM, uses no network."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import duckdb
+
+from jobs.readers import sql_guard
+from jobs.readers.sql_guard import sql_text
+from lakehouse.contracts import views
+from lakehouse.errors import TidemarkError, ToolError, UsageError
+from lakehouse.table import Lakehouse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FETCHED_ROWS = 10_000
+_CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
+"""What a query says that asks for the tables there are."""
+
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    # What is missing must be named, not fetched from the network behind the user's back.
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    # The signature of the Delta extension costs half of a small query. pip has checked the file against the lock's hash.
+    "allow_unsigned_extensions": True,
+    "python_enable_replacements": False,  # a name that is no table is a mistake, not a variable of ours
+}
+
+_COLUMNS_MAY_BE_RENAMED = 2
+"""The version of Delta's protocol for readers that brought it. From 3 on the log says so, and delta-rs looks."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The rows of a query, fetched as they are read; to be read once.
+
+    Attributes:
+        columns: The columns' names.
+        result: Where they come from.
+    """
+
+    columns: list[str]
+    result: duckdb.DuckDBPyConnection
+
+    @property
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The rows, as Python's values."""
+        while batch := self.result.fetchmany(_FETCHED_ROWS):
+            yield from batch
+
+    def arrow(self) -> pa.RecordBatchReader:
+        """The rows, as Arrow's batches."""
+        return self.result.to_arrow_reader(_FETCHED_ROWS)
+
+
+def tables(lakehouse: Lakehouse) -> dict[str, Path]:
+    """The Delta tables that are there, Gold models among them: name to folder, by name.
+
+    Raises:
+        UsageError: The tables are not in a folder of this machine.
+    """
+    root = lakehouse.local_root
+    if root is None:
+        raise UsageError(
+            "The tables are not in a folder of this machine, and only those are read without Spark.",
+            where=f"lakehouse {lakehouse.root or f'{lakehouse.catalog}.{lakehouse.schema}'}",
+            expected="lakehouse: {root: a local folder}",
+            next_step="Use the SQL of the platform that holds them; every table is plain Delta.",
+        )
+    logs = sorted(root.glob("[!_.]*/_delta_log"))
+    return {log.parent.name: log.parent for log in logs if any(log.glob("*.json"))}
+
+
+@contextlib.contextmanager
+def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB with a view per table that is there, and `lakehouse.contracts.views`, closed at the end. Times are UTC.
+
+    Args:
+        lakehouse: Where the tables lie.
+        names: The tables and views that are needed; all by default.
+
+    Raises:
+        UsageError: The tables are not in a folder of this machine.
+        ToolError: DuckDB's Delta extension is not installed.
+        TidemarkError: A table is there and cannot be read.
+    """
+    with _opened(lakehouse, names, _add_view) as database:
+        yield database
+
+
+@contextlib.contextmanager
+def _spills() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def answer(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
+    """What a query over the views yields; read it inside the `with` block.
+
+    It can open no file, neither to write nor to read: DuckDB is given the rows, not the folder that they lie in.
+
+    Raises:
+        UsageError: The query is not SQL, does more than read, or names a table or column that is not there; the error lists
+            the tables.
+        TidemarkError: The query failed while it ran.
+    """
+    known = tables(lakehouse)
+    with _opened(lakehouse, _named(query, known), _add_rows) as database, _named_errors(query, sorted(known)):
+        sql_guard.fence(database)
+        sql_guard.require(database, query)
+        result = database.execute(query)
+        yield Answer([column[0] for column in result.description], result)
+
+
+@contextlib.contextmanager
+def _opened(
+    lakehouse: Lakehouse, names: Collection[str] | None, add: Callable[[duckdb.DuckDBPyConnection, str, Path], None]
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    found = tables(lakehouse)
+    # What a query spills holds records: in a new folder that is this user's alone, not where somebody may have laid a link.
+    with _spills() as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": str(spilled / "duckdb")}) as database:
+        database.execute("SET TimeZone = 'UTC'")
+        wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
+        for name in sorted(wanted & found.keys()):
+            add(database, name, found[name])
+        for name, query in views.queries("duckdb").items():
+            if name in wanted - found.keys() and views.READ_BY[name] <= found.keys():
+                database.execute(f'CREATE VIEW "{name}" AS {query}')
+        yield database
+
+
+def _named(query: str, known: Collection[str]) -> set[str] | None:
+    """The tables and views that a query may name; None for all. To open one costs a look at its log."""
+    text = query.casefold()
+    if any(word in text for word in _CATALOG_WORDS):
+        return None
+    return {name for name in (*known, *views.READ_BY) if name.casefold() in text} or None
+
+
+def _with_what_they_read(names: Collection[str]) -> set[str]:
+    return {*names, *(table for name in names for table in views.READ_BY.get(name, ()))}
+
+
+def rows(database: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The rows of one of our own queries, by the columns' names."""
+    result = database.execute(sql, parameters)
+    names = [column[0] for column in result.description or []]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def _extension() -> Path:
+    package = importlib.util.find_spec("duckdb_extension_delta")
+    folders = package.submodule_search_locations if package else None
+    files = [file for folder in folders or [] for file in Path(folder).glob("extensions/*/delta.duckdb_extension")]
+    if not files:
+        raise ToolError(
+            "DuckDB's Delta extension is not installed.",
+            where="Python package duckdb-extension-delta",
+            expected=f"version {duckdb.__version__}, that of DuckDB",
+            next_step=f"pip install duckdb-extension-delta=={duckdb.__version__}",
+        )
+    return files[0]
+
+
+def _add_rows(database: duckdb.DuckDBPyConnection, name: str, folder: Path) -> None:
+    """A table's rows under its name, as Arrow reads them: DuckDB asks for columns and filters, and needs no file system.
+
+    A table that only DuckDB's own reader understands (deletion vectors of another writer) is copied into the database instead.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    with contextlib.suppress(DeltaError):
+        table = DeltaTable(folder)
+        if table.protocol().min_reader_version != _COLUMNS_MAY_BE_RENAMED:
+            files = SubTreeFileSystem(str(folder.absolute()), LocalFileSystem())
+            database.from_arrow(table.to_pyarrow_dataset(filesystem=files)).create_view(name)
+            return
+    _add(database, name, folder, "TABLE")
+
+
+def _add_view(database: duckdb.DuckDBPyConnection, name: str, folder: Path) -> None:
+    _add(database, name, folder, "VIEW")
+
+
+def _add(database: duckdb.DuckDBPyConnection, name: str, folder: Path, kind: Literal["TABLE", "VIEW"]) -> None:
+    quoted = name.replace('"', '""')
+    try:
+        database.execute(f"LOAD {sql_text(str(_extension()))}")
+        rows = f"delta_scan({sql_text(str(folder))})"
+        database.execute(f'CREATE {kind} "{quoted}" AS SELECT * FROM {rows}')  # noqa: S608 -- both are quoted; a view takes no parameter
+    except duckdb.Error as error:
+        raise TidemarkError(
+            "A table cannot be read.",
+            where=str(folder),
+            observed=str(error),
+            expected="a Delta table",
+            next_step="If the folder was copied or restored in part, bring its _delta_log and data files together again.",
+        ) from error
+
+
+@contextlib.contextmanager
+def _named_errors(query: str, known: list[str]) -> Iterator[None]:
+    """DuckDB's errors as ours, with its own text, which points at the place in the query."""
+    try:
+        yield
+    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+        expected = f"one of {', '.join(known)}" if known else "no table is there yet"
+        is_unknown_table = isinstance(error, duckdb.CatalogException)
+        raise UsageError(
+            "The query cannot be answered.",
+            where=f"query: {query}",
+            observed=str(error),
+            expected=f"tables: {expected}" if is_unknown_table else None,
+            next_step="Run `tidemark run` first." if is_unknown_table and not known else None,
+        ) from error
+    except duckdb.PermissionException:
+        raise sql_guard.no_select(query, "a file or an address that it opens") from None
+    except duckdb.Error as error:
+        raise TidemarkError("The query failed.", where=f"query: {query}", observed=str(error)) from error

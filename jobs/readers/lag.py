@@ -1,0 +1,108 @@
+"""How far Silver is behind Kafka, a partition at a time. Asks the brokers past Spark; starts no JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bronze.kafka import metadata
+from jobs.process import output
+from lakehouse.contracts.bronze import of_last_incarnations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lakehouse.settings.pipeline import Kafka
+
+COLUMNS = ("topic", "partition", "last_offset", "end_offset", "lag")
+
+
+class Position(NamedTuple):
+    """How far Silver is in a partition.
+
+    Attributes:
+        high_watermark: The highest of its producers' watermarks; None while nothing was accepted.
+        last_offset: The last Kafka offset that was decided, inclusive.
+    """
+
+    high_watermark: int | None
+    last_offset: int
+
+
+def positions(streams: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Position]:
+    """How far Silver is in each partition that Kafka has now, by topic and partition.
+
+    Args:
+        streams: Rows of `silver_watermarks`, or of its partitions.
+
+    >>> stream = {"topic": "t", "partition": 0, "high_watermark": 7, "last_offset": 9}
+    >>> positions([stream, {**stream, "high_watermark": None, "last_offset": 12}])
+    {('t', 0): Position(high_watermark=7, last_offset=12)}
+    """
+    stored: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for stream in streams:
+        stored.setdefault((stream["topic"], stream["partition"]), []).append(stream)
+    return {
+        place: Position(
+            max((each["high_watermark"] for each in own if each["high_watermark"] is not None), default=None),
+            max(each["last_offset"] for each in own),
+        )
+        for place, own in of_last_incarnations(stored).items()
+    }
+
+
+def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """How many offsets of each partition Silver has not decided yet.
+
+    What transactions leave in a partition counts as offsets too, so that one that is read to its end may keep a lag of one.
+
+    Args:
+        kafka: Where the topics are.
+        streams: Rows of `silver_watermarks`, or of its partitions.
+
+    Returns:
+        A row per partition that Kafka has, by topic and partition: topic, partition, last_offset (the last one that Silver
+        decided, inclusive; None before the first), end_offset (the one that the next record gets), lag (offsets).
+
+    Raises:
+        LookError: No broker can be asked, or a partition has no leader.
+    """
+    decided, rows = positions(streams), []
+    for topic, seen in sorted(metadata.look(kafka, kafka.topics).items()):
+        for partition, (earliest, end) in sorted(metadata.bounds(kafka, topic, seen.partitions).items()):
+            last = decided[topic, partition].last_offset if (topic, partition) in decided else None
+            lag = max(0, end - max(earliest, -1 if last is None else last + 1))
+            rows.append({"topic": topic, "partition": partition, "last_offset": last, "end_offset": end, "lag": lag})
+    return rows
+
+
+def with_lag(found: dict[str, Any], kafka: Kafka) -> dict[str, Any]:
+    """A status with how far Silver is behind Kafka.
+
+    Returns:
+        The status, with `lag`, see `lags`; None where no broker could be asked, and `lag_unknown` then says why.
+    """
+    try:
+        return {**found, "lag": lags(kafka, found["partitions"]), "lag_unknown": None}
+    except metadata.LookError as error:
+        return {**found, "lag": None, "lag_unknown": str(error)}
+
+
+def lag_sentence(found: dict[str, Any]) -> str:
+    """How far Silver is behind in all, in words.
+
+    >>> lag_sentence({"lag": [{"lag": 1500}, {"lag": 0}], "lag_unknown": None})
+    'Lag: 1,500 offsets behind Kafka in 2 partitions.'
+    >>> lag_sentence({"lag": None, "lag_unknown": "no answer"})
+    'Lag: unknown; Kafka cannot be asked (no answer).'
+    """
+    if found["lag"] is None:
+        return f"Lag: unknown; Kafka cannot be asked ({found['lag_unknown']})."
+    behind = sum(row["lag"] for row in found["lag"])
+    return f"Lag: {behind:,} offsets behind Kafka in {len(found['lag']):,} partitions."
+
+
+def write_lag(found: dict[str, Any]) -> None:
+    """Print the lag of each partition as a table, and the sum, on stdout."""
+    if found["lag"]:
+        output.write_table(COLUMNS, [[row[name] for name in COLUMNS] for row in found["lag"]], title="Behind Kafka")
+    output.write(lag_sentence(found))

@@ -1,0 +1,232 @@
+"""`tidemark status --watch`: look after look at a pipeline that another process runs. Starts no JVM; writes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from jobs.cli.tools import MOST_ROWS
+from jobs.process import output
+from jobs.process.context import lakehouse_of
+from jobs.readers.lag import lag_sentence, positions, with_lag
+from jobs.readers.status import sentences, status
+from lakehouse.contracts.silver import CLASSES
+from lakehouse.errors import TidemarkError, UsageError
+from lakehouse.escape import json_text, printable
+from lakehouse.shown import brief
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from lakehouse.settings.pipeline import Settings
+
+_WINDOW_SECONDS = 60
+_OTHER_LINES = 24
+"""What is above and below the partitions in the view."""
+_FEWEST_PARTITIONS = 3
+
+
+class Meter:
+    """How fast a number rises.
+
+    >>> meter = Meter()
+    >>> for seconds, records in ((0, 100), (10, 100), (20, 400)):
+    ...     meter.read(records, at=seconds)
+    >>> meter.rates()
+    {'since_last_look': 30.0, 'last_minute': 15.0}
+    """
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def read(self, value: int, *, at: float) -> None:
+        """Take the number as it is at a moment, in seconds of any clock that only goes forward."""
+        self._seen.append((at, value))
+        while at - self._seen[0][0] > _WINDOW_SECONDS and len(self._seen) > 2:  # noqa: PLR2004 -- a rate has two ends
+            self._seen.popleft()
+
+    def rates(self) -> dict[str, float | None]:
+        """Per second, since the look before and over the last minute, or what was seen of it; None before the second look.
+
+        A number that fell, as after a restore, has no rate: 0.
+        """
+        looks = list(self._seen)
+        ends = {"since_last_look": looks[-2:], "last_minute": looks}
+        return {name: _rate(*part[0], *part[-1]) if len(part) > 1 else None for name, part in ends.items()}
+
+
+def _rate(from_seconds: float, before: int, to_seconds: float, after: int) -> float:
+    return round(max(0, after - before) / max(to_seconds - from_seconds, 1e-3), 1)
+
+
+class Looks:
+    """Looks at a pipeline. Kafka is asked in a thread: brokers that do not answer must not hold up what the tables say.
+
+    Args:
+        settings: The pipeline's settings.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._decided, self._arrived = Meter(), Meter()
+        self._lag: dict[str, Any] = {"lag": None, "lag_unknown": "not answered yet"}
+        self._asking: threading.Thread | None = None
+
+    def look(self, *, is_patient: bool) -> dict[str, Any]:
+        """What `jobs.readers.status.status` says, and how fast that changes.
+
+        Args:
+            is_patient: Whether Kafka's answer is waited for; else the last one is shown.
+
+        Returns:
+            The status without `missing`, `looked_at`, `lag` and `lag_unknown` as of the last answer, and `rates`: records that
+            Silver decided and offsets that Kafka gained, per second since the last look and over the last minute.
+
+        Raises:
+            TidemarkError: The tables cannot be read.
+        """
+        at = datetime.now(UTC)
+        lakehouse = lakehouse_of(self._settings.lakehouse)
+        found = status(self._settings.pipeline, lakehouse, with_missing=False, most_streams=MOST_ROWS)
+        self._decided.read(found["totals"]["records"] if found["totals"] else 0, at=time.monotonic())
+        self._ask(found)
+        if is_patient and self._asking is not None:
+            self._asking.join()
+        rates = {"decided": self._decided.rates(), "arrived": self._arrived.rates()}
+        return {**found, **self._lag, "looked_at": at, "rates": rates}
+
+    def _ask(self, found: dict[str, Any]) -> None:
+        if self._asking is None or not self._asking.is_alive():
+            self._asking = threading.Thread(target=self._answer, args=(found,), daemon=True)
+            self._asking.start()
+
+    def _answer(self, found: dict[str, Any]) -> None:
+        asked = with_lag(found, self._settings.kafka)
+        if asked["lag"] is not None:
+            self._arrived.read(sum(row["end_offset"] for row in asked["lag"]), at=time.monotonic())
+        self._lag = {"lag": asked["lag"], "lag_unknown": asked["lag_unknown"]}
+
+
+def watch(settings: Settings, *, seconds: float, as_json: bool) -> None:
+    """Look again and again until Ctrl-C: a view on the terminal, redrawn in place, or a line of JSON per look.
+
+    Args:
+        settings: The pipeline's settings.
+        seconds: From look to look.
+        as_json: Lines, for programs; needs no terminal.
+
+    Raises:
+        UsageError: Stdout is no terminal and JSON was not asked for, or the tables are not in a folder of this machine.
+        KeyboardInterrupt: At Ctrl-C; there is no other end.
+    """
+    if not as_json and not sys.stdout.isatty():
+        raise UsageError(
+            "A live view needs a terminal.",
+            where="status --watch",
+            observed="stdout is a file or a pipe",
+            expected="a terminal",
+            next_step="Add --json for a line of JSON per look, or leave --watch out for one look.",
+        )
+    looks = Looks(settings)
+    with contextlib.nullcontext() if as_json else _live() as live:
+        while True:
+            found = _look(looks, is_patient=as_json)
+            if live is None:
+                output.write(json_text(brief(output.plain(found))))
+            else:
+                live.update(view(found, lines=live.console.height), refresh=True)
+            time.sleep(seconds)
+
+
+def _look(looks: Looks, *, is_patient: bool) -> dict[str, Any]:
+    """A look, or why there was none: a table that maintenance or a restore is just changing is there again at the next."""
+    try:
+        return looks.look(is_patient=is_patient)
+    except UsageError:
+        raise
+    except (TidemarkError, duckdb.Error) as error:
+        return {"looked_at": datetime.now(UTC), "error": str(error)}
+
+
+def _live() -> Any:
+    from rich.live import Live
+
+    return Live(auto_refresh=False, vertical_overflow="crop")
+
+
+def view(found: dict[str, Any], *, lines: int) -> RenderableType:
+    """One look as a terminal shows it: the partitions that are furthest behind first, as many as there is room for.
+
+    Args:
+        found: What `Looks.look` returned, or `looked_at` and `error`.
+        lines: The terminal's height.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    at = f"{found['looked_at']:%H:%M:%S} UTC, Ctrl-C ends it"
+    if "error" in found:
+        return Group(Text(at), Text(f"The tables cannot be read just now: {printable(found['error'])}", style="red"))
+    title = f"Pipeline {found['pipeline']} in {found['lakehouse']}"
+    said = [lag_sentence(found), *_rates(found["rates"])]
+    if not found["last_load"]:
+        said.append("Silver holds no load yet.")
+        return Group(Text(printable(title), style="bold"), Text(at), Text("\n".join(said)))
+    room = max(_FEWEST_PARTITIONS, lines - _OTHER_LINES)
+    return Group(
+        Text(printable(title), style="bold"),
+        Text(at),
+        _partitions(found, room),
+        _classes(found),
+        Text("\n".join([*said, *map(printable, sentences(found))])),
+    )
+
+
+def _rates(rates: dict[str, dict[str, float | None]]) -> list[str]:
+    named = {"decided": "Silver decided {:,.1f} records/s", "arrived": "Kafka gained {:,.1f} offsets/s"}
+    told = []
+    for name, words in named.items():
+        now, minute = rates[name]["since_last_look"], rates[name]["last_minute"]
+        if now is not None and minute is not None:
+            told.append(f"{words.format(now)} since the last look, {minute:,.1f} over the last minute.")
+    return told
+
+
+def _partitions(found: dict[str, Any], room: int) -> Table:
+    known = {place: position._asdict() for place, position in positions(found["partitions"]).items()}
+    for row in found["lag"] or []:
+        place = row["topic"], row["partition"]
+        known[place] = {**row, **known.get(place, {})}
+    ordered = sorted(known.items(), key=lambda item: (-item[1].get("lag", 0), item[0]))
+    title = "Partitions" if len(ordered) <= room else f"Partitions, {room} of {len(ordered):,}"
+    columns = ("high_watermark", "last_offset", "end_offset", "lag")
+    rows = [[*place, *(row.get(name) for name in columns)] for place, row in ordered[:room]]
+    return _table(title, ("topic", "partition", *columns), rows)
+
+
+def _classes(found: dict[str, Any]) -> Table:
+    names = ["records", *(name for name in CLASSES if found["totals"][name])]
+    parts = (("last load", found["last_load"]), ("all loads", found["totals"]))
+    return _table("Records by class", ("", *names), [[label, *(part[name] for name in names)] for label, part in parts])
+
+
+def _table(title: str, columns: tuple[str, ...], rows: list[list[Any]]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(Text(printable(column)), justify="left" if column in ("", "topic") else "right", no_wrap=True)
+    for row in rows:
+        cells = [f"{value:,}" if isinstance(value, int) else output.shown(value) for value in row]
+        table.add_row(*map(Text, cells))
+    return table

@@ -1,0 +1,95 @@
+"""`tidemark quarantine list` and `show`: what was kept out of Silver or Gold and waits. Reads with DuckDB; starts no JVM."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from jobs.process import output
+from jobs.readers import database as query
+from lakehouse.contracts.gold import UNMET
+from lakehouse.contracts.silver import HELD, QUARANTINED
+from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_REJECTS
+
+if TYPE_CHECKING:
+    from lakehouse.table import Lakehouse
+    from silver.state.request import Wanted
+
+_HELD = f"""
+    SELECT rejects.class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,
+        rejects.first_sequence, rejects.first_offset, rejects.load_seq, loads.claimed_at AS kept_out_at,
+        count(*) OVER () AS held
+    FROM {SILVER_REJECTS} AS rejects
+    LEFT JOIN (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq) AS loads USING (load_seq)
+    WHERE rejects.state = '{HELD}' AND list_contains($classes, rejects.class)
+        AND ($topic IS NULL OR rejects.topic = $topic) AND ($partition IS NULL OR rejects.partition = $partition)
+        AND ($offset IS NULL OR rejects.first_offset = $offset) AND ($producer IS NULL OR rejects.producer = $producer)
+        AND ($days IS NULL OR loads.claimed_at <= now() - to_seconds($days * 86400))
+    ORDER BY rejects.topic, rejects.partition, rejects.first_offset LIMIT $most
+"""  # noqa: S608 -- the tables' names are ours; what a user names is a parameter
+
+_ASIDE = f"""
+    FROM {GOLD_REJECTS} AS rejects
+    SEMI JOIN {GOLD_STREAM_HEALTH} AS health USING (load_seq, gate_run_id)
+    LEFT JOIN (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq) AS loads USING (load_seq)
+    WHERE rejects.state = '{HELD}'
+        AND ($topic IS NULL OR rejects.topic = $topic) AND ($partition IS NULL OR rejects.partition = $partition)
+        AND ($offset IS NULL OR rejects."offset" = $offset) AND ($producer IS NULL OR rejects.producer = $producer)
+        AND ($days IS NULL OR loads.claimed_at <= now() - to_seconds($days * 86400))
+"""  # noqa: S608 -- as above
+_KEPT_ASIDE = f"""
+    SELECT '{UNMET}' AS class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,
+        rejects.sequence AS first_sequence, rejects."offset" AS first_offset, rejects.load_seq,
+        loads.claimed_at AS kept_out_at
+    {_ASIDE} ORDER BY rejects.topic, rejects.partition, rejects."offset" LIMIT $most
+"""
+_KEPT_ASIDE_COUNT = f"SELECT count(*) AS held {_ASIDE}"
+
+
+def held(lakehouse: Lakehouse, wanted: Wanted, *, most: int | None = None) -> tuple[list[dict[str, Any]], int]:
+    """What waits in quarantine, in the order of its offsets: a record each, with the time its load was claimed.
+
+    First what was kept out of Silver, then, as class `unmet`, what an expectation kept out of Gold.
+
+    Args:
+        lakehouse: Where the tables lie.
+        wanted: Which records.
+        most: How many are told; None for all.
+
+    Returns:
+        The records, and how many wait in all.
+
+    Raises:
+        UsageError: The tables are not in a folder of this machine.
+    """
+    there = query.tables(lakehouse)
+    filters = asdict(wanted)
+    classes = [wanted.kind] if wanted.kind else list(QUARANTINED)
+    del filters["kind"]
+    found: list[dict[str, Any]] = []
+    with query.connect(lakehouse) as database:
+        if SILVER_REJECTS in there:
+            found += query.rows(database, _HELD, {**filters, "classes": classes, "most": most})
+        count = found[0]["held"] if found else 0
+        if {GOLD_REJECTS, GOLD_STREAM_HEALTH} <= set(there) and wanted.kind in (None, UNMET):
+            left = None if most is None else most - len(found)
+            aside = query.rows(database, _KEPT_ASIDE, {**filters, "most": left})
+            count += len(aside) if left is None else query.rows(database, _KEPT_ASIDE_COUNT, filters)[0]["held"]
+            found += aside
+    return [{name: value for name, value in row.items() if name != "held"} for row in found], count
+
+
+def tell_left_out(shown: int, count: int) -> None:
+    """Say on stderr what the list leaves out; nothing where it is whole."""
+    if shown < count:
+        sys.stderr.write(f"{shown:,} of {count:,} records; --limit {count} lists all.\n")
+
+
+def write_held(found: list[dict[str, Any]], count: int) -> None:
+    """Print what waits as a table, on stdout."""
+    if not found:
+        output.write("Nothing waits in quarantine.")
+        return
+    output.write_table(list(found[0]), [list(row.values()) for row in found])
+    output.write(f"{count:,} records wait.")

@@ -1,0 +1,275 @@
+"""`tidemark why`: what became of one Kafka record, and by which rule. Reads with DuckDB; starts no JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs.process import output
+from jobs.readers import database as query
+from jobs.readers.gate import decided
+from lakehouse.contracts.gate import CRITICAL, REJECTED
+from lakehouse.contracts.silver import (
+    ACCEPTED,
+    COLLISION,
+    DUPLICATE,
+    FENCED,
+    INVALID,
+    JUMP,
+    LATE,
+    RELEASED,
+    problem_in_words,
+)
+from lakehouse.errors import TidemarkError
+from lakehouse.escape import printable
+from lakehouse.table import (
+    BRONZE_RECORDS,
+    GATE_DECISIONS,
+    GATE_RESULTS,
+    GOLD_REJECTS,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+    SILVER_REJECTS,
+)
+from silver.extract import one_record
+from silver.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakehouse.table import Lakehouse
+
+    Row = dict[str, Any]
+
+UNDECIDED = "undecided"
+
+RULES = {
+    ACCEPTED: "its sequence was above the watermark and above every earlier one of its load",
+    DUPLICATE: "its sequence was known already, with the same key and value",
+    LATE: "its sequence was below the watermark and had never come before",
+    COLLISION: "its sequence was known already, with another key or value",
+    INVALID: "sequence, producer or epoch could not be read",
+    JUMP: "its sequence was further above the watermark than its topic's max_jump",
+    FENCED: "its epoch was below its stream's",
+    UNDECIDED: "Silver has not loaded it yet; the next run decides it",
+}
+
+_AT = "topic = $topic AND partition = $partition"
+_RECORD = f"""
+    SELECT *, count(*) OVER () AS copies
+    FROM {BRONZE_RECORDS}
+    WHERE {_AT} AND "offset" = $offset LIMIT 1
+"""  # noqa: S608 -- the table's name is ours; as in every query below
+_KEPT = f"""
+    SELECT producer, epoch, sequence, arrival, load_seq FROM {SILVER_RECORDS} WHERE {_AT} AND "offset" = $offset
+"""  # noqa: S608 -- as above
+_OUT = f"""
+    SELECT producer, epoch, class, reason, first_sequence AS sequence, load_seq, state, settled_load_seq FROM {SILVER_REJECTS}
+    WHERE {_AT} AND $offset BETWEEN first_offset AND last_offset
+"""  # noqa: S608 -- as above
+_LOAD = f"""
+    SELECT load_seq, run_id, claimed_at, bronze_after_version, bronze_to_version, rules, producer, epoch_before,
+        high_watermark_before, epoch_after, high_watermark_after
+    FROM {SILVER_LOADS} WHERE {_AT} AND coalesce(last_offset_before, -1) < $offset AND last_offset >= $offset
+    ORDER BY load_seq
+"""  # noqa: S608 -- as above
+_SETTLED = f"""
+    SELECT load_seq, kind, reason, requested_by, run_id, claimed_at FROM {SILVER_LOADS} WHERE load_seq = $load_seq LIMIT 1
+"""  # noqa: S608 -- as above
+_SAME = "producer IS NOT DISTINCT FROM $producer AND epoch = $epoch"
+_WINNER = f"""
+    SELECT "offset", "table", load_seq, timestamp FROM (
+        SELECT "offset", 'silver_records' AS "table", load_seq, timestamp, '{LATE}' AS class FROM {SILVER_RECORDS}
+        WHERE {_AT} AND {_SAME} AND sequence = $sequence
+        UNION ALL
+        SELECT first_offset, 'silver_rejects', load_seq, NULL, class FROM {SILVER_REJECTS}
+        WHERE {_AT} AND {_SAME} AND first_sequence = $sequence AND class IN ('{LATE}', '{JUMP}') AND first_offset < $offset
+    )
+    -- A jump that waited was known to the loads of version 0.1 only.
+    ORDER BY "table", class = '{JUMP}', "offset" LIMIT 1
+"""  # noqa: S608 -- as above
+_GATE = f"""
+    SELECT gate_run_id, max(silver_version) AS silver_version, max(evaluated_at) AS evaluated_at,
+        bool_and(success OR severity <> '{CRITICAL}') AS passed
+    FROM {GATE_RESULTS} WHERE first_load_seq <= $load_seq AND last_load_seq >= $load_seq
+        AND ($gate_run_id IS NULL OR gate_run_id = $gate_run_id)
+    GROUP BY gate_run_id ORDER BY evaluated_at DESC LIMIT 1
+"""  # noqa: S608 -- as above
+_DECISION = f"""
+    SELECT gate_run_id, decision, reason, decided_by, decided_at FROM {GATE_DECISIONS}
+    WHERE first_load_seq <= $load_seq AND last_load_seq >= $load_seq
+    ORDER BY decision = '{REJECTED}' DESC, decided_at DESC LIMIT 1
+"""  # noqa: S608 -- as above
+_PUBLISHED = f"""
+    SELECT any_value(gate_run_id) AS gate_run_id, max(published_at) AS published_at
+    FROM {GOLD_STREAM_HEALTH} WHERE load_seq = $load_seq HAVING count(*) > 0
+"""  # noqa: S608 -- as above
+
+_ASIDE = f"""
+    SELECT reason, state, gate_run_id, settled_load_seq
+    FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id) WHERE {_AT} AND "offset" = $offset
+"""  # noqa: S608 -- as above
+
+
+def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
+    """What became of one record; see `why_with_record`."""
+    return why_with_record(lakehouse, topic, partition, offset)[0]
+
+
+def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> tuple[dict[str, Any], Row]:
+    """What became of one record, and the record as Bronze holds it.
+
+    Returns:
+        topic, partition, offset, timestamp, producer, epoch, sequence; `class`, `rule` in words, `reason`, `state` of a reject;
+        `copies`, how often Bronze holds the offset: all but one are replays; `erased_load_seq`; `load` with run, Bronze
+        versions and the watermark before and after; `settled`, who released or discarded it in which load, and why; `winner`,
+        the record that a duplicate or collision met; `gate`, the last audit of the load, or of the release; `decision`, what a
+        person decided of it where it had failed; `published`; and `aside`, which expectations kept it out of Gold, its state
+        there, and who settled that.
+        What does not apply is None.
+        And the columns of `bronze_records`.
+
+    Raises:
+        TidemarkError: Bronze holds no such record.
+        UsageError: The tables are not in a folder of this machine.
+    """
+    there = query.tables(lakehouse)
+    at = {"topic": topic, "partition": partition, "offset": offset}
+    with query.connect(lakehouse) as database:
+
+        def rows(sql: str, table: str, **more: Any) -> list[Row]:
+            wanted = {name: value for name, value in {**at, **more}.items() if f"${name}" in sql}
+            return query.rows(database, sql, wanted) if table in there else []
+
+        record = next(iter(rows(_RECORD, BRONZE_RECORDS)), None)
+        if record is None:
+            raise TidemarkError(
+                "Bronze holds no such record.",
+                where=f"topic {topic}, partition {partition}, offset {offset}",
+                next_step="Kafka's offsets have gaps where a log was compacted or a transaction ended. See `tidemark status` "
+                "for the last offset that was read.",
+            )
+        loads = rows(_LOAD, SILVER_LOADS)
+        kept = next(iter(rows(_KEPT, SILVER_RECORDS)), None)
+        found = _found(kept, rows(_OUT, SILVER_REJECTS), loads, record)
+        load = next((row for row in loads if found and _is_of(row, found)), None)
+        winner, settled, gate, decision, published = None, None, None, None, None
+        aside = next(iter(rows(_ASIDE, GOLD_REJECTS)), None) if GOLD_STREAM_HEALTH in there else None
+        if aside:
+            by = aside.pop("settled_load_seq")
+            aside["settled"] = None if by is None else next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=by)), None)
+        if found and found["class"] in {DUPLICATE, COLLISION}:
+            same = {name: found[name] for name in ("producer", "epoch", "sequence")}
+            winner = next(iter(rows(_WINNER, SILVER_REJECTS, **same)), None)
+        if found and found["settled_load_seq"] is not None:
+            settled = next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=found["settled_load_seq"])), None)
+        if load:
+            brought = settled["load_seq"] if settled else load["load_seq"]
+            decision = next(iter(rows(_DECISION, GATE_DECISIONS, load_seq=brought)), None)
+            gate_run_id = decision and decision["gate_run_id"]
+            gate = next(iter(rows(_GATE, GATE_RESULTS, load_seq=brought, gate_run_id=gate_run_id)), None)
+            published = next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH, load_seq=brought)), None)
+    name = found["class"] if found else UNDECIDED
+    copies = record.pop("copies")
+    told = {
+        **at,
+        "timestamp": record["timestamp"],
+        "timestamp_ms": record.get("timestamp_ms"),  # a Bronze of version 0.1 has no such column until the next run
+        **{column: found[column] if found else None for column in ("producer", "epoch", "sequence")},
+        "class": name,
+        "rule": (problem_in_words(found["reason"] or "") if found and name == INVALID else None) or RULES[name],
+        **{column: found[column] if found else None for column in ("reason", "state", "arrival")},
+        "copies": copies,
+        "erased_load_seq": record["erased"] and record["erased"]["load_seq"],
+        "load": load and {column: value for column, value in load.items() if column not in {"rules", "producer"}},
+        "settled": settled,
+        "winner": winner,
+        "gate": gate,
+        "decision": decision,
+        "published": published,
+        "aside": aside,
+    }
+    return told, record
+
+
+def write_why(found: Mapping[str, Any]) -> None:
+    """Print it as people read it, on stdout."""
+    place = f"Topic {printable(found['topic'])}, partition {found['partition']}, offset {found['offset']}"
+    named = [f"{name} {output.shown(found[name])}" for name in ("producer", "epoch", "sequence") if found[name] is not None]
+    output.write(f"{place} ({', '.join(named) or 'no sequence'}): {found['class']}.")
+    why_not = f" ({printable(found['reason'])})" if found["reason"] else ""
+    output.write(f"Because {found['rule']}{why_not}.")
+    output.write("\n".join(_sentences(found)))
+
+
+def _sentences(found: Mapping[str, Any]) -> list[str]:
+    told = []
+    load, settled, winner = (found[name] for name in ("load", "settled", "winner"))
+    gate, decision, published = (found[name] for name in ("gate", "decision", "published"))
+    if winner:
+        place = f"offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
+        told.append(f"The record that was there first: {place}.")
+    if found["erased_load_seq"] is not None:
+        told.append(f"Its key, value and headers were erased by load {found['erased_load_seq']}.")
+    if found["state"] and found["state"] != RELEASED:
+        told.append(f"It is kept out of Silver; its state is {found['state']}. What is left of it is in bronze_records.")
+    if settled:
+        told.append(f"It was {found['state']} {_by_whom(settled)}.")
+    if found["arrival"] == LATE:
+        told.append("It is in silver_records, marked late.")
+    if found["copies"] > 1:
+        told.append(f"Bronze holds it {found['copies']} times; all but one are replays.")
+    if not load:
+        return told
+    before, after = (_mark(load, when) for when in ("before", "after"))
+    versions = f"Bronze versions {load['bronze_after_version'] + 1} to {load['bronze_to_version']}"
+    told.append(f"Load {load['load_seq']}, claimed {output.cell(load['claimed_at'])} by run {load['run_id']}, from {versions}.")
+    told.append(f"Watermark before the load: {before}, after: {after}.")
+    if gate:
+        verdict = "passed" if gate["passed"] else "FAILED"
+        told.append(f"Gate run {gate['gate_run_id']} on Silver version {gate['silver_version']}: {verdict}.")
+    if decision:
+        told.append(f"The load was {decided(decision)}.")
+    told.append(f"Published by gate run {published['gate_run_id']}." if published else "The load is not published.")
+    return told + _kept_aside(found["aside"])
+
+
+def _kept_aside(aside: Mapping[str, Any] | None) -> list[str]:
+    if aside is None:
+        return []
+    told = f"It was kept out of Gold: {printable(aside['reason'])} was not met. Its state there is {aside['state']}."
+    settled = aside["settled"]
+    return [told, f"It was {aside['state']} {_by_whom(settled)}."] if settled else [told]
+
+
+def _by_whom(settled: Mapping[str, Any]) -> str:
+    who, when, why = (output.shown(settled[name]) for name in ("requested_by", "claimed_at", "reason"))
+    return f"by {who} in load {settled['load_seq']}, {when}: {why}"
+
+
+def _mark(load: Mapping[str, Any], when: str) -> str:
+    mark, epoch = load[f"high_watermark_{when}"], load[f"epoch_{when}"]
+    return "none" if mark is None else f"{mark} (epoch {epoch})" if epoch else str(mark)
+
+
+def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> Row | None:
+    """The record's row of Silver or of the rejects, with class, and the key that it was decided by."""
+    released = next((row for row in out if row["state"] == RELEASED), None)
+    if released:
+        return {**released, "arrival": LATE}
+    if kept:
+        name = LATE if kept["arrival"] == LATE else ACCEPTED
+        return {**kept, "class": name, "reason": None, "state": None, "settled_load_seq": None}
+    if not out:
+        return None
+    rules = Rules.from_json(loads[0]["rules"]) if loads else None
+    producer, epoch, sequence = one_record.key(rules, record) if rules else (None, None, None)
+    # Producers share a partition's offsets, so spans of several may lie over one offset.
+    row = next((row for row in out if row["producer"] == producer), out[0])
+    if row["class"] == DUPLICATE:  # a row stands for a block
+        row["sequence"] = sequence
+    return {**row, "epoch": row["epoch"] if row["epoch"] is not None else epoch, "arrival": None}
+
+
+def _is_of(load: Row, found: Row) -> bool:
+    return bool(load["load_seq"] == found["load_seq"] and load["producer"] == found["producer"])

@@ -1,0 +1,155 @@
+"""The facts behind `tidemark report`, counted by DuckDB over the tables: never a row per stream and load. Starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from jobs.readers import database as query
+from jobs.readers.status import status
+from jobs.report.lag import ends
+from jobs.report.runs import last_runs
+from lakehouse.contracts import views
+from lakehouse.contracts.gate import CRITICAL, PASSED
+from lakehouse.contracts.silver import CLASSES
+from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS, SILVER_WATERMARKS
+
+if TYPE_CHECKING:
+    from lakehouse.settings.pipeline import Settings
+    from lakehouse.table import Lakehouse
+
+Rows = list[dict[str, Any]]
+Ask = Callable[[str], Rows]
+
+MAX_STREAMS = 500
+"""Streams that are told one by one: those of which most was kept out. The others are told as one."""
+
+MAX_SLICES = 120
+MAX_CELLS = 30_000
+"""Streams times slices of loads, at most: what bounds the file's size."""
+
+MAX_ROWS = 200
+"""Rows of a list that may be long: missing ranges, groups in quarantine, expectations that were not met."""
+
+MAX_GATE_RUNS = 120
+
+_COUNTS = ("records", *CLASSES, "jumps_forward", "jumps_backward", "missing")
+_LARGEST = 2**63 - 1
+"""What a sum of missing sequences is cut to: a producer may step over nearly all numbers in each of two streams."""
+_SUMS = ", ".join(f'least(sum(each."{name}"), {_LARGEST})::BIGINT AS "{name}"' for name in _COUNTS)
+_KEPT_OUT = " + ".join(f'"{name}"' for name in CLASSES[1:])
+
+_SHOWN = f"""
+    CREATE TEMP TABLE shown AS SELECT row_number() OVER () - 1 AS stream, * FROM (
+      FROM {views.WATERMARK_STATUS}
+      ORDER BY {_KEPT_OUT} DESC NULLS LAST, records DESC NULLS LAST, topic, partition, producer NULLS FIRST LIMIT {{most}}
+    )
+"""  # noqa: S608 -- the names are ours; as in every query below
+_COUNT_STREAMS = f"FROM {SILVER_WATERMARKS} SELECT count(*) AS n"
+_COUNT_LOADS = f"FROM {SILVER_LOADS} SELECT count(DISTINCT load_seq) AS n"
+
+# Loads in their order, as many in each slice as in the next one.
+_NUMBERED = f"""
+    CREATE TEMP TABLE numbered AS
+    SELECT load_seq, claimed_at, (row_number() OVER (ORDER BY load_seq) - 1) * {{slices}} // {{loads}} AS slice
+    FROM (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq)
+"""  # noqa: S608 -- as above
+_SLICES = """
+    SELECT min(load_seq) AS first_load_seq, max(load_seq) AS last_load_seq, min(claimed_at) AS first_claimed_at,
+      max(claimed_at) AS last_claimed_at
+    FROM numbered GROUP BY slice ORDER BY slice
+"""
+_HISTORY = f"""
+    SELECT coalesce(shown.stream, -1) AS stream, slice, {_SUMS}
+    FROM {SILVER_LOADS} AS each JOIN numbered USING (load_seq) LEFT JOIN shown ON shown.topic = each.topic
+      AND shown.partition = each.partition AND shown.producer IS NOT DISTINCT FROM each.producer
+    GROUP BY ALL HAVING sum(each.records) > 0 ORDER BY ALL
+"""  # noqa: S608 -- as above
+
+_MISSING = f"FROM {views.MISSING} ORDER BY sequences DESC, topic, partition, first_sequence LIMIT {MAX_ROWS}"
+_COUNT_MISSING = f"""
+    FROM {views.MISSING} SELECT count(*) AS ranges, least(coalesce(sum(sequences), 0), {_LARGEST})::BIGINT AS sequences
+"""
+_QUARANTINE = f"""
+    SELECT topic, partition, producer, class, reason, sum(records)::BIGINT AS records, min(kept_out_at) AS oldest
+    FROM {views.QUARANTINE_OPEN} GROUP BY ALL ORDER BY records DESC, topic, partition, producer, class, reason LIMIT {MAX_ROWS}
+"""  # noqa: S608 -- as above
+_COUNT_QUARANTINE = f"""
+    SELECT coalesce(sum(records), 0)::BIGINT AS records, min(kept_out_at) AS oldest FROM {views.QUARANTINE_OPEN}
+"""  # noqa: S608 -- as above
+_GATE_RUNS = f"""
+    SELECT gate_run_id, min(first_load_seq) AS first_load_seq, max(last_load_seq) AS last_load_seq,
+      max(evaluated_at) AS evaluated_at, bool_and(gate_passed) AS passed, count(*) AS expectations,
+      count(*) FILTER (outcome <> '{PASSED}' AND severity = '{CRITICAL}') AS unmet_critical,
+      count(*) FILTER (outcome <> '{PASSED}' AND severity <> '{CRITICAL}') AS unmet_warn
+    FROM {views.GATE_HISTORY} GROUP BY gate_run_id ORDER BY evaluated_at DESC, gate_run_id DESC LIMIT {MAX_GATE_RUNS}
+"""  # noqa: S608 -- as above
+_GATE_RESULTS = f"""
+    FROM {views.GATE_HISTORY}
+    WHERE outcome <> '{PASSED}' OR evaluated_at = (SELECT max(evaluated_at) FROM {views.GATE_HISTORY})
+    ORDER BY evaluated_at DESC, gate_run_id DESC, outcome = '{PASSED}', severity, expectation LIMIT {MAX_ROWS}
+"""  # noqa: S608 -- as above
+
+
+def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) -> dict[str, Any]:
+    """What the tables, the brokers and the kept results of runs say of a pipeline.
+
+    Args:
+        settings: The config.
+        lakehouse: Where its tables lie.
+        asks_kafka: Whether the brokers are asked for their partitions' ends.
+
+    Returns:
+        All that `jobs.readers.status.status` has, and made_at; `streams` as `watermark_status` has them, at most
+        `MAX_STREAMS`, and `stream_count`; `partitions` and `kafka`, see `jobs.report.lag`; `slices` (loads that follow each
+        other) and `history` (records by class, jumps and missing sequences of a stream in a slice; stream -1 is all those
+        that `streams` lacks); `missing_ranges` and `quarantine`, and `missing_total` and `quarantine_total` where a list is
+        cut off; `gate_runs`, and `gate_results`: what was not met in any, and all of the last one; `runs`, see
+        `jobs.report.runs`. Times are UTC.
+
+    Raises:
+        UsageError: The tables are not in a folder of this machine.
+        TidemarkError: A table is there and cannot be read.
+    """
+    there = query.tables(lakehouse).keys()
+    found = status(settings.pipeline, lakehouse, most_streams=MAX_ROWS) | {"made_at": datetime.now(UTC)}
+    with query.connect(lakehouse) as database:
+
+        def ask(sql: str) -> Rows:
+            return query.rows(database, sql)
+
+        def ask_of(view: str) -> Ask:
+            return ask if views.READ_BY[view] <= there else lambda _: []
+
+        topics = ask(f"FROM {BRONZE_TOPICS}") if BRONZE_TOPICS in there else []
+        bronze = ask_of(views.LAG)(f"FROM {views.LAG}")
+        found |= _streams(ask_of(views.WATERMARK_STATUS))
+        found |= _listed("missing", ask_of(views.MISSING), _MISSING, _COUNT_MISSING)
+        found |= _listed("quarantine", ask_of(views.QUARANTINE_OPEN), _QUARANTINE, _COUNT_QUARANTINE)
+        of_gate = ask_of(views.GATE_HISTORY)
+        found |= {"gate_runs": of_gate(_GATE_RUNS), "gate_results": of_gate(_GATE_RESULTS)}
+    found |= ends(settings.kafka if asks_kafka else None, bronze, topics)
+    return {**found, "runs": last_runs(lakehouse.local_root)}
+
+
+def _streams(ask: Ask) -> dict[str, Any]:
+    """The streams, and what the loads brought to each, slice by slice."""
+    ask(_SHOWN.format(most=MAX_STREAMS))
+    streams = ask("FROM shown ORDER BY stream")
+    if not streams:
+        return {"streams": [], "stream_count": 0, "slices": [], "history": []}
+    loads = ask(_COUNT_LOADS)[0]["n"]
+    slices = min(loads, MAX_SLICES, max(1, MAX_CELLS // len(streams)))
+    ask(_NUMBERED.format(slices=slices, loads=max(loads, 1)))
+    return {
+        "streams": streams,
+        "stream_count": ask(_COUNT_STREAMS)[0]["n"],
+        "slices": ask(_SLICES),
+        "history": ask(_HISTORY),
+    }
+
+
+def _listed(name: str, ask: Ask, listed: str, total: str) -> dict[str, Any]:
+    """The head of a list, and what all of it comes to."""
+    return {f"{name}_rows": ask(listed), f"{name}_total": next(iter(ask(total)), None)}

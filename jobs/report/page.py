@@ -1,0 +1,74 @@
+"""The facts of a report as one HTML file: no request leaves it, and nothing that a producer sent can be code in it.
+
+Text is escaped by Jinja2, also inside the data that the charts read. A Content-Security-Policy names the page's own scripts and
+styles by their hashes, so nothing else would run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from jobs.report.chart_data import chart_data
+from jobs.report.charts import charts
+from jobs.report.summary import tiles, verdict
+from jobs.report.tables import tables
+from jobs.report.text import moment
+from lakehouse import __version__
+
+_HERE = Path(__file__).with_name("assets")
+_VEGA = "window.vegaEmbed = vegaEmbed;"
+
+
+def page(found: dict[str, Any]) -> str:
+    """The report as HTML.
+
+    Args:
+        found: What `jobs.report.facts.facts` returned.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["moment"] = moment
+    scripts = [_script(vl_convert.javascript_bundle(_VEGA)), _script(_file("report.js"))]
+    style = _file("report.css")
+    return environment.get_template("report.html.j2").render(
+        facts=found,
+        verdict=verdict(found),
+        tiles=tiles(found),
+        tables=tables(found),
+        data=chart_data(found),
+        specs={name: vl_convert.vegalite_to_vega(chart) for name, chart in charts().items()},
+        scripts=[Markup(script) for script in scripts],  # noqa: S704 -- our own file, and Vega's
+        style=Markup(style),  # noqa: S704 -- our own file
+        policy=_policy(scripts, style),
+        version=__version__,
+    )
+
+
+def _file(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _script(text: str) -> str:
+    """A script as HTML may hold it: without the one word that would end it."""
+    return text.replace("\r", "").replace("</script", "<\\/script")
+
+
+def _policy(scripts: list[str], style: str) -> str:
+    allowed = " ".join(_hash(script) for script in scripts)
+    # Vega sets single properties of its SVG by style attributes; these cannot load or run anything.
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src-elem {_hash(style)}; style-src-attr 'unsafe-inline'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

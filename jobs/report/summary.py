@@ -1,0 +1,91 @@
+"""What a report says first: the gate's verdict, and the numbers of the whole pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobs.report.text import count, moment, share, text
+from lakehouse.contracts.gate import CRITICAL
+from lakehouse.contracts.silver import HELD
+
+Facts = dict[str, Any]
+
+
+def verdict(found: Facts) -> dict[str, Any]:
+    """The gate's verdict.
+
+    Args:
+        found: What `jobs.report.facts.facts` returned.
+
+    Returns:
+        state (passed, failed or none), headline, `said` (sentences), and `unmet` (what was not met, the critical first).
+    """
+    gate, published = found["gate"], found["published"]
+    gold = f"Gold is published up to load {published['load_seq']:,}." if published else "Gold: nothing is published."
+    said = [gold]
+    if found["unfinished_load"]:
+        said.append(f"Load {found['unfinished_load']:,} was claimed and is not finished: the next run finishes it.")
+    if waiting := sum(row["records"] for row in found.get("kept_aside", []) if row["state"] == HELD):
+        said.append(f"{waiting:,} records are kept out of Gold by expectations, and wait.")
+    if gate is None:
+        return {"state": "none", "headline": "The gate has not run", "said": said, "unmet": []}
+    first, last = gate["first_load_seq"], gate["last_load_seq"]
+    loads = f"loads {first:,} to {last:,}" if last > first else f"load {last:,}"
+    met = gate["expectations"] - len(gate["unmet"])
+    said.insert(0, f"{met:,} of {gate['expectations']:,} expectations met for {loads}, {moment(gate['evaluated_at'])} UTC.")
+    state = "passed" if gate["passed"] else "failed"
+    unmet = sorted(gate["unmet"], key=lambda each: each["severity"] != CRITICAL)
+    return {"state": state, "headline": f"The gate {state}", "said": said, "unmet": [_unmet(each) for each in unmet]}
+
+
+def _unmet(result: dict[str, Any]) -> dict[str, str]:
+    what = " ".join(text(part) for part in (result["expectation"], result["column"]) if part)
+    sentence = f"{what} {result['outcome']}: observed {text(result['observed'])}, expected {text(result['expected'])}"
+    return {"severity": result["severity"], "sentence": sentence}
+
+
+def tiles(found: Facts) -> list[dict[str, str]]:
+    """The numbers at the top: label, number, and what it is of.
+
+    Args:
+        found: What `jobs.report.facts.facts` returned.
+    """
+    totals, last = found["totals"], found["last_load"]
+    if not totals:
+        return []
+    records = totals["records"]
+
+    def of_all(name: str) -> str:
+        return f"{share(totals[name] / records)} of all" if records else ""
+
+    return [
+        _tile("Records decided", count(records), f"last load {count(last['load_seq'])}, {moment(last['claimed_at'])}"),
+        _tile("Accepted", count(totals["accepted"]), of_all("accepted")),
+        _tile("Duplicates", count(totals["duplicate"]), of_all("duplicate")),
+        _tile("Late", count(totals["late"]), of_all("late")),
+        _waiting(found["quarantine_total"]),
+        _missing(found["missing_total"]),
+        _lag(found),
+    ]
+
+
+def _tile(label: str, number: str, detail: str) -> dict[str, str]:
+    return {"label": label, "number": number, "detail": detail}
+
+
+def _waiting(total: dict[str, Any] | None) -> dict[str, str]:
+    held = total or {"records": 0, "oldest": None}
+    since = f"the oldest since {moment(held['oldest'])}" if held["records"] else "nothing waits"
+    return _tile("In quarantine", count(held["records"]), since)
+
+
+def _missing(total: dict[str, Any] | None) -> dict[str, str]:
+    lacking = total or {"ranges": 0, "sequences": 0}
+    return _tile("Missing", count(lacking["sequences"]), f"in {count(lacking['ranges'])} ranges of contiguous streams")
+
+
+def _lag(found: Facts) -> dict[str, str]:
+    lags = [row["lag"] for row in found["partitions"] if row["lag"] is not None]
+    behind = "Kafka" if found["kafka"]["asked"] else "Bronze"
+    worst = f"at most {count(max(lags))} in a partition" if lags else "unknown"
+    return _tile(f"Behind {behind}", count(sum(lags)) if lags else count(None), worst)

@@ -1,0 +1,126 @@
+"""`tidemark run --every`: one session, run after run, until somebody asks it to end."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from jobs.process.context import run_once
+from lakehouse.errors import AnotherWriterError, GateFailedError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run.reporting import OpenReport
+    from lakehouse.settings.pipeline import Settings
+
+STAGES = ("bronze", "silver", "gate", "gold")
+
+
+class StopRequestedError(Exception):
+    """A run was left between two stages because the loop shall end."""
+
+
+class StoppableReport:
+    """Passes a run's events on, and leaves the run where a stage ends once the loop shall end.
+
+    An event is the only thing that the loop sees of a run. Between stages nothing is half done; a load that was claimed and not
+    finished is finished by the next run.
+
+    Args:
+        report: Whom to tell.
+        stop: Set where the loop shall end.
+    """
+
+    def __init__(self, report: OpenReport, stop: threading.Event) -> None:
+        self.bound = report.bound
+        self._report = report
+        self._stop = stop
+        self._stage: str | None = None
+
+    def event(self, name: str, **fields: object) -> None:
+        """Pass an event on.
+
+        Raises:
+            StopRequestedError: The loop shall end, and this event is the first of another stage.
+        """
+        stage = name.partition(".")[0]
+        if stage in STAGES and stage != self._stage:
+            if self._stop.is_set() and self._stage is not None:
+                raise StopRequestedError
+            self._stage = stage
+        self._report.event(name, **fields)
+
+    def close(self) -> None:
+        """Close the report."""
+        self._report.close()
+
+
+def run_every(
+    spark: SparkSession,
+    settings: Settings,
+    report: OpenReport,
+    *,
+    seconds: float,
+    stage: str | None = None,
+    told: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> int:
+    """Run the pipeline, start to start `seconds` apart, or at once where a run took longer.
+
+    Another writer, or a gate that fails, is reported and does not end the loop: the next run ingests again, and Gold holds.
+
+    Args:
+        spark: The session of all runs.
+        settings: The pipeline's settings.
+        report: Whom to tell.
+        seconds: From the start of a run to the start of the next.
+        stage: One stage; all by default.
+        told: Gets the result of every run that succeeded.
+
+    Returns:
+        The exit code of the last run: 0 where it succeeded.
+
+    Raises:
+        TidemarkError: A run failed otherwise; a person or a supervisor has to look.
+    """
+    code = 0
+    with _stop_on_signals() as stop:
+        while not stop.is_set():
+            started = time.monotonic()
+            try:
+                told(run_once(spark, settings, StoppableReport(report, stop), stage=stage))
+                code = 0
+            except (AnotherWriterError, GateFailedError) as error:
+                code = error.exit_code
+            except StopRequestedError:
+                break
+            stop.wait(max(0.0, seconds - (time.monotonic() - started)))
+    report.event("run.stopped", exit_code=code)
+    return code
+
+
+@contextlib.contextmanager
+def _stop_on_signals() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C or SIGTERM sets; a second one ends the process as it would have without this."""
+    stop = threading.Event()
+    # Spark sets its own SIGINT handler when it starts, so these come after it and give way to it again.
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+    for number in former:
+        signal.signal(number, ask)
+    try:
+        yield stop
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -1,0 +1,135 @@
+"""What a run did and what a plan would do, as people read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobs.process import output
+from lakehouse.escape import json_text
+
+STAGES = ("bronze", "silver", "gate", "gold")
+
+
+def write_result(result: dict[str, Any], *, as_json: bool) -> None:
+    """Print a run's result on stdout: a line per stage, or one line of JSON."""
+    if as_json:
+        output.write(json_text(output.plain(result)))
+        return
+    output.write(f"{result['pipeline']} {result['run_id']}, {result['seconds']:.1f} s")
+    for stage in STAGES:
+        if result.get(stage) is not None:
+            output.write(f"  {stage:<7} {summary(result[stage])}")
+
+
+def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX_TABLE_ROWS) -> None:
+    """Print a plan on stdout: what is the same for all streams, a line per stream, samples of what is kept out; or JSON.
+
+    Args:
+        planned: What `pipelines.medallion.plan` returned.
+        as_json: Whether as JSON.
+        most: How many streams, at most; `stream_count` says how many there are.
+    """
+    streams = planned.get("streams") or []
+    planned = {**planned, "streams": streams[:most], "stream_count": len(streams)}
+    streams = planned["streams"]
+    if as_json:
+        output.write_json(planned)
+        return
+    output.write(summary({name: value for name, value in planned.items() if not isinstance(value, list)}))
+    if not streams:
+        _write_trips(planned)
+        if not planned.get("breaker"):
+            output.write("There is nothing to load.")
+        return
+    # A class that no stream shows is no column.
+    columns = [name for name in streams[0] if any(stream[name] not in (None, 0) for stream in streams)]
+    output.write_table(columns, [[stream[name] for name in columns] for stream in streams])
+    if planned["stream_count"] > len(streams):
+        output.write(f"{planned['stream_count'] - len(streams):,} streams more; --limit {planned['stream_count']} shows all.")
+    if kept_out := planned.get("kept_out"):
+        columns = [name for name in kept_out[0] if any(row[name] is not None for row in kept_out)]
+        rows = [[row[name] for name in columns] for row in kept_out]
+        output.write_table(columns, rows, title="Kept out: the first of each class")
+    _write_trips(planned)
+
+
+def _write_trips(planned: dict[str, Any]) -> None:
+    for trip in planned.get("breaker") or []:
+        observed = f"{trip['where']}: {trip['observed']}, where {trip['expected']} would be let through"
+        output.write(output.shown(f"The breaker would stop this load. {trip['what']} ({observed})"))
+
+
+_DONE = {"release": "Released", "discard": "Discarded", "reset": "Reset", "erase": "Erased"}
+_WOULD = {"release": "Would release", "discard": "Would discard", "reset": "Would reset", "erase": "Would erase"}
+_LEFT = {
+    "no_sequence": "without a sequence that could be read, which Silver needs",
+    "already_kept": "with a sequence that Silver holds already",
+}
+
+
+_PLANS = {
+    "first_load": "Before the new epoch this would be loaded:",
+    "next_load": "The next load would then be:",
+}
+_KEPT = (
+    "Old versions of the tables hold the bytes until `tidemark maintain` removes them, from {old_versions} on, and Delta "
+    "cleans their logs, from {log} on. `tidemark maintain --erase --key-file FILE` does both now, and looks for the key in "
+    "every file. Kafka and backups hold it on terms of their own. A copy that is sent again lands in bronze_records: erase "
+    "again."
+)
+
+
+def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
+    """Print on stdout what a release, discard, reset or erasure did, or would do; or JSON."""
+    done = {**done, "streams": done["streams"][: output.MAX_TABLE_ROWS], "stream_count": len(done["streams"])}
+    if as_json:
+        output.write_json(done)
+        return
+    verb = (_WOULD if done["is_dry_run"] else _DONE)[done["kind"]]
+    if done["load_seq"] is None:
+        output.write("There is nothing to do.")
+    elif done["kind"] == "reset":
+        output.write(f"{verb} a watermark, as load {done['load_seq']}.")
+    elif done["kind"] == "erase":
+        output.write(
+            f"{verb} what {_records(done['erased'])} held, as load {done['load_seq']}; gave up {done['records']:,} that waited."
+        )
+    else:
+        output.write(f"{verb} {_records(done['records'])} ({summary(done['classes'])}), as load {done['load_seq']}.")
+    for why, records in done["left"].items():
+        output.write(f"Left in quarantine: {_records(records)} {_LEFT[why]}. `tidemark quarantine discard` gives them up.")
+    if done["streams"]:
+        output.write_table(list(done["streams"][0]), [list(row.values()) for row in done["streams"]])
+    _write_plans(done)
+    if done["kind"] == "release" and done["load_seq"] and not done["is_dry_run"]:
+        output.write("The next `tidemark run` audits and publishes them.")
+    if done["kind"] == "erase" and done["load_seq"] and not done["is_dry_run"]:
+        output.write(_KEPT.format(**done["left_until"]))
+
+
+def _write_plans(done: dict[str, Any]) -> None:
+    for name, told in _PLANS.items():
+        if done.get(name):
+            output.write(f"\n{told}")
+            write_plan(done[name], as_json=False)
+
+
+def _records(count: int) -> str:
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
+def summary(found: dict[str, Any]) -> str:
+    """Names and values in one line, without what is null, zero or empty.
+
+    >>> summary({"load_seq": 3, "records": 12000, "late": 0, "failed": [], "passed": True})
+    'load seq 3, records 12,000, passed true'
+    """
+    return ", ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in found.items() if value or value is False)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({summary(value)})"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return ", ".join(map(_short, value)) if isinstance(value, list) else output.shown(value)

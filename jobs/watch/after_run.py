@@ -1,0 +1,241 @@
+"""Telling those who watch a pipeline how a run ended: metrics and alerts. What fails of it is reported, and fails no run."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jobs.process.exit_codes import beside, scrub_text
+from lakehouse.errors import BreakerOpenError, TidemarkError
+from lakehouse.shown import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from jobs.watch.alerts import Alert, Finding
+    from jobs.watch.state import State
+    from lakehouse.run.reporting import OpenReport
+    from lakehouse.settings.pipeline import Alerts, Settings
+
+_STAGES = ("bronze", "silver", "gate", "gold")
+_LONGEST_DETAILS = 4_000
+"""Characters of an alert's details: receivers refuse long bodies."""
+
+
+class Followed:
+    """A report that keeps what a run's stages came to, and passes everything on.
+
+    Args:
+        report: Whom to tell.
+
+    Attributes:
+        bound: What is bound to the report's events.
+        stages: What each stage did that came to its end.
+        audited: What the gate found, see `expectations.gate`; None where it audited nothing.
+        started: When the run started, on the clock of `time.monotonic`.
+    """
+
+    def __init__(self, report: OpenReport) -> None:
+        self.bound = report.bound
+        self.stages: dict[str, dict[str, Any]] = {}
+        self.audited: dict[str, Any] | None = None
+        self.started = time.monotonic()
+        self._report = report
+
+    def event(self, name: str, **fields: object) -> None:
+        """Pass an event on."""
+        stage, _, what = name.partition(".")
+        if stage in _STAGES and what == "finished":
+            self.stages[stage] = fields
+        elif name == "gate.audited":
+            self.audited = fields
+        self._report.event(name, **fields)
+
+    def close(self) -> None:
+        """Close the report."""
+        self._report.close()
+
+
+@contextlib.contextmanager
+def watching(spark: SparkSession, settings: Settings, report: OpenReport) -> Iterator[OpenReport]:
+    """Tell those who watch how the run inside ended. Where the config names nobody, nothing is done.
+
+    Yields:
+        The report that the run has to tell.
+    """
+    if not settings.watch.is_on:
+        yield report
+        return
+    followed = Followed(report)
+    try:
+        yield followed
+    except TidemarkError as error:
+        _tell(spark, settings, followed, error)
+        raise
+    _tell(spark, settings, followed, None)
+
+
+@contextlib.contextmanager
+def listening(settings: Settings, report: OpenReport) -> Iterator[None]:
+    """Answer on `watch.metrics_port`, where the config names one, with what the last run left."""
+    if settings.watch.metrics_port is None:
+        yield
+        return
+    from jobs.watch import metrics
+    from jobs.watch import state as watch_state
+
+    with beside(report, "watch.state"):
+        metrics.show(settings.pipeline, metrics.of_runs(watch_state.read(watch_state.place(settings))))
+    with metrics.listening(settings.watch.metrics_host, settings.watch.metrics_port, report):
+        yield
+
+
+def _tell(spark: SparkSession, settings: Settings, followed: Followed, error: TidemarkError | None) -> None:
+    from jobs.watch import state as watch_state
+
+    file, state, now = watch_state.place(settings), watch_state.State(), datetime.now(UTC)
+    with beside(followed, "watch.state"):
+        state = watch_state.read(file)
+    with beside(followed, "watch.state"):
+        state = _after(state, followed, error, now)
+    found: dict[str, Any] = {}
+    with beside(followed, "watch.tables"):
+        found = _tables(spark, settings, followed)
+    lags = None
+    with beside(followed, "watch.lag"):
+        lags = _lags(settings, found, followed)
+    with beside(followed, "watch.metrics"):
+        _show(settings, state, found, lags)
+    with beside(followed, "watch.alert"):
+        _alert(settings, state, _findings(settings, followed, error, lags), followed)
+    with beside(followed, "watch.state"):
+        watch_state.write(file, state)
+
+
+def _after(state: State, followed: Followed, error: TidemarkError | None, now: datetime) -> State:
+    """The state after a run: what this one did not come to stays as it was."""
+    from jobs.watch.state import Stage
+    from lakehouse.contracts.gate import CRITICAL, WARN
+    from lakehouse.contracts.silver import CLASSES
+
+    stages, audited = followed.stages, followed.audited
+    changed: dict[str, Any] = {
+        "run_id": str(followed.bound.get("run_id", "")),
+        "ended_at": now,
+        "seconds": round(time.monotonic() - followed.started, 3),
+        "exit_code": error.exit_code if error else 0,
+        "stages": state.stages
+        | {name: Stage(ended_at=now, seconds=float(done.get("seconds", 0))) for name, done in stages.items()},
+    }
+    if silver := stages.get("silver"):
+        changed |= {"classes": {name: silver[name] for name in CLASSES}, "is_breaker_open": False}
+        changed["load_seq"] = max(silver["loads"], default=state.load_seq)
+    if isinstance(error, BreakerOpenError):
+        changed["is_breaker_open"] = True
+    if audited:
+        changed["gate_unmet"] = {CRITICAL: len(audited["failed"]), WARN: len(audited["warned"])}
+    if "gold" in stages:
+        changed["published_load_seq"] = stages["gold"].get("last_load_seq", state.published_load_seq)
+    return state.model_copy(update=changed)
+
+
+def _tables(spark: SparkSession, settings: Settings, report: OpenReport) -> dict[str, Any]:
+    """What the tables say: all of it where they are in a local folder, else the watermarks alone."""
+    from jobs.process.context import lakehouse_of
+
+    lakehouse = lakehouse_of(settings.lakehouse)
+    if lakehouse.local_root is not None:
+        from jobs.readers.status import status
+
+        return status(settings.pipeline, lakehouse, with_missing=False, most_streams=0)
+    from pipelines import medallion
+
+    return {"partitions": medallion.partitions(spark, settings, report)}
+
+
+def _lags(settings: Settings, found: dict[str, Any], report: OpenReport) -> list[dict[str, Any]] | None:
+    is_wanted = settings.watch.has_metrics or settings.watch.alerts.max_lag is not None
+    if not is_wanted or "partitions" not in found:
+        return None  # without the watermarks, all that Kafka has would count as behind
+    from bronze.kafka.metadata import LookError
+    from jobs.readers.lag import lags
+
+    try:
+        return lags(settings.kafka, found["partitions"])
+    except LookError as error:
+        report.event("watch.lag_failed", why=str(error))
+        return None
+
+
+def _show(settings: Settings, state: State, found: dict[str, Any], lags: list[dict[str, Any]] | None) -> None:
+    if not settings.watch.has_metrics:
+        return
+    from jobs.watch import metrics
+
+    samples = [*metrics.of_runs(state), *metrics.of_tables(found), *metrics.of_lags(lags)]
+    metrics.show(settings.pipeline, samples)
+    if settings.watch.metrics_file is not None:
+        metrics.write_file(str(settings.watch.metrics_file))
+
+
+def _findings(
+    settings: Settings, followed: Followed, error: TidemarkError | None, lags: list[dict[str, Any]] | None
+) -> list[Finding]:
+    from jobs.watch import alerts
+
+    return [
+        alerts.of_gate(followed.audited, error, is_finished="gate" in followed.stages),
+        alerts.of_breaker(error, is_finished="silver" in followed.stages),
+        alerts.of_lag(lags, settings.watch.alerts.max_lag),
+    ]
+
+
+def _alert(settings: Settings, state: State, findings: list[Finding], report: OpenReport) -> None:
+    """Tell what is due, and keep in the state what was told; what nobody took is due again after the next run."""
+    if not settings.watch.alerts.is_on:
+        return
+    from jobs.watch import alerts
+
+    now = datetime.now(UTC)
+    for finding, told, what in alerts.due(findings, state.told, settings.watch.alerts, now):
+        alert = alerts.Alert(
+            pipeline=settings.pipeline,
+            alert=finding.name,
+            state=what,
+            text=shortened(scrub_text(finding.text)),
+            details=shortened(scrub_text(finding.details), _LONGEST_DETAILS),
+            since=told.since,
+            at=now,
+            run_id=state.run_id,
+        )
+        is_told = _tell_each(alert, settings.watch.alerts, report)
+        if what == alerts.RESOLVED and is_told:
+            del state.told[finding.name]
+        elif what == alerts.FIRING:
+            state.told[finding.name] = told.model_copy(update={"told_at": now if is_told else None})
+
+
+def _tell_each(alert: Alert, chosen: Alerts, report: OpenReport) -> bool:
+    """Tell by each way that the config names; whether any worked."""
+    from jobs.watch import channels
+
+    ways: dict[str, Callable[[], None]] = {}
+    if chosen.webhook is not None:
+        ways["webhook"] = partial(channels.post, alert, chosen.webhook)
+    if chosen.mail_command is not None:
+        ways["mail_command"] = partial(channels.run_program, alert, chosen.mail_command)
+    is_told = False
+    for way, tell in ways.items():
+        try:
+            tell()
+        except channels.NotToldError as error:
+            report.event("watch.alert_failed", alert=alert.alert, state=alert.state, way=way, why=str(error))
+        else:
+            is_told = True
+            report.event("watch.alerted", alert=alert.alert, state=alert.state, way=way)
+    return is_told
