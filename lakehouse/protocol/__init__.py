@@ -1,5 +1,1 @@
-"""What runs of several processes agree on by commits: who writes Bronze, what a restore or rebuild has undone, what Gold
-keeps out.
-
-None
-"""
+"""What processes agree on by commits: who writes Bronze, what a restore or rebuild undid, what is kept out of Gold."""

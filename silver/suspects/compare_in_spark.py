@@ -1,4 +1,4 @@
-"""Suspects compared in Spark, where they are many: as `compare_on_driver` does, with windows over hashes; no value is shuffled."""
+"""Suspects compared in Spark, where they are many: windows over hashes; no value is shuffled."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer
 
-from jobs import cli
+from jobs.cli.commands import app, main
 from tests.support.kafka import Sent, send
 from tests.support.small_config import write_config
 
@@ -157,7 +157,7 @@ def again() -> list[Sent]:
 
 def test_every_command_is_listed() -> None:
     listed = {*commands(Path(), "t"), *SKIPPED}
-    assert listed == set(leaves(typer.main.get_command(cli.app)))
+    assert listed == set(leaves(typer.main.get_command(app)))
 
 
 @pytest.mark.parametrize("names", [FEW, pytest.param(MANY, marks=_TAKES_LONG)])
@@ -182,7 +182,7 @@ def test_no_command_shows_what_a_producer_sent_as_it_was_sent(  # noqa: PLR0917 
     shown: list[str] = []
 
     def tell(*words: str) -> int:
-        code = cli.main([*words])
+        code = main([*words])
         said = capfd.readouterr()
         at = f"{' '.join(words)[:200]!r} ended with {code}"
         for way, text in (("stdout", said.out), ("stderr", said.err)):

@@ -15,7 +15,7 @@ import typer
 import yaml
 
 from expectations.invariants import INVARIANTS, MEASURES
-from jobs import cli
+from jobs.cli.commands import app
 from jobs.process import exit_codes
 from lakehouse import errors
 from lakehouse.config.keys import Key
@@ -68,7 +68,7 @@ def kept() -> dict[str, Any]:
         "expectations": [each.name for each in INVARIANTS],
         "budgets": [each.name for each in MEASURES],
         "config": _keys(Key(Settings)),
-        "commands": dict(_commands(typer.main.get_command(cli.app))),
+        "commands": dict(_commands(typer.main.get_command(app))),
         "exit codes": _exit_codes(),
         "crash points": sorted(_first_arguments(sources, "crash_point")),
         "events": sorted(_first_arguments(sources, "event")),
