@@ -20,6 +20,7 @@ from lakehouse.settings.pipeline import Settings
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, Lakehouse
 from silver.load import steps as load
 from silver.rules import Rules
+from silver.state.tables import create_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +125,7 @@ def as_silver(records: DataFrame) -> DataFrame:
 
 
 def _measure_silver(spark: SparkSession, run: Run, sitting: Sitting, topic: Topic, rules: Rules) -> None:
-    load.create_tables(spark, run, rules)
+    create_tables(spark, run, rules)
     done = sitting.measure(SILVER, topic.name, topic.records, lambda: load.load_once(spark, run, rules))
     require("records of the load", observed=done and done.records, expected=topic.records)
     found = (

@@ -16,6 +16,7 @@ from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from silver.load import steps
 from silver.rules import Rules
+from silver.state.tables import create_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,7 @@ class LookPipeline:
         self.run = Run("bench", Lakehouse(root=str(root)), Silent())
         self._offset = self._sent = self._filled = 0
         tables.create(self._spark, self.run.table(BRONZE.name), BRONZE)
-        steps.create_tables(self._spark, self.run, self._rules)
+        create_tables(self._spark, self.run, self._rules)
         self._history = history // STREAMS
         for records in _shares(self._history):
             self._commit(Part(records, sent(F.col("nth") + self._sent)))

@@ -19,6 +19,7 @@ from lakehouse.run.context import Run
 from lakehouse.table import SILVER_WATERMARKS, Lakehouse
 from silver.load import steps
 from silver.rules import Rules, Source
+from silver.state.tables import create_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +105,7 @@ class _Pipeline:
         self._sent = 0
         self.arrived = 0
         tables.create(self._spark, self._run.table(BRONZE.name), BRONZE)
-        steps.create_tables(self._spark, self._run, _RULES)
+        create_tables(self._spark, self._run, _RULES)
         self._known = known
         self.arrive(known, records=known)
         self.load()

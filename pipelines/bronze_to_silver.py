@@ -17,6 +17,7 @@ from pipelines import consumer_group
 from silver.load import breaker, cutover, planner, recover, steps
 from silver.rules import Rules
 from silver.state.streams import Limits
+from silver.state.tables import create_tables
 from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
+    from silver.state.plan import Plan
 
 _SHOWN = (
     "topic",
@@ -71,7 +73,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     bronze_owner.require(spark, run)
     if others := _other_topics(spark, run, settings):
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
-    steps.create_tables(spark, run, rules)
+    create_tables(spark, run, rules)
     share, topic_shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
     do = partial(steps.load_once, max_quarantined_share=share, topic_shares=topic_shares, stream_limits=_limits(settings))
     loads = []
@@ -127,7 +129,7 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
     if recovered.open_claim is not None:
         if recovered.swap is not None:
             raise cutover.unfinished(run, recovered.open_claim[0])
-        planned: planner.Plan | None = recover.planned_again(spark, run, recovered)
+        planned: Plan | None = steps.planned_again(spark, run, recovered)
     else:
         try:
             planned = planner.plan(spark, run, rules, recovered, _limits(settings))

@@ -11,7 +11,17 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, JUMP, REPLAY, SUSPECT
+import pyarrow as pa
+
+from lakehouse.contracts.silver import (
+    ACCEPTED,
+    FENCED,
+    INVALID,
+    JUMP,
+    REPLAY,
+    STREAM,
+    SUSPECT,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -43,6 +53,30 @@ def by_name(stream: Stream) -> tuple[str, int, bool, str]:
     """
     topic, partition, producer = stream
     return topic, partition, producer is not None, producer or ""
+
+
+SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
+SEGMENT = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("producer", pa.string()),
+        ("epoch", pa.int64()),
+        ("class", pa.string()),
+        ("reason", pa.string()),
+        *((name, pa.int64()) for name in (*SPAN, "records", "jumps_forward", "jumps_backward", "max_step")),
+        ("content_sha256", pa.string()),
+    ]
+)
+REJECT = pa.schema(
+    [
+        *(SEGMENT.field(name) for name in (*STREAM, "epoch", "class", "reason", *SPAN, "records")),
+        pa.field("load_seq", pa.int64()),
+        pa.field("state", pa.string()),
+        SEGMENT.field("content_sha256"),
+        pa.field("settled_load_seq", pa.int64()),
+    ]
+)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from lakehouse.run.context import Run
 from lakehouse.table import SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS, Lakehouse
 from silver.load import steps
 from silver.rules import Rules
+from silver.state import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def prepare(spark: SparkSession, job: Job) -> None:
     """Create Silver's tables."""
     settings, run = _known(spark, job)
-    steps.create_tables(spark, run, Rules.of(settings))
+    tables.create_tables(spark, run, Rules.of(settings))
 
 
 def load_silver(spark: SparkSession, job: Job) -> Answer:

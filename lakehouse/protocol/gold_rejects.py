@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.gold import REJECTS
@@ -94,3 +95,6 @@ def _published(spark: SparkSession, run: Run, rows: Iterable[Row]) -> set[tuple[
 
 def _let_out(row: Row) -> tuple[int, str]:
     return row["load_seq"], row["gate_run_id"]
+
+
+ROW = pa.schema([(column.name, frames.ARROW[column.type]) for column in REJECTS.columns])

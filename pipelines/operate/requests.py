@@ -19,12 +19,14 @@ from pipelines import bronze_to_silver
 from pipelines.amendments import amend_gold
 from pipelines.operate import erasure
 from pipelines.recover import shadows
-from silver.load import planner as plan
 from silver.load import recover, steps
 from silver.requests import erase_key
 from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
+from silver.state.claim import shared_columns
+from silver.state.plan import nothing_of_bronze
+from silver.state.tables import create_tables
 from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
@@ -119,7 +121,7 @@ def _undecided(spark: SparkSession, run: Run, asked: Erase) -> bool:
 
 def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool) -> Recovered:
     if not is_dry_run:
-        steps.create_tables(spark, run, rules)
+        create_tables(spark, run, rules)
     elif not tables.exists(spark, run.table(SILVER_WATERMARKS)):
         return recover.Recovered(Watermarks({}), last=[], open_claim=None)
     recovered = recover.recover(spark, run, rules)
@@ -149,10 +151,10 @@ def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:
 
 def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, request: Request) -> Answer:
     known = recovered.watermarks
-    pinned = by_request.pinned(known, recovered.bronze_version)
+    pinned = nothing_of_bronze(known, recovered.bronze_version)
     # It decides no topic: those that the load before did not decide are left to the next one.
     rules = replace(rules, decided_topics=recovered.decided_topics)
-    claim = plan.claimed(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
+    claim = shared_columns(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
     return by_request.answer(spark, run, known, claim)
 
 

@@ -16,13 +16,15 @@ from lakehouse.errors import TableMissingError, TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
 from pipelines.recover import shadows
 from silver.audit import ledger_checks
-from silver.load import cutover, steps
+from silver.load import cutover
 from silver.rebuild import decision_diff, replay
 from silver.rebuild.decision_diff import Tables
 from silver.rebuild.replay import Step
-from silver.requests import erase_key, planner
+from silver.requests import erase_key
 from silver.rules import Rules
+from silver.state import claim, plan
 from silver.state.request import Request, Swap
+from silver.state.tables import create_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +92,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     rules = replace(rules, decided_topics=tuple(sorted(decided))) if decided else rules
     shadows.drop(spark, run)
     work = _Rebuild(spark, run, cutover.in_shadow(run, _shadow_of(run)), rules)
-    steps.create_missing(spark, work.shadow, rules)
+    create_missing(spark, work.shadow, rules)
     done = replay.replay(spark, work.shadow, rules, found)
     erase_key.hold(spark, run, work.shadow)
     told = {**_told(work, done), "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
@@ -99,7 +101,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     for planned in done.erasures:  # one that was claimed and not finished had not come to Bronze yet
         if planned.request is not None and planned.request.erase is not None:
             erase_key.in_bronze(spark, work.shadow, planned, planned.request.erase)
-    steps.create_missing(spark, run, rules)
+    create_missing(spark, run, rules)
     told["load_seq"] = _put_in_place(work, done, highest, reason=reason, by=by)
     shadows.drop(spark, run)
     return {**told, "shadow": None, "is_applied": True}
@@ -140,7 +142,7 @@ def _ledger(spark: SparkSession, run: Run) -> list[Row]:
 
 def _without_swap(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
     """The ledger without a swap that was claimed and not finished: this one takes its place, or is refused."""
-    claimed = cutover.open_claim(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
+    claimed = claim.open_claim(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
     if not claimed:
         return rows
     undone = Request.from_json(claimed[0]["request"]).swap
@@ -192,7 +194,7 @@ def _put_in_place(work: _Rebuild, done: Replayed, highest: int, *, reason: str, 
         Request(REBUILD, reason, by, swap=asked),
         marks=done.watermarks,
         rules=work.rules,
-        pinned=planner.pinned(done.watermarks, done.bronze_version),
+        pinned=plan.nothing_of_bronze(done.watermarks, done.bronze_version),
         first_free=asked.undo_to + done.loads + 1,
         before=before,
     )

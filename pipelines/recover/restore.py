@@ -15,9 +15,10 @@ from pipelines.amendments import amend_gold
 from pipelines.verify.snapshot import LEDGER
 from silver.audit import ledger_checks, reject_checks, row_summaries
 from silver.load import cutover, recover, steps
-from silver.requests import planner
 from silver.rules import Rules
+from silver.state import plan
 from silver.state.request import Request, Swap
+from silver.state.tables import create_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     rules = Rules.of(settings)
     tables.version(spark, run.table(SILVER_LOADS))  # raises where Silver has not been written yet
     if not is_dry_run:
-        steps.create_missing(spark, run, rules)
+        create_missing(spark, run, rules)
         _finish(spark, run, rules, to)
     loads = spark.read.table(run.table(SILVER_LOADS).sql)
     _require_whole(spark, run, loads, to)
@@ -87,7 +88,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
         Request(RESTORE, reason, by, swap=asked),
         marks=marks,
         rules=Rules.from_json(last["rules"]),
-        pinned=planner.pinned(marks, last["bronze_to_version"]),
+        pinned=plan.nothing_of_bronze(marks, last["bronze_to_version"]),
         first_free=highest + 1,
     )
     cutover.carry_out(spark, run, load_seq, cutover.undoing_up_to(asked, load_seq - 1))

@@ -15,6 +15,7 @@ from lakehouse.contracts.silver import CLASSES, RECORDS, REPLAY
 from lakehouse.run.findings import Violation
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
+from silver import model
 from silver.audit.ledger_checks import named
 from silver.audit.row_summaries import as_of
 from silver.decide import decision
@@ -44,7 +45,7 @@ _OUTCOME = (
     "declared_epoch",
     "missing",
 )
-_REJECT = tuple(name for name in decision.REJECT.names if name not in ("load_seq", "settled_load_seq"))
+_REJECT = tuple(name for name in model.REJECT.names if name not in ("load_seq", "settled_load_seq"))
 
 
 def decide(

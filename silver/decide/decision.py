@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM
 from lakehouse.spark import frames
 from silver.decide import islands, monotonic, running_max
-from silver.model import Segment, Stretch, fold, stream_of
+from silver.model import REJECT, SEGMENT, SPAN, Segment, Stretch, fold, stream_of
 from silver.model import gaps as fold_gaps
 
 if TYPE_CHECKING:
@@ -24,29 +24,6 @@ if TYPE_CHECKING:
     from silver.rules import Late, Rules
     from silver.state.streams import Known
     from silver.state.watermarks import Watermarks
-
-_SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
-SEGMENT = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("producer", pa.string()),
-        ("epoch", pa.int64()),
-        ("class", pa.string()),
-        ("reason", pa.string()),
-        *((name, pa.int64()) for name in (*_SPAN, "records", "jumps_forward", "jumps_backward", "max_step")),
-        ("content_sha256", pa.string()),
-    ]
-)
-REJECT = pa.schema(
-    [
-        *(SEGMENT.field(name) for name in (*STREAM, "epoch", "class", "reason", *_SPAN, "records")),
-        pa.field("load_seq", pa.int64()),
-        pa.field("state", pa.string()),
-        SEGMENT.field("content_sha256"),
-        pa.field("settled_load_seq", pa.int64()),
-    ]
-)
 
 
 _MOST_STRETCHES = 50_000
@@ -196,7 +173,7 @@ def _row(segment: Segment) -> dict[str, object]:
         "epoch": segment.epoch,
         "class": segment.kind,
         "reason": segment.reason,
-        **{name: getattr(segment, name) for name in (*_SPAN, "records", "jumps_forward", "jumps_backward")},
+        **{name: getattr(segment, name) for name in (*SPAN, "records", "jumps_forward", "jumps_backward")},
     }
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lakehouse.run.context import Run
-    from silver.load.planner import Plan
+    from silver.state.plan import Plan
 
 _FEWEST = 10
 """Records kept out below which nothing is stopped: a handful of bad records is not a pattern, whatever their share."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -17,44 +16,17 @@ from lakehouse.spark import frames
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS
 from silver.state.ledger import Arrivals
+from silver.state.plan import BronzeRange, Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from lakehouse.run.context import Run
 
-
-Partition = tuple[str, int]
-"""topic, partition"""
-
 _HALVINGS = 3
 """Fifteen conditions at the most for the neighbouring partitions of a topic: each new record is compared with all of them."""
-
-
-@dataclass(frozen=True)
-class BronzeRange:
-    """The Bronze versions (after_version, to_version], and where the decided records of each partition end.
-
-    Attributes:
-        after_version: The version that the load before ended with; -1 before the first.
-        to_version: The last version of the range, inclusive.
-        above: The last decided offset of each partition before the load.
-        appended: Records that the versions added, by their commits; None where a commit does not say.
-        topics: The topics that are read; None for all.
-        joined: Those of them that the load before did not decide. What Bronze holds of them may be older than the range: it is
-            read by offset, and not counted by version.
-        up_to: The last offset of each partition, where the versions themselves can no longer be read; else None.
-    """
-
-    after_version: int
-    to_version: int
-    above: Mapping[Partition, int]
-    appended: int | None
-    up_to: Mapping[Partition, int] | None = None
-    topics: Sequence[str] | None = None
-    joined: Collection[str] = ()
 
 
 def pin(

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from silver.load.planner import Plan
     from silver.rules import Rules
+    from silver.state.plan import Plan
 
 _NUMBERS = {"first_offset": "offset", "first_sequence": "sequence"}
 """What a reject that is a single record calls its offset and sequence, and what Silver does."""

@@ -19,12 +19,12 @@ Gold follows: at once in a restore, with the next gate that passes after a rebui
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ERASE, HELD, LOADS, STREAM, SWAPS, WATERMARK_IN_LOADS, WATERMARKS, is_retired
+from lakehouse.contracts.silver import ERASE, HELD, LOADS, STREAM, WATERMARK_IN_LOADS, WATERMARKS, is_retired
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import TableStateError
@@ -40,23 +40,20 @@ from lakehouse.table import (
     SILVER_REJECTS,
     SILVER_WATERMARKS,
 )
-from silver.load.planner import claimed
-from silver.requests.quarantine import load_of
 from silver.state import ledger
-from silver.state.claim import MOST_TRIES, is_claimed
+from silver.state.claim import MOST_TRIES, is_claimed, shared_columns
+from silver.state.ledger import load_of
 from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
-    from silver.load.bronze_range import BronzeRange
     from silver.rules import Rules
+    from silver.state.plan import BronzeRange
     from silver.state.request import Request, Swap
-
-_Row = TypeVar("_Row", Row, dict[str, Any])
 
 _NUMBERED = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS, GOLD_RECORDS, GOLD_STREAM_HEALTH)
 
@@ -113,7 +110,7 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
     loads = {stream: load_of(stream, marks) for stream in marks.rows}
     for load_seq in range(first_free, first_free + MOST_TRIES):
         asked = replace(request, swap=undoing_up_to(request.swap, load_seq - 1)) if request.swap else request
-        shared = claimed(run, rules, pinned, load_seq=load_seq, request=asked)
+        shared = shared_columns(run, rules, pinned, load_seq=load_seq, request=asked)
         rows = frames.of_contract(spark, ledger.rows(loads, marks, shared, rules), LOADS)
         if before is not None and request.swap is not None:
             # The numbers of a shadow's loads are not claimed one by one: nobody else may have taken one.
@@ -128,18 +125,6 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
         expected="a number that is free",
         next_step="Move the silver_, gate_ and gold_ tables away, keep Bronze, and run again: all is decided anew from Bronze.",
     )
-
-
-def open_claim(ledger_rows: Iterable[_Row], finished: int) -> list[_Row]:
-    """The rows of a swap that was claimed and not finished; none where there is none.
-
-    Args:
-        ledger_rows: The last loads of the ledger.
-        finished: The last finished load.
-    """
-    rows = list(ledger_rows)
-    last = max((row["load_seq"] for row in rows), default=0)
-    return [row for row in rows if row["load_seq"] == last and last > finished and row["kind"] in SWAPS]
 
 
 def unfinished(run: Run, claimed: Row | Mapping[str, Any]) -> TableStateError:

@@ -3,85 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
-from lakehouse.contracts.silver import RECORDS, REJECTS, silver_records
-from lakehouse.delta import snapshot_prefetch, tables
+from lakehouse.contracts.silver import REJECTS, silver_records
+from lakehouse.delta import snapshot_prefetch
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
-from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.decide import decision
 from silver.decide.decision import Collected, How
 from silver.extract.columns import columns_read, extract, if_erased, narrow
 from silver.load import bronze_range
-from silver.requests import gold_rejects
 from silver.state import ledger
+from silver.state.claim import shared_columns
+from silver.state.plan import Partition, Plan
 from silver.state.streams import Streams
+from silver.state.tables import before_load
 from silver.suspects import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from lakehouse.contracts.contract import Contract
     from lakehouse.run.context import Run
-    from silver.load.bronze_range import BronzeRange
     from silver.load.recover import Recovered
-    from silver.model import Stretch
     from silver.rules import Rules
-    from silver.state.request import Request
+    from silver.state.plan import BronzeRange
     from silver.state.streams import Known, Limits
     from silver.state.watermarks import Watermarks
 
 
 _FEW, _FEW_IN_TURNS = 10_000, 250_000
 """Bronze records up to which a load is decided on the driver; more of them where few stretches are to be expected."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A load before it is written: everything that its commits need, small however many records it has.
-
-    Attributes:
-        load_seq: The load's number.
-        rules: The rules that it is decided by.
-        watermarks: The watermarks that it meets, of retired streams too where it meets some.
-        range: The pinned Bronze range; empty where a person decided.
-        ledger: The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
-        rejects: The rows of `silver_rejects`.
-        late: The late records that Silver takes, by policy: rows of `silver.decide.decision.SEGMENT`.
-        replayed: Offset spans that Bronze holds twice in the range: topic, partition, first and last offset.
-        settled: Rows of `silver_rejects` of earlier loads that a person released or discarded.
-        settled_aside: Rows of `gold_rejects` that a person released or discarded.
-        request: What that person asked for.
-        stretches: All records of the load, as stretches; None where they did not come so.
-        counts_replays: Whether the records that Bronze read again before the load are counted: where the versions that brought
-            them are gone from the log, nobody knows any more.
-    """
-
-    load_seq: int
-    rules: Rules
-    watermarks: Watermarks
-    range: BronzeRange
-    ledger: list[dict[str, object]]
-    rejects: pa.Table
-    late: pa.Table
-    replayed: list[tuple[str, int, int, int]]
-    settled: pa.Table = field(default_factory=decision.REJECT.empty_table)
-    settled_aside: pa.Table = field(default_factory=gold_rejects.ROW.empty_table)
-    request: Request | None = None
-    stretches: Sequence[Stretch] | None = None
-    counts_replays: bool = True
-
-    def count(self, name: str) -> int:
-        """The sum of one of the ledger's counts over all streams."""
-        return sum(int(str(row[name])) for row in self.ledger)
 
 
 def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, limits: Limits | None = None) -> Plan | None:
@@ -99,7 +53,7 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, limi
     pinned = of_topics(pinned, rules, recovered.decided_topics)
     if pinned.appended == 0 and not pinned.joined:
         return None
-    claim = claimed(run, rules, pinned, load_seq=watermarks.load_seq + 1)
+    claim = shared_columns(run, rules, pinned, load_seq=watermarks.load_seq + 1)
     with snapshot_prefetch.known(spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]):
         how = _how(recovered, None if pinned.joined else pinned.appended)
         planned = decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how, limits=limits)
@@ -128,24 +82,6 @@ def _how(recovered: Recovered, records: int | None) -> How:
     return How.STRETCHES if recovered.was_in_stretches else How.RECORDS
 
 
-def claimed(run: Run, rules: Rules, pinned: BronzeRange, *, load_seq: int, request: Request | None = None) -> dict[str, object]:
-    """What all ledger rows of a load share."""
-    return {
-        "load_seq": load_seq,
-        "kind": request.kind if request else RECORDS,
-        "pipeline": run.pipeline,
-        "bronze_after_version": pinned.after_version,
-        "bronze_to_version": pinned.to_version,
-        "rules_fingerprint": rules.fingerprint,
-        "rules": rules.to_json(),
-        "request": request.to_json() if request else None,
-        "reason": request.reason if request else None,
-        "requested_by": request.requested_by if request else None,
-        "run_id": run.run_id,
-        "claimed_at": datetime.now(UTC),
-    }
-
-
 def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
     spark: SparkSession,
     run: Run,
@@ -172,7 +108,7 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     found, chained = classified(spark, records, rules, streams=met, past=past, how=how)
     watermarks = met.watermarks
     summed = list(decision.summary(found))
-    decided_records = Counter[bronze_range.Partition]()
+    decided_records = Counter[Partition]()
     for segment in summed:
         decided_records[segment.stream[:2]] += segment.records
     arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, decided_records)
@@ -251,7 +187,7 @@ def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
         how: How the decision is sought.
 
     Returns:
-        The load's segments, see `silver.decide.decision.SEGMENT`; and the stretches that they were found by.
+        The load's segments, see `silver.model.SEGMENT`; and the stretches that they were found by.
     """
     watermarks = (
         streams.watermarks
@@ -267,12 +203,6 @@ def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
 
 
 def _past(spark: SparkSession, run: Run, watermarks: Watermarks, load_seq: int) -> resolve.Past:
-    return resolve.Past(before(spark, run, silver_records(), load_seq), before(spark, run, REJECTS, load_seq), watermarks)
-
-
-def before(spark: SparkSession, run: Run, contract: Contract, load_seq: int) -> DataFrame:
-    """A table as the loads before left it: a repeat may find its own rows there, and a first plan no table at all."""
-    table = run.table(contract.name)
-    if load_seq == 1 and not tables.exists(spark, table):
-        return frames.of_contract(spark, [], contract)
-    return spark.read.table(table.sql).where(F.col("load_seq") < load_seq)
+    return resolve.Past(
+        before_load(spark, run, silver_records(), load_seq), before_load(spark, run, REJECTS, load_seq), watermarks
+    )

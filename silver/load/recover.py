@@ -3,55 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REPLAY, STREAM, is_retired
+from lakehouse.contracts.silver import KEPT, LOADS, is_retired
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
-from silver.load import cutover
-from silver.load import planner as planning
 from silver.model import stream_of
-from silver.requests import planner
 from silver.rules import Rules
-from silver.state import watermarks
+from silver.state import claim, watermarks
 from silver.state.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from pyspark.sql import SparkSession
 
     from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
-    from silver.load.planner import Plan
     from silver.state.request import Swap
     from silver.state.watermarks import Watermarks
-
-_SHARED = (
-    "load_seq",
-    "kind",
-    "pipeline",
-    "bronze_after_version",
-    "bronze_to_version",
-    "rules_fingerprint",
-    "rules",
-    "request",
-    "reason",
-    "requested_by",
-    "run_id",
-    "claimed_at",
-)
-_AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
-_OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *_AFTER)
+AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
 _SHORTEST_STRETCH = 16
 """Records per stretch below which stretches are not worth looking for."""
 
-_WAY_OUT = (
+WAY_OUT = (
     "One table was restored, emptied or written alone. `tidemark restore --to LOAD` takes all of them to the same load; "
     "`tidemark rebuild` makes them anew from Bronze."
 )
@@ -118,7 +98,7 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -
     finished = known.load_seq
     ledger = small_tables.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", finished))
     bronze_owner.require_own(run, {row["pipeline"] for row in ledger}, where=run.table(SILVER_LOADS))
-    if swapping := cutover.open_claim(ledger, finished):
+    if swapping := claim.open_claim(ledger, finished):
         return Recovered(known, [], swapping)
     known.require(rules.fingerprint, where=str(run.table(SILVER_LOADS)))
     claimed = max((row["load_seq"] for row in ledger), default=0)
@@ -128,50 +108,13 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -
             where=f"{run.table(SILVER_LOADS)} and {run.table(SILVER_WATERMARKS)}",
             observed=f"last claimed load {claimed}, last finished load {finished}",
             expected=f"last claimed load {finished} or {finished + 1}",
-            next_step=_WAY_OUT,
+            next_step=WAY_OUT,
         )
     last = [row for row in ledger if row["load_seq"] == finished]
     open_claim = [row for row in ledger if row["load_seq"] == finished + 1]
     _require_silver(spark, run, finished, ledger)
     _require_marks(run, known, last)
     return Recovered(known, last, open_claim or None)
-
-
-def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
-    """Decide a claimed load again, from what its claim pinned: its Bronze range and rules, whatever the config says now.
-
-    Or a person's request, where the claim is of one.
-
-    Raises:
-        TableStateError: The outcome is not the claimed one, so what the claim relies on has been changed.
-    """
-    claim = recovered.open_claim or []
-    shared = {name: claim[0][name] for name in _SHARED}
-    rules = Rules.from_json(shared["rules"])
-    run.report.event("silver.repeating", load_seq=shared["load_seq"], claimed_by=shared["run_id"])
-    planned = _planned(spark, run, rules, recovered, claim)
-    counts_replays = planned is None or planned.counts_replays
-    observed = _outcomes(planned.ledger if planned else [], counts_replays=counts_replays)
-    expected = _outcomes(claim, counts_replays=counts_replays)
-    if planned is None or observed != expected:
-        raise TableStateError(
-            f"Load {shared['load_seq']} was claimed and not finished, and deciding it again gives another outcome.",
-            where=str(run.table(SILVER_LOADS)),
-            observed=[item for item in observed.items() if item not in expected.items()][:3],
-            expected=[item for item in expected.items() if item not in observed.items()][:3],
-            next_step="Bronze, the watermarks or a custom extractor's code changed since. " + _WAY_OUT,
-        )
-    return planned
-
-
-def _planned(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, rows: list[Row]) -> Plan | None:
-    watermarks = recovered.watermarks
-    claim: dict[str, Any] = {name: rows[0][name] for name in _SHARED}
-    if claim["request"] is not None:
-        return planner.answer(spark, run, watermarks, claim).plan
-    return planning.decided_again(
-        spark, run, rules, watermarks=watermarks, claim=claim, rows=rows, decided_topics=recovered.decided_topics
-    )
 
 
 def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterable[Row]) -> None:
@@ -194,7 +137,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterab
             where=str(table),
             observed=f"rows by load: {observed}",
             expected=f"rows by load: {expected}",
-            next_step=_WAY_OUT,
+            next_step=WAY_OUT,
         )
 
 
@@ -203,7 +146,7 @@ def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
     for row in last:
         mark = known.rows.get(stream_of(row))
         observed = (mark.epoch, mark.high_watermark, mark.last_offset, mark.declared_epoch) if mark else None
-        expected = None if is_retired(row) else tuple(row[name] for name in _AFTER)
+        expected = None if is_retired(row) else tuple(row[name] for name in AFTER)
         if observed != expected:
             raise TableStateError(
                 "A watermark is not where the last finished load left it.",
@@ -211,15 +154,5 @@ def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
                 f"producer {row['producer']}",
                 observed=f"(epoch, high_watermark, last_offset, declared_epoch) = {observed}",
                 expected=f"(epoch, high_watermark, last_offset, declared_epoch) = {expected}",
-                next_step=_WAY_OUT,
+                next_step=WAY_OUT,
             )
-
-
-def _outcomes(rows: Iterable[Mapping[str, Any]], *, counts_replays: bool) -> dict[tuple[object, ...], tuple[object, ...]]:
-    """What a load's repeat must give again, by stream.
-
-    Replays are left out where a version of Bronze is gone: nobody knows any more which of them read a record again.
-    """
-    outcome = _OUTCOME if counts_replays else [name for name in _OUTCOME if name not in ("records", REPLAY)]
-    named = [row for row in rows if counts_replays or row["records"] > row[REPLAY]]
-    return {tuple(row[name] for name in STREAM): tuple(row[name] for name in outcome) for row in named}

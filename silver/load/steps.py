@@ -18,38 +18,55 @@ restore or rebuild takes all tables along: `silver.load.cutover`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REJECTS, WATERMARKS, silver_records
-from lakehouse.delta import tables, views
+from lakehouse.contracts.silver import CLASSES, KEPT, LOADS, REJECTS, REPLAY, STREAM
+from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.delta.tables import Transaction
-from lakehouse.errors import ClaimStuckError, ConfigError, ContractError, TableStateError, headline
+from lakehouse.errors import ClaimStuckError, TableStateError, headline
 from lakehouse.run.crash_points import crash_point
-from lakehouse.settings.payload_schema import SchemaError
 from lakehouse.spark import frames, storage_errors
-from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
-from silver.extract.payload import decoded
+from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from silver.load import breaker, bronze_range, copy, cutover, recover
-from silver.load.planner import Plan, plan
-from silver.requests import erase_key, gold_rejects, quarantine
+from silver.load import planner as planning
+from silver.load.planner import plan
+from silver.load.recover import AFTER, WAY_OUT
+from silver.requests import erase_key, gold_rejects, planner, quarantine
+from silver.rules import Rules
 from silver.state import claim as claims
 from silver.state import ledger, watermarks
+from silver.state.tables import records_contract
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
-    from lakehouse.contracts.contract import Contract
+    from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
     from silver.load.recover import Recovered
-    from silver.rules import Payload, Rules
+    from silver.state.plan import Plan
     from silver.state.streams import Limits
+
+
+_SHARED = (
+    "load_seq",
+    "kind",
+    "pipeline",
+    "bronze_after_version",
+    "bronze_to_version",
+    "rules_fingerprint",
+    "rules",
+    "request",
+    "reason",
+    "requested_by",
+    "run_id",
+    "claimed_at",
+)
+_OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *AFTER)
 
 
 @dataclass(frozen=True)
@@ -67,33 +84,6 @@ class Load:
     is_repeat: bool
     records: int
     counts: dict[str, int]
-
-
-def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Create Silver's tables where they are not there yet, and in a catalog's schema the views over them.
-
-    Raises:
-        ConfigError: The payload's schema names a type that Spark does not know.
-        ContractError: One is there with other columns, or its payload has another type. A claim pins the rules, so this must
-            come out before the claim: no later run could finish the load.
-    """
-    create_missing(spark, run, rules, is_checked=True)
-    views.create(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
-    if rules.payload:
-        _require_payload(spark, run, rules.payload)
-
-
-def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: bool = False) -> None:
-    """Create those of Silver's tables that are not there; look at no other, unless they are to be checked.
-
-    Raises:
-        ConfigError: The payload's schema names a type that Spark does not know.
-        ContractError: One that is checked has other columns.
-    """
-    if rules.payload:
-        _payload_type(spark, rules.payload)
-    for contract in (_records_contract(rules), WATERMARKS, REJECTS, LOADS):
-        tables.create(spark, run.table(contract.name), contract, is_checked=is_checked)
 
 
 def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
@@ -145,7 +135,7 @@ def finish(spark: SparkSession, run: Run, recovered: Recovered) -> Load:
     if recovered.swap is not None:
         cutover.carry_out(spark, run, claimed["load_seq"], recovered.swap)
         return Load(claimed["load_seq"], is_repeat=True, records=0, counts=dict.fromkeys(CLASSES, 0))
-    planned = recover.planned_again(spark, run, recovered)
+    planned = planned_again(spark, run, recovered)
     carry_out(spark, run, planned)
     return _done(run, planned, is_repeat=True)
 
@@ -197,7 +187,7 @@ def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
     kept = sum(planned.count(name) for name in KEPT)
     if kept:
         rows = _released(spark, run, planned) if planned.request else _kept(spark, run, planned)
-        contract = _records_contract(planned.rules)
+        contract = records_contract(planned.rules)
         tables.append(rows, run.table(SILVER_RECORDS), contract, transaction=_transaction(run, SILVER_RECORDS, planned))
     run.report.event("silver.appended", load_seq=planned.load_seq, records=kept)
     crash_point("silver.appended")
@@ -247,35 +237,6 @@ def advance(spark: SparkSession, run: Run, planned: Plan) -> None:
     crash_point("silver.advanced")
 
 
-def _records_contract(rules: Rules) -> Contract:
-    return silver_records(rules.payload.sql_type if rules.payload else None)
-
-
-def _require_payload(spark: SparkSession, run: Run, payload: Payload) -> None:
-    """Compare the payload's configured type with the table's."""
-    table = run.table(SILVER_RECORDS)
-    expected = _payload_type(spark, payload).simpleString()  # which does not tell NOT NULL: a table made before may have it
-    observed = spark.read.table(table.sql).schema["payload"].dataType.simpleString()
-    if observed != expected:
-        wrong_type = [("payload", observed, expected)]
-        next_step = "Put `value` back, or make Silver anew from Bronze: `tidemark rebuild` shows what changes."
-        raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
-
-
-def _payload_type(spark: SparkSession, payload: Payload) -> DataType:
-    """The payload's type; the decoding is analysed with it, so that what Spark refuses comes out before the claim."""
-    try:
-        decoded(frames.of_tuples(spark, [], "value binary"), payload).schema  # noqa: B018 -- the look at it is what analyses
-        return spark.sql(f"SELECT CAST(NULL AS {payload.sql_type})").schema[0].dataType
-    except (SchemaError, PySparkException) as error:
-        raise ConfigError(
-            f"The payload's schema is not one that values can be decoded and kept by: {str(error).splitlines()[0]}",
-            where="value.schema",
-            observed=payload.schema,
-            expected="columns as in CREATE TABLE, for example id STRING, amount DOUBLE",
-        ) from error
-
-
 def _transaction(run: Run, name: str, planned: Plan) -> Transaction:
     return Transaction(run.app_id(name), planned.load_seq)
 
@@ -287,3 +248,50 @@ def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
         run.report.event("silver.partition_loaded", load_seq=load.load_seq, **partition)
     run.report.event("silver.loaded", load_seq=load.load_seq, records=load.records, **counts)
     return load
+
+
+def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
+    """Decide a claimed load again, from what its claim pinned: its Bronze range and rules, whatever the config says now.
+
+    Or a person's request, where the claim is of one.
+
+    Raises:
+        TableStateError: The outcome is not the claimed one, so what the claim relies on has been changed.
+    """
+    claim = recovered.open_claim or []
+    shared = {name: claim[0][name] for name in _SHARED}
+    rules = Rules.from_json(shared["rules"])
+    run.report.event("silver.repeating", load_seq=shared["load_seq"], claimed_by=shared["run_id"])
+    planned = _planned(spark, run, rules, recovered, claim)
+    counts_replays = planned is None or planned.counts_replays
+    observed = _outcomes(planned.ledger if planned else [], counts_replays=counts_replays)
+    expected = _outcomes(claim, counts_replays=counts_replays)
+    if planned is None or observed != expected:
+        raise TableStateError(
+            f"Load {shared['load_seq']} was claimed and not finished, and deciding it again gives another outcome.",
+            where=str(run.table(SILVER_LOADS)),
+            observed=[item for item in observed.items() if item not in expected.items()][:3],
+            expected=[item for item in expected.items() if item not in observed.items()][:3],
+            next_step="Bronze, the watermarks or a custom extractor's code changed since. " + WAY_OUT,
+        )
+    return planned
+
+
+def _planned(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, rows: list[Row]) -> Plan | None:
+    watermarks = recovered.watermarks
+    claim: dict[str, Any] = {name: rows[0][name] for name in _SHARED}
+    if claim["request"] is not None:
+        return planner.answer(spark, run, watermarks, claim).plan
+    return planning.decided_again(
+        spark, run, rules, watermarks=watermarks, claim=claim, rows=rows, decided_topics=recovered.decided_topics
+    )
+
+
+def _outcomes(rows: Iterable[Mapping[str, Any]], *, counts_replays: bool) -> dict[tuple[object, ...], tuple[object, ...]]:
+    """What a load's repeat must give again, by stream.
+
+    Replays are left out where a version of Bronze is gone: nobody knows any more which of them read a record again.
+    """
+    outcome = _OUTCOME if counts_replays else [name for name in _OUTCOME if name not in ("records", REPLAY)]
+    named = [row for row in rows if counts_replays or row["records"] > row[REPLAY]]
+    return {tuple(row[name] for name in STREAM): tuple(row[name] for name in outcome) for row in named}

@@ -16,8 +16,10 @@ from lakehouse.errors import UsageError
 from lakehouse.table import GOLD_REJECTS
 from silver.load import planner as planning
 from silver.load import steps as load
-from silver.load.bronze_range import BronzeRange
 from silver.requests import planner
+from silver.state import plan
+from silver.state.claim import shared_columns
+from silver.state.plan import BronzeRange
 from silver.state.request import Request
 from silver.state.watermarks import Watermarks
 
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from silver.load.planner import Plan
     from silver.rules import Rules
+    from silver.state.plan import Plan
 
 Row = dict[str, Any]
 
@@ -149,7 +151,7 @@ def _records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, ste
 def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
     """What a person had decided, once more. Where it finds nothing now there is nothing to do."""
     done.not_repeated.extend(_of_gold(spark, shadow, step))
-    pinned = planner.pinned(done.watermarks, done.bronze_version)
+    pinned = plan.nothing_of_bronze(done.watermarks, done.bronze_version)
     claim = _claim(shadow, rules, done, step, pinned)
     try:
         planned = planner.answer(spark, shadow, done.watermarks, claim).plan
@@ -176,5 +178,5 @@ def _of_gold(spark: SparkSession, shadow: Run, step: Step) -> Iterator[str]:
 
 def _claim(shadow: Run, rules: Rules, done: Replayed, step: Step, pinned: BronzeRange) -> dict[str, Any]:
     request = done.translated(step.request, step.last_load) if step.request else None
-    claim = planning.claimed(shadow, rules, pinned, load_seq=done.loads + 1, request=request)
+    claim = shared_columns(shadow, rules, pinned, load_seq=done.loads + 1, request=request)
     return {**claim, "kind": request.kind if request else RECORDS, "claimed_at": step.rows[-1]["claimed_at"]}

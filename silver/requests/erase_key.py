@@ -21,10 +21,10 @@ from lakehouse.protocol import swap_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
-from silver.decide.decision import REJECT
 from silver.extract.columns import extract
-from silver.model import stream_of
-from silver.requests.quarantine import Choice, load_of
+from silver.model import REJECT, stream_of
+from silver.requests.quarantine import Choice
+from silver.state.ledger import load_of
 from silver.suspects.compare_on_driver import ERASED
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.table import Table
-    from silver.load.planner import Plan
     from silver.model import Stream
     from silver.rules import Rules
     from silver.state.ledger import StreamLoad
+    from silver.state.plan import Plan
     from silver.state.request import Erase
     from silver.state.streams import Known
     from silver.state.watermarks import Watermarks

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.contracts.gold import REJECTS, UNMET
+from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import DISCARDED, HELD, RELEASE, RELEASED
 from lakehouse.delta import tables
 from lakehouse.protocol import gold_rejects, swap_fence
+from lakehouse.protocol.gold_rejects import ROW
 from lakehouse.spark import frames
 from lakehouse.table import GOLD_REJECTS
 
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from silver.load.planner import Plan
+    from silver.state.plan import Plan
     from silver.state.request import Request
-
-ROW = pa.schema([(column.name, frames.ARROW[column.type]) for column in REJECTS.columns])
 _SETTLED = "tidemark_aside_settled"
 
 

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.silver import REJECTS, RETIRE, silver_records
 from lakehouse.delta import tables
+from lakehouse.protocol.gold_rejects import ROW
 from lakehouse.table import BRONZE_RECORDS
-from silver.decide import decision
-from silver.load.bronze_range import BronzeRange
-from silver.load.planner import Plan, before
+from silver import model
 from silver.model import stream_of
 from silver.requests import accept_topic_break, erase_key, gold_rejects, quarantine, reset_watermark, retire_streams
 from silver.rules import Rules
 from silver.state import ledger
+from silver.state.plan import Plan, nothing_of_bronze
 from silver.state.request import Request
 from silver.state.streams import Streams
+from silver.state.tables import before_load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,11 +41,6 @@ class Answer:
     left: Mapping[str, int]
 
 
-def pinned(watermarks: Watermarks, bronze_version: int) -> BronzeRange:
-    """The Bronze range of a load that takes nothing from Bronze."""
-    return BronzeRange(bronze_version, bronze_version, watermarks.last_offsets(), 0)
-
-
 def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping[str, Any]) -> Answer:
     """Plan what a claim's request asks for. The same claim, watermarks, rejects and Silver give the same plan.
 
@@ -52,10 +48,10 @@ def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping
         UsageError: A watermark is to be moved that is not there, or to where it must not go.
     """
     load_seq, rules, request = claim["load_seq"], Rules.from_json(claim["rules"]), Request.from_json(claim["request"])
-    silver = before(spark, run, silver_records(), load_seq)
-    choice = quarantine.Choice(decision.REJECT.empty_table(), {})
+    silver = before_load(spark, run, silver_records(), load_seq)
+    choice = quarantine.Choice(model.REJECT.empty_table(), {})
     met = Streams(spark, run, watermarks)
-    aside = gold_rejects.ROW.empty_table()
+    aside = ROW.empty_table()
     if request.accepted is not None:
         loads = accept_topic_break.stream_loads(request.accepted, watermarks)
     elif request.kind == RETIRE:
@@ -67,16 +63,16 @@ def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping
         bronze = run.table(BRONZE_RECORDS)
         whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
         meant = erase_key.records(whole, request.erase, watermarks, load_seq)
-        choice = erase_key.choose(meant, before(spark, run, REJECTS, load_seq), load_seq)
+        choice = erase_key.choose(meant, before_load(spark, run, REJECTS, load_seq), load_seq)
         loads = erase_key.stream_loads(meant, choice, rules, met)
     else:
-        choice = quarantine.choose(spark, request, before(spark, run, REJECTS, load_seq), silver, load_seq)
+        choice = quarantine.choose(spark, request, before_load(spark, run, REJECTS, load_seq), silver, load_seq)
         aside = gold_rejects.choose(spark, run, request, load_seq)
         met.meet(choice.rows)
         met.meet(aside)
         loads = quarantine.stream_loads(choice, request.kind, met.watermarks)
         for row in aside.to_pylist():
-            loads.setdefault(stream_of(row), quarantine.load_of(stream_of(row), met.watermarks))
+            loads.setdefault(stream_of(row), ledger.load_of(stream_of(row), met.watermarks))
     watermarks = met.watermarks
     if not loads:
         return Answer(None, choice.left)
@@ -84,10 +80,10 @@ def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping
         load_seq=load_seq,
         rules=rules,
         watermarks=watermarks,
-        range=pinned(watermarks, claim["bronze_to_version"]),
+        range=nothing_of_bronze(watermarks, claim["bronze_to_version"]),
         ledger=ledger.rows(loads, watermarks, claim, rules),
-        rejects=decision.REJECT.empty_table(),
-        late=decision.SEGMENT.empty_table(),
+        rejects=model.REJECT.empty_table(),
+        late=model.SEGMENT.empty_table(),
         replayed=[],
         settled=choice.rows,
         settled_aside=aside,

@@ -17,13 +17,11 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import DISCARDED, HELD, QUARANTINED, RELEASE, RELEASED, STREAM
 from lakehouse.delta import tables
-from lakehouse.errors import TableStateError
 from lakehouse.protocol import swap_fence
 from lakehouse.spark import frames
-from lakehouse.table import SILVER_REJECTS, SILVER_WATERMARKS
-from silver.decide.decision import REJECT
-from silver.model import stream_of
-from silver.state.ledger import StreamLoad
+from lakehouse.table import SILVER_REJECTS
+from silver.model import REJECT, stream_of
+from silver.state.ledger import StreamLoad, load_of
 from silver.suspects import resolve
 
 if TYPE_CHECKING:
@@ -32,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
-    from silver.load.planner import Plan
     from silver.model import Ordinal, Stream
+    from silver.state.plan import Plan
     from silver.state.request import Request
     from silver.state.watermarks import Watermarks
 
@@ -120,24 +118,6 @@ def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stre
             load.discarded = len(settled)
         loads[stream] = load
     return loads
-
-
-def load_of(stream: Stream, watermarks: Watermarks) -> StreamLoad:
-    """A stream in a load that takes nothing from Bronze: it stands where it stood.
-
-    Raises:
-        TableStateError: A record's stream has no watermark: somebody removed it.
-    """
-    mark = watermarks.rows.get(stream)
-    if mark is None:
-        raise TableStateError(
-            "There is a record whose stream has no watermark.",
-            where=f"{SILVER_WATERMARKS}: topic {stream[0]}, partition {stream[1]}, producer {stream[2]}",
-            observed="no row",
-            expected="a row: every record that was decided has moved one",
-            next_step="`tidemark restore --to LOAD` takes all of Silver's tables back to the same load.",
-        )
-    return StreamLoad(mark.ordinal, last_offset=mark.last_offset)
 
 
 def mark(spark: SparkSession, run: Run, plan: Plan) -> None:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import LOADS
+from lakehouse.contracts.silver import LOADS, RECORDS, SWAPS
 from lakehouse.delta import tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import AnotherWriterError, TableStateError
 from lakehouse.run.crash_points import crash_point
-from lakehouse.table import SILVER_LOADS
+from lakehouse.table import (
+    SILVER_LOADS,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
     from lakehouse.table import Table
+    from silver.rules import Rules
+    from silver.state.plan import BronzeRange
+    from silver.state.request import Request
 
 MOST_TRIES = 20
 """Numbers that a swap tries: those that a RESTORE of the ledger took back are used up, and nothing says how many they are."""
@@ -73,3 +82,38 @@ def is_claimed(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *,
 def _claimers(spark: SparkSession, table: Table, load_seq: int) -> set[str]:
     claims = spark.read.table(table.sql).where(F.col("load_seq") == load_seq).select("run_id").collect()
     return {row["run_id"] for row in claims}
+
+
+def shared_columns(
+    run: Run, rules: Rules, pinned: BronzeRange, *, load_seq: int, request: Request | None = None
+) -> dict[str, object]:
+    """What all ledger rows of a load share."""
+    return {
+        "load_seq": load_seq,
+        "kind": request.kind if request else RECORDS,
+        "pipeline": run.pipeline,
+        "bronze_after_version": pinned.after_version,
+        "bronze_to_version": pinned.to_version,
+        "rules_fingerprint": rules.fingerprint,
+        "rules": rules.to_json(),
+        "request": request.to_json() if request else None,
+        "reason": request.reason if request else None,
+        "requested_by": request.requested_by if request else None,
+        "run_id": run.run_id,
+        "claimed_at": datetime.now(UTC),
+    }
+
+
+_Row = TypeVar("_Row", Row, dict[str, Any])
+
+
+def open_claim(ledger_rows: Iterable[_Row], finished: int) -> list[_Row]:
+    """The rows of a swap that was claimed and not finished; none where there is none.
+
+    Args:
+        ledger_rows: The last loads of the ledger.
+        finished: The last finished load.
+    """
+    rows = list(ledger_rows)
+    last = max((row["load_seq"] for row in rows), default=0)
+    return [row for row in rows if row["load_seq"] == last and last > finished and row["kind"] in SWAPS]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.silver import ACCEPTED, CLASSES, LATE, REPLAY
-from lakehouse.errors import ConservationError
+from lakehouse.errors import ConservationError, TableStateError
+from lakehouse.table import SILVER_WATERMARKS
 from silver.model import by_name
 
 if TYPE_CHECKING:
@@ -214,3 +215,21 @@ def _require_conservation(arrivals: Iterable[Arrivals], counted: Mapping[tuple[s
                 expected=f"{arrived.records} records in Bronze",
                 next_step="Run `tidemark doctor`, and see whether bronze_records was changed by anything but Tidemark.",
             )
+
+
+def load_of(stream: Stream, watermarks: Watermarks) -> StreamLoad:
+    """A stream in a load that takes nothing from Bronze: it stands where it stood.
+
+    Raises:
+        TableStateError: A record's stream has no watermark: somebody removed it.
+    """
+    mark = watermarks.rows.get(stream)
+    if mark is None:
+        raise TableStateError(
+            "There is a record whose stream has no watermark.",
+            where=f"{SILVER_WATERMARKS}: topic {stream[0]}, partition {stream[1]}, producer {stream[2]}",
+            observed="no row",
+            expected="a row: every record that was decided has moved one",
+            next_step="`tidemark restore --to LOAD` takes all of Silver's tables back to the same load.",
+        )
+    return StreamLoad(mark.ordinal, last_offset=mark.last_offset)

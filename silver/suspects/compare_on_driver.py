@@ -61,7 +61,7 @@ def judged(suspects: Iterable[Row], known: Mapping[tuple[Any, ...], str]) -> Ite
         known: What was there before, by key.
 
     Yields:
-        Rows of `silver.decide.decision.SEGMENT`, but for the jumps.
+        Rows of `silver.model.SEGMENT`, but for the jumps.
 
     >>> suspect = dict(zip(KEY, ("t", 0, None, 0, 7)), offset=4, block=4, content_sha256="a")
     >>> again = {**suspect, "offset": 5, "content_sha256": "b"}

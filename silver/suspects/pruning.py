@@ -36,7 +36,7 @@ def like(kept: Iterable[Stretch], blocks: pa.Table) -> Iterator[dict[str, Any]]:
 
     Args:
         kept: Accepted records, as stretches: in each stream and epoch their sequences rise.
-        blocks: Rows of `silver.decide.decision.SEGMENT`.
+        blocks: Rows of `silver.model.SEGMENT`.
 
     Yields:
         Spans of offsets: topic, partition, producer, first_offset, last_offset, and `block`, the block's first offset.

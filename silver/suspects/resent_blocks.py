@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM
 from lakehouse.spark import frames, interval_join
-from silver.decide.decision import SEGMENT
+from silver.model import SEGMENT
 from silver.suspects.content_hash import content
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def are_copies(blocks: pa.Table, both: DataFrame) -> list[bool]:
     """Whether each block is a copy of what was kept.
 
     Args:
-        blocks: Rows of `silver.decide.decision.SEGMENT`, for which `can_be` holds.
+        blocks: Rows of `silver.model.SEGMENT`, for which `can_be` holds.
         both: Their records, and what Silver and the load itself kept of their sequences: stream, sequence, `content`, `block`
             (the block's first offset), and `is_sent`, false for what was kept.
     """

@@ -25,8 +25,7 @@ from lakehouse.contracts.silver import (
     SUSPECT,
 )
 from lakehouse.spark import frames, interval_join
-from silver.decide.decision import SEGMENT
-from silver.model import stream_of
+from silver.model import SEGMENT, stream_of
 from silver.suspects import compare_in_spark, compare_on_driver, pieces, pruning, resent_blocks
 from silver.suspects.compare_in_spark import as_keys, same_key
 from silver.suspects.compare_on_driver import KEY
@@ -96,7 +95,7 @@ def resolve(
 
     Args:
         spark: The session.
-        found: The load's segments, see `silver.decide.decision.SEGMENT`.
+        found: The load's segments, see `silver.model.SEGMENT`.
         records: The load's records, extracted: stream, offset, epoch, sequence, key and value. Read only where there are
             suspects or jumps.
         past: What the suspects are compared with, beside the load's own records.

@@ -10,6 +10,7 @@ from chispa import assert_df_equality
 from lakehouse.errors import ConfigError, ContractError
 from silver.load import steps
 from silver.rules import Payload, Rules, Source
+from silver.state import tables
 from tests.support.bronze import Record, put
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ CORRUPT = [Record.of(offset, seq, producer="a", epoch=0) for offset, seq in enum
 def loaded(spark: SparkSession, run: Run, rules: Rules, topics: dict[str, list[Record]]) -> Run:
     records = [type(record)(**{**vars(record), "topic": topic}) for topic in topics for record in topics[topic]]
     put(spark, run, records)
-    steps.create_tables(spark, run, rules)
+    tables.create_tables(spark, run, rules)
     steps.load_once(spark, run, rules)
     return run
 
@@ -126,9 +127,9 @@ def test_another_payload_schema_is_refused_before_a_load_is_claimed(spark: Spark
     unknown = Rules(BY_HEADER.sequence, payload=Payload("json", "seq BIGGINT"))
 
     with pytest.raises(ContractError, match="payload is struct<seq:bigint,name:string>, not"):
-        steps.create_tables(spark, by_header, more)
+        tables.create_tables(spark, by_header, more)
     with pytest.raises(ConfigError, match="BIGGINT"):
-        steps.create_tables(spark, by_header, unknown)
+        tables.create_tables(spark, by_header, unknown)
 
 
 def test_a_greater_epoch_starts_the_sequence_anew_and_fences_the_one_before(spark: SparkSession, by_producer: Run) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lakehouse.contracts.silver import CLASSES
 from silver.load import steps
 from silver.rules import Payload, Rules, Source
+from silver.state.tables import create_tables
 from tests.support import readings
 from tests.support.bronze import Record, put
 from tests.support.examples import IS_WHOLE, examples
@@ -72,7 +73,7 @@ def _compare(spark: SparkSession, run: Run, rules: Rules, records: list[Any], cu
     for part in (given_rows[:cut], given_rows[cut:]):
         reference.take(_seen(record, rules) for record in part)
         put(spark, run, part)
-        steps.create_tables(spark, run, rules)
+        create_tables(spark, run, rules)
         steps.load_once(spark, run, rules)
 
     tables = {

@@ -20,6 +20,7 @@ from silver.load import planner, recover
 from silver.load import steps as load
 from silver.rules import Rules, Source
 from silver.state.request import Request, Wanted
+from silver.state.tables import create_tables
 from tests.support.bronze import Record, put
 from tests.support.reference import Reference, Seen
 from tests.support.silver import copy_of
@@ -51,7 +52,7 @@ def compact_and_vacuum(spark: SparkSession, table: str) -> None:
 
 
 def load_all(spark: SparkSession, run: Run, rules: Rules = BY_HEADER) -> load.Load | None:
-    load.create_tables(spark, run, rules)
+    create_tables(spark, run, rules)
     return load.load_once(spark, run, rules)
 
 
@@ -170,7 +171,7 @@ def test_watermarks_that_are_emptied_under_a_load_at_work_stay_so_and_the_way_ou
 def test_of_two_runs_that_claim_the_same_load_one_goes_on(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     first, second = new_run(), new_run()
     put(spark, first, [Record.of(0, 1)])
-    load.create_tables(spark, first, BY_HEADER)
+    create_tables(spark, first, BY_HEADER)
     recovered = recover.recover(spark, first, BY_HEADER)
     one = planner.plan(spark, first, BY_HEADER, recovered)
     two = planner.plan(spark, second, BY_HEADER, recovered)
@@ -191,7 +192,7 @@ def test_a_load_that_stopped_after_any_step_is_finished_with_what_it_had_claimed
 ) -> None:
     stopped = new_run()
     put(spark, stopped, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
-    load.create_tables(spark, stopped, BY_HEADER)
+    create_tables(spark, stopped, BY_HEADER)
     planned = planner.plan(spark, stopped, BY_HEADER, recover.recover(spark, stopped, BY_HEADER))
     assert planned is not None
     load.claim(spark, stopped, planned)

@@ -15,6 +15,7 @@ from lakehouse.settings.pipeline import Settings
 from pipelines.arrival_order import orders
 from silver.load import steps
 from silver.rules import Policy, Rules, Source
+from silver.state import tables
 from tests.support.bronze import Record, put
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ RULES = Rules(Source("header", "seq"))
 
 def loaded(spark: SparkSession, run: Run, records: list[Record], rules: Rules = RULES) -> steps.Load:
     put(spark, run, records)
-    steps.create_tables(spark, run, rules)
+    tables.create_tables(spark, run, rules)
     done = steps.load_once(spark, run, rules, max_quarantined_share=0.5)
     assert done is not None
     return done

@@ -18,6 +18,7 @@ from pipelines import medallion
 from pipelines.recover.rebuild import rebuild
 from silver.load import steps
 from silver.rules import Policy, Rules, Source
+from silver.state.tables import create_tables
 from tests.support.bronze import Record, put
 from tests.support.small_config import small_config
 
@@ -51,7 +52,7 @@ def named(spark: SparkSession, tmp_path: Path, run: Run) -> Iterator[Run]:
 
 def loaded(spark: SparkSession, run: Run) -> None:
     put(spark, run, [*SENT, *OTHER])
-    steps.create_tables(spark, run, RULES)
+    create_tables(spark, run, RULES)
     steps.load_once(spark, run, RULES)
 
 

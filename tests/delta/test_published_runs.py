@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pipelines.arrival_order import orders
 from silver.load import breaker, planner, recover, steps
 from silver.rules import Rules
+from silver.state import tables
 from tests.support.bronze import put_spans
 from tests.support.published import (
     EXAMPLE,
@@ -69,7 +70,7 @@ def replay(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at
     settings = settings_of(run, sequence=BY_VALUE, policies={"late": "accept"})
     put_spans(spark, run, dict(enumerate(SPANS)))
     arrived = {order.stream[1]: order for order in orders(spark, run, settings)["bronze"]}
-    steps.create_tables(spark, run, Rules.of(settings))
+    tables.create_tables(spark, run, Rules.of(settings))
     steps.load_once(spark, run, Rules.of(settings))
     return Replay(run, arrived)
 
@@ -105,7 +106,7 @@ def test_by_default_no_published_number_is_dropped(spark: SparkSession, run: Run
     late = {each: SPANS[each] for each, published in enumerate(REPLAYED) if CLASSES[published.name][2]}
     rules = Rules.of(settings_of(run, sequence=BY_VALUE))
     put_spans(spark, run, late)
-    steps.create_tables(spark, run, rules)
+    tables.create_tables(spark, run, rules)
 
     planned = planner.plan(spark, run, rules, recover.recover(spark, run, rules))
 

@@ -30,6 +30,8 @@ from silver.requests import erase_key
 from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
+from silver.state.claim import shared_columns
+from silver.state.plan import nothing_of_bronze
 from silver.state.request import Erase, Request, Wanted
 from tests.delta.test_by_hand import kept, sent, waiting
 from tests.delta.test_restore import offsets_in_gold, restored
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.table import Table
-    from silver.load.planner import Plan
+    from silver.state.plan import Plan
 
 pytestmark = pytest.mark.spark
 
@@ -73,8 +75,8 @@ def claimed_by_hand(spark: SparkSession, run: Run, request: Request) -> Plan:
     rules = Rules.of(settings_of(run))
     recovered = recover.recover(spark, run, rules)
     known = recovered.watermarks
-    pinned = by_request.pinned(known, recovered.bronze_version)
-    claim = plan.claimed(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
+    pinned = nothing_of_bronze(known, recovered.bronze_version)
+    claim = shared_columns(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
     planned = by_request.answer(spark, run, known, claim).plan
     assert planned is not None
     steps.claim(spark, run, planned)

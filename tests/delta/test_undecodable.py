@@ -17,6 +17,7 @@ from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.load import planner, recover, steps
 from silver.rules import Payload, Rules, Source
+from silver.state import tables
 from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
@@ -149,7 +150,7 @@ def test_a_claim_is_repeated_by_the_policy_that_it_pinned(
     put(spark, stopped, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
     pinned, other = ("quarantine", "accept") if written == "by this version" else ("accept", "quarantine")
     rules = Rules.of(readme(stopped, undecodable=pinned))
-    steps.create_tables(spark, stopped, rules)
+    tables.create_tables(spark, stopped, rules)
     planned = planner.plan(spark, stopped, rules, recover.recover(spark, stopped, rules))
     assert planned is not None
     steps.claim(spark, stopped, planned)

@@ -10,6 +10,7 @@ import pytest
 from pipelines import medallion
 from silver.load import steps
 from silver.rules import Rules, Source
+from silver.state import tables
 from tests.faults.kills import Commit, Durations, Point
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
@@ -40,7 +41,7 @@ def test_killed_right_before_and_after_each_commit_of_a_load_nothing_is_lost_or_
     kills = [Commit("silver_loads", is_after=False), Commit("silver_records", is_after=True)]
     kills.append(Commit("silver_watermarks", is_after=False))
     run = new_run()
-    steps.create_tables(spark, run, _RULES)
+    tables.create_tables(spark, run, _RULES)
     for nth, (kill, runner) in enumerate(zip(kills, mortals(len(kills)), strict=True)):
         put(spark, run, [Record.of(3 * nth + place, 2 * nth + sequence) for place, sequence in enumerate([1, 2, 2])])
         kill.prepare(runner, tmp_path / "lakehouse")
@@ -63,7 +64,7 @@ def test_killed_at_each_step_of_the_gate_and_of_gold_every_record_is_published_o
     models = {"models": [{"name": "by_key", "sql": str(query)}]}
     run = new_run()
     settings = settings_of(run, gold=models)
-    steps.create_tables(spark, run, _RULES)
+    tables.create_tables(spark, run, _RULES)
     for nth, (point, runner) in enumerate(zip(points, mortals(len(points)), strict=True)):
         if nth % 2 == 0:  # with and without new input since the one that died before
             put(spark, run, [Record.of(nth, nth), Record.of(nth + 1, nth + 1)])

@@ -10,8 +10,8 @@ import pytest
 
 from lakehouse.errors import StorageError
 from pipelines import medallion
-from silver.load import steps
 from silver.rules import Rules, Source
+from silver.state import tables
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 
@@ -42,7 +42,7 @@ def loaded_once(spark: SparkSession, run: Run) -> None:
 
 def some(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
-    steps.create_tables(spark, run, _RULES)
+    tables.create_tables(spark, run, _RULES)
 
 
 @pytest.mark.parametrize("table", ["silver_loads", "silver_records", "silver_watermarks"])

@@ -14,6 +14,7 @@ import pytest
 
 from silver.load import steps
 from silver.rules import Rules, Source
+from silver.state import tables
 from tests.support.bronze import Record, put
 from tests.support.small_config import write_config
 
@@ -102,7 +103,7 @@ def test_a_run_that_is_terminated_says_so_and_the_next_one_finishes_what_was_beg
         assert "tidemark: terminated; the next run finishes what was begun." in job.said
         assert "Exception while sending command" not in job.said, "its work was not interrupted"
         run = run_at(job.root)
-        steps.create_tables(spark, run, _RULES)
+        tables.create_tables(spark, run, _RULES)
         done = steps.load_once(spark, run, _RULES)
         assert job is not claimed or (done is not None and done.is_repeat)
         rows = spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()

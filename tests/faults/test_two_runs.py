@@ -13,6 +13,7 @@ import pytest
 from pipelines.recover import restore
 from silver.load import steps
 from silver.rules import Rules, Source
+from silver.state import tables
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, require_sound
@@ -58,7 +59,7 @@ def test_of_three_runs_at_once_one_loads_and_the_others_leave(
 ) -> None:
     run = new_run()
     bronze(spark, run, 0, [1, 2, 2, 3])
-    steps.create_tables(spark, run, _RULES)
+    tables.create_tables(spark, run, _RULES)
 
     for runner in team:
         runner.go(stage="silver", settings=root, is_locked=is_locked)

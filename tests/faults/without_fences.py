@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from silver.load.planner import Plan
+    from silver.state.plan import Plan
 
 
 def take_off() -> None:

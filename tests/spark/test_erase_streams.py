@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.errors import TableStateError
-from silver.decide.decision import REJECT
+from silver.model import REJECT
 from silver.requests import erase_key
 from silver.requests.quarantine import Choice
 from silver.rules import Rules, Source

@@ -13,8 +13,9 @@ from lakehouse.contracts.silver import REJECTS, silver_records
 from lakehouse.spark import frames
 from silver.decide import decision
 from silver.load import copy, planner
-from silver.load.bronze_range import BronzeRange
 from silver.rules import Rules, Source
+from silver.state import plan
+from silver.state.plan import BronzeRange
 from silver.state.streams import Known
 from silver.state.watermarks import Watermark, Watermarks
 from silver.suspects import resolve
@@ -49,7 +50,7 @@ def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[R
     past = resolve.Past(frames.of_contract(spark, [], silver_records()), frames.of_contract(spark, [], REJECTS), known)
     found, stretches = planner.classified(spark, bronze, rules, streams=Known(known), past=lambda: past)
     assume(stretches is not None)  # two runs that are one by their distance, with another between them, are none
-    by_pieces = planner.Plan(
+    by_pieces = plan.Plan(
         load_seq=2,
         rules=rules,
         watermarks=known,

@@ -10,6 +10,7 @@ from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from silver.load import steps
 from silver.rules import Payload, Rules, Source
+from silver.state import tables
 from tests.support.bronze import Record, put
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def message(offset: int, sequence: int, *, partition: int = 0, key: str | None =
 def load_records(spark: SparkSession, run: Run, records: Iterable[Record], rules: Rules = RULES) -> None:
     """Put records into Bronze and load them into Silver, as one load."""
     put(spark, run, records)
-    steps.create_tables(spark, run, rules)
+    tables.create_tables(spark, run, rules)
     steps.load_once(spark, run, rules)
 
 

@@ -8,6 +8,7 @@ from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.verify import run as verify
 from silver.load import steps
 from silver.rules import Rules
+from silver.state import tables
 from tests.support.bronze import Record, put
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def loaded(spark: SparkSession, run: Run, settings: Settings, records: Iterable[
     """Put records into Bronze and load them into Silver, as one load."""
     put(spark, run, records)
     rules = Rules.of(settings)
-    steps.create_tables(spark, run, rules)
+    tables.create_tables(spark, run, rules)
     done = steps.load_once(spark, run, rules, max_quarantined_share=settings.policies.max_quarantined_share)
     assert done is not None
     return done

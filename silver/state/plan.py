@@ -1,0 +1,94 @@
+"""A planned load: everything that its commits need, and the Bronze range that it was decided from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakehouse.protocol.gold_rejects import ROW
+from silver import model
+from silver.rules import Rules
+from silver.state.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from silver.model import Stretch
+    from silver.rules import Rules
+    from silver.state.request import Request
+    from silver.state.watermarks import Watermarks
+
+
+Partition = tuple[str, int]
+"""topic, partition"""
+
+
+@dataclass(frozen=True)
+class BronzeRange:
+    """The Bronze versions (after_version, to_version], and where the decided records of each partition end.
+
+    Attributes:
+        after_version: The version that the load before ended with; -1 before the first.
+        to_version: The last version of the range, inclusive.
+        above: The last decided offset of each partition before the load.
+        appended: Records that the versions added, by their commits; None where a commit does not say.
+        topics: The topics that are read; None for all.
+        joined: Those of them that the load before did not decide. What Bronze holds of them may be older than the range: it is
+            read by offset, and not counted by version.
+        up_to: The last offset of each partition, where the versions themselves can no longer be read; else None.
+    """
+
+    after_version: int
+    to_version: int
+    above: Mapping[Partition, int]
+    appended: int | None
+    up_to: Mapping[Partition, int] | None = None
+    topics: Sequence[str] | None = None
+    joined: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A load before it is written: everything that its commits need, small however many records it has.
+
+    Attributes:
+        load_seq: The load's number.
+        rules: The rules that it is decided by.
+        watermarks: The watermarks that it meets, of retired streams too where it meets some.
+        range: The pinned Bronze range; empty where a person decided.
+        ledger: The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
+        rejects: The rows of `silver_rejects`.
+        late: The late records that Silver takes, by policy: rows of `silver.model.SEGMENT`.
+        replayed: Offset spans that Bronze holds twice in the range: topic, partition, first and last offset.
+        settled: Rows of `silver_rejects` of earlier loads that a person released or discarded.
+        settled_aside: Rows of `gold_rejects` that a person released or discarded.
+        request: What that person asked for.
+        stretches: All records of the load, as stretches; None where they did not come so.
+        counts_replays: Whether the records that Bronze read again before the load are counted: where the versions that brought
+            them are gone from the log, nobody knows any more.
+    """
+
+    load_seq: int
+    rules: Rules
+    watermarks: Watermarks
+    range: BronzeRange
+    ledger: list[dict[str, object]]
+    rejects: pa.Table
+    late: pa.Table
+    replayed: list[tuple[str, int, int, int]]
+    settled: pa.Table = field(default_factory=model.REJECT.empty_table)
+    settled_aside: pa.Table = field(default_factory=ROW.empty_table)
+    request: Request | None = None
+    stretches: Sequence[Stretch] | None = None
+    counts_replays: bool = True
+
+    def count(self, name: str) -> int:
+        """The sum of one of the ledger's counts over all streams."""
+        return sum(int(str(row[name])) for row in self.ledger)
+
+
+def nothing_of_bronze(watermarks: Watermarks, bronze_version: int) -> BronzeRange:
+    """The Bronze range of a load that takes nothing from Bronze."""
+    return BronzeRange(bronze_version, bronze_version, watermarks.last_offsets(), 0)

@@ -1,0 +1,89 @@
+"""Silver's tables: created where they are missing, compared with their contracts, and read as they were before a load."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import LOADS, REJECTS, WATERMARKS, silver_records
+from lakehouse.delta import tables, views
+from lakehouse.errors import ConfigError, ContractError
+from lakehouse.settings.payload_schema import SchemaError
+from lakehouse.spark import frames
+from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from silver.extract.payload import decoded
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+    from lakehouse.contracts.contract import Contract
+    from lakehouse.run.context import Run
+    from silver.rules import Payload, Rules
+
+
+def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int) -> DataFrame:
+    """A table as the loads before left it: a repeat may find its own rows there, and a first plan no table at all."""
+    table = run.table(contract.name)
+    if load_seq == 1 and not tables.exists(spark, table):
+        return frames.of_contract(spark, [], contract)
+    return spark.read.table(table.sql).where(F.col("load_seq") < load_seq)
+
+
+def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
+    """Create Silver's tables where they are not there yet, and in a catalog's schema the views over them.
+
+    Raises:
+        ConfigError: The payload's schema names a type that Spark does not know.
+        ContractError: One is there with other columns, or its payload has another type. A claim pins the rules, so this must
+            come out before the claim: no later run could finish the load.
+    """
+    create_missing(spark, run, rules, is_checked=True)
+    views.create(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
+    if rules.payload:
+        _require_payload(spark, run, rules.payload)
+
+
+def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: bool = False) -> None:
+    """Create those of Silver's tables that are not there; look at no other, unless they are to be checked.
+
+    Raises:
+        ConfigError: The payload's schema names a type that Spark does not know.
+        ContractError: One that is checked has other columns.
+    """
+    if rules.payload:
+        _payload_type(spark, rules.payload)
+    for contract in (records_contract(rules), WATERMARKS, REJECTS, LOADS):
+        tables.create(spark, run.table(contract.name), contract, is_checked=is_checked)
+
+
+def records_contract(rules: Rules) -> Contract:
+    """The contract of `silver_records` under the rules' payload."""
+    return silver_records(rules.payload.sql_type if rules.payload else None)
+
+
+def _require_payload(spark: SparkSession, run: Run, payload: Payload) -> None:
+    """Compare the payload's configured type with the table's."""
+    table = run.table(SILVER_RECORDS)
+    expected = _payload_type(spark, payload).simpleString()  # which does not tell NOT NULL: a table made before may have it
+    observed = spark.read.table(table.sql).schema["payload"].dataType.simpleString()
+    if observed != expected:
+        wrong_type = [("payload", observed, expected)]
+        next_step = "Put `value` back, or make Silver anew from Bronze: `tidemark rebuild` shows what changes."
+        raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
+
+
+def _payload_type(spark: SparkSession, payload: Payload) -> DataType:
+    """The payload's type; the decoding is analysed with it, so that what Spark refuses comes out before the claim."""
+    try:
+        decoded(frames.of_tuples(spark, [], "value binary"), payload).schema  # noqa: B018 -- the look at it is what analyses
+        return spark.sql(f"SELECT CAST(NULL AS {payload.sql_type})").schema[0].dataType
+    except (SchemaError, PySparkException) as error:
+        raise ConfigError(
+            f"The payload's schema is not one that values can be decoded and kept by: {str(error).splitlines()[0]}",
+            where="value.schema",
+            observed=payload.schema,
+            expected="columns as in CREATE TABLE, for example id STRING, amount DOUBLE",
+        ) from error
