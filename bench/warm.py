@@ -13,6 +13,7 @@ from bench.topics import PARTITIONS, send_more
 from lakehouse.run.context import Run
 from lakehouse.table import GOLD_RECORDS, Lakehouse
 from pipelines import medallion
+from pipelines.job import Job
 
 if TYPE_CHECKING:
     from bench.sitting import Sitting
@@ -46,7 +47,7 @@ class WarmPipeline:
         self._took(sitting.measure(NOTHING, "0 new", 0, self._run), 0)
 
     def _run(self) -> dict[str, Any]:
-        return cast("dict[str, Any]", medallion.run(self._place.spark, self._settings, Silent()))
+        return cast("dict[str, Any]", medallion.run(Job.on(self._place.spark, self._settings, Silent())))
 
     def _took(self, result: dict[str, Any], records: int) -> None:
         self._records += records

@@ -14,7 +14,7 @@ from bench.topics import plan_topic, send_first
 from bronze.ingest import ingest
 from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_RECORDS, GOLD_RECORDS, Lakehouse
-from pipelines import medallion
+from pipelines import job, medallion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ class _Paths:
         ways: dict[str, Callable[[], object]] = {
             BARE_COPY: lambda: spark_stream.copy_from_kafka(spark, self._job(folder)),
             TO_BRONZE: lambda: ingest(spark, Run("bench", Lakehouse(root=str(folder)), Silent()), settings.kafka),
-            TO_GOLD: lambda: medallion.run(spark, settings, Silent()),
+            TO_GOLD: lambda: medallion.run(job.Job.on(spark, settings, Silent())),
         }
         ways[way]()
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
+from typing import TYPE_CHECKING
 
-from jobs.process.context import maintain_once, thin_job
 from jobs.process.exit_codes import exit_code_of
+from jobs.run.once import thin_job
+
+if TYPE_CHECKING:
+    from pipelines.job import Job
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -18,7 +21,13 @@ def main(argv: list[str] | None = None) -> None:
     Raises:
         TidemarkError: It failed; its `exit_code` is what the process ends with when the file is run.
     """
-    thin_job(partial(maintain_once, is_dry_run=False), "Put every table of a pipeline in order.", argv)
+    thin_job(_maintain, "Put every table of a pipeline in order.", argv)
+
+
+def _maintain(job: Job) -> None:
+    from pipelines import medallion
+
+    medallion.maintain(job, is_dry_run=False)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakehouse.settings.pipeline import Settings
+
 BRONZE_RECORDS = "bronze_records"
 BRONZE_TOPICS = "bronze_topics"
 SILVER_RECORDS = "silver_records"
@@ -133,6 +135,12 @@ class Lakehouse:
     volume: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict, compare=False)
     shadow: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Lakehouse:
+        """Where the settings put the tables."""
+        place = settings.lakehouse
+        return cls(place.root, place.catalog, place.schema_, place.volume, settings.maintenance.table_properties)
 
     def table(self, name: str) -> Table:
         """The table of that name in this lakehouse.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,11 @@ from pyspark.sql import functions as F
 from expectations import failing_rows
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables as delta
-from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import UsageError
-from lakehouse.run.context import Run
-from lakehouse.run.lock import locked
-from lakehouse.spark import progress, storage_errors
-from lakehouse.table import SILVER_WATERMARKS, Lakehouse
+from lakehouse.spark import progress
+from lakehouse.table import SILVER_WATERMARKS
 from pipelines import arrival_order, bronze_to_silver, kafka_to_bronze, maintenance, preflight, silver_to_gold
+from pipelines.job import storage_errors_named
 from pipelines.operate import accept_topic, gate_decision, requests
 from pipelines.operate import erasure as end_of_erasures
 from pipelines.recover import rebuild as anew
@@ -25,13 +22,8 @@ from pipelines.recover import restore as going_back
 from pipelines.verify import run as proof
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
     from lakehouse.contracts.gate import Decision
-    from lakehouse.run.context import Report
-    from lakehouse.settings.pipeline import Settings
+    from pipelines.job import Job
     from silver.audit.arrival_order import Order
     from silver.state.request import Request
 
@@ -45,14 +37,12 @@ _STAGES = {
 _PATIENCE_SECONDS = 60
 
 
-def run(spark: SparkSession, settings: Settings, report: Report, stage: str | None = None) -> dict[str, object]:
+def run(job: Job, stage: str | None = None) -> dict[str, object]:
     """Run the pipeline once.
 
     Args:
-        spark: The session.
-        settings: The config.
-        report: Whom to tell: run.started, <stage>.started, <stage>.finished and what each stage reports in between; while it is
-            long at work <stage>.working, see `lakehouse.spark.progress`.
+        job: The job. Its report gets run.started, <stage>.started, <stage>.finished and what each stage reports in between;
+            while a stage is long at work <stage>.working, see `lakehouse.spark.progress`.
         stage: bronze, silver, gate or gold; None for all, one after another.
 
     Returns:
@@ -64,16 +54,16 @@ def run(spark: SparkSession, settings: Settings, report: Report, stage: str | No
     """
     if stage is not None and stage not in _STAGES:
         raise UsageError("There is no such stage.", where="--stage", observed=stage, expected=", ".join(_STAGES))
-    preflight.require(settings, stage)
+    preflight.require(job.settings, stage)
+    spark, report, run = job.spark, job.report, job.new_run()
     started = time.monotonic()
-    run = _new_run(settings, report)
     report.event("run.started", pipeline=run.pipeline, run_id=run.run_id, stage=stage or "all")
     result: dict[str, object] = {"pipeline": run.pipeline, "run_id": run.run_id, **dict.fromkeys(_STAGES)}
-    with _storage_errors_named(run.lakehouse), locked(run.lakehouse):
+    with job.alone(run):
         for name in [stage] if stage else _STAGES:
             report.event(f"{name}.started")
             with progress.told(spark, report, name):
-                done = _STAGES[name](spark, run, settings)
+                done = _STAGES[name](spark, run, job.settings)
             report.event(f"{name}.finished", **done)
             result[name] = done
     result["seconds"] = round(time.monotonic() - started, 3)
@@ -81,32 +71,14 @@ def run(spark: SparkSession, settings: Settings, report: Report, stage: str | No
     return result
 
 
-@contextlib.contextmanager
-def _storage_errors_named(lakehouse: Lakehouse) -> Iterator[None]:
-    """Raise a full disk, or one that refuses, as what it is.
-
-    Raises:
-        StorageError: The error is such a one.
-    """
-    try:
-        yield
-    except (OSError, *SPARK_ERRORS) as error:
-        failure = storage_errors.failure(error, lakehouse)
-        if failure is None:
-            raise
-        raise failure from error
-
-
-def plan(spark: SparkSession, settings: Settings, report: Report) -> dict[str, object]:
+def plan(job: Job) -> dict[str, object]:
     """What the next load of Silver would do; see `pipelines.bronze_to_silver.preview`."""
-    run = _new_run(settings, report)
-    with locked(run.lakehouse):
-        return {"pipeline": run.pipeline, **bronze_to_silver.preview(spark, run, settings)}
+    run = job.new_run()
+    with job.alone(run):
+        return {"pipeline": run.pipeline, **bronze_to_silver.preview(job.spark, run, job.settings)}
 
 
-def decide(
-    spark: SparkSession, settings: Settings, report: Report, request: Request, *, is_dry_run: bool = False
-) -> dict[str, object]:
+def decide(job: Job, request: Request, *, is_dry_run: bool = False) -> dict[str, object]:
     """Carry out what a person decided; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`.
 
     Beside a run that goes on it waits for its end.
@@ -114,68 +86,62 @@ def decide(
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
     """
-    run = _new_run(settings, report)
-    with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
+    run = job.new_run()
+    with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
         carry_out = accept_topic.carry_out if request.kind == ACCEPT else requests.carry_out
-        done = carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
+        done = carry_out(job.spark, run, job.settings, request, is_dry_run=is_dry_run)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 
-def show_gate(spark: SparkSession, settings: Settings, report: Report, *, rows: int) -> dict[str, object] | None:
+def show_gate(job: Job, *, rows: int) -> dict[str, object] | None:
     """The last gate run, and the rows behind what was not met; see `expectations.failing_rows`. A run may go on beside it."""
-    run = _new_run(settings, report)
-    found = failing_rows.last_gate_run(spark, run, settings.gate, rows=rows)
+    run = job.new_run()
+    found = failing_rows.last_gate_run(job.spark, run, job.settings.gate, rows=rows)
     return None if found is None else {"pipeline": run.pipeline, **found}
 
 
-def decide_gate_run(
-    spark: SparkSession, settings: Settings, report: Report, asked: Decision, *, is_dry_run: bool = False
-) -> dict[str, object]:
+def decide_gate_run(job: Job, asked: Decision, *, is_dry_run: bool = False) -> dict[str, object]:
     """Release or reject what a failed gate run holds; see `gate_decision`. Beside a run that goes on it waits.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
     """
-    run = _new_run(settings, report)
-    with _storage_errors_named(run.lakehouse), locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
-        done = gate_decision.decide(spark, run, settings, asked, is_dry_run=is_dry_run)
+    run = job.new_run()
+    with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
+        done = gate_decision.decide(job.spark, run, job.settings, asked, is_dry_run=is_dry_run)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 
-def restore(  # noqa: PLR0913 -- a command's flags
-    spark: SparkSession, settings: Settings, report: Report, *, to: int, reason: str, by: str, is_dry_run: bool
-) -> dict[str, object]:
+def restore(job: Job, *, to: int, reason: str, by: str, is_dry_run: bool) -> dict[str, object]:
     """Take all tables back to an earlier load; see `recover.restore`. Beside a run that goes on it waits for its end.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
     """
-    run = _new_run(settings, report)
-    with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
-        done = going_back.restore(spark, run, settings, to, reason=reason, by=by, is_dry_run=is_dry_run)
+    run = job.new_run()
+    with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
+        done = going_back.restore(job.spark, run, job.settings, to, reason=reason, by=by, is_dry_run=is_dry_run)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 
-def rebuild(  # noqa: PLR0913 -- a command's flags
-    spark: SparkSession, settings: Settings, report: Report, *, is_applied: bool, reason: str, by: str
-) -> dict[str, object]:
-    """Make Silver anew from Bronze; see `pipelines.recover.rebuild.rebuild`. Beside a run that goes on it waits for its end.
+def rebuild(job: Job, *, is_applied: bool, reason: str, by: str) -> dict[str, object]:
+    """Make Silver anew from Bronze; see `recover.rebuild`. Beside a run that goes on it waits for its end.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
     """
-    run = _new_run(settings, report)
-    with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
-        done = anew.rebuild(spark, run, settings, is_applied=is_applied, reason=reason, by=by)
+    run = job.new_run()
+    with job.alone(run, wait_seconds=_PATIENCE_SECONDS):
+        done = anew.rebuild(job.spark, run, job.settings, is_applied=is_applied, reason=reason, by=by)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done}
 
 
-def partitions(spark: SparkSession, settings: Settings, report: Report) -> list[dict[str, Any]]:
+def partitions(job: Job) -> list[dict[str, Any]]:
     """Where Silver stands in each partition, where no other reader of the tables is at hand; none before the first load.
 
     Grain: a partition. Columns: topic, partition, and of its streams the highest high_watermark, last_offset and load_seq.
     """
-    table = _new_run(settings, report).table(SILVER_WATERMARKS)
+    spark, table = job.spark, job.new_run().table(SILVER_WATERMARKS)
     if not delta.exists(spark, table):
         return []
     highest = [F.max(name).alias(name) for name in ("high_watermark", "last_offset", "load_seq")]
@@ -183,44 +149,38 @@ def partitions(spark: SparkSession, settings: Settings, report: Report) -> list[
     return [row.asDict() for row in found.collect()]
 
 
-def orders(spark: SparkSession, settings: Settings, report: Report, topic: str | None = None) -> dict[str, list[Order]]:
+def orders(job: Job, topic: str | None = None) -> dict[str, list[Order]]:
     """How the streams arrived; see `pipelines.arrival_order.orders`."""
-    return arrival_order.orders(spark, _new_run(settings, report), settings, topic=topic)
+    return arrival_order.orders(job.spark, job.new_run(), job.settings, topic=topic)
 
 
-def verify(spark: SparkSession, settings: Settings, report: Report, *, is_deep: bool = False) -> dict[str, object]:
+def verify(job: Job, *, is_deep: bool = False) -> dict[str, object]:
     """Prove the tables against each other; see `pipelines.verify.run.verify`. A run may go on beside it."""
-    run = _new_run(settings, report)
-    report.event("verify.started", pipeline=run.pipeline, is_deep=is_deep)
+    spark, run = job.spark, job.new_run()
+    job.report.event("verify.started", pipeline=run.pipeline, is_deep=is_deep)
     found = proof.verify(spark, run, is_deep=is_deep)
-    report.event("verify.finished" if found["ok"] else "verify.failed", seconds=found["seconds"])
+    job.report.event("verify.finished" if found["ok"] else "verify.failed", seconds=found["seconds"])
     return {"pipeline": run.pipeline, **found}
 
 
-def maintain(spark: SparkSession, settings: Settings, report: Report, *, is_dry_run: bool) -> dict[str, object]:
+def maintain(job: Job, *, is_dry_run: bool) -> dict[str, object]:
     """Put every table in order; see `pipelines.maintenance.maintain`. A run may go on beside it."""
-    run, started = _new_run(settings, report), time.monotonic()
-    report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
-    tables = maintenance.maintain(spark, run, settings, is_dry_run=is_dry_run)
-    retired = maintenance.retire(spark, run, settings, is_dry_run=is_dry_run)
+    spark, run, started = job.spark, job.new_run(), time.monotonic()
+    job.report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
+    tables = maintenance.maintain(spark, run, job.settings, is_dry_run=is_dry_run)
+    retired = maintenance.retire(spark, run, job.settings, is_dry_run=is_dry_run)
     seconds = round(time.monotonic() - started, 3)
-    report.event("maintenance.finished", seconds=seconds)
+    job.report.event("maintenance.finished", seconds=seconds)
     told = {"pipeline": run.pipeline, "run_id": run.run_id, "is_dry_run": is_dry_run}
     return {**told, "tables": tables, "retired": retired, "seconds": seconds}
 
 
-def forget(spark: SparkSession, settings: Settings, report: Report, key: bytes, *, is_dry_run: bool) -> dict[str, object]:
+def forget(job: Job, key: bytes, *, is_dry_run: bool) -> dict[str, object]:
     """Bring erasures to their end; see `pipelines.operate.erasure.forget`. Beside a run that goes on it waits for its end."""
-    run, started = _new_run(settings, report), time.monotonic()
-    report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
-    with _storage_errors_named(run.lakehouse):
-        done = end_of_erasures.forget(spark, run, settings, key, is_dry_run=is_dry_run)
+    spark, run, started = job.spark, job.new_run(), time.monotonic()
+    job.report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
+    with storage_errors_named(run.lakehouse):
+        done = end_of_erasures.forget(spark, run, job.settings, key, is_dry_run=is_dry_run)
     seconds = round(time.monotonic() - started, 3)
-    report.event("maintenance.finished", seconds=seconds)
+    job.report.event("maintenance.finished", seconds=seconds)
     return {"pipeline": run.pipeline, "run_id": run.run_id, **done, "seconds": seconds}
-
-
-def _new_run(settings: Settings, report: Report) -> Run:
-    place, properties = settings.lakehouse, settings.maintenance.table_properties
-    lakehouse = Lakehouse(place.root, place.catalog, place.schema_, place.volume, properties)
-    return Run(settings.pipeline, lakehouse, report)

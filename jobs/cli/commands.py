@@ -19,34 +19,24 @@ from jobs.cli.recovery import rebuild, restore, verify
 from jobs.cli.requests import erase, quarantine_app, watermark_app
 from jobs.cli.sql_report import report, sql
 from jobs.cli.status import status
-from jobs.cli.tools import (
+from jobs.cli.tools import broker_app, config_app, group, jars_app, need_command
+from jobs.cli.topics import topic_app
+from jobs.process.context import load_settings, open_job
+from jobs.process.exit_codes import exit_code_of, invoke
+from jobs.process.options import (
+    DEFAULT_CONFIG,
     MOST_ROWS,
     AsJson,
+    ConfigFile,
     Limit,
     OffsetArgument,
+    Overrides,
     PartitionArgument,
     TopicArgument,
-    broker_app,
-    config_app,
-    group,
-    jars_app,
-    need_command,
 )
-from jobs.cli.topics import topic_app
-from jobs.process.context import (
-    DEFAULT_CONFIG,
-    ConfigFile,
-    Overrides,
-    lakehouse_of,
-    load_settings,
-    open_session,
-    orders_of,
-    plan_once,
-    reporting,
-    run_once,
-)
-from jobs.process.exit_codes import exit_code_of, invoke
+from jobs.run.once import run_once
 from lakehouse import __version__
+from lakehouse.table import Lakehouse
 
 app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.")
 _groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app, "gate": gate_app}
@@ -112,14 +102,12 @@ def run(
     from jobs.run.summary import write_result
     from jobs.watch.after_run import listening
 
-    settings = load_settings(config, overrides)
-    with reporting() as report:
-        spark = open_session(settings, report)
+    with open_job(config, overrides) as job:
         if every is not None:
             told = partial(write_result, as_json=as_json)
-            with listening(settings, report):
-                return run_every(spark, settings, report, seconds=every, stage=stage, told=told)
-        result = run_once(spark, settings, report, stage=stage)
+            with listening(job.settings, job.report):
+                return run_every(job, seconds=every, stage=stage, told=told)
+        result = run_once(job, stage=stage)
     write_result(result, as_json=as_json)
     return 0
 
@@ -130,10 +118,10 @@ def plan(
 ) -> None:
     """Say what the next Silver load would do; load nothing."""
     from jobs.run.summary import write_plan
+    from pipelines import medallion
 
-    settings = load_settings(config, overrides)
-    with reporting() as report:
-        planned = plan_once(open_session(settings, report), settings, report)
+    with open_job(config, overrides) as job:
+        planned = medallion.plan(job)
     write_plan(planned, as_json=as_json, most=limit)
 
 
@@ -153,7 +141,7 @@ def why(
     from jobs.readers.why import write_why
 
     settings = load_settings(config, overrides)
-    found = explain(lakehouse_of(settings.lakehouse), topic, partition, offset)
+    found = explain(Lakehouse.of(settings), topic, partition, offset)
     write_json(found) if as_json else write_why(found)
 
 
@@ -168,10 +156,10 @@ def order(
 ) -> None:
     """Show how each stream arrived: jumps and duplicate blocks, in Bronze and in Silver."""
     from jobs.cli.order import write_order
+    from pipelines import medallion
 
-    settings = load_settings(config, overrides)
-    with reporting() as report:
-        found = orders_of(open_session(settings, report), settings, report, topic=topic)
+    with open_job(config, overrides) as job:
+        found = medallion.orders(job, topic=topic)
     write_order(found, "json" if as_json else form)
 
 

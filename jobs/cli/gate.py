@@ -6,18 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli.requests import DryRun, named_reason
-from jobs.cli.tools import AsJson, group, need_command
-from jobs.process.context import (
-    DEFAULT_CONFIG,
-    ConfigFile,
-    Overrides,
-    decide_gate_once,
-    gate_shown,
-    load_settings,
-    open_session,
-    reporting,
-)
+from jobs.cli.requests import named_reason
+from jobs.cli.tools import group, need_command
+from jobs.process.context import open_job
+from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, DryRun, Overrides
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,10 +39,10 @@ def gate_show(
     """Show the last gate run, and the rows behind what was not met."""
     from jobs.process import output
     from jobs.readers import gate
+    from pipelines import medallion
 
-    settings = load_settings(config, overrides)
-    with reporting() as report:
-        found = gate_shown(open_session(settings, report), settings, report, rows=rows)
+    with open_job(config, overrides) as job:
+        found = medallion.show_gate(job, rows=rows)
     output.write_json(found) if as_json else gate.write_gate_run(found)
 
 
@@ -93,8 +85,8 @@ def gate_reject(
 def _decide(config: Path, overrides: list[str] | None, asked: Decision, *, is_dry_run: bool, as_json: bool) -> None:
     from jobs.process import output
     from jobs.readers import gate
+    from pipelines import medallion
 
-    settings = load_settings(config, overrides)
-    with reporting() as report:
-        done = decide_gate_once(open_session(settings, report), settings, report, asked, is_dry_run=is_dry_run)
+    with open_job(config, overrides) as job:
+        done = medallion.decide_gate_run(job, asked, is_dry_run=is_dry_run)
     output.write_json(done) if as_json else gate.write_gate_decision(done)

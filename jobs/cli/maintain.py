@@ -6,18 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from jobs.cli.requests import DryRun, KeyFileOption, KeyHexOption, KeyOption, named_key
-from jobs.cli.tools import AsJson
-from jobs.process.context import (
-    DEFAULT_CONFIG,
-    ConfigFile,
-    Overrides,
-    forget_once,
-    load_settings,
-    maintain_once,
-    open_session,
-    reporting,
-)
+from jobs.cli.requests import named_key
+from jobs.process.context import open_job
+from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, DryRun, KeyFileOption, KeyHexOption, KeyOption, Overrides
 from lakehouse.errors import UsageError
 
 _MIB = 2**20
@@ -42,20 +33,20 @@ def maintain(
 ) -> None:
     """Put small files together, remove those of old versions; beside a running pipeline too."""
     from jobs.process.output import write_json
+    from pipelines import medallion
 
     if not erase and (key, key_hex, key_file) != (None, None, None):
         raise UsageError("A key is named, and nothing to do with it.", where="maintain", expected="--erase beside it")
     sought = named_key("maintain --erase", key, key_hex, key_file) if erase else None
-    settings = load_settings(config, overrides)
     if sought is not None:
-        with reporting() as report:
-            ended = forget_once(open_session(settings, report), settings, report, sought, is_dry_run=dry_run)
+        with open_job(config, overrides) as job:
+            ended = medallion.forget(job, sought, is_dry_run=dry_run)
         write_json(ended) if as_json else _write_ended(ended)
         if not ended["is_proven"]:
             raise typer.Exit(1)
         return
-    with reporting() as report:
-        done = maintain_once(open_session(settings, report), settings, report, is_dry_run=dry_run)
+    with open_job(config, overrides) as job:
+        done = medallion.maintain(job, is_dry_run=dry_run)
     write_json(done) if as_json else _write_maintained(done)
 
 

@@ -6,19 +6,9 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.requests import By, DryRun, Reason, person
-from jobs.cli.tools import AsJson
-from jobs.process.context import (
-    DEFAULT_CONFIG,
-    ConfigFile,
-    Overrides,
-    load_settings,
-    open_session,
-    rebuild_once,
-    reporting,
-    restore_once,
-    verify_once,
-)
+from jobs.cli.requests import person
+from jobs.process.context import open_job
+from jobs.process.options import DEFAULT_CONFIG, AsJson, By, ConfigFile, DryRun, Overrides, Reason
 
 
 def verify(
@@ -30,10 +20,10 @@ def verify(
 ) -> None:
     """Prove the tables against each other, and name what is damaged."""
     from jobs.cli.verified import write_verified
+    from pipelines import medallion
 
-    settings = load_settings(config, overrides)
-    with reporting() as report:
-        found = verify_once(open_session(settings, report), settings, report, is_deep=deep)
+    with open_job(config, overrides) as job:
+        found = medallion.verify(job, is_deep=deep)
     write_verified(found, as_json=as_json)
 
 
@@ -52,11 +42,10 @@ def restore(
     Bronze stays: the next run decides again what came after that load.
     """
     from jobs.cli.recovered import write_restored
+    from pipelines import medallion
 
-    settings = load_settings(config, overrides)
-    with reporting() as report:
-        spark = open_session(settings, report)
-        done = restore_once(spark, settings, report, to, reason=reason, by=person(by), is_dry_run=dry_run)
+    with open_job(config, overrides) as job:
+        done = medallion.restore(job, to=to, reason=reason, by=person(by), is_dry_run=dry_run)
     write_restored(done, as_json=as_json)
 
 
@@ -74,8 +63,8 @@ def rebuild(
     For a changed extractor, a changed policy, a damaged table. Gold follows with the next run.
     """
     from jobs.cli.recovered import write_rebuilt
+    from pipelines import medallion
 
-    settings = load_settings(config, overrides)
-    with reporting() as report:
-        done = rebuild_once(open_session(settings, report), settings, report, is_applied=apply, reason=reason, by=person(by))
+    with open_job(config, overrides) as job:
+        done = medallion.rebuild(job, is_applied=apply, reason=reason, by=person(by))
     write_rebuilt(done, as_json=as_json)

@@ -8,19 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from jobs.cli.tools import MOST_ROWS, AsJson, Limit, OffsetArgument, PartitionArgument, TopicArgument, group, need_command
-from jobs.process.context import (
+from jobs.cli.tools import group, need_command
+from jobs.process.context import load_settings, open_job
+from jobs.process.options import (
     DEFAULT_CONFIG,
+    MOST_ROWS,
+    AsJson,
+    By,
     ConfigFile,
+    DryRun,
+    KeyFileOption,
+    KeyHexOption,
+    KeyOption,
+    Limit,
+    OffsetArgument,
     Overrides,
-    decide_once,
-    lakehouse_of,
-    load_settings,
-    open_session,
-    reporting,
+    PartitionArgument,
+    Reason,
+    TopicArgument,
 )
 from lakehouse.errors import UsageError
 from lakehouse.escape import printable
+from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
     from silver.state.request import Erase, Kind, Request, Reset, Wanted
@@ -38,19 +47,6 @@ AllOption = Annotated[bool, typer.Option("--all", help="All that waits: needed w
 RecordTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="One record only: its topic, partition, offset.")]
 RecordPartition = Annotated[int | None, typer.Argument(metavar="PARTITION", min=0, show_default=False)]
 RecordOffset = Annotated[int | None, typer.Argument(metavar="OFFSET", min=0, show_default=False)]
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept in silver_loads.")]
-By = Annotated[str | None, typer.Option("--by", help="Who decides; kept in silver_loads. The user of this machine by default.")]
-KeyOption = Annotated[
-    str | None, typer.Option("--key", help="The records' key, as text in UTF-8. Others see it in the list of processes.")
-]
-KeyHexOption = Annotated[str | None, typer.Option("--key-hex", help="The records' key, its bytes in hexadecimal; as --key.")]
-KeyFileOption = Annotated[
-    str | None,
-    typer.Option(
-        "--key-file", metavar="FILE", help="A file that holds the key's bytes, - for stdin; a last newline is no part."
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it comes to; write nothing.")]
 
 watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
 quarantine_app = group("What was kept out of Silver, or by an expectation out of Gold, and waits for a decision.")
@@ -67,7 +63,7 @@ def watermark_show(
     from jobs.readers.status import status, tell_left_out, write_streams
 
     settings = load_settings(config, overrides)
-    found = status(settings.pipeline, lakehouse_of(settings.lakehouse), with_missing=False, most_streams=limit)
+    found = status(settings.pipeline, Lakehouse.of(settings), with_missing=False, most_streams=limit)
     if as_json:
         write_json(found["streams"])
         tell_left_out(len(found["streams"]), found["stream_count"])
@@ -95,7 +91,7 @@ def quarantine_list(
 
     settings = load_settings(config, overrides)
     wanted = Wanted(kind, topic, partition, None, producer, days)
-    found, count = quarantine.held(lakehouse_of(settings.lakehouse), wanted, most=limit)
+    found, count = quarantine.held(Lakehouse.of(settings), wanted, most=limit)
     write_json(found) if as_json else quarantine.write_held(found, count)
     quarantine.tell_left_out(len(found), count)
 
@@ -114,7 +110,7 @@ def quarantine_show(
     from jobs.process.output import cell, write, write_json
     from jobs.readers.why import why_with_record, write_why
 
-    lakehouse = lakehouse_of(load_settings(config, overrides).lakehouse)
+    lakehouse = Lakehouse.of(load_settings(config, overrides))
     told, raw = why_with_record(lakehouse, topic, partition, offset)
     if as_json:
         write_json({**told, "record": raw}, is_whole=True)
@@ -285,8 +281,8 @@ def person(by: str | None) -> str:
 
 def _decide(config: Path, overrides: list[str] | None, request: Request, *, is_dry_run: bool, as_json: bool) -> None:
     from jobs.run.summary import write_decided
+    from pipelines import medallion
 
-    settings = load_settings(config, overrides)
-    with reporting() as report:
-        done = decide_once(open_session(settings, report), settings, report, request, is_dry_run=is_dry_run)
+    with open_job(config, overrides) as job:
+        done = medallion.decide(job, request, is_dry_run=is_dry_run)
     write_decided(done, as_json=as_json)

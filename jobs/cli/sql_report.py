@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.tools import AsJson
-from jobs.process.context import DEFAULT_CONFIG, ConfigFile, Overrides, lakehouse_of, load_settings
+from jobs.process.context import load_settings
+from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, Overrides
 from lakehouse.errors import UsageError
+from lakehouse.table import Lakehouse
 
 
 class Format(StrEnum):
@@ -46,7 +47,7 @@ def sql(
     if chosen is Format.PARQUET and output is None:
         raise UsageError("Parquet is not for a screen.", where="--format parquet", expected="a file: -o FILE")
     settings = load_settings(config, overrides)
-    with answer(lakehouse_of(settings.lakehouse), query) as found:
+    with answer(Lakehouse.of(settings), query) as found:
         if chosen is Format.PARQUET and output:
             show.write_parquet(found.arrow(), output)
             return
@@ -72,7 +73,7 @@ def report(
     from jobs.report.facts import facts
 
     settings = load_settings(config, overrides)
-    found = facts(settings, lakehouse_of(settings.lakehouse), asks_kafka=not offline)
+    found = facts(settings, Lakehouse.of(settings), asks_kafka=not offline)
     write_json(found) if as_json else write(make_report(found, output))
 
 

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli.tools import MOST_ROWS, AsJson, Limit
-from jobs.process.context import DEFAULT_CONFIG, ConfigFile, Overrides, lakehouse_of, load_settings
+from jobs.process.context import load_settings
+from jobs.process.options import DEFAULT_CONFIG, MOST_ROWS, AsJson, ConfigFile, Limit, Overrides
 from lakehouse.errors import UsageError
+from lakehouse.table import Lakehouse
 
 _SECONDS = 2.0
 
@@ -37,7 +38,7 @@ def status(
     from jobs.process.output import write_json
     from jobs.readers import status as reading
 
-    found = reading.status(settings.pipeline, lakehouse_of(settings.lakehouse), most_streams=limit)
+    found = reading.status(settings.pipeline, Lakehouse.of(settings), most_streams=limit)
     if lag:
         from jobs.readers.lag import with_lag
 

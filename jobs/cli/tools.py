@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from jobs.process.context import DEFAULT_CONFIG, ConfigFile, Overrides, load_settings
+from jobs.process.context import load_settings
+from jobs.process.options import DEFAULT_CONFIG, AsJson, BrokerFolder, ConfigFile, Overrides
 from lakehouse.errors import UsageError
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-MOST_ROWS = 1_000
-"""Streams, or records, that a command lists where nobody asks for more."""
-Limit = Annotated[
-    int, typer.Option("--limit", metavar="ROWS", min=1, help="How many are listed, at most; the rest is counted.")
-]
-TopicArgument = Annotated[str, typer.Argument(help="The Kafka topic.")]
-PartitionArgument = Annotated[int, typer.Argument(min=0, help="The partition.")]
-OffsetArgument = Annotated[int, typer.Argument(min=0, help="The offset of the record.")]
-BrokerFolder = Annotated[Path | None, typer.Option("--folder", help="Where the broker keeps its records.")]
 
 
 def group(description: str) -> typer.Typer:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from jobs.cli.requests import By, DryRun, Reason, named_reason
-from jobs.cli.tools import AsJson, TopicArgument, group, need_command
-from jobs.process.context import (
-    DEFAULT_CONFIG,
-    ConfigFile,
-    Overrides,
-    decide_once,
-    lakehouse_of,
-    load_settings,
-    open_session,
-    reporting,
-)
+from jobs.cli.requests import named_reason
+from jobs.cli.tools import group, need_command
+from jobs.process.context import load_settings, open_job
+from jobs.process.options import DEFAULT_CONFIG, AsJson, By, ConfigFile, DryRun, Overrides, Reason, TopicArgument
+from lakehouse.table import Lakehouse
 
 topic_app = group("The topics: which ones were read, and going on where one was created anew or lost records.")
 topic_app.callback(invoke_without_command=True)(need_command)
@@ -26,7 +19,7 @@ def topic_list(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = No
     from jobs.readers import topics
 
     settings = load_settings(config, overrides)
-    found = topics.known(lakehouse_of(settings.lakehouse))
+    found = topics.known(Lakehouse.of(settings))
     output.write_json(found) if as_json else topics.write_known(found)
 
 
@@ -44,10 +37,10 @@ def topic_accept(
     """Go on with a topic that was created anew, or lost records before they were read."""
     from jobs.process import output
     from jobs.readers import topics
+    from pipelines import medallion
     from silver.state.request import Request, Wanted
 
     request = Request("accept", *named_reason(reason, by), wanted=Wanted(topic=topic))
-    settings = load_settings(config, overrides)
-    with reporting() as report:
-        done = decide_once(open_session(settings, report), settings, report, request, is_dry_run=dry_run)
+    with open_job(config, overrides) as job:
+        done = medallion.decide(job, request, is_dry_run=dry_run)
     output.write_json(done) if as_json else topics.write_accepted(done)

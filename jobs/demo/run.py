@@ -12,13 +12,16 @@ from jobs.demo.check import Findings, compare_events, compare_incidents, compare
 from jobs.demo.events import EVENTS_HEADER, EVENTS_SCHEMA, EVENTS_TOPIC
 from jobs.demo.producer import INCIDENTS_SCHEMA, INCIDENTS_TOPIC, Sent, send
 from jobs.process import output
-from jobs.process.context import lakehouse_of, open_session, reporting, run_once
+from jobs.process.context import open_session, reporting
+from jobs.run.once import run_once
 from lakehouse.errors import TidemarkError, UsageError
+from lakehouse.table import Lakehouse
+from pipelines.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.run.reporting import OpenReport
+    from lakehouse.run.context import Report
     from lakehouse.settings.pipeline import Settings
 
 INCIDENTS, EVENTS = INCIDENTS_TOPIC, EVENTS_TOPIC
@@ -62,8 +65,8 @@ def run_demo(into: Path | None = None, *, records: int = 200_000) -> None:
     with reporting() as report:
         sent, settings, first, second = _run_twice(folder, records, report)
     found = Findings()
-    compare_incidents(lakehouse_of(settings[INCIDENTS].lakehouse), sent, found)
-    compare_events(lakehouse_of(settings[EVENTS].lakehouse), sent, found)
+    compare_incidents(Lakehouse.of(settings[INCIDENTS]), sent, found)
+    compare_events(Lakehouse.of(settings[EVENTS]), sent, found)
     compare_second_run(first, second, found)
     _say_what_next(folder)
     if found.differences:
@@ -76,14 +79,15 @@ def run_demo(into: Path | None = None, *, records: int = 200_000) -> None:
 
 
 def _run_twice(
-    folder: Path, records: int, report: OpenReport
+    folder: Path, records: int, report: Report
 ) -> tuple[Sent, dict[str, Settings], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
     with _broker(report) as servers:
         sent = _send(servers, records, report)
         settings = {name: _settings(folder, name, servers) for name in _CONFIGS}
         spark = open_session(settings[INCIDENTS], report)
-        first = {name: run_once(spark, each, report) for name, each in settings.items()}
-        second = {name: run_once(spark, each, report) for name, each in settings.items()}
+        jobs = {name: Job.on(spark, each, report) for name, each in settings.items()}
+        first = {name: run_once(job) for name, job in jobs.items()}
+        second = {name: run_once(job) for name, job in jobs.items()}
     return sent, settings, first, second
 
 
@@ -104,7 +108,7 @@ def _folder(into: Path | None) -> Path:
 
 
 @contextlib.contextmanager
-def _broker(report: OpenReport) -> Iterator[str]:
+def _broker(report: Report) -> Iterator[str]:
     from bronze.dev_broker.broker import LocalBroker
 
     report.event("broker.starting")
@@ -113,7 +117,7 @@ def _broker(report: OpenReport) -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def _send(servers: str, records: int, report: OpenReport) -> Sent:
+def _send(servers: str, records: int, report: Report) -> Sent:
     report.event("producers.starting")
     sent = send(servers, records=records)
     report.event("producers.finished", records=sent.records)

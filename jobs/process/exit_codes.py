@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run.reporting import OpenReport
+    from lakehouse.run.context import Report
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -94,7 +94,7 @@ def exit_code_of(action: Callable[[], int | None]) -> int:
 
 
 @contextlib.contextmanager
-def beside(report: OpenReport, name: str) -> Iterator[None]:
+def beside(report: Report, name: str) -> Iterator[None]:
     """Do something that a run must not fail by: what happens to it is the event `<name>_failed`, and a run goes on.
 
     Args:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from jobs.cli.tools import MOST_ROWS
 from jobs.process import output
-from jobs.process.context import lakehouse_of
+from jobs.process.options import MOST_ROWS
 from jobs.readers.lag import lag_sentence, positions, with_lag
 from jobs.readers.status import sentences, status
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.errors import TidemarkError, UsageError
 from lakehouse.escape import json_text, printable
 from lakehouse.shown import brief
+from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -94,7 +94,7 @@ class Looks:
             TidemarkError: The tables cannot be read.
         """
         at = datetime.now(UTC)
-        lakehouse = lakehouse_of(self._settings.lakehouse)
+        lakehouse = Lakehouse.of(self._settings)
         found = status(self._settings.pipeline, lakehouse, with_missing=False, most_streams=MOST_ROWS)
         self._decided.read(found["totals"]["records"] if found["totals"] else 0, at=time.monotonic())
         self._ask(found)

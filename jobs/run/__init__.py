@@ -1,1 +1,1 @@
-"""`tidemark run`: again and again, and what a run came to. The entry is `loop.run_every`."""
+"""`tidemark run`: once or again and again, and what a run came to. The entries are `once.run_once` and `loop.run_every`."""

@@ -9,16 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from jobs.process.context import run_once
+from jobs.run.once import run_once
 from lakehouse.errors import AnotherWriterError, GateFailedError
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.reporting import OpenReport
-    from lakehouse.settings.pipeline import Settings
+    from lakehouse.run.context import Report
+    from pipelines.job import Job
 
 STAGES = ("bronze", "silver", "gate", "gold")
 
@@ -38,8 +36,7 @@ class StoppableReport:
         stop: Set where the loop shall end.
     """
 
-    def __init__(self, report: OpenReport, stop: threading.Event) -> None:
-        self.bound = report.bound
+    def __init__(self, report: Report, stop: threading.Event) -> None:
         self._report = report
         self._stop = stop
         self._stage: str | None = None
@@ -57,15 +54,9 @@ class StoppableReport:
             self._stage = stage
         self._report.event(name, **fields)
 
-    def close(self) -> None:
-        """Close the report."""
-        self._report.close()
-
 
 def run_every(
-    spark: SparkSession,
-    settings: Settings,
-    report: OpenReport,
+    job: Job,
     *,
     seconds: float,
     stage: str | None = None,
@@ -76,9 +67,7 @@ def run_every(
     Another writer, or a gate that fails, is reported and does not end the loop: the next run ingests again, and Gold holds.
 
     Args:
-        spark: The session of all runs.
-        settings: The pipeline's settings.
-        report: Whom to tell.
+        job: The job of all runs.
         seconds: From the start of a run to the start of the next.
         stage: One stage; all by default.
         told: Gets the result of every run that succeeded.
@@ -94,14 +83,14 @@ def run_every(
         while not stop.is_set():
             started = time.monotonic()
             try:
-                told(run_once(spark, settings, StoppableReport(report, stop), stage=stage))
+                told(run_once(job.telling(StoppableReport(job.report, stop)), stage=stage))
                 code = 0
             except (AnotherWriterError, GateFailedError) as error:
                 code = error.exit_code
             except StopRequestedError:
                 break
             stop.wait(max(0.0, seconds - (time.monotonic() - started)))
-    report.event("run.stopped", exit_code=code)
+    job.report.event("run.stopped", exit_code=code)
     return code
 
 

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.process.exit_codes import beside, scrub_text
 from lakehouse.errors import BreakerOpenError, TidemarkError
+from lakehouse.run.events import bind
 from lakehouse.shown import shortened
+from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import SparkSession
-
     from jobs.watch.alerts import Alert, Finding
     from jobs.watch.state import State
-    from lakehouse.run.reporting import OpenReport
+    from lakehouse.run.context import Report
     from lakehouse.settings.pipeline import Alerts, Settings
+    from pipelines.job import Job
 
 _STAGES = ("bronze", "silver", "gate", "gold")
 _LONGEST_DETAILS = 4_000
@@ -40,8 +41,8 @@ class Followed:
         started: When the run started, on the clock of `time.monotonic`.
     """
 
-    def __init__(self, report: OpenReport) -> None:
-        self.bound = report.bound
+    def __init__(self, report: Report) -> None:
+        self.bound: dict[str, object] = {}
         self.stages: dict[str, dict[str, Any]] = {}
         self.audited: dict[str, Any] | None = None
         self.started = time.monotonic()
@@ -49,6 +50,7 @@ class Followed:
 
     def event(self, name: str, **fields: object) -> None:
         """Pass an event on."""
+        bind(self.bound, name, fields)
         stage, _, what = name.partition(".")
         if stage in _STAGES and what == "finished":
             self.stages[stage] = fields
@@ -56,32 +58,28 @@ class Followed:
             self.audited = fields
         self._report.event(name, **fields)
 
-    def close(self) -> None:
-        """Close the report."""
-        self._report.close()
-
 
 @contextlib.contextmanager
-def watching(spark: SparkSession, settings: Settings, report: OpenReport) -> Iterator[OpenReport]:
-    """Tell those who watch how the run inside ended. Where the config names nobody, nothing is done.
+def watching(job: Job) -> Iterator[Followed]:
+    """Tell those who watch how the run inside ended, where the config names somebody.
 
     Yields:
         The report that the run has to tell.
     """
-    if not settings.watch.is_on:
-        yield report
-        return
-    followed = Followed(report)
+    followed = Followed(job.report)
+    error: TidemarkError | None = None
     try:
         yield followed
-    except TidemarkError as error:
-        _tell(spark, settings, followed, error)
+    except TidemarkError as raised:
+        error = raised
         raise
-    _tell(spark, settings, followed, None)
+    finally:
+        if job.settings.watch.is_on:
+            _tell(job.telling(followed), followed, error)
 
 
 @contextlib.contextmanager
-def listening(settings: Settings, report: OpenReport) -> Iterator[None]:
+def listening(settings: Settings, report: Report) -> Iterator[None]:
     """Answer on `watch.metrics_port`, where the config names one, with what the last run left."""
     if settings.watch.metrics_port is None:
         yield
@@ -95,9 +93,10 @@ def listening(settings: Settings, report: OpenReport) -> Iterator[None]:
         yield
 
 
-def _tell(spark: SparkSession, settings: Settings, followed: Followed, error: TidemarkError | None) -> None:
+def _tell(job: Job, followed: Followed, error: TidemarkError | None) -> None:
     from jobs.watch import state as watch_state
 
+    settings = job.settings
     file, state, now = watch_state.place(settings), watch_state.State(), datetime.now(UTC)
     with beside(followed, "watch.state"):
         state = watch_state.read(file)
@@ -105,7 +104,7 @@ def _tell(spark: SparkSession, settings: Settings, followed: Followed, error: Ti
         state = _after(state, followed, error, now)
     found: dict[str, Any] = {}
     with beside(followed, "watch.tables"):
-        found = _tables(spark, settings, followed)
+        found = _tables(job)
     lags = None
     with beside(followed, "watch.lag"):
         lags = _lags(settings, found, followed)
@@ -144,21 +143,19 @@ def _after(state: State, followed: Followed, error: TidemarkError | None, now: d
     return state.model_copy(update=changed)
 
 
-def _tables(spark: SparkSession, settings: Settings, report: OpenReport) -> dict[str, Any]:
+def _tables(job: Job) -> dict[str, Any]:
     """What the tables say: all of it where they are in a local folder, else the watermarks alone."""
-    from jobs.process.context import lakehouse_of
-
-    lakehouse = lakehouse_of(settings.lakehouse)
+    lakehouse = Lakehouse.of(job.settings)
     if lakehouse.local_root is not None:
         from jobs.readers.status import status
 
-        return status(settings.pipeline, lakehouse, with_missing=False, most_streams=0)
+        return status(job.settings.pipeline, lakehouse, with_missing=False, most_streams=0)
     from pipelines import medallion
 
-    return {"partitions": medallion.partitions(spark, settings, report)}
+    return {"partitions": medallion.partitions(job)}
 
 
-def _lags(settings: Settings, found: dict[str, Any], report: OpenReport) -> list[dict[str, Any]] | None:
+def _lags(settings: Settings, found: dict[str, Any], report: Report) -> list[dict[str, Any]] | None:
     is_wanted = settings.watch.has_metrics or settings.watch.alerts.max_lag is not None
     if not is_wanted or "partitions" not in found:
         return None  # without the watermarks, all that Kafka has would count as behind
@@ -195,7 +192,7 @@ def _findings(
     ]
 
 
-def _alert(settings: Settings, state: State, findings: list[Finding], report: OpenReport) -> None:
+def _alert(settings: Settings, state: State, findings: list[Finding], report: Report) -> None:
     """Tell what is due, and keep in the state what was told; what nobody took is due again after the next run."""
     if not settings.watch.alerts.is_on:
         return
@@ -220,7 +217,7 @@ def _alert(settings: Settings, state: State, findings: list[Finding], report: Op
             state.told[finding.name] = told.model_copy(update={"told_at": now if is_told else None})
 
 
-def _tell_each(alert: Alert, chosen: Alerts, report: OpenReport) -> bool:
+def _tell_each(alert: Alert, chosen: Alerts, report: Report) -> bool:
     """Tell by each way that the config names; whether any worked."""
     from jobs.watch import channels
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from jobs.watch.state import State
-    from lakehouse.run.reporting import OpenReport
+    from lakehouse.run.context import Report
 
 Sample = tuple[str, tuple[str, ...], float | int | bool | None]
 """A metric, the values of its labels, and its own; None leaves it out."""
@@ -166,7 +166,7 @@ def write_file(file: str) -> None:
 
 
 @contextlib.contextmanager
-def listening(host: str, port: int, report: OpenReport) -> Iterator[None]:
+def listening(host: str, port: int, report: Report) -> Iterator[None]:
     """Answer on a port with what is shown; where the port is not to be had, that is reported, and all else goes on."""
     try:
         server, thread = start_http_server(port, host, _REGISTRY)

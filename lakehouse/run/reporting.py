@@ -11,37 +11,23 @@ import math
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lakehouse.escape import json_text
 from lakehouse.machine import private_files
+from lakehouse.run.events import bind
 from lakehouse.shown import brief, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from lakehouse.run.context import Report
+    from lakehouse.run.terminal_view import LiveReport
+
 MASK = "********"
 _LONGEST_IN_LOG = 10_000
 """Characters of an event's text: the message of an error with its parts, each of which is cut by itself."""
-BOUND = ("pipeline", "run_id")
-"""Fields that stay with every later event, from the first event that carries them."""
-WORKING = "working"
-"""What is told after the name of a stage that is long at work, see `lakehouse.spark.progress`."""
-BOUND_IN_STAGE = ("load_seq",)
-"""Fields that stay until another stage starts: the gate audits other loads than the one that Silver wrote last."""
-
-
-class OpenReport(Protocol):
-    """A report that has to be closed, see `lakehouse.run.context.Report`."""
-
-    bound: dict[str, object]
-
-    def event(self, name: str, **fields: object) -> None:
-        """Something happened."""
-
-    def close(self) -> None:
-        """Nothing more will happen."""
 
 
 def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
@@ -72,22 +58,8 @@ def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
     return scrub
 
 
-def bind(bound: dict[str, object], name: str, fields: Mapping[str, object]) -> None:
-    """Keep of an event what belongs to the later ones too.
-
-    >>> bound = {"run_id": "r1", "load_seq": 7}
-    >>> bind(bound, "gate.started", {})
-    >>> bound
-    {'run_id': 'r1'}
-    """
-    if name.endswith(".started"):
-        for key in BOUND_IN_STAGE:
-            bound.pop(key, None)
-    bound.update({key: fields[key] for key in (*BOUND, *BOUND_IN_STAGE) if key in fields})
-
-
 @contextlib.contextmanager
-def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None) -> Iterator[OpenReport]:
+def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None) -> Iterator[Report]:
     """The report of a process, on stderr, so that stdout holds results only.
 
     Args:
@@ -99,7 +71,7 @@ def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None) ->
     """
     if terminal is None:
         terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    report: OpenReport
+    report: JsonReport | LiveReport
     if terminal:
         from lakehouse.run.terminal_view import LiveReport
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.utils import is_remote
 
-from lakehouse.run.reporting import WORKING
+from lakehouse.run.events import WORKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,6 +13,7 @@ from jobs.cli import main
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.errors import GateFailedError, TableStateError
 from pipelines import arrival_order, bronze_to_silver, medallion, silver_to_gold
+from pipelines.job import Job
 from pipelines.operate import gate_decision, requests
 from silver.load import steps
 from silver.state.request import Erase, Request, Wanted
@@ -166,7 +167,7 @@ def test_a_gate_run_that_waits_is_shown_and_rejected_or_audited_anew_and_release
     clean(spark, waiting)
     rejected = copy_of(waiting, tmp_path / "rejected", waiting.report)
 
-    shown: Any = medallion.show_gate(spark, strict(waiting), waiting.report, rows=5)
+    shown: Any = medallion.show_gate(Job.on(spark, strict(waiting), waiting.report), rows=5)
     with pytest.raises(TableStateError, match="run --stage gate"):
         gate_decision.decide(spark, waiting, strict(waiting), RELEASE, is_dry_run=False)
     with pytest.raises(GateFailedError):
@@ -199,7 +200,7 @@ def test_every_command_does_its_work_where_every_log_was_cleaned(
         return requests.carry_out(spark, new_run(), settings, request, is_dry_run=False)
 
     def rebuilt(*, is_applied: bool) -> dict[str, Any]:
-        return medallion.rebuild(spark, settings, run.report, is_applied=is_applied, reason="why", by="ann")
+        return medallion.rebuild(Job.on(spark, settings, run.report), is_applied=is_applied, reason="why", by="ann")
 
     def told(*command: str) -> str:
         assert main([*command, "--config", str(config)]) == 0
@@ -211,18 +212,18 @@ def test_every_command_does_its_work_where_every_log_was_cleaned(
         assert len(json.loads(told("quarantine", "list", "--json"))) == waiting
         assert told("sql", "SELECT count(*) AS n FROM gold_records", "--json")
         told("report", "--output", str(tmp_path / "report.html"))
-        medallion.show_gate(spark, settings, run.report, rows=3)
+        medallion.show_gate(Job.on(spark, settings, run.report), rows=3)
         assert arrival_order.orders(spark, run, settings)["bronze"]
-        medallion.plan(spark, settings, run.report)
+        medallion.plan(Job.on(spark, settings, run.report))
         require_sound(spark, run, is_deep=True)
 
     read_all(waiting=3)
-    medallion.maintain(spark, settings, run.report, is_dry_run=True)
+    medallion.maintain(Job.on(spark, settings, run.report), is_dry_run=True)
     assert [row["records"] for row in rebuilt(is_applied=False)["changes"]] == []
     assert ordered("release", wanted=Wanted(kind="late"))["records"] == 2
     ran(spark, run, settings)
     clean(spark, run)
-    medallion.restore(spark, settings, run.report, to=2, reason="why", by="ann", is_dry_run=False)
+    medallion.restore(Job.on(spark, settings, run.report), to=2, reason="why", by="ann", is_dry_run=False)
     ran(spark, run, settings)
     clean(spark, run)
     erased = ordered("erase", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
@@ -233,5 +234,5 @@ def test_every_command_does_its_work_where_every_log_was_cleaned(
     clean(spark, run)
     ran(spark, run, settings)
     clean(spark, run)
-    medallion.maintain(spark, settings, run.report, is_dry_run=False)
+    medallion.maintain(Job.on(spark, settings, run.report), is_dry_run=False)
     read_all(waiting=0)  # what waited was erased

@@ -21,6 +21,7 @@ from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, TableStateError, UsageError
 from lakehouse.settings.pipeline import Gate
 from pipelines import bronze_to_silver, medallion, silver_to_gold
+from pipelines.job import Job
 from pipelines.operate import gate_decision, requests
 from pipelines.recover import rebuild, restore
 from pipelines.verify import run as verify
@@ -282,7 +283,7 @@ def test_what_cannot_be_decided_is_refused_and_leaves_no_decision(spark: SparkSe
 def test_a_range_whose_audited_version_is_gone_is_not_released(spark: SparkSession, run: Run) -> None:
     settings = strict(run, maintenance={"retain_hours": 0, "allow_short_retention": True})
     loaded(spark, run, Record.of(4, 4))
-    medallion.maintain(spark, settings, run.report, is_dry_run=False)
+    medallion.maintain(Job.on(spark, settings, run.report), is_dry_run=False)
 
     with pytest.raises(TableStateError, match=r"is gone, or its files are(.|\n)*run --stage gate"):
         asked(spark, run, RELEASE)

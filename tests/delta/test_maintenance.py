@@ -16,6 +16,7 @@ from lakehouse.delta.log_files import read_log
 from lakehouse.run.lock import locked
 from lakehouse.table import BRONZE_TOPICS, GATE_DECISIONS, GOLD_LATEST_BY_STREAM, GOLD_REJECTS, TABLE_NAMES
 from pipelines import medallion, silver_to_gold
+from pipelines.job import Job
 from silver.load import steps
 from silver.rules import Rules
 from tests.support.bronze import Record, put
@@ -114,7 +115,7 @@ def test_settings_that_a_platform_does_not_let_a_session_have_are_left_out(spark
 
 
 def maintained(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False) -> dict[str, dict[str, Any]]:
-    done: Any = medallion.maintain(spark, settings, run.report, is_dry_run=is_dry_run)
+    done: Any = medallion.maintain(Job.on(spark, settings, run.report), is_dry_run=is_dry_run)
     return {row["table"]: row for row in done["tables"]}
 
 
@@ -182,7 +183,7 @@ def test_maintenance_runs_beside_loads(spark: SparkSession, new_run: Callable[[]
             for at in (1, 2):
                 with locked(run.lakehouse, wait_seconds=60):  # as a run of Bronze has it
                     put(spark, new_run(), [Record.of(at, at)])
-                medallion.run(spark, settings, run.report, stage="silver")
+                medallion.run(Job.on(spark, settings, run.report), stage="silver")
         except BaseException as error:  # noqa: BLE001 -- told by the test's own thread
             failed.append(error)
 

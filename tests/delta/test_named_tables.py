@@ -15,6 +15,7 @@ from jobs.readers.lag import positions
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from pipelines import medallion
+from pipelines.job import Job
 from pipelines.recover.rebuild import rebuild
 from silver.load import steps
 from silver.rules import Policy, Rules, Source
@@ -75,10 +76,10 @@ def test_a_rebuild_leaves_no_shadow_in_the_schema(spark: SparkSession, named: Ru
 def test_who_watches_tables_that_a_catalog_names_is_told_their_watermarks(spark: SparkSession, named: Run) -> None:
     place = {"catalog": "spark_catalog", "schema": "tidemark_named", "volume": "/v"}
     settings = Settings.model_validate(small_config("", lakehouse=place), context={"folder": Path()})
-    assert medallion.partitions(spark, settings, named.report) == []
+    assert medallion.partitions(Job.on(spark, settings, named.report)) == []
     loaded(spark, named)
 
-    found = medallion.partitions(spark, settings, named.report)
+    found = medallion.partitions(Job.on(spark, settings, named.report))
 
     assert positions(found) == {("t", 0): (10, 5), ("u", 0): (3, 1)}
 

@@ -13,10 +13,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bronze.kafka import metadata
-from jobs.process import context
-from jobs.process.context import load_settings, run_once
+from jobs.process.context import load_settings
+from jobs.run.once import run_once
 from jobs.watch import after_run, metrics, state
 from lakehouse.errors import BreakerOpenError, GateFailedError, TidemarkError
+from pipelines import medallion as pipeline
+from pipelines.job import Job
 from tests.support.receiver import SECRET, receiver
 from tests.support.small_config import write_config
 from tests.support.watched import AUDITED, SILVER, Medallion, write_tables
@@ -39,14 +41,10 @@ class Events:
     """A report that keeps what it was told."""
 
     def __init__(self) -> None:
-        self.bound: dict[str, object] = {}
         self.seen: list[tuple[str, dict[str, object]]] = []
 
     def event(self, name: str, **fields: object) -> None:
         self.seen.append((name, fields))
-
-    def close(self) -> None:
-        """Nothing to do."""
 
     def of_watch(self) -> list[str]:
         return [name for name, _ in self.seen if name.startswith("watch.")]
@@ -66,9 +64,9 @@ def settings_for(folder: Path, **watched: Any) -> Settings:
 def ran(settings: Settings, medallion: Medallion, monkeypatch: pytest.MonkeyPatch) -> Events:
     """One run, whatever it ends with."""
     report = Events()
-    monkeypatch.setattr(context, "_medallion", lambda: medallion)
+    monkeypatch.setattr(pipeline, "run", medallion.run)
     try:
-        run_once(NOTHING, settings, report)
+        run_once(Job.on(NOTHING, settings, report))
     except TidemarkError:
         report.event("failed")
     return report

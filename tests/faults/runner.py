@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from jobs.process.context import load_settings, open_session, run_once
+from jobs.process.context import load_settings, open_session
+from jobs.run.once import run_once
 from lakehouse.errors import AnotherWriterError, TidemarkError
+from pipelines.job import Job
 from tests.support.quick import QUICK
 
 if TYPE_CHECKING:
@@ -31,15 +33,11 @@ class Lines:
     """A report that hands every event on as a line of JSON."""
 
     def __init__(self, write: Callable[[Mapping[str, object]], None]) -> None:
-        self.bound: dict[str, object] = {}
         self._write = write
 
     def event(self, name: str, **fields: object) -> None:
         """Hand one event on, with the clock that all processes share."""
         self._write({"event": name, "at": time.monotonic(), **fields})
-
-    def close(self) -> None:
-        """Nothing to do."""
 
 
 def main() -> None:
@@ -74,7 +72,7 @@ def _run(spark: SparkSession, config: Path, report: Lines, order: Mapping[str, A
     without_fences.set_lock(is_on=order.get("is_locked", True))
     while True:
         try:
-            return {"exit_code": 0, **run_once(spark, settings, report, stage=order.get("stage"))}
+            return {"exit_code": 0, **run_once(Job.on(spark, settings, report), stage=order.get("stage"))}
         except AnotherWriterError as error:
             if not order.get("waits"):
                 return {"exit_code": error.exit_code, "error": str(error)}

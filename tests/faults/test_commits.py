@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines import medallion
+from pipelines.job import Job
 from silver.load import steps
 from silver.rules import Rules, Source
 from silver.state import tables
@@ -71,11 +72,11 @@ def test_killed_at_each_step_of_the_gate_and_of_gold_every_record_is_published_o
             steps.load_once(spark, new_run(), _RULES)
         stage = point.partition(".")[0]
         if stage == "gold":
-            medallion.run(spark, settings, run.report, "gate")
+            medallion.run(Job.on(spark, settings, run.report), "gate")
         runner.go(stage=stage, crash_at=point, settings=[*root, f"gold={models}"])
         assert Point(point).strike(runner, Durations()) == f"at {point}"
     for stage in ("gate", "gold"):
-        medallion.run(spark, settings, run.report, stage)
+        medallion.run(Job.on(spark, settings, run.report), stage)
 
     assert offsets(spark, run, "gold_records") == offsets(spark, run, "silver_records") == list(range(len(points)))
     assert offsets(spark, run, "gold_latest") == [len(points) - 1]

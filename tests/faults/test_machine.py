@@ -10,6 +10,7 @@ import pytest
 
 from lakehouse.errors import StorageError
 from pipelines import medallion
+from pipelines.job import Job
 from silver.rules import Rules, Source
 from silver.state import tables
 from tests.support.bronze import Record, put
@@ -56,9 +57,9 @@ def test_a_disk_that_is_full_under_a_table_ends_the_run_and_the_next_one_with_ro
     full.fill()
 
     with pytest.raises(StorageError, match=r"A disk is full(.|\n)*No space left on device(.|\n)*make room"):
-        medallion.run(spark, settings, run.report, "silver")
+        medallion.run(Job.on(spark, settings, run.report), "silver")
     full.clear()
-    medallion.run(spark, settings, run.report, "silver")
+    medallion.run(Job.on(spark, settings, run.report), "silver")
 
     loaded_once(spark, run)
 

@@ -18,6 +18,7 @@ from lakehouse.errors import OffsetsExpiredError, SourceError, TopicRecreatedErr
 from lakehouse.settings.pipeline import Kafka, Settings
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from pipelines import medallion
+from pipelines.job import Job
 from silver.state.request import Request, Wanted
 from tests.support.kafka import Sent, delete_records, delete_topic, send, send_transaction
 from tests.support.small_config import small_config
@@ -60,12 +61,12 @@ def accept(
     spark: SparkSession, run: Run, settings: Settings, topic: str, *, is_dry_run: bool = False, reason: str = "known"
 ) -> dict[str, Any]:
     request = Request("accept", reason, "ann", wanted=Wanted(topic=topic))
-    return medallion.decide(spark, settings, run.report, request, is_dry_run=is_dry_run)
+    return medallion.decide(Job.on(spark, settings, run.report), request, is_dry_run=is_dry_run)
 
 
 def load(spark: SparkSession, run: Run, settings: Settings) -> dict[str, Any]:
     """Bronze and Silver."""
-    return {stage: medallion.run(spark, settings, run.report, stage)[stage] for stage in ("bronze", "silver")}
+    return {stage: medallion.run(Job.on(spark, settings, run.report), stage)[stage] for stage in ("bronze", "silver")}
 
 
 def anew(servers: str, topic: str) -> None:
@@ -208,7 +209,7 @@ def test_expired_offsets_are_named_exactly_and_gone_on_from_when_that_is_in_the_
     assert (first["cause"], first["stored_as"], first["lost"]) == ("begun", name, None)
     assert (noted["cause"], noted["load_seq"], noted["accepted_by"], noted["lost"]) == ("expired", 2, "ann", lost)
     assert topics.ranges(noted["lost"]) == "partition 0: 4 to 5"
-    assert medallion.verify(spark, settings, run.report)["ok"]
+    assert medallion.verify(Job.on(spark, settings, run.report))["ok"]
 
 
 def test_a_topic_that_was_created_anew_goes_on_as_a_new_incarnation_however_many_records_it_has(
@@ -224,7 +225,7 @@ def test_a_topic_that_was_created_anew_goes_on_as_a_new_incarnation_however_many
         send(servers, name, numbered(*sent))
 
     with pytest.raises(TopicRecreatedError, match="created anew") as refused:
-        medallion.run(spark, settings, run.report)
+        medallion.run(Job.on(spark, settings, run.report))
     assert [name in str(refused.value.next_step) for name in names] == [True, True, True]
     assert len(offsets(spark, run)) == 6
     planned = accept(spark, run, settings, names[0], is_dry_run=True)
@@ -232,7 +233,7 @@ def test_a_topic_that_was_created_anew_goes_on_as_a_new_incarnation_however_many
     done = [accept(spark, run, settings, name) for name in names]
     assert [each["load_seq"] for each in done] == [2, 3, 4]
     assert accept(spark, run, settings, names[0])["cause"] is None, "asked again there is nothing to do"
-    medallion.run(spark, settings, run.report)
+    medallion.run(Job.on(spark, settings, run.report))
 
     kept = [(row["topic"], row["sequence"]) for row in read(spark, run, SILVER_RECORDS, "topic", "offset")]
     fewer, equal, more = names
@@ -253,7 +254,7 @@ def test_a_topic_that_was_created_anew_goes_on_as_a_new_incarnation_however_many
     asked = json.loads(ledger[3]["request"])["accepted"]
     assert (asked["cause"], asked["incarnation"], asked["old_topic_id"]) == ("recreated", 2, done[0]["old_topic_id"])
     assert done[0]["old_topic_id"] != done[0]["new_topic_id"]
-    assert medallion.verify(spark, settings, run.report, is_deep=True)["ok"]
+    assert medallion.verify(Job.on(spark, settings, run.report), is_deep=True)["ok"]
 
     # Lost with its checkpoint, the new incarnation goes on as well.
     shutil.rmtree(Path(run.lakehouse.folder("_checkpoints")))

@@ -12,6 +12,7 @@ import pytest
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import TABLE_NAMES
 from pipelines import medallion
+from pipelines.job import Job
 from tests.support.kafka import Sent, send
 from tests.support.small_config import small_config
 
@@ -86,7 +87,7 @@ def test_a_small_run_takes_few_jobs_and_one_commit_for_each_table_that_it_change
         if each:
             send(broker.bootstrap_servers, name, each)
         costs = Costs(spark, root)
-        medallion.run(spark, settings, costs)
+        medallion.run(Job.on(spark, settings, costs))
         return costs
 
     run(1, 2, 3)  # creates the tables

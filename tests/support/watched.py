@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakehouse.errors import TidemarkError
-    from lakehouse.run.reporting import OpenReport
+    from pipelines.job import Job
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 _COUNTS = {"accepted": 90, "duplicate": 7, "late": 2, "invalid": 1}
@@ -63,10 +63,10 @@ class Medallion:
     ) -> None:
         self._stages, self._audited, self._error = stages, audited, error
 
-    def run(self, _spark: object, _settings: object, report: OpenReport, _stage: str | None) -> dict[str, Any]:
+    def run(self, job: Job, _stage: str | None) -> dict[str, Any]:
         """Tell it all."""
+        report = job.report
         report.event("run.started", pipeline="tests", run_id="r7")
-        report.bound["run_id"] = "r7"
         if self._audited is not None:
             report.event("gate.audited", **self._audited)
         for name, done in self._stages.items():

@@ -15,12 +15,13 @@ import pytest
 
 from jobs import run_medallion
 from jobs.cli import main
-from jobs.process import context
 from jobs.process.context import load_settings
 from jobs.process.exit_codes import exit_code_of
-from jobs.run import loop
+from jobs.run import loop, once
 from lakehouse import __version__, errors
 from lakehouse.errors import AnotherWriterError, ConfigError, GateFailedError, SourceError, TidemarkError, UsageError
+from pipelines import medallion
+from pipelines.job import Job
 from tests.support.small_config import write_config
 
 if TYPE_CHECKING:
@@ -37,14 +38,10 @@ class Events:
     """A report that keeps what it was told."""
 
     def __init__(self) -> None:
-        self.bound: dict[str, object] = {}
         self.seen: list[str] = []
 
     def event(self, name: str, **_fields: object) -> None:
         self.seen.append(name)
-
-    def close(self) -> None:
-        pass
 
 
 def every_error() -> list[type[TidemarkError]]:
@@ -272,7 +269,8 @@ def ending(outcomes: list[Exception | None], monkeypatch: pytest.MonkeyPatch, *,
     """Replaces a run by given outcomes; SIGTERM arrives in the one of that number. Returns what each run reached."""
     reached: list[str] = []
 
-    def fake_run(_spark: object, _settings: object, told: Any, *, stage: str | None) -> dict[str, Any]:
+    def fake_run(job: Job, *, stage: str | None) -> dict[str, Any]:
+        told = job.report
         number = len(reached)
         reached.append("bronze")
         told.event("bronze.started")
@@ -306,7 +304,7 @@ def test_the_loop_goes_on_and_ends_with_the_code_of_its_last_whole_run(
     report, told = Events(), list[dict[str, Any]]()
     reached = ending([*outcomes, None], monkeypatch, stop_during=len(outcomes))
     nothing: Any = None
-    assert loop.run_every(nothing, nothing, report, seconds=0, told=told.append) == code
+    assert loop.run_every(Job.on(nothing, nothing, report), seconds=0, told=told.append) == code
     # The run during which the signal came was left between its first stage and the next.
     assert reached == ["silver"] * len(outcomes) + ["bronze"]
     assert len(told) == outcomes.count(None)
@@ -318,7 +316,7 @@ def test_the_loop_ends_with_any_other_error(monkeypatch: pytest.MonkeyPatch) -> 
     ending([SourceError("gone")], monkeypatch, stop_during=-1)
     nothing: Any = None
     with pytest.raises(SourceError):
-        loop.run_every(nothing, nothing, report, seconds=0)
+        loop.run_every(Job.on(nothing, nothing, report), seconds=0)
 
 
 def test_a_run_of_one_stage_is_finished_before_the_loop_ends() -> None:
@@ -338,7 +336,7 @@ def test_the_loops_pause_ends_with_the_signal(monkeypatch: pytest.MonkeyPatch) -
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
     started = time.monotonic()
     nothing: Any = None
-    assert loop.run_every(nothing, nothing, Events(), seconds=60) == 0
+    assert loop.run_every(Job.on(nothing, nothing, Events()), seconds=60) == 0
     assert time.monotonic() - started < 30
 
 
@@ -346,19 +344,19 @@ def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pyt
     settings, report = load_settings(config, None), Events()
     outcomes: list[Any] = [{"run_id": "r1", "seconds": 1.0}, GateFailedError("late records: hunter2")]
 
-    class Medallion:
-        def run(self, _spark: object, _settings: object, told: Any, _stage: object) -> Any:
-            told.bound.update(pipeline="tests", run_id="r2")
-            outcome = outcomes.pop(0)
-            if isinstance(outcome, TidemarkError):
-                raise outcome
-            return outcome
+    def fake_run(job: Job, _stage: object) -> Any:
+        job.report.event("run.started", pipeline="tests", run_id="r2")
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, TidemarkError):
+            raise outcome
+        return outcome
 
-    monkeypatch.setattr(context, "_medallion", Medallion)
+    monkeypatch.setattr(medallion, "run", fake_run)
     nothing: Any = None
-    assert context.run_once(nothing, settings, report)["run_id"] == "r1"
+    job = Job.on(nothing, settings, report)
+    assert once.run_once(job)["run_id"] == "r1"
     with pytest.raises(GateFailedError):
-        context.run_once(nothing, settings, report)
+        once.run_once(job)
     folder = config.parent / "lakehouse" / "_reports"
     assert json.loads((folder / "r1.json").read_text()) == {"run_id": "r1", "seconds": 1.0}
     failed = json.loads((folder / "r2.json").read_text())
@@ -374,6 +372,6 @@ def test_a_result_is_kept_on_the_volume_of_a_catalog_where_there_is_one(tmp_path
     place = {"catalog": "main", "schema": "tidemark", "volume": str(volume)}
     settings = load_settings(write_config(tmp_path, root="", lakehouse=place), None)
 
-    context._keep(settings, {"run_id": "r1"})
+    once._keep(settings, {"run_id": "r1"})
 
     assert (volume / "_reports" / "r1.json").exists() is volume.exists() is is_there

@@ -12,6 +12,7 @@ from jobs.cli import main
 from lakehouse.config import load
 from lakehouse.errors import ConfigError
 from pipelines import medallion
+from pipelines.job import Job
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +84,7 @@ def test_a_run_ends_before_it_starts_anything(mistake: str, config_file: Path) -
 
     def run() -> None:
         settings = load.load(written(config_file, changes), overrides={}, environ={})
-        medallion.run(None, settings, Report())  # type: ignore[arg-type]  # no session is needed to find it
+        medallion.run(Job.on(None, settings, Report()))  # type: ignore[arg-type]  # no session is needed to find it
 
     with pytest.raises(ConfigError, match=re.escape(told)):
         run()

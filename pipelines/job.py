@@ -1,0 +1,82 @@
+"""What a command hands to `pipelines.medallion`: settings, whom to tell, and a Spark session opened when it is first needed."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lakehouse.delta.errors import SPARK_ERRORS
+from lakehouse.run.context import Run
+from lakehouse.run.lock import locked
+from lakehouse.spark import storage_errors
+from lakehouse.table import Lakehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Report
+    from lakehouse.settings.pipeline import Settings
+
+
+class Job:
+    """One command over one pipeline, or several runs of it one after another.
+
+    Args:
+        settings: The config, checked.
+        report: Whom to tell.
+        open_spark: Opens the session, once, when `spark` is first read.
+    """
+
+    def __init__(self, settings: Settings, report: Report, open_spark: Callable[[], SparkSession]) -> None:
+        self.settings = settings
+        self.report = report
+        self._open_spark = open_spark
+
+    @classmethod
+    def on(cls, spark: SparkSession, settings: Settings, report: Report) -> Job:
+        """A job on a session that is open."""
+        return cls(settings, report, lambda: spark)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session."""
+        return self._open_spark()
+
+    def telling(self, report: Report) -> Job:
+        """The same job, on the same session, that tells somebody else."""
+        return Job(self.settings, report, lambda: self.spark)
+
+    def new_run(self) -> Run:
+        """A run of the pipeline, with an identifier of its own."""
+        return Run(self.settings.pipeline, Lakehouse.of(self.settings), self.report)
+
+    @contextlib.contextmanager
+    def alone(self, run: Run, *, wait_seconds: float = 0) -> Iterator[None]:
+        """Keep other writers off the run's lakehouse. The session is opened before: nobody waits for the lock while it starts.
+
+        Raises:
+            AnotherWriterError: Another run writes, and has not ended in so many seconds.
+            StorageError: The machine cannot write.
+        """
+        _ = self.spark
+        with storage_errors_named(run.lakehouse), locked(run.lakehouse, wait_seconds=wait_seconds):
+            yield
+
+
+@contextlib.contextmanager
+def storage_errors_named(lakehouse: Lakehouse) -> Iterator[None]:
+    """Raise a full disk, or one that refuses, as what it is.
+
+    Raises:
+        StorageError: The error is such a one.
+    """
+    try:
+        yield
+    except (OSError, *SPARK_ERRORS) as error:
+        failure = storage_errors.failure(error, lakehouse)
+        if failure is None:
+            raise
+        raise failure from error
