@@ -21,7 +21,7 @@ from pyspark.sql.utils import is_remote
 
 from bronze import timestamps
 from bronze.kafka.errors import failure, malformed_timestamp
-from bronze.kafka.metadata import LookError, look
+from bronze.kafka.metadata import LookError, describe_topics
 from bronze.kafka.source import reader_options, require_reachable
 from bronze.progress import topic_breaks
 from bronze.progress.position import read as read_standing
@@ -206,7 +206,7 @@ def _seen(run: Run, kafka: Kafka) -> dict[str, Seen]:
     if is_remote():
         return {}
     try:
-        seen = look(kafka, kafka.topics)
+        seen = describe_topics(kafka, kafka.topics)
     except LookError as error:
         why = str(error)
     else:

@@ -83,12 +83,14 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = Non
     if (released := verdict.released(spark, run, decisions)) is not None:
         run.report.event("gate.released_waits", gate_run_id=released.gate_run_id)
         return released
-    pins = snapshot.pin(spark, run, decided.rejected(decisions))
+    pins = snapshot.take_snapshot(spark, run, decided.rejected(decisions))
     if pins is None:
         run.report.event("gate.nothing_new")
         return None
     gate_run_id = new_id()
-    with snapshot_prefetch.known(spark, [run.table(name) for name in (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)]):
+    with snapshot_prefetch.prefetch_snapshots(
+        spark, [run.table(name) for name in (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)]
+    ):
         results, rows = _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id, limits=limits or Limits())
     done = _Audit(gate_run_id, pins, results, rows)
     crash_point("gate.audited")

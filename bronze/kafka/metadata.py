@@ -92,7 +92,7 @@ def client_config(properties: Mapping[str, str]) -> dict[str, str]:
     return config
 
 
-def look(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
+def describe_topics(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
     """Describe topics. One that does not exist, or may not be seen, is left out: reading it says so better.
 
     Raises:

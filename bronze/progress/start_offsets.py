@@ -64,10 +64,10 @@ def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing
     if kafka.starting_offsets == "latest":
         reached = checkpoints.reached(spark, run, standing.checkpoint, standing.streamed)
         assigned = {name: {**partitions, **reached.get(name, {})} for name, partitions in assigned.items()}
-    return after(held, assigned=assigned, start=kafka.starting_offsets, topics=standing.topics)
+    return next_after_held(held, assigned=assigned, start=kafka.starting_offsets, topics=standing.topics)
 
 
-def after(held: Offsets, *, assigned: Offsets, start: str | Offsets, topics: Mapping[str, Topic]) -> Offsets:
+def next_after_held(held: Offsets, *, assigned: Offsets, start: str | Offsets, topics: Mapping[str, Topic]) -> Offsets:
     """The offset after the highest that is held, for each assigned partition.
 
     Where more was given up as lost, or the settings name a higher one, that. A new partition of a known topic is read from its

@@ -71,7 +71,7 @@ def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: 
     Raises:
         LookError: No broker can be asked.
     """
-    topic, seen = standing.topics[name], metadata.look(kafka, [name]).get(name)
+    topic, seen = standing.topics[name], metadata.describe_topics(kafka, [name]).get(name)
     if seen is None:
         raise LookError("the topic is not there")
     bounds = metadata.bounds(kafka, name, seen.partitions)

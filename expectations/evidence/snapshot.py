@@ -77,7 +77,7 @@ class Pins:
     rejected: Rejected = NOTHING_REJECTED
 
 
-def pin(spark: SparkSession, run: Run, rejected: Rejected) -> Pins | None:
+def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> Pins | None:
     """Pin what is to be audited.
 
     The watermarks come first: what they call finished is whole in every version of the other tables that is read after.

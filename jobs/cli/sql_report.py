@@ -41,13 +41,13 @@ def sql(
 ) -> None:
     """Query the tables in DuckDB's SQL, each by its name. Reads only."""
     from jobs.process import output as show
-    from jobs.readers.database import answer
+    from jobs.readers.database import run_query
 
     chosen = Format.JSON if as_json else form or _fitting(output)
     if chosen is Format.PARQUET and output is None:
         raise UsageError("Parquet is not for a screen.", where="--format parquet", expected="a file: -o FILE")
     settings = load_settings(config, overrides)
-    with answer(Lakehouse.of(settings), query) as found:
+    with run_query(Lakehouse.of(settings), query) as found:
         if chosen is Format.PARQUET and output:
             show.write_parquet(found.arrow(), output)
             return

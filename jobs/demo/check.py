@@ -127,5 +127,5 @@ def _count(result: Mapping[str, Any], stage: str, name: str) -> int:
 
 
 def _rows(lakehouse: Lakehouse, sql: str) -> list[dict[str, Any]]:
-    with database.answer(lakehouse, sql) as found:
+    with database.run_query(lakehouse, sql) as found:
         return [dict(zip(found.columns, row, strict=True)) for row in found.rows]

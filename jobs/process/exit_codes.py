@@ -94,7 +94,7 @@ def exit_code_of(action: Callable[[], int | None]) -> int:
 
 
 @contextlib.contextmanager
-def beside(report: Report, name: str) -> Iterator[None]:
+def best_effort(report: Report, name: str) -> Iterator[None]:
     """Do something that a run must not fail by: what happens to it is the event `<name>_failed`, and a run goes on.
 
     Args:

@@ -103,7 +103,7 @@ def _spills() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def answer(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
+def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
     """What a query over the views yields; read it inside the `with` block.
 
     It can open no file, neither to write nor to read: DuckDB is given the rows, not the folder that they lie in.

@@ -67,7 +67,7 @@ def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, A
         LookError: No broker can be asked, or a partition has no leader.
     """
     decided, rows = positions(streams), []
-    for topic, seen in sorted(metadata.look(kafka, kafka.topics).items()):
+    for topic, seen in sorted(metadata.describe_topics(kafka, kafka.topics).items()):
         for partition, (earliest, end) in sorted(metadata.bounds(kafka, topic, seen.partitions).items()):
             last = decided[topic, partition].last_offset if (topic, partition) in decided else None
             lag = max(0, end - max(earliest, -1 if last is None else last + 1))

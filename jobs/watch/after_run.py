@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jobs.process.exit_codes import beside, scrub_text
+from jobs.process.exit_codes import best_effort, scrub_text
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.run.events import bind
 from lakehouse.shown import shortened
@@ -87,7 +87,7 @@ def listening(settings: Settings, report: Report) -> Iterator[None]:
     from jobs.watch import metrics
     from jobs.watch import state as watch_state
 
-    with beside(report, "watch.state"):
+    with best_effort(report, "watch.state"):
         metrics.show(settings.pipeline, metrics.of_runs(watch_state.read(watch_state.place(settings))))
     with metrics.listening(settings.watch.metrics_host, settings.watch.metrics_port, report):
         yield
@@ -98,21 +98,21 @@ def _tell(job: Job, followed: Followed, error: TidemarkError | None) -> None:
 
     settings = job.settings
     file, state, now = watch_state.place(settings), watch_state.State(), datetime.now(UTC)
-    with beside(followed, "watch.state"):
+    with best_effort(followed, "watch.state"):
         state = watch_state.read(file)
-    with beside(followed, "watch.state"):
+    with best_effort(followed, "watch.state"):
         state = _after(state, followed, error, now)
     found: dict[str, Any] = {}
-    with beside(followed, "watch.tables"):
+    with best_effort(followed, "watch.tables"):
         found = _tables(job)
     lags = None
-    with beside(followed, "watch.lag"):
+    with best_effort(followed, "watch.lag"):
         lags = _lags(settings, found, followed)
-    with beside(followed, "watch.metrics"):
+    with best_effort(followed, "watch.metrics"):
         _show(settings, state, found, lags)
-    with beside(followed, "watch.alert"):
+    with best_effort(followed, "watch.alert"):
         _alert(settings, state, _findings(settings, followed, error, lags), followed)
-    with beside(followed, "watch.state"):
+    with best_effort(followed, "watch.state"):
         watch_state.write(file, state)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def known(spark: SparkSession, tables: Sequence[Table]) -> Iterator[None]:
+def prefetch_snapshots(spark: SparkSession, tables: Sequence[Table]) -> Iterator[None]:
     """Compute the tables' state beside what the `with` block does, one after another, and be done when the block is.
 
     It changes no table and no result. What goes wrong here goes wrong again where the table is written, and is said there.

@@ -155,7 +155,7 @@ def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, r
     # It decides no topic: those that the load before did not decide are left to the next one.
     rules = replace(rules, decided_topics=recovered.decided_topics)
     claim = shared_columns(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
-    return by_request.answer(spark, run, known, claim)
+    return by_request.plan_request(spark, run, known, claim)
 
 
 def _told(answer: Answer) -> dict[str, object]:

@@ -130,6 +130,6 @@ def _decided(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
     before = Watermarks({})
     for load_seq, of_load in groupby(pins.loads, key=lambda row: row["load_seq"]):
         claim = [{**row, "rules": rules_of[load_seq]} for row in of_load]
-        yield from redecide.decide(spark, claim, before, tables)
+        yield from redecide.redecide_load(spark, claim, before, tables)
         before = before.after(claim)
         run.report.event("verify.decided_again", load_seq=load_seq)

@@ -19,7 +19,7 @@ from silver import model
 from silver.audit.ledger_checks import named
 from silver.audit.row_summaries import as_of
 from silver.decide import decision
-from silver.load.planner import classified
+from silver.load.planner import classify_range
 from silver.model import stream_of
 from silver.rules import Rules
 from silver.state import ledger
@@ -48,7 +48,7 @@ _OUTCOME = (
 _REJECT = tuple(name for name in model.REJECT.names if name not in ("load_seq", "settled_load_seq"))
 
 
-def decide(
+def redecide_load(
     spark: SparkSession, claim: Sequence[Row], before: Watermarks, tables: Mapping[str, DataFrame]
 ) -> Iterator[Violation]:
     """Decide a load again; give what comes out otherwise than the ledger and the rejects have it.
@@ -70,7 +70,7 @@ def decide(
         return resolve.Past(tables["silver"].where(is_earlier), as_of(rejects, load_seq - 1), before)
 
     records = tables["bronze"].where(_within(decided))
-    found = classified(spark, records, rules, streams=Known(before), past=past).segments
+    found = classify_range(spark, records, rules, streams=Known(before), past=past).segments
     found = found.filter(pc.not_equal(found["class"], REPLAY))
     loads = ledger.stream_loads(decision.summary(found), [], before)
     again = {stream_of(row): row for row in ledger.rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}

@@ -61,7 +61,7 @@ class Collected(NamedTuple):
     stretches: tuple[Stretch, ...] | None = None
 
 
-def collect(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules, how: How) -> Collected:
+def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules, how: How) -> Collected:
     """Decide narrow records.
 
     Args:
@@ -132,7 +132,7 @@ def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Stretch]:
 
     Args:
         spark: The session.
-        narrow: As `collect` takes them.
+        narrow: As `decide` takes them.
     """
     chained, odd = islands.split(islands.stretches(narrow).toArrow().to_pylist())
     yield from chained
@@ -143,7 +143,7 @@ def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Stretch]:
 def gaps(
     spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, streams: set[Stream]
 ) -> dict[Stream, list[Range]]:
-    """What some streams step over: their records once more, as stretches. Takes what `collect` takes."""
+    """What some streams step over: their records once more, as stretches. Takes what `decide` takes."""
     return fold_gaps(in_order(spark, frames.of_streams(spark, narrow, streams)), watermarks.ordinals, rules)
 
 

@@ -41,7 +41,7 @@ from lakehouse.table import (
     SILVER_WATERMARKS,
 )
 from silver.state import ledger
-from silver.state.claim import MOST_TRIES, is_claimed, shared_columns
+from silver.state.claim import MOST_TRIES, shared_columns, try_claim
 from silver.state.ledger import load_of
 from silver.state.watermarks import Watermarks
 
@@ -115,7 +115,7 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
         if before is not None and request.swap is not None:
             # The numbers of a shadow's loads are not claimed one by one: nobody else may have taken one.
             rows = swap_fence.unclaimed(before.select(*LOADS.names).union(rows), run, request.swap.undo_to)
-        if is_claimed(spark, run, rows, load_seq):
+        if try_claim(spark, run, rows, load_seq):
             crash_point("swap.claimed")
             return load_seq
     raise TableStateError(

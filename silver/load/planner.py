@@ -54,9 +54,11 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, limi
     if pinned.appended == 0 and not pinned.joined:
         return None
     claim = shared_columns(run, rules, pinned, load_seq=watermarks.load_seq + 1)
-    with snapshot_prefetch.known(spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]):
+    with snapshot_prefetch.prefetch_snapshots(
+        spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]
+    ):
         how = _how(recovered, None if pinned.joined else pinned.appended)
-        planned = decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how, limits=limits)
+        planned = plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how, limits=limits)
     return planned if planned.ledger else None
 
 
@@ -82,7 +84,7 @@ def _how(recovered: Recovered, records: int | None) -> How:
     return How.STRETCHES if recovered.was_in_stretches else How.RECORDS
 
 
-def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
+def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
     spark: SparkSession,
     run: Run,
     rules: Rules,
@@ -105,7 +107,7 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     load_seq = int(str(claim["load_seq"]))
     met = Streams(spark, run, watermarks, limits)
     past = lambda: _past(spark, run, met.watermarks, load_seq)  # noqa: E731 -- asked for after the streams are met, if at all
-    found, chained = classified(spark, records, rules, streams=met, past=past, how=how)
+    found, chained = classify_range(spark, records, rules, streams=met, past=past, how=how)
     watermarks = met.watermarks
     summed = list(decision.summary(found))
     decided_records = Counter[Partition]()
@@ -132,7 +134,7 @@ def decided(  # noqa: PLR0913 -- the decision's inputs, each by name: that there
     )
 
 
-def decided_again(  # noqa: PLR0913 -- as `decided`
+def replan_range(  # noqa: PLR0913 -- as `plan_range`
     spark: SparkSession,
     run: Run,
     rules: Rules,
@@ -158,16 +160,16 @@ def decided_again(  # noqa: PLR0913 -- as `decided`
     try:
         pinned = bronze_range.pin(spark, run, after_version=after_version, to_version=to_version, above=above)
         pinned = of_topics(pinned, rules, decided_topics)
-        return decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
+        return plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
     except SPARK_ERRORS as error:
         if not is_gone(error):
             raise
     run.report.event("silver.versions_gone", after_version=after_version, to_version=to_version)
     pinned = bronze_range.by_offset(after_version=after_version, to_version=to_version, above=above, rows=rows)
-    return decided(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
+    return plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
 
 
-def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
+def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
     spark: SparkSession,
     records: DataFrame,
     rules: Rules,
@@ -193,12 +195,12 @@ def classified(  # noqa: PLR0913 -- as `decided`, whose first half it is
         streams.watermarks
     )  # of a stream with a declared epoch the row is there always, see `silver.requests.retire_streams`
     narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
-    found, chained = decision.collect(spark, narrowed, streams, rules, how)
+    found, chained = decision.decide(spark, narrowed, streams, rules, how)
     if resolve.is_needed(found):
         placing = rules.of_sequences
         columns = {"topic", "partition", "offset", "key", "value", *columns_read(placing), *if_erased(records)}
         suspected = watermarks.in_declared_epochs(spark, extract(records.select(*sorted(columns)), placing))
-        found = resolve.resolve(spark, found, suspected, past(), chained)
+        found = resolve.classify_suspects(spark, found, suspected, past(), chained)
     return Collected(found, chained)
 
 

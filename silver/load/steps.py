@@ -221,10 +221,10 @@ def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
         rows = frames.of_arrow(spark, planned.rejects)
         tables.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
     if planned.settled.num_rows:
-        quarantine.mark(spark, run, planned)
+        quarantine.mark_settled(spark, run, planned)
     settled = planned.settled.num_rows
     if planned.settled_aside.num_rows:
-        gold_rejects.mark(spark, run, planned)
+        gold_rejects.mark_settled(spark, run, planned)
         settled += planned.settled_aside.num_rows
     run.report.event("silver.rejected", load_seq=planned.load_seq, rows=planned.rejects.num_rows, settled=settled)
     crash_point("silver.rejected")
@@ -281,8 +281,8 @@ def _planned(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, 
     watermarks = recovered.watermarks
     claim: dict[str, Any] = {name: rows[0][name] for name in _SHARED}
     if claim["request"] is not None:
-        return planner.answer(spark, run, watermarks, claim).plan
-    return planning.decided_again(
+        return planner.plan_request(spark, run, watermarks, claim).plan
+    return planning.replan_range(
         spark, run, rules, watermarks=watermarks, claim=claim, rows=rows, decided_topics=recovered.decided_topics
     )
 

@@ -144,7 +144,7 @@ def _records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, ste
     """The records of the loads that follow each other."""
     to_version = step.rows[-1]["bronze_to_version"]
     claim = _claim(shadow, rules, done, step, BronzeRange(done.bronze_version, to_version, {}, None))
-    planned = planning.decided_again(spark, shadow, rules, watermarks=done.watermarks, claim=claim, rows=step.rows)
+    planned = planning.replan_range(spark, shadow, rules, watermarks=done.watermarks, claim=claim, rows=step.rows)
     return planned if planned.ledger else None
 
 
@@ -154,7 +154,7 @@ def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, st
     pinned = plan.nothing_of_bronze(done.watermarks, done.bronze_version)
     claim = _claim(shadow, rules, done, step, pinned)
     try:
-        planned = planner.answer(spark, shadow, done.watermarks, claim).plan
+        planned = planner.plan_request(spark, shadow, done.watermarks, claim).plan
     except UsageError as error:
         done.not_repeated.append(f"load {step.last_load} ({claim['kind']}): {error.what}")
         return None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SETTLED = "tidemark_aside_settled"
 
 
-def choose(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa.Table:
+def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa.Table:
     """Choose what a release or discard settles of what was kept out of Gold. A repeat of the same load chooses the same.
 
     Args:
@@ -58,7 +58,7 @@ def choose(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa
     return pa.Table.from_pylist(sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"])), ROW)
 
 
-def mark(spark: SparkSession, run: Run, plan: Plan) -> None:
+def mark_settled(spark: SparkSession, run: Run, plan: Plan) -> None:
     """Mark what a load settles as released or discarded: one MERGE on what is held still, so a repeat changes nothing.
 
     Commits to gold_rejects.

@@ -41,7 +41,7 @@ class Answer:
     left: Mapping[str, int]
 
 
-def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping[str, Any]) -> Answer:
+def plan_request(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping[str, Any]) -> Answer:
     """Plan what a claim's request asks for. The same claim, watermarks, rejects and Silver give the same plan.
 
     Raises:
@@ -66,8 +66,8 @@ def answer(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping
         choice = erase_key.choose(meant, before_load(spark, run, REJECTS, load_seq), load_seq)
         loads = erase_key.stream_loads(meant, choice, rules, met)
     else:
-        choice = quarantine.choose(spark, request, before_load(spark, run, REJECTS, load_seq), silver, load_seq)
-        aside = gold_rejects.choose(spark, run, request, load_seq)
+        choice = quarantine.select_rejects(spark, request, before_load(spark, run, REJECTS, load_seq), silver, load_seq)
+        aside = gold_rejects.select_rejects(spark, run, request, load_seq)
         met.meet(choice.rows)
         met.meet(aside)
         loads = quarantine.stream_loads(choice, request.kind, met.watermarks)

@@ -53,7 +53,7 @@ class Choice:
     left: Mapping[str, int]
 
 
-def choose(spark: SparkSession, request: Request, rejects: DataFrame, silver: DataFrame, load_seq: int) -> Choice:
+def select_rejects(spark: SparkSession, request: Request, rejects: DataFrame, silver: DataFrame, load_seq: int) -> Choice:
     """Choose what a release or discard settles. A repeat of the same load chooses the same.
 
     Args:
@@ -120,7 +120,7 @@ def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stre
     return loads
 
 
-def mark(spark: SparkSession, run: Run, plan: Plan) -> None:
+def mark_settled(spark: SparkSession, run: Run, plan: Plan) -> None:
     """Mark what a load settles as released or discarded: one MERGE on what is held still, so a repeat changes nothing.
 
     Commits to silver_rejects.

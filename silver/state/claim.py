@@ -48,7 +48,7 @@ def claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, reco
         AnotherWriterError: The load is another run's.
         TableStateError: Delta has seen the number, and no claim stands under it.
     """
-    if not is_claimed(spark, run, rows, load_seq, records=records):
+    if not try_claim(spark, run, rows, load_seq, records=records):
         raise TableStateError(
             f"Load {load_seq} was claimed before, and its claim is gone; nothing was written.",
             where=str(run.table(SILVER_LOADS)),
@@ -59,7 +59,7 @@ def claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, reco
         )
 
 
-def is_claimed(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> bool:
+def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> bool:
     """Claim a load, see `claim`; False where its number is used up and no claim stands under it."""
     table, transaction = run.table(SILVER_LOADS), Transaction(run.app_id(SILVER_LOADS), load_seq)
     tables.append(rows, table, LOADS, transaction=transaction, metadata=run.run_id)

@@ -31,7 +31,7 @@ Range = tuple[str, int, int, int, int]
 """topic, partition, epoch, first and last sequence, inclusive"""
 
 
-def like(kept: Iterable[Stretch], blocks: pa.Table) -> Iterator[dict[str, Any]]:
+def matching_offsets(kept: Iterable[Stretch], blocks: pa.Table) -> Iterator[dict[str, Any]]:
     """Where the like of some blocks lies: what was kept of their sequences.
 
     Args:
@@ -77,7 +77,7 @@ def ranges(blocks: pa.Table) -> list[Range]:
     return [(*place, first, last) for place, found in _few(by_place).items() for first, last in found]
 
 
-def in_sequences(wanted: Iterable[Range]) -> Column:
+def sequence_filter(wanted: Iterable[Range]) -> Column:
     """Whether a record's sequence is one of those asked for."""
     return interval_join.any_of(
         interval_join.at(topic, partition, f"epoch = {epoch} AND sequence BETWEEN {first} AND {last}")
@@ -85,7 +85,7 @@ def in_sequences(wanted: Iterable[Range]) -> Column:
     )
 
 
-def at_offsets(wanted: Iterable[Place]) -> Column:
+def offset_filter(wanted: Iterable[Place]) -> Column:
     """Whether a record lies at some offsets, or not far from them: Delta's statistics and Parquet's leave out what does not."""
     by_place: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for topic, partition, first, last in wanted:

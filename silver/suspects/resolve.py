@@ -88,7 +88,7 @@ def is_needed(found: pa.Table) -> bool:
     return bool(pc.any(pc.is_in(found["class"], pa.array([SUSPECT, JUMP]))).as_py())
 
 
-def resolve(
+def classify_suspects(
     spark: SparkSession, found: pa.Table, records: DataFrame, past: Past, stretches: Sequence[Stretch] | None = None
 ) -> pa.Table:
     """Tell the suspects of a load apart, and hash what waits for a decision.
@@ -139,12 +139,12 @@ def _both(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> Dat
     above, below = _parted(blocks, past.watermarks)
     kept = []
     if load.kept is not None:
-        places += [{**span, "is_sent": False} for span in pruning.like(load.kept, blocks)]
+        places += [{**span, "is_sent": False} for span in pruning.matching_offsets(load.kept, blocks)]
     elif above:
         kept.append(resent_blocks.of_sequences(spark, blocks, _accepted(spark, load, blocks, above)))
     if below:
-        kept.append(resent_blocks.of_sequences(spark, blocks, past.silver.where(pruning.in_sequences(below))))
-    near = load.records.where(pruning.at_offsets(map(_place, places)))
+        kept.append(resent_blocks.of_sequences(spark, blocks, past.silver.where(pruning.sequence_filter(below))))
+    near = load.records.where(pruning.offset_filter(map(_place, places)))
     return reduce(lambda one, other: one.unionByName(other), kept, resent_blocks.at_places(spark, places, near))
 
 
@@ -184,15 +184,15 @@ def _kept(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> Ite
     """What Silver, and the load itself, kept of some suspects' sequences, and perhaps more; at least one of the two."""
     above, below = _parted(blocks, past.watermarks)
     if below:
-        yield past.silver.where(pruning.in_sequences(below))
+        yield past.silver.where(pruning.sequence_filter(below))
     if above:
         yield _accepted(spark, load, blocks, above)
 
 
 def _accepted(spark: SparkSession, load: _Load, blocks: pa.Table, above: list[Range]) -> DataFrame:
     """The load's accepted records that may share a key with a suspect: few, so that no other one is compared or hashed."""
-    like = None if load.kept is None else map(_place, pruning.like(load.kept, blocks))
-    records = load.records.where(pruning.in_sequences(above) if like is None else pruning.at_offsets(like))
+    like = None if load.kept is None else map(_place, pruning.matching_offsets(load.kept, blocks))
+    records = load.records.where(pruning.sequence_filter(above) if like is None else pruning.offset_filter(like))
     return interval_join.outside(spark, records, load.others, by_producer=True)
 
 
@@ -204,7 +204,7 @@ def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple
     keys = frames.of_arrow(spark, named.select([*STREAM, "epoch", "first_sequence"])).withColumnRenamed(
         "first_sequence", "sequence"
     )
-    kept = silver.where(pruning.in_sequences(pruning.ranges(named))).select(*KEY)
+    kept = silver.where(pruning.sequence_filter(pruning.ranges(named))).select(*KEY)
     wanted = keys.select(*as_keys())
     found = kept.join(
         F.broadcast(wanted) if len(named) <= _MOST_BROADCAST else wanted, on=same_key(kept, wanted), how="left_semi"
@@ -236,7 +236,7 @@ def _suspects(spark: SparkSession, blocks: pa.Table, records: DataFrame) -> Data
 def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFrame:
     """The records of some segments, each with its segment's first offset as `block`."""
     places = segments.select(list(_SPAN))
-    near = records.where(pruning.at_offsets(map(_place, places.to_pylist())))
+    near = records.where(pruning.offset_filter(map(_place, places.to_pylist())))
     return interval_join.within(spark, near, places, {"first_offset": "block"})
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.cli import main
-from jobs.readers.database import answer
+from jobs.readers.database import run_query
 from jobs.report.text import text
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.table import Lakehouse
@@ -32,7 +32,7 @@ CELLS = f"[...{ROWS}].map(row => [...row.cells].filter(cell => !cell.hidden).map
 
 
 def sql(lake: Path, query: str) -> list[tuple[Any, ...]]:
-    with answer(Lakehouse(root=str(lake)), query) as found:
+    with run_query(Lakehouse(root=str(lake)), query) as found:
         return list(found.rows)
 
 

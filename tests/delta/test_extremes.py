@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.readers.database import answer
+from jobs.readers.database import run_query
 from jobs.readers.status import status
 from jobs.report.facts import facts
 from lakehouse.contracts import views
@@ -56,7 +56,7 @@ def test_streams_that_step_over_nearly_all_numbers_are_counted_published_and_sho
     monkeypatch.setattr("jobs.report.facts.MAX_SLICES", 1)
     told = facts(settings, run.lakehouse, asks_kafka=False)
     assert [row["missing"] for row in told["history"]] == [LARGEST] * 2
-    with answer(run.lakehouse, f"SELECT missing FROM {views.WATERMARK_STATUS}") as rows:
+    with run_query(run.lakehouse, f"SELECT missing FROM {views.WATERMARK_STATUS}") as rows:
         assert list(rows.rows) == [(LARGEST,)] * 2
     query = views.queries("spark", lambda name: run.table(name).sql)[views.WATERMARK_STATUS]
     assert [row["missing"] for row in spark.sql(query).collect()] == [LARGEST] * 2

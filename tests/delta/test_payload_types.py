@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from jobs.readers.database import answer
+from jobs.readers.database import run_query
 from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.state.request import Erase, Request
@@ -91,7 +91,7 @@ def _read_alike(spark: SparkSession, run: Run, name: str) -> None:
     location = run.table(name).location
     rows = QueryBuilder().register("t", DeltaTable(location)).execute('SELECT "offset", payload FROM t').read_all()
     assert sorted(map(_told, pa.table(rows).to_pylist())) == expected
-    with answer(run.lakehouse, f'SELECT "offset", payload FROM {name}') as found:
+    with run_query(run.lakehouse, f'SELECT "offset", payload FROM {name}') as found:
         assert sorted(map(_told, found.arrow().read_all().to_pylist())) == expected
 
 

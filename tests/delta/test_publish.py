@@ -15,7 +15,7 @@ from expectations import gate, verdict
 from gold import publish as publishing
 from gold.publish import publish
 from gold.sql_models import refresh_models
-from jobs.readers.database import answer
+from jobs.readers.database import run_query
 from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, ModelError
 from lakehouse.run.context import Run
@@ -121,7 +121,7 @@ def test_gold_needs_no_file_of_silver(spark: SparkSession, audited: Run, gate_ru
     shutil.rmtree(folder)
 
     assert table(spark, audited, "gold_records").orderBy("partition", "offset").collect() == held
-    with answer(audited.lakehouse, "SELECT count(*) FROM gold_records WHERE octet_length(value) > 0") as found:
+    with run_query(audited.lakehouse, "SELECT count(*) FROM gold_records WHERE octet_length(value) > 0") as found:
         assert list(found.rows) == [(9,)]
 
 

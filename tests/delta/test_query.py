@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.cli import main
-from jobs.readers.database import answer, connect, tables
+from jobs.readers.database import connect, run_query, tables
 from lakehouse.contracts.contract import Column, Contract
 from lakehouse.contracts.gold import gold_latest
 from lakehouse.contracts.silver import WATERMARKS, silver_records
@@ -50,7 +50,7 @@ def config(lakehouse: Lakehouse, tmp_path: Path) -> Path:
 
 def test_every_table_that_is_there_is_a_view_and_nothing_else(lakehouse: Lakehouse) -> None:
     assert sorted(tables(lakehouse)) == ["silver_records", "silver_watermarks"]
-    with answer(lakehouse, "SELECT sequence, key FROM silver_records ORDER BY sequence") as found:
+    with run_query(lakehouse, "SELECT sequence, key FROM silver_records ORDER BY sequence") as found:
         assert found.columns == ["sequence", "key"]
         assert list(found.rows) == [(1, b"A"), (2, b"\xff\x00")]
 
@@ -58,12 +58,12 @@ def test_every_table_that_is_there_is_a_view_and_nothing_else(lakehouse: Lakehou
 def test_a_users_gold_model_is_a_view_too(lakehouse: Lakehouse) -> None:
     model = gold_latest()
     write_rows(tables(lakehouse)["silver_records"].parent, model, [{"topic": "incidents", "sequence": 7}])
-    with answer(lakehouse, "SELECT sequence FROM gold_latest") as found:
+    with run_query(lakehouse, "SELECT sequence FROM gold_latest") as found:
         assert list(found.rows) == [(7,)]
 
 
 def test_times_are_utc(lakehouse: Lakehouse) -> None:
-    with answer(lakehouse, "SELECT timestamp, timestamp::VARCHAR FROM silver_records LIMIT 1") as found:
+    with run_query(lakehouse, "SELECT timestamp, timestamp::VARCHAR FROM silver_records LIMIT 1") as found:
         [(as_time, as_text)] = list(found.rows)
     assert as_time == NOON
     assert as_text == "2026-11-21 12:00:00+00"
@@ -141,7 +141,7 @@ def test_a_query_that_fails_while_it_runs_is_an_error(config: Path, capsys: pyte
 )
 def test_what_only_reads_is_answered(query: str, lakehouse: Lakehouse) -> None:
     write_rows(tables(lakehouse)["silver_records"].parent, gold_latest(), [{"topic": "incidents", "sequence": 7}])
-    with answer(lakehouse, query) as found:
+    with run_query(lakehouse, query) as found:
         assert list(found.rows)
 
 
@@ -151,21 +151,21 @@ def test_the_lakehouse_may_be_named_by_a_relative_path_or_a_link(
     (tmp_path / "link").symlink_to(str(lakehouse.root))
     monkeypatch.chdir(tmp_path)
     for root in ("it's a lake", "link", str(tmp_path / "link")):
-        with answer(Lakehouse(root=root), "SELECT max(value) FROM silver_records") as found:
+        with run_query(Lakehouse(root=root), "SELECT max(value) FROM silver_records") as found:
             assert list(found.rows) == [(b'{"id": 1}',)]
 
 
 def test_a_table_that_the_query_does_not_name_is_not_looked_at(lakehouse: Lakehouse) -> None:
     folder = tables(lakehouse)["silver_watermarks"]
     next((folder / "_delta_log").glob("*.json")).write_text("not a commit")
-    with answer(lakehouse, "SELECT count(*) FROM Silver_Records") as found:
+    with run_query(lakehouse, "SELECT count(*) FROM Silver_Records") as found:
         assert list(found.rows) == [(2,)]
 
 
 def test_a_users_table_goes_before_a_view_of_its_name(lakehouse: Lakehouse) -> None:
     mine = Contract("silver_last_accepted", "mine", (Column("n", "bigint", "mine"),))
     write_rows(tables(lakehouse)["silver_records"].parent, mine, [{"n": 7}])
-    with answer(lakehouse, "FROM silver_last_accepted") as found:
+    with run_query(lakehouse, "FROM silver_last_accepted") as found:
         assert list(found.rows) == [(7,)]
 
 
@@ -213,13 +213,16 @@ def test_a_file_that_cannot_be_written_is_said_and_no_part_of_it_stays(
 
 
 def test_an_empty_lakehouse_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="tidemark run"), answer(Lakehouse(root=str(tmp_path)), "SELECT * FROM gold_records"):
+    with (
+        pytest.raises(UsageError, match="tidemark run"),
+        run_query(Lakehouse(root=str(tmp_path)), "SELECT * FROM gold_records"),
+    ):
         pass
 
 
 @pytest.mark.parametrize("place", [Lakehouse(root="s3://bucket/lake"), Lakehouse(catalog="main", schema="tidemark")])
 def test_tables_elsewhere_are_left_to_the_platforms_sql(place: Lakehouse) -> None:
-    with pytest.raises(UsageError, match="SQL of the platform"), answer(place, "SELECT 1"):
+    with pytest.raises(UsageError, match="SQL of the platform"), run_query(place, "SELECT 1"):
         pass
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.cli import main
 from jobs.readers import sql_guard
-from jobs.readers.database import answer
+from jobs.readers.database import run_query
 from lakehouse.contracts.silver import WATERMARKS
 from lakehouse.errors import TidemarkError
 from lakehouse.table import Lakehouse
@@ -215,7 +215,7 @@ def test_what_gets_past_the_words_finds_no_file_and_no_network(
             continue
         shown = ""
         try:
-            with answer(Lakehouse(root=str(root)), query.format(**quoted)) as found:
+            with run_query(Lakehouse(root=str(root)), query.format(**quoted)) as found:
                 shown = repr(list(found.rows)) if found.columns else ""
         except (TidemarkError, duckdb.Error, TypeError):
             pass
@@ -234,8 +234,8 @@ def test_every_function_of_duckdb_was_looked_at() -> None:
 def test_a_table_that_arrow_alone_would_read_wrong_is_copied_before_the_fence(root: Path) -> None:
     commit = next((root / "silver_watermarks" / "_delta_log").glob("*.json"))
     commit.write_text(commit.read_text().replace('"minReaderVersion":1', '"minReaderVersion":2'))
-    with answer(Lakehouse(root=str(root)), "SELECT topic, high_watermark FROM silver_watermarks") as found:
+    with run_query(Lakehouse(root=str(root)), "SELECT topic, high_watermark FROM silver_watermarks") as found:
         assert list(found.rows) == [("incidents", 2)]
     query = "SELECT table_name FROM duckdb_tables() WHERE table_name = 'silver_watermarks'"
-    with answer(Lakehouse(root=str(root)), query) as found:
+    with run_query(Lakehouse(root=str(root)), query) as found:
         assert list(found.rows) == [("silver_watermarks",)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from jobs.readers.database import answer
+from jobs.readers.database import run_query
 from lakehouse.contracts import views
 from lakehouse.contracts.bronze import TOPICS
 from lakehouse.contracts.gate import DECISIONS, RELEASED
@@ -97,7 +97,7 @@ def named(spark: SparkSession, made: Run) -> Iterator[Run]:
 
 
 def by_duckdb(run: Run, query: str) -> pa.Table:
-    with answer(run.lakehouse, query) as found:
+    with run_query(run.lakehouse, query) as found:
         return found.arrow().read_all()
 
 
@@ -145,7 +145,7 @@ def test_the_page_names_every_view_with_its_columns_and_types(spark: SparkSessio
 
 def test_the_views_count_what_the_tables_hold(named: Run) -> None:
     def only(query: str) -> tuple[Any, ...]:
-        with answer(named.lakehouse, query) as found:
+        with run_query(named.lakehouse, query) as found:
             [row] = list(found.rows)
         return row
 
@@ -172,7 +172,7 @@ def test_lag_counts_what_bronze_has_and_silver_has_not_decided(made: Run, tmp_pa
     write_rows(tmp_path, BRONZE, [{**place, "offset": offset} for offset in (5, 6, 7, 9)])
     write_rows(tmp_path, BRONZE, [{**place, "partition": 1, "offset": 40}])
     write_rows(tmp_path, WATERMARKS, [{**place, "last_offset": offset, "producer": str(offset)} for offset in (5, 6)])
-    with answer(
+    with run_query(
         Lakehouse(root=str(tmp_path)), "SELECT partition, bronze_offset, decided_offset, offsets FROM lag ORDER BY 1"
     ) as found:
         assert list(found.rows) == [(0, 9, 6, 3), (1, 40, None, 1)]

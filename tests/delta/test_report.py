@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.cli import main
-from jobs.readers.database import answer
+from jobs.readers.database import run_query
 from jobs.report import facts as report_facts
 from jobs.report.facts import facts
 from jobs.report.lag import ends
@@ -44,7 +44,7 @@ def found(root: Path, settings: Settings) -> dict[str, Any]:
 
 
 def sql(root: Path, query: str) -> list[tuple[Any, ...]]:
-    with answer(Lakehouse(root=str(root)), query) as told:
+    with run_query(Lakehouse(root=str(root)), query) as told:
         return list(told.rows)
 
 

@@ -77,7 +77,7 @@ def claimed_by_hand(spark: SparkSession, run: Run, request: Request) -> Plan:
     known = recovered.watermarks
     pinned = nothing_of_bronze(known, recovered.bronze_version)
     claim = shared_columns(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
-    planned = by_request.answer(spark, run, known, claim).plan
+    planned = by_request.plan_request(spark, run, known, claim).plan
     assert planned is not None
     steps.claim(spark, run, planned)
     return planned

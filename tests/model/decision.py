@@ -115,7 +115,7 @@ def marks_contradict(found: Found) -> bool:
 
 
 def decided(world: World, found: Found, pinned: Claim) -> Claim | Refused:
-    """As `silver.load.planner.decided`: what lies above the watermarks in Bronze as of the pinned version.
+    """As `silver.load.planner.plan_range`: what lies above the watermarks in Bronze as of the pinned version.
 
     Bronze's change feed says how many records the range brought each partition. As in `ledger._require_conservation`, a
     partition that the range does not touch is not compared.
@@ -137,7 +137,7 @@ def decided(world: World, found: Found, pinned: Claim) -> Claim | Refused:
 def answered(
     world: World, tables: Tables, marks: tuple[Mark, ...], pinned: Claim, *, knows_its_own: bool
 ) -> Claim | Refused | None:
-    """As `silver.requests.planner.answer` of a release: the wanted record, held still or settled by this very load."""
+    """As `silver.requests.planner.plan_request` of a release: the wanted record, held still or settled by this very load."""
     settled_by = (0, pinned.load) if knows_its_own else (0,)
     in_silver = {row.record for row in tables.silver if row.load < pinned.load}
     meant = [

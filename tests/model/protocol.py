@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 STEPS = {
     "recover": "silver.load.recover",
-    "planned_again": "silver.load.recover",
+    "planned_again": "silver.load.steps",
     "plan": "silver.load.planner",
-    "answer": "silver.requests.planner",
+    "plan_request": "silver.requests.planner",
     "claim": "silver.load.steps",
     "append_silver": "silver.load.steps",
     "append_rejects": "silver.load.steps",
@@ -178,7 +178,7 @@ class Load:
         elif planned is None:
             yield _ends(tables, who, f"{name}: nothing to do")
         else:
-            kind = "by_hand_again" if name == "answer" else runner.kind
+            kind = "by_hand_again" if name == "plan_request" else runner.kind
             ready = Runner("plan", kind, is_repeat=name == "planned_again", planned=planned)
             yield _to(tables, who, f"{name} load {planned.load}", self._following(ready))
 
@@ -193,7 +193,7 @@ class Load:
         pinned = Claim(finished(found.marks) + 1, who, after, tables.bronze, (), (), ())
         if runner.kind == "run":
             return "plan", decided(self.world, found, pinned) if tables.bronze > after else None
-        return "answer", self._answered(tables, found, pinned._replace(to=after, is_release=True))
+        return "plan_request", self._answered(tables, found, pinned._replace(to=after, is_release=True))
 
     def planned_again(self, tables: Tables, found: Found, claim: Claim) -> Claim | Refused | None:
         """Plan what a claim pinned, and compare the outcome with it."""
@@ -267,7 +267,7 @@ class Load:
             yield from self._merge(tables, who, "advance", moved)
 
     def _mark(self, tables: Tables, who: int, planned: Claim) -> Iterator[Step[Tables]]:
-        """As `silver.requests.quarantine.mark`: a MERGE on what is held still."""
+        """As `silver.requests.quarantine.mark_settled`: a MERGE on what is held still."""
         rows = tuple(
             row._replace(settled_by=planned.load) if row.version in planned.held and not row.settled_by else row
             for row in tables.rejects

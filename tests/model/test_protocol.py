@@ -125,7 +125,7 @@ def test_the_steps_are_functions_of_the_code() -> None:
         assert inspect.isfunction(function), f"{module}.{name}"
         assert function.__module__ == module, f"{name} is defined in {function.__module__}"
 
-    assert {at.partition(":")[0] for at in PARTS} | {"planned_again", "answer", "restore"} == {*STEPS, *SWAP_STEPS}
+    assert {at.partition(":")[0] for at in PARTS} | {"planned_again", "plan_request", "restore"} == {*STEPS, *SWAP_STEPS}
 
 
 def test_the_code_takes_the_steps_in_the_order_of_the_model() -> None:

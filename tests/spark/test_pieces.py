@@ -48,7 +48,7 @@ def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[R
     producer = PRODUCERS[0] if rules.producer else None
     known = Watermarks({("t", 1, producer): Watermark(0, 9, -1, 1, "rules", declared_epoch=None)})
     past = resolve.Past(frames.of_contract(spark, [], silver_records()), frames.of_contract(spark, [], REJECTS), known)
-    found, stretches = planner.classified(spark, bronze, rules, streams=Known(known), past=lambda: past)
+    found, stretches = planner.classify_range(spark, bronze, rules, streams=Known(known), past=lambda: past)
     assume(stretches is not None)  # two runs that are one by their distance, with another between them, are none
     by_pieces = plan.Plan(
         load_seq=2,

@@ -130,7 +130,7 @@ def test_records_of_an_empty_producer_that_are_sent_again_are_suspects(spark: Sp
     narrow = frames.of_tuples(spark, [*empty, without, *again], _NARROW)
 
     for how in How:
-        found = decision.collect(spark, narrow, Known(Watermarks({})), Rules(Source("value")), how).segments
+        found = decision.decide(spark, narrow, Known(Watermarks({})), Rules(Source("value")), how).segments
         told = sorted((row["class"], row["producer"], row["records"], row["first_sequence"]) for row in found.to_pylist())
         assert told == [("accepted", "", count, 1), ("invalid", None, 1, None), ("suspect", "", count, 1)], how
 
@@ -165,7 +165,7 @@ def _kept(record: Seen) -> dict[str, object]:
 def _decided(
     spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: resolve.Past, way: tuple[How, dict[str, int]]
 ) -> pa.Table:
-    """A load's segments, its suspects told apart, as `silver.load.planner.classified` finds them behind the extractors."""
+    """A load's segments, its suspects told apart, as `silver.load.planner.classify_range` finds them behind the extractors."""
     how, limits = way
     narrow, wide = [], []
     for record in reversed(sent):
@@ -177,8 +177,12 @@ def _decided(
     with ExitStack() as stack:
         for name, limit in limits.items():
             stack.enter_context(patch(name, limit))
-        found, stretches = decision.collect(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, how)
-        return resolve.resolve(spark, found, _frame(spark, wide, _WIDE), past, stretches) if resolve.is_needed(found) else found
+        found, stretches = decision.decide(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, how)
+        return (
+            resolve.classify_suspects(spark, found, _frame(spark, wide, _WIDE), past, stretches)
+            if resolve.is_needed(found)
+            else found
+        )
 
 
 def _frame(spark: SparkSession, rows: list[tuple[object, ...]], columns: str) -> DataFrame:
