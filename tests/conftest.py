@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.examples import IS_WHOLE, beyond
 from tests.support.quick import QUICK, start_quickly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only `make test-all` runs, but for files that are asked for by name."""
+    """Mark what needs Spark or a broker; leave out what only `make test-all` runs, but for files that are asked for by name."""
+    for item in items:
+        for fixture, mark in (("spark", "spark"), ("broker", "kafka")):
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(mark)
     if IS_WHOLE:
         return
     asked = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
     left_out = [item for item in items if item.path in beyond() and item.path not in asked]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+_numbers = count()
 
 
 class Events:
@@ -73,3 +82,22 @@ def new_run(tmp_path: Path, run_at: Callable[[Path], Run]) -> Callable[[], Run]:
 def run(new_run: Callable[[], Run]) -> Run:
     """One run over an empty lakehouse."""
     return new_run()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[LocalBroker]:
+    """The one broker of the test process."""
+    with LocalBroker() as started:
+        yield started
+
+
+@pytest.fixture
+def topic(broker: LocalBroker) -> Callable[..., str]:
+    """Makes topics that no other test has, and answers their names."""
+
+    def make(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        name = f"topic-{next(_numbers)}"
+        create_topic(broker.bootstrap_servers, name, partitions, config)
+        return name
+
+    return make

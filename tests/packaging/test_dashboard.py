@@ -1,4 +1,4 @@
-"""The AI/BI dashboard, as far as its file tells. What its queries answer: tests/delta/test_dashboard.py."""
+"""The AI/BI dashboard, as far as its file tells. What its queries answer: tests/packaging/test_dashboard_queries.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What users and stored state see of the project, as data: nothing of it is renamed or taken away without a word.
 
-`python -m tests.support.kept` writes `tests/unit/kept.yml` anew. A line that goes away there, or changes, breaks somebody: a
+`python -m tests.support.kept` writes `tests/kept.yml` anew. A line that goes away there, or changes, breaks somebody: a
 table that was written before, a query, a dashboard, a script. `CHANGELOG.md` says so, and what to do.
 """
 
@@ -30,7 +30,7 @@ from silver.state.request import Accepted, Erase, Request, Reset, Swap, Wanted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FILE = Path(__file__).parents[1] / "unit" / "kept.yml"
+FILE = Path(__file__).parents[1] / "kept.yml"
 PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver")
 _ROOT = Path(__file__).parents[2]
 _TRIAL = Rules(

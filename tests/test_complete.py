@@ -19,7 +19,7 @@ from lakehouse.table import TABLE_NAMES
 from silver.extract import columns, json_strictness
 from tests.support import kept
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[1] / "docs"
 
 
 def page(name: str) -> str:

@@ -11,7 +11,7 @@ from lakehouse.errors import ClaimStuckError, TableStateError, UsageError
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.recover import restore
 from silver.load import cutover
-from tests.delta.test_by_hand import asked, kept, sent, waiting
+from tests.pipelines.operate.test_requests import asked, kept, sent, waiting
 from tests.support.bronze import put
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of

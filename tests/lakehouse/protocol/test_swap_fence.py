@@ -33,8 +33,8 @@ from silver.state import watermarks
 from silver.state.claim import shared_columns
 from silver.state.plan import nothing_of_bronze
 from silver.state.request import Erase, Request, Wanted
-from tests.delta.test_by_hand import kept, sent, waiting
-from tests.delta.test_restore import offsets_in_gold, restored
+from tests.pipelines.operate.test_requests import kept, sent, waiting
+from tests.pipelines.recover.test_restore import offsets_in_gold, restored
 from tests.support.bronze import put
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of

@@ -18,8 +18,8 @@ from pipelines.operate import accept_topic, requests
 from pipelines.recover import rebuild
 from silver.load import steps
 from silver.state.request import Request, Wanted
-from tests.delta.test_by_hand import asked
-from tests.delta.test_restore import restored
+from tests.pipelines.operate.test_requests import asked
+from tests.pipelines.recover.test_restore import restored
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, ran, require_sound, stop

@@ -26,7 +26,7 @@ from tests.support.watched import AUDITED, SILVER, Medallion, write_tables
 if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WHOLE: dict[str, dict[str, Any]] = {
     "bronze": {"seconds": 2.5},
     "silver": SILVER,

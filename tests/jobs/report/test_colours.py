@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse.contracts.silver import CLASSES
 
-CSS = (Path(__file__).parents[2] / "jobs" / "report" / "assets" / "report.css").read_text(encoding="utf-8")
+CSS = (Path(__file__).parents[3] / "jobs" / "report" / "assets" / "report.css").read_text(encoding="utf-8")
 LIGHT, DARK = (
     dict(re.findall(r"--c-([\w-]+): (#[0-9a-f]{6});", block)) for block in re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)
 )

@@ -184,6 +184,6 @@ def test_importing_the_settings_loads_no_engine_and_builds_no_validator() -> Non
         "sys.exit(f'{heavy} {s.Settings.__pydantic_complete__}' if heavy or s.Settings.__pydantic_complete__ else 0)"
     )
     # The root of the tree, so that the test does not depend on an installed wheel.
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     found = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr

@@ -2,7 +2,7 @@
 
 The numbers, and what cannot be rebuilt: `tests/support/published.py`. A partition starts three numbers below the lowest one of
 its jumps, and ends with a thousand numbers after the last landing. So the blocks of Kafka and the short ones of Pulsar come
-again whole, of the longer ones a thousand numbers do; `tests/unit/test_order.py` tells all runs whole.
+again whole, of the longer ones a thousand numbers do; `tests/silver/audit/test_arrival_order.py` tells all runs whole.
 """
 
 from __future__ import annotations

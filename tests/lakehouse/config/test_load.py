@@ -14,7 +14,7 @@ from lakehouse.config.load import ConfigMistakesError, load, redacted, show_yaml
 from lakehouse.config.sources import RESERVED
 from lakehouse.errors import ConfigError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 MINIMAL = """\
 pipeline: incidents

@@ -17,8 +17,8 @@ from silver.load import cutover
 from silver.rebuild import replay
 from silver.requests import erase_key
 from silver.state.request import Erase, Request
-from tests.delta.test_by_hand import asked, kept, marks, waiting
-from tests.delta.test_restore import offsets_in_gold
+from tests.pipelines.operate.test_requests import asked, kept, marks, waiting
+from tests.pipelines.recover.test_restore import offsets_in_gold
 from tests.support.bronze import Record, put
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of
