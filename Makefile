@@ -9,7 +9,7 @@ ARCHIVE := $(VENV)/classes.jsa
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev java demo test test-all check format bench bench-scale faults bundle-check screenshots lock sbom clean
+.PHONY: help setup dev java demo test test-all check format bench bench-scale tour faults bundle-check screenshots lock sbom clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -48,6 +48,9 @@ bench: dev  ## Measure ours and its peers in one sitting, and write docs/benchma
 
 bench-scale: dev  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold and a backfill (half an hour)
 	@$(BIN)/python -m bench.run --only growth streams cold whole backfill --save
+
+tour: dev  ## Count what a reader of one load and of one record passes through, and how the modules hang together
+	@$(BIN)/python -m bench.tour
 
 faults: dev $(ARCHIVE)  ## Kill 300 processes over a million records, and compare with the reference (two hours)
 	@$(BIN)/python -m tests.faults.run

@@ -1,0 +1,193 @@
+"""What it takes to read the product: the files that one load and one record pass through, and how the modules hang together.
+
+`make tour` prints it. The way of a load is the run of `load_once`; the way of a record is `tidemark run` over a local broker.
+A reader follows each call once: a function that calls another one a thousand times has it read once. A hop is where the
+reading goes on in another file, by a call or by its return.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver")
+_CONFIG = """\
+pipeline: tour
+kafka: {{bootstrap_servers: "{servers}", topics: [tour]}}
+lakehouse: {{root: ./lake}}
+sequence: {{header: seq}}
+value: {{format: json, schema: "id BIGINT"}}
+"""
+
+
+@dataclass
+class Way:
+    """The files that a reader passes through.
+
+    Attributes:
+        files: In the order of the first visit.
+        hops: How often the reading goes on in another file.
+    """
+
+    files: list[str] = field(default_factory=list)
+    hops: int = 0
+    _here: str | None = None
+
+    def go(self, file: str) -> None:
+        """Read on in a file."""
+        if file == self._here:
+            return
+        self.hops += self._here is not None
+        self._here = file
+        if file not in self.files:
+            self.files.append(file)
+
+    @property
+    def back(self) -> int:
+        """Hops to a file that had been left before."""
+        return self.hops - max(len(self.files) - 1, 0)
+
+
+class Tour:
+    """Follows the calls of one thread, each pair of caller and callee once."""
+
+    def __init__(self) -> None:
+        self.record, self.load = Way(), Way()
+        self._stack: list[tuple[str, str] | None] = []
+        self._seen: set[tuple[tuple[str, str], tuple[str, str]]] = set()
+        self._skipped = 0
+        self._depth_of_load: int | None = None
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
+        """Take a profiler's event."""
+        if event == "call":
+            self._enter(frame)
+        elif event == "return" and self._stack:
+            self._leave()
+
+    def _enter(self, frame: FrameType) -> None:
+        place = _place(frame)
+        if self._skipped or place is None:
+            self._stack.append(None)
+            self._skipped += self._skipped > 0
+            return
+        caller = next((each for each in reversed(self._stack) if each is not None), ("", ""))
+        if (caller, place) in self._seen:
+            self._stack.append(None)
+            self._skipped = 1
+            return
+        self._seen.add((caller, place))
+        self._stack.append(place)
+        if place[1] == "load_once" and place[0].startswith("silver/"):
+            self._depth_of_load = len(self._stack)
+        self._go(place[0])
+
+    def _leave(self) -> None:
+        place = self._stack.pop()
+        if self._skipped:
+            self._skipped -= 1
+            return
+        if self._depth_of_load is not None and len(self._stack) < self._depth_of_load:
+            self._depth_of_load = None
+        caller = next((each for each in reversed(self._stack) if each is not None), None)
+        if place is not None and caller is not None:
+            self._go(caller[0])
+
+    def _go(self, file: str) -> None:
+        self.record.go(file)
+        if self._depth_of_load is not None and file.startswith("silver/"):
+            self.load.go(file)
+
+
+def _place(frame: FrameType) -> tuple[str, str] | None:
+    """The file and the function, where it is one of the product's."""
+    name = frame.f_code.co_filename
+    if not name.startswith(f"{ROOT}/"):
+        return None
+    file = name[len(str(ROOT)) + 1 :]
+    is_ours = file.partition("/")[0] in PACKAGES and frame.f_code.co_name != "<module>"
+    return (file, frame.f_code.co_qualname) if is_ours else None
+
+
+def ways() -> Tour:
+    """One record from Kafka to Gold, by `tidemark run` on a real broker: the second one, so that no table is created."""
+    from confluent_kafka import Producer
+
+    from bronze.dev_broker.broker import LocalBroker, create_topic
+    from jobs.cli import main
+
+    with tempfile.TemporaryDirectory() as folder, LocalBroker() as broker:
+        config = Path(folder, "tidemark.yml")
+        config.write_text(_CONFIG.format(servers=broker.bootstrap_servers), encoding="utf-8")
+        create_topic(broker.bootstrap_servers, "tour", 1)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for sequence in (1, 2):
+            producer.produce("tour", b'{"id": 1}', key=b"1", headers={"seq": str(sequence)})
+            producer.flush()
+            tour = Tour()
+            sys.setprofile(tour)
+            try:
+                code = main(["run", "--config", str(config), "--json"])
+            finally:
+                sys.setprofile(None)
+            if code:
+                raise SystemExit(code)
+    return tour
+
+
+def importers() -> dict[str, set[str]]:
+    """Each module, and the modules that import it."""
+    names = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, path in names.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for each in node.names:
+                    target = f"{node.module}.{each.name}" if f"{node.module}.{each.name}" in names else node.module
+                    if target in names and target != name:
+                        found[target].add(name)
+    return {name: found[name] for name in names}
+
+
+def lines() -> Counter[str]:
+    """Lines of code, comments and docstrings included, by package."""
+    counted: Counter[str] = Counter()
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            counted[package] += len(path.read_text(encoding="utf-8").splitlines())
+    return counted
+
+
+def main() -> None:
+    """Print it all."""
+    counted, hang = lines(), importers()
+    tour = ways()
+    for title, way in (("one load, in silver", tour.load), ("one record, from Kafka to Gold", tour.record)):
+        _print(f"\n{title}: {len(way.files)} files, {way.hops} hops, {way.back} of them back to a file that had been left")
+        for number, file in enumerate(way.files, 1):
+            _print(f"  {number:>3} {file}")
+    single = sum(len(each) == 1 for each in hang.values())
+    _print(f"\nmodules: {len(hang)}, of them with a single importer: {single}")
+    _print("lines: " + ", ".join(f"{name} {counted[name]:,}" for name in PACKAGES) + f"; all {counted.total():,}")
+
+
+def _print(text: Any) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    main()
