@@ -130,10 +130,11 @@ def ways() -> Tour:
         config.write_text(_CONFIG.format(servers=broker.bootstrap_servers), encoding="utf-8")
         create_topic(broker.bootstrap_servers, "tour", 1)
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        tour = Tour()
         for sequence in (1, 2):
+            tour = Tour()
             producer.produce("tour", b'{"id": 1}', key=b"1", headers={"seq": str(sequence)})
             producer.flush()
-            tour = Tour()
             sys.setprofile(tour)
             try:
                 code = main(["run", "--config", str(config), "--json"])

@@ -61,6 +61,6 @@ def _count_collisions(spark: SparkSession, run: Run, orders: list[Order]) -> Non
 def _orders(spark: SparkSession, records: DataFrame, topic: str | None) -> list[Order]:
     once = records.select(*NARROW).dropDuplicates([*STREAM, "offset"])  # Bronze may hold an offset twice
     wanted = once if topic is None else once.where(F.col("topic") == topic)
-    streams = groupby(decision.in_order(spark, wanted), key=lambda stretch: stretch.stream)
+    streams = groupby(decision.in_order(spark, wanted), key=lambda island: island.stream)
     orders = [arrival_order(of_stream) for _, of_stream in streams]
     return sorted(orders, key=lambda order: by_name(order.stream))

@@ -1,8 +1,8 @@
 """The facts of streams whose rows rise one by one with their offsets, from few numbers: no row is sorted.
 
-A stretch is all rows of a stream, load, epoch and arrival whose sequence is at one distance from its offset. What Silver keeps
+An island is all rows of a stream, load, epoch and arrival whose sequence is at one distance from its offset. What Silver keeps
 of a topic is mostly a few of them; one aggregation finds them. Where they lie apart from each other, no key can stand twice,
-and a sequence can only fall at a stretch's first row. Where they do not, the stream's rows are looked at one by one, see
+and a sequence can only fall at an island's first row. Where they do not, the stream's rows are looked at one by one, see
 `expectations.evidence.facts`.
 """
 
@@ -31,7 +31,7 @@ Stream = tuple[str | None, int | None, str | None]
 _KEYS = (*STREAM, "load_seq", "epoch", "arrival", "distance")
 
 
-def stretches(records: DataFrame) -> DataFrame:
+def find_islands(records: DataFrame) -> DataFrame:
     """Sum rows up by the distance of their sequence from their offset.
 
     Grain: a distance of a stream, load, epoch and arrival.
@@ -68,10 +68,10 @@ def stretches(records: DataFrame) -> DataFrame:
 
 
 def facts(found: Iterable[Row]) -> tuple[list[Row], set[Stream]]:
-    """The facts of the streams whose stretches lie apart.
+    """The facts of the streams whose islands lie apart.
 
     Args:
-        found: The rows of `stretches`.
+        found: The rows of `islands`.
 
     Returns:
         Rows as `expectations.evidence.facts.silver_facts` gives them, and the names of the other streams.
@@ -86,7 +86,7 @@ def facts(found: Iterable[Row]) -> tuple[list[Row], set[Stream]]:
 def _lie_apart(rows: list[Row]) -> bool:
     """Whether no two rows of a stream have one (epoch, sequence), and no two in-order rows of a load one offset.
 
-    The offsets of two stretches may not even cross: the rows of each would fall and rise between those of the other.
+    The offsets of two islands may not even cross: the rows of each would fall and rise between those of the other.
     """
     if any(row["nulls"] or row["distance"] is None or row["rows"] != row["offsets"] for row in rows):
         return False

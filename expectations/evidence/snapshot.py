@@ -47,8 +47,8 @@ _LEDGER = (
 WATERMARK = (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq")
 """The columns of silver_watermarks that are compared."""
 _MANY = 100_000
-"""Kept records from which on it pays to look for stretches first, which takes a shuffle more."""
-_MOST_STRETCHES = 50_000
+"""Kept records from which on it pays to look for islands first, which takes a shuffle more."""
+_MOST_ISLANDS = 50_000
 """More of them are not handed to the driver."""
 
 
@@ -152,11 +152,11 @@ def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
 
 
 def silver_facts(spark: SparkSession, kept: DataFrame, *, is_large: bool) -> list[Row]:
-    """The rows of `facts.silver_facts`; of many records by stretches where they come so, which sorts none."""
+    """The rows of `facts.silver_facts`; of many records by islands where they come so, which sorts none."""
     if not is_large:
         return _rows(facts.silver_facts(kept))
-    found = facts_by_island.stretches(kept).limit(_MOST_STRETCHES + 1).toArrow()
-    if len(found) > _MOST_STRETCHES:
+    found = facts_by_island.find_islands(kept).limit(_MOST_ISLANDS + 1).toArrow()
+    if len(found) > _MOST_ISLANDS:
         return _rows(facts.silver_facts(kept))
     told, others = facts_by_island.facts(found.to_pylist())
     return told + _rows(facts.silver_facts(frames.of_streams(spark, kept, others))) if others else told

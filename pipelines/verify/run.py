@@ -34,6 +34,7 @@ from pipelines.verify import deep
 from pipelines.verify.by_offset import Offsets
 from pipelines.verify.remedies import GOLD_OUT, LOG_OUT, SILVER_OUT
 from pipelines.verify.snapshot import pin
+from silver import model
 from silver.audit import ledger_checks, reject_checks, row_summaries
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _unhealthy(pins: Pins, rows: list[Row]) -> Iterator[Violation]:
     observed = {(row["load_seq"], *(row[name] for name in STREAM)): {name: row[name] for name in names} for row in rows}
     for key in sorted({**expected, **observed}, key=str):
         if expected.get(key) != observed.get(key) or len(rows) > len(observed):
-            where = f"{GOLD_STREAM_HEALTH}, load {key[0]}, {ledger_checks.named((key[1], key[2], key[3]))}"
+            where = f"{GOLD_STREAM_HEALTH}, load {key[0]}, {model.stream_text((key[1], key[2], key[3]))}"
             yield Violation(where, f"{observed.get(key, 'no row')}", f"{expected.get(key, 'no row')}")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from silver.model import Stream, Stretch
+    from silver.model import Island, Stream
 
 Kind = Literal["JF", "JB", "DJF", "DJB"]
 
@@ -86,17 +86,17 @@ class Order:
         return sum(jump.kind == kind for jump in self.jumps)
 
 
-def arrival_order(stretches: Iterable[Stretch]) -> Order:
+def arrival_order(islands: Iterable[Island]) -> Order:
     """Tell one stream's order.
 
     Args:
-        stretches: All stretches of one stream, in offset order; a record whose sequence could not be read is passed over.
+        islands: All islands of one stream, in offset order; a record whose sequence could not be read is passed over.
 
-    >>> from silver.model import Stretch
+    >>> from silver.model import Island
     >>> sent = [(1, 10), (30, 40), (15, 29), (11, 14), (5, 10), (2, 4), (41, 44)]
     >>> stream, offset, given = ("t", 0, None), 0, []
     >>> for first, last in sent:
-    ...     given.append(Stretch(stream, offset, offset + last - first, 0, first, None))
+    ...     given.append(Island(stream, offset, offset + last - first, 0, first, None))
     ...     offset = given[-1].last_offset + 1
     >>> [jump.kind for jump in arrival_order(given).jumps]
     ['JF', 'JB', 'JB', 'DJB', 'DJB', 'JF']
@@ -105,27 +105,27 @@ def arrival_order(stretches: Iterable[Stretch]) -> Order:
     before: tuple[int, int] | None = None
     seen: dict[int, _Seen] = {}
     is_open = False
-    for stretch in stretches:
-        found = found or Order(stretch.stream)
-        if stretch.epoch is None or stretch.first_sequence is None:
+    for island in islands:
+        found = found or Order(island.stream)
+        if island.epoch is None or island.first_sequence is None:
             continue
-        first, last = stretch.first_sequence, stretch.first_sequence + stretch.records - 1
-        known = seen.setdefault(stretch.epoch, _Seen())
+        first, last = island.first_sequence, island.first_sequence + island.records - 1
+        known = seen.setdefault(island.epoch, _Seen())
         block = known.run_from(first, last)
-        if before is None or before[0] != stretch.epoch:
+        if before is None or before[0] != island.epoch:
             is_open = False
         elif first != before[1] + 1:
             kind = _KINDS[first > before[1], bool(block)]
-            found.jumps.append(Jump(kind, stretch.first_offset, stretch.epoch, before[1], first, block))
+            found.jumps.append(Jump(kind, island.first_offset, island.epoch, before[1], first, block))
             is_open = True
         elif is_open:  # a stream that is read record by record: the block goes on
             found.jumps[-1] = replace(found.jumps[-1], block=found.jumps[-1].block + block)
-        is_open = is_open and block == stretch.records
-        found.received += stretch.records
-        found.duplicates += stretch.records - known.add(first, last)
-        before = (stretch.epoch, last)
+        is_open = is_open and block == island.records
+        found.received += island.records
+        found.duplicates += island.records - known.add(first, last)
+        before = (island.epoch, last)
     if found is None:
-        raise ValueError("a stream has at least one stretch")
+        raise ValueError("a stream has at least one island")
     return found
 
 

@@ -29,7 +29,7 @@ from lakehouse.contracts.silver import (
 )
 from lakehouse.run.findings import Violation
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
-from silver.model import stream_of
+from silver.model import stream_of, stream_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -91,7 +91,7 @@ def _of_one_load(rows: Sequence[Row], bronze_version: int, pipeline: str) -> Ite
         yield Violation(where, "rows of different runs, ranges or rules", "one claim, in one commit")
     for stream, times in Counter(map(stream_of, rows)).items():
         if times > 1:
-            yield Violation(f"{where}, {named(stream)}", f"{times} rows", "one row")
+            yield Violation(f"{where}, {stream_text(stream)}", f"{times} rows", "one row")
 
 
 def _steps(rows: Sequence[Row], marks: dict[Stream, Row]) -> Iterator[Violation]:
@@ -101,7 +101,7 @@ def _steps(rows: Sequence[Row], marks: dict[Stream, Row]) -> Iterator[Violation]
         reached[stream[:2]] = max(row["last_offset"], reached.get(stream[:2], row["last_offset"]))
     for row in rows:
         stream = stream_of(row)
-        where = f"{SILVER_LOADS}, load {row['load_seq']}, {named(stream)}"
+        where = f"{SILVER_LOADS}, load {row['load_seq']}, {stream_text(stream)}"
         known = marks.get(stream)
         expected = ordinal(known, "after")
         if ordinal(row, "before") != expected:
@@ -122,7 +122,7 @@ def _steps(rows: Sequence[Row], marks: dict[Stream, Row]) -> Iterator[Violation]
 def sums(ledger: Iterable[Row]) -> Iterator[Violation]:
     """The classes of each row add up to its records; what a person decided takes none of Bronze's."""
     for row in ledger:
-        where = f"{SILVER_LOADS}, load {row['load_seq']}, {named(stream_of(row))}"
+        where = f"{SILVER_LOADS}, load {row['load_seq']}, {stream_text(stream_of(row))}"
         classes = sum(row[name] for name in CLASSES)
         if classes != row["records"]:
             yield Violation(where, f"{classes} records in all classes", f"{row['records']}, the row's records")
@@ -144,7 +144,7 @@ def marks(ledger: Iterable[Row], watermarks: Iterable[Row]) -> Iterator[Violatio
     last = {stream: row for stream, row in last.items() if not is_retired(row)}
     standing = {stream_of(row): row for row in watermarks}
     for stream in sorted({**last, **standing}, key=str):
-        where = f"{SILVER_WATERMARKS}, {named(stream)}"
+        where = f"{SILVER_WATERMARKS}, {stream_text(stream)}"
         claimed, found = last.get(stream), standing.get(stream)
         if claimed is None or found is None:
             yield Violation(
@@ -175,7 +175,7 @@ def records(ledger: Sequence[Row], silver: Iterable[Row]) -> Iterator[Violation]
     for stream, load_seq in sorted({**kept, **found}, key=_by_load):
         observed, expected = found[stream, load_seq], kept.get((stream, load_seq), 0)
         if observed != expected:
-            where = f"{SILVER_RECORDS}, load {load_seq}, {named(stream)}"
+            where = f"{SILVER_RECORDS}, load {load_seq}, {stream_text(stream)}"
             yield Violation(where, f"{observed:,} rows", f"{expected:,}, as the ledger counts them")
 
 
@@ -197,7 +197,7 @@ def reach(ledger: Sequence[Row], silver: Iterable[Row]) -> Iterator[Violation]:
             falling[key] += row["falls"]
     for row in ledger:
         key = (stream_of(row), row["load_seq"])
-        where = f"{SILVER_RECORDS}, load {row['load_seq']}, {named(key[0])}"
+        where = f"{SILVER_RECORDS}, load {row['load_seq']}, {stream_text(key[0])}"
         before, after = ordinal(row, "before"), ordinal(row, "after")
         if key in lowest and before is not None and lowest[key] <= before:
             yield Violation(
@@ -213,7 +213,7 @@ def reach(ledger: Sequence[Row], silver: Iterable[Row]) -> Iterator[Violation]:
 def repeats(rows: Iterable[Row]) -> Iterator[Violation]:
     """No (stream, epoch, sequence) stands twice. Takes the rows of `silver.audit.row_summaries.repeated`."""
     for row in rows:
-        where = f"{SILVER_RECORDS}, {named(stream_of(row))}, epoch {row['epoch']}"
+        where = f"{SILVER_RECORDS}, {stream_text(stream_of(row))}, epoch {row['epoch']}"
         places = f"sequences {row['first_sequence']} to {row['last_sequence']}"
         yield Violation(f"{where}, {places}", f"{row['rows']} rows", f"{row['sequences']}, one for each sequence")
 
@@ -223,12 +223,6 @@ def ordinal(row: Mapping[str, Any] | None, when: str) -> Ordinal | None:
     if row is None or row[f"high_watermark_{when}"] is None:
         return None
     return row[f"epoch_{when}"], row[f"high_watermark_{when}"]
-
-
-def named(stream: Stream) -> str:
-    """A stream in words."""
-    topic, partition, producer = stream
-    return f"topic {topic}, partition {partition}" + (f", producer {producer}" if producer is not None else "")
 
 
 def _by_load(key: StreamLoad) -> tuple[int, str]:

@@ -16,11 +16,10 @@ from lakehouse.run.findings import Violation
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
 from silver import model
-from silver.audit.ledger_checks import named
 from silver.audit.row_summaries import as_of
 from silver.decide import decision
 from silver.load.planner import classify_range
-from silver.model import stream_of
+from silver.model import stream_of, stream_text
 from silver.rules import Rules
 from silver.state import ledger
 from silver.state.streams import Known
@@ -91,7 +90,7 @@ def _within(rows: Sequence[Row]) -> Column:
 
 def _otherwise(load_seq: int, claimed: Mapping[Stream, Row], again: Mapping[Stream, Mapping[str, Any]]) -> Iterator[Violation]:
     for stream in sorted({**claimed, **again}, key=str):
-        where = f"{SILVER_LOADS}, load {load_seq}, {named(stream)}"
+        where = f"{SILVER_LOADS}, load {load_seq}, {stream_text(stream)}"
         row, other = claimed.get(stream), again.get(stream)
         if row is None or other is None:
             yield Violation(where, "a row" if row else "no row", "none: Bronze has no record of it" if row else "a row of it")
@@ -112,7 +111,7 @@ def _other_rejects(load_seq: int, listed: DataFrame, again: pa.Table) -> Iterato
     for kind, rows in (("listed", found - expected), ("not listed", expected - found)):
         for row in sorted(rows, key=str):
             told = dict(zip(_REJECT, row, strict=True))
-            where = f"{SILVER_REJECTS}, load {load_seq}, {named(stream_of(told))}, offset {told['first_offset']}"
+            where = f"{SILVER_REJECTS}, load {load_seq}, {stream_text(stream_of(told))}, offset {told['first_offset']}"
             shown = f"{told['class']}, {told['records']} records, up to offset {told['last_offset']}"
             yield Violation(where, f"{kind}: {shown}", "what Bronze decides it to be")
 

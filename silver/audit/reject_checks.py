@@ -20,8 +20,7 @@ from lakehouse.contracts.silver import (
 )
 from lakehouse.run.findings import Violation
 from lakehouse.table import SILVER_REJECTS
-from silver.audit.ledger_checks import named
-from silver.model import stream_of
+from silver.model import stream_of, stream_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,7 +55,7 @@ def compare(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Violation]:
     for stream, load_seq, name in sorted({**expected, **listed}, key=lambda key: (key[1] or 0, str(key))):
         observed, counted = listed[stream, load_seq, name], expected[stream, load_seq, name]
         if observed != counted:
-            where = f"{SILVER_REJECTS}, load {load_seq}, {named(stream)}, class {name}"
+            where = f"{SILVER_REJECTS}, load {load_seq}, {stream_text(stream)}, class {name}"
             yield Violation(where, f"{observed:,} records", f"{counted:,}, as the ledger counts them")
     yield from wrong
     yield from _unsettled(ledger, settled)
@@ -70,7 +69,7 @@ def _wrong_state(row: Row, kinds: Mapping[int, str]) -> Iterator[Violation]:
     else:
         is_right = _SETTLED_AS.get(kinds.get(by, "")) == state
     if not is_right:
-        where = f"{SILVER_REJECTS}, load {row['load_seq']}, {named(stream_of(row))}, class {row['class']}"
+        where = f"{SILVER_REJECTS}, load {row['load_seq']}, {stream_text(stream_of(row))}, class {row['class']}"
         said = f"{row['records']:,} records {state}, by load {by}"
         yield Violation(where, said, "held, or settled by a load that released or discarded")
 
@@ -80,5 +79,5 @@ def _unsettled(ledger: Iterable[Row], settled: Mapping[StreamLoad, int]) -> Iter
         counted = row[RELEASED] + row[DISCARDED]
         observed = settled.get((stream_of(row), row["load_seq"]), 0)
         if observed != counted:
-            where = f"{SILVER_REJECTS}, settled by load {row['load_seq']}, {named(stream_of(row))}"
+            where = f"{SILVER_REJECTS}, settled by load {row['load_seq']}, {stream_text(stream_of(row))}"
             yield Violation(where, f"{observed:,} records", f"{counted:,}, as the ledger counts them")

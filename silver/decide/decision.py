@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM
 from lakehouse.spark import frames
 from silver.decide import islands, monotonic, running_max
-from silver.model import REJECT, SEGMENT, SPAN, Segment, Stretch, fold, stream_of
-from silver.model import gaps as fold_gaps
+from silver.decide.sequential import fold
+from silver.decide.sequential import gaps as fold_gaps
+from silver.model import REJECT, SEGMENT, SPAN, Island, Segment, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from silver.state.watermarks import Watermarks
 
 
-_MOST_STRETCHES = 50_000
+_MOST_ISLANDS = 50_000
 """More of them are not handed to the driver: the input is no chain, and each record is decided on its own."""
 
 
@@ -39,12 +40,12 @@ class How(StrEnum):
 
     Attributes:
         FEW: Every record comes to the driver and is decided there: no shuffle, nothing to compile.
-        STRETCHES: By stretches, and the streams that do not come in stretches record by record.
+        ISLANDS: By islands, and the streams that do not come in islands record by record.
         RECORDS: Record by record.
     """
 
     FEW = "few"
-    STRETCHES = "stretches"
+    ISLANDS = "islands"
     RECORDS = "records"
 
 
@@ -53,12 +54,12 @@ class Collected(NamedTuple):
 
     Attributes:
         segments: Rows of `SEGMENT`.
-        stretches: All records, as stretches, each stream's in offset order; None where the decision was not sought or not found
+        islands: All records, as islands, each stream's in offset order; None where the decision was not sought or not found
             by them.
     """
 
     segments: pa.Table
-    stretches: tuple[Stretch, ...] | None = None
+    islands: tuple[Island, ...] | None = None
 
 
 def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules, how: How) -> Collected:
@@ -72,7 +73,7 @@ def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules,
         how: How.
 
     Returns:
-        The rows of `silver.decide.running_max.segments`, without the block numbers; and the stretches that they were found by.
+        The rows of `silver.decide.running_max.segments`, without the block numbers; and the islands that they were found by.
     """
     if how is How.FEW:
         ordered = narrow.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
@@ -81,9 +82,9 @@ def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules,
         return Collected(_table([*risen, *fold(_one_by_one(others), watermarks.ordinals, rules)]))
     if how is How.RECORDS:
         return Collected(_all_by_records(spark, narrow, streams, rules))
-    rows = islands.stretches(narrow).limit(_MOST_STRETCHES + 1).toArrow()
-    watermarks = streams.meet(rows, is_whole=len(rows) <= _MOST_STRETCHES)
-    if len(rows) > _MOST_STRETCHES:
+    rows = islands.find_islands(narrow).limit(_MOST_ISLANDS + 1).toArrow()
+    watermarks = streams.meet(rows, is_whole=len(rows) <= _MOST_ISLANDS)
+    if len(rows) > _MOST_ISLANDS:
         return Collected(_all_by_records(spark, narrow, streams, rules))
     chained, odd = islands.split(rows.to_pylist())
     found = _table(fold(chained, watermarks.ordinals, rules))
@@ -127,14 +128,14 @@ def _jumping(found: pa.Table, rules: Rules) -> set[Stream]:
     return {stream_of(row) for row in stepped if (limit := limit_of[row["topic"]]) is not None and row["max_step"] > limit}
 
 
-def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Stretch]:
-    """All records as stretches, one stream after another, each in offset order; what comes in no stretch as stretches of one.
+def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Island]:
+    """All records as islands, one stream after another, each in offset order; what comes in no island as islands of one.
 
     Args:
         spark: The session.
         narrow: As `decide` takes them.
     """
-    chained, odd = islands.split(islands.stretches(narrow).toArrow().to_pylist())
+    chained, odd = islands.split(islands.find_islands(narrow).toArrow().to_pylist())
     yield from chained
     if odd:
         yield from _in_offset_order(frames.of_streams(spark, narrow, odd))
@@ -143,24 +144,24 @@ def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Stretch]:
 def gaps(
     spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, streams: set[Stream]
 ) -> dict[Stream, list[Range]]:
-    """What some streams step over: their records once more, as stretches. Takes what `decide` takes."""
+    """What some streams step over: their records once more, as islands. Takes what `decide` takes."""
     return fold_gaps(in_order(spark, frames.of_streams(spark, narrow, streams)), watermarks.ordinals, rules)
 
 
-def _in_offset_order(narrow: DataFrame) -> Iterator[Stretch]:
-    """Records as stretches of one, one stream after another, handed over batch by batch."""
+def _in_offset_order(narrow: DataFrame) -> Iterator[Island]:
+    """Records as islands of one, one stream after another, handed over batch by batch."""
     return map(_single, narrow.orderBy(*STREAM, "offset").toLocalIterator(prefetchPartitions=True))
 
 
-def _one_by_one(records: pa.Table) -> Iterator[Stretch]:
-    """Records as stretches of one, in their order."""
+def _one_by_one(records: pa.Table) -> Iterator[Island]:
+    """Records as islands of one, in their order."""
     for batch in records.to_batches(max_chunksize=_BATCH):
         yield from map(_single, batch.to_pylist())
 
 
-def _single(row: Mapping[str, Any] | Row) -> Stretch:
-    """A record as a stretch of one."""
-    return Stretch(stream_of(row), row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
+def _single(row: Mapping[str, Any] | Row) -> Island:
+    """A record as an island of one."""
+    return Island(stream_of(row), row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
 
 
 def _table(found: Iterable[Segment]) -> pa.Table:

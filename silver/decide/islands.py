@@ -1,7 +1,7 @@
-"""The narrow records of a load as stretches: records in a row whose sequences rise one by one with their offsets.
+"""The narrow records of a load as islands: records in a row whose sequences rise one by one with their offsets.
 
-That is how a producer sends, and sends again, so millions of records come to few stretches, found by one aggregation: no
-record is sorted or shuffled. A stream that does not come in stretches is decided record by record, see
+That is how a producer sends, and sends again, so millions of records come to few islands, found by one aggregation: no
+record is sorted or shuffled. A stream that does not come in islands is decided record by record, see
 `silver.decide.running_max`.
 """
 
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM
 from lakehouse.spark.bitmaps import bit, word
-from silver.model import Stretch, by_name, stream_of
+from silver.model import Island, by_name, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 _KEYS = (*STREAM, "epoch", "problem", "distance")
 
 
-def stretches(records: DataFrame) -> DataFrame:
+def find_islands(records: DataFrame) -> DataFrame:
     """Sum narrow records up by the distance of their sequence from their offset.
 
-    A row is a stretch where `records`, `offsets` and the span of its offsets are one number. The offsets are counted as bits
+    A row is an island where `records`, `offsets` and the span of its offsets are one number. The offsets are counted as bits
     of 64-bit words, which is exact also where Bronze holds an offset twice.
 
     Grain: a distance of a stream and epoch; or an invalid record.
@@ -61,34 +61,34 @@ def stretches(records: DataFrame) -> DataFrame:
     )
 
 
-def split(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Stretch], set[Stream]]:
-    """Part the streams that come in stretches from those that do not.
+def split(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Island], set[Stream]]:
+    """Part the streams that come in islands from those that do not.
 
     Args:
-        rows: The rows of `stretches`.
+        rows: The rows of `islands`.
 
     Returns:
-        The stretches of the former, one stream after another, each in offset order; and the latter's names.
+        The islands of the former, one stream after another, each in offset order; and the latter's names.
     """
-    found = sorted(((_stretch(row), row) for row in rows), key=lambda pair: _place(pair[0]))
-    chained: list[Stretch] = []
+    found = sorted(((_island(row), row) for row in rows), key=lambda pair: _place(pair[0]))
+    chained: list[Island] = []
     odd: set[Stream] = set()
     for stream, pairs in groupby(found, key=lambda pair: pair[0].stream):
         of_stream = list(pairs)
         in_order = all(before.last_offset < after.first_offset for (before, _), (after, _) in pairwise(of_stream))
-        if in_order and all(row["records"] == row["offsets"] == stretch.records for stretch, row in of_stream):
-            chained += (stretch for stretch, _ in of_stream)
+        if in_order and all(row["records"] == row["offsets"] == island.records for island, row in of_stream):
+            chained += (island for island, _ in of_stream)
         else:
             odd.add(stream)
     return chained, odd
 
 
-def _place(stretch: Stretch) -> tuple[tuple[str, int, bool, str], int]:
-    return by_name(stretch.stream), stretch.first_offset
+def _place(island: Island) -> tuple[tuple[str, int, bool, str], int]:
+    return by_name(island.stream), island.first_offset
 
 
-def _stretch(row: Mapping[str, Any]) -> Stretch:
+def _island(row: Mapping[str, Any]) -> Island:
     stream, epoch, problem = stream_of(row), row["epoch"], row["problem"]
     first, last, distance = row["first_offset"], row["last_offset"], row["distance"]
     sequence = None if epoch is None else distance + first
-    return Stretch(stream, first, last, epoch, sequence, problem)
+    return Island(stream, first, last, epoch, sequence, problem)

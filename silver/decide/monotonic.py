@@ -30,7 +30,7 @@ def part(records: pa.Table, watermarks: Mapping[Stream, Ordinal], rules: Rules) 
         rules: The rules: each topic's `max_jump`.
 
     Returns:
-        A segment for each of the former, as `silver.model.fold` gives it; and the records of the latter.
+        A segment for each of the former, as `silver.decide.sequential.fold` gives it; and the records of the latter.
 
     >>> from silver.rules import Rules, Source
     >>> names = {"topic": ["t", "t", "t", "u"], "producer": ["p"] * 4, "problem": pa.nulls(4, pa.string())}

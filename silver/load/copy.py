@@ -34,8 +34,8 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
         records: The range's Bronze records, whole.
         plan: The plan; what it rejects is left out, by offset span and stream.
     """
-    if plan.stretches is not None and not plan.late.num_rows:
-        found = pieces.pieces(plan.stretches, plan.rejects)
+    if plan.islands is not None and not plan.late.num_rows:
+        found = pieces.pieces(plan.islands, plan.rejects)
         return _completed(pieces.numbered(spark, records, found).withColumn("arrival", F.lit(IN_ORDER)), plan)
     if plan.replayed:
         records = _once(spark, records, plan)

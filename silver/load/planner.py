@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _FEW, _FEW_IN_TURNS = 10_000, 250_000
-"""Bronze records up to which a load is decided on the driver; more of them where few stretches are to be expected."""
+"""Bronze records up to which a load is decided on the driver; more of them where few islands are to be expected."""
 
 
 def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, limits: Limits | None = None) -> Plan | None:
@@ -78,10 +78,10 @@ def of_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -
 def _how(recovered: Recovered, records: int | None) -> How:
     """What fits a load of so many records, by what came before it."""
     streams = recovered.watermarks.ordinals
-    takes_turns = not recovered.was_in_stretches or len(streams) > len({stream[:2] for stream in streams})
+    takes_turns = not recovered.was_in_islands or len(streams) > len({stream[:2] for stream in streams})
     if records is not None and records <= (_FEW_IN_TURNS if takes_turns else _FEW):
         return How.FEW
-    return How.STRETCHES if recovered.was_in_stretches else How.RECORDS
+    return How.ISLANDS if recovered.was_in_islands else How.RECORDS
 
 
 def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
@@ -92,7 +92,7 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
     watermarks: Watermarks,
     pinned: BronzeRange,
     claim: dict[str, object],
-    how: How = How.STRETCHES,
+    how: How = How.ISLANDS,
     limits: Limits | None = None,
 ) -> Plan:
     """Decide a pinned range. The same range, watermarks and rules give the same plan, whenever and however often.
@@ -129,7 +129,7 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
         rejects=decision.rejects(found, load_seq, rules),
         late=decision.late(found, rules),
         replayed=decision.replayed(found),
-        stretches=chained,
+        islands=chained,
         counts_replays=counts_replays,
     )
 
@@ -176,7 +176,7 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
     *,
     streams: Known,
     past: Callable[[], resolve.Past],
-    how: How = How.STRETCHES,
+    how: How = How.ISLANDS,
 ) -> Collected:
     """Give each record its class, the suspects too.
 
@@ -189,7 +189,7 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
         how: How the decision is sought.
 
     Returns:
-        The load's segments, see `silver.model.SEGMENT`; and the stretches that they were found by.
+        The load's segments, see `silver.model.SEGMENT`; and the islands that they were found by.
     """
     watermarks = (
         streams.watermarks

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from silver.state.request import Swap
     from silver.state.watermarks import Watermarks
 AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
-_SHORTEST_STRETCH = 16
-"""Records per stretch below which stretches are not worth looking for."""
+_SHORTEST_ISLAND = 16
+"""Records per island below which islands are not worth looking for."""
 
 WAY_OUT = (
     "One table was restored, emptied or written alone. `tidemark restore --to LOAD` takes all of them to the same load; "
@@ -69,12 +69,12 @@ class Recovered:
         return Rules.from_json(self.last[0]["rules"]).decided_topics if self.last and self.bronze_version >= 0 else None
 
     @property
-    def was_in_stretches(self) -> bool:
+    def was_in_islands(self) -> bool:
         """Whether the last load's sequences rose one by one, most of them: no gap at every turn, no producers in turns."""
         jumps = sum(row["jumps_forward"] + row["jumps_backward"] for row in self.last)
         accepting = [(row["topic"], row["partition"]) for row in self.last if row["accepted"]]
         is_shared = len(accepting) > len(set(accepting))
-        return not is_shared and jumps * _SHORTEST_STRETCH <= sum(row["records"] for row in self.last)
+        return not is_shared and jumps * _SHORTEST_ISLAND <= sum(row["records"] for row in self.last)
 
 
 def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:

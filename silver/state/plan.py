@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from silver.model import Stretch
+    from silver.model import Island
     from silver.rules import Rules
     from silver.state.request import Request
     from silver.state.watermarks import Watermarks
@@ -65,7 +65,7 @@ class Plan:
         settled: Rows of `silver_rejects` of earlier loads that a person released or discarded.
         settled_aside: Rows of `gold_rejects` that a person released or discarded.
         request: What that person asked for.
-        stretches: All records of the load, as stretches; None where they did not come so.
+        islands: All records of the load, as islands; None where they did not come so.
         counts_replays: Whether the records that Bronze read again before the load are counted: where the versions that brought
             them are gone from the log, nobody knows any more.
     """
@@ -81,7 +81,7 @@ class Plan:
     settled: pa.Table = field(default_factory=model.REJECT.empty_table)
     settled_aside: pa.Table = field(default_factory=ROW.empty_table)
     request: Request | None = None
-    stretches: Sequence[Stretch] | None = None
+    islands: Sequence[Island] | None = None
     counts_replays: bool = True
 
     def count(self, name: str) -> int:

@@ -1,6 +1,6 @@
 """What a load keeps, as pieces: offsets in a row whose sequences rise with them.
 
-A load that came in stretches was read once, narrow. In a piece a record's sequence follows from its offset, so the wide copy
+A load that came in islands was read once, narrow. In a piece a record's sequence follows from its offset, so the wide copy
 need not read it out of each record again, which costs more than all else it does beside copying.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from silver.model import Stream, Stretch
+    from silver.model import Island, Stream
 
 _NUMBERS = ("first_offset", "last_offset", "epoch", "distance")
 _PIECE = pa.schema(
@@ -28,18 +28,18 @@ _PIECE = pa.schema(
 )
 
 
-def pieces(stretches: Iterable[Stretch], rejects: pa.Table) -> list[Stretch]:
-    """What is left of stretches when some records are taken out.
+def pieces(islands: Iterable[Island], rejects: pa.Table) -> list[Island]:
+    """What is left of islands when some records are taken out.
 
     Args:
-        stretches: Records of a load, each stream's in offset order.
+        islands: Records of a load, each stream's in offset order.
         rejects: The records that are taken out: spans of a stream's offsets, as in `silver_rejects`.
 
-    >>> from silver.model import Stretch
-    >>> stretches = [Stretch(("t", 0, None), 0, 9, 0, 1, None), Stretch(("t", 0, None), 10, 14, 0, 8, None)]
+    >>> from silver.model import Island
+    >>> islands = [Island(("t", 0, None), 0, 9, 0, 1, None), Island(("t", 0, None), 10, 14, 0, 8, None)]
     >>> names = ["topic", "partition", "producer", "first_offset", "last_offset"]
     >>> rejects = pa.table([["t"], [0], [None], [10], [12]], names=names)
-    >>> [(piece.first_offset, piece.last_offset, piece.first_sequence) for piece in pieces(stretches, rejects)]
+    >>> [(piece.first_offset, piece.last_offset, piece.first_sequence) for piece in pieces(islands, rejects)]
     [(0, 9, 1), (13, 14, 11)]
     """
     out: dict[Stream, list[tuple[int, int]]] = {}
@@ -48,24 +48,24 @@ def pieces(stretches: Iterable[Stretch], rejects: pa.Table) -> list[Stretch]:
     for taken in out.values():
         taken.sort(reverse=True)  # the next one last
     found = []
-    for stretch in stretches:
-        if stretch.problem is not None:
+    for island in islands:
+        if island.problem is not None:
             continue  # records that could not be read
-        start, taken = stretch.first_offset, out.get(stretch.stream, [])
-        while taken and taken[-1][0] <= stretch.last_offset:
+        start, taken = island.first_offset, out.get(island.stream, [])
+        while taken and taken[-1][0] <= island.last_offset:
             first, last = taken[-1]
             if start < first:
-                found.append(stretch.part(start, first - 1))
+                found.append(island.part(start, first - 1))
             start = max(start, last + 1)
-            if last > stretch.last_offset:
-                break  # it reaches into the next stretch
+            if last > island.last_offset:
+                break  # it reaches into the next island
             taken.pop()
-        if start <= stretch.last_offset:
-            found.append(stretch.part(start, stretch.last_offset))
+        if start <= island.last_offset:
+            found.append(island.part(start, island.last_offset))
     return found
 
 
-def numbered(spark: SparkSession, records: DataFrame, found: Sequence[Stretch]) -> DataFrame:
+def numbered(spark: SparkSession, records: DataFrame, found: Sequence[Island]) -> DataFrame:
     """The records that lie in a piece, with what it says of them.
 
     Args:

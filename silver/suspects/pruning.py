@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
 
-    from silver.model import Stream, Stretch
+    from silver.model import Island, Stream
 
 Key = TypeVar("Key")
 
@@ -31,24 +31,24 @@ Range = tuple[str, int, int, int, int]
 """topic, partition, epoch, first and last sequence, inclusive"""
 
 
-def matching_offsets(kept: Iterable[Stretch], blocks: pa.Table) -> Iterator[dict[str, Any]]:
+def matching_offsets(kept: Iterable[Island], blocks: pa.Table) -> Iterator[dict[str, Any]]:
     """Where the like of some blocks lies: what was kept of their sequences.
 
     Args:
-        kept: Accepted records, as stretches: in each stream and epoch their sequences rise.
+        kept: Accepted records, as islands: in each stream and epoch their sequences rise.
         blocks: Rows of `silver.model.SEGMENT`.
 
     Yields:
         Spans of offsets: topic, partition, producer, first_offset, last_offset, and `block`, the block's first offset.
 
     >>> import pyarrow as pa
-    >>> from silver.model import Stretch
+    >>> from silver.model import Island
     >>> names = ["topic", "partition", "producer", "epoch", "first_sequence", "last_sequence", "first_offset"]
     >>> blocks = pa.table([["t"], [0], [None], [0], [91], [120], [200]], names=names)
-    >>> [tuple(span.values()) for span in like([Stretch(("t", 0, None), 100, 199, 0, 1, None)], blocks)]
+    >>> [tuple(span.values()) for span in like([Island(("t", 0, None), 100, 199, 0, 1, None)], blocks)]
     [('t', 0, None, 190, 199, 200)]
     """
-    by_place: defaultdict[tuple[Stream, int | None], list[Stretch]] = defaultdict(list)
+    by_place: defaultdict[tuple[Stream, int | None], list[Island]] = defaultdict(list)
     for piece in kept:
         by_place[piece.stream, piece.epoch].append(piece)
     for row in blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence", "first_offset"]).to_pylist():

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from silver.model import Stretch
+    from silver.model import Island
     from silver.state.watermarks import Watermarks
     from silver.suspects.pruning import Place, Range
 
@@ -66,11 +66,11 @@ class Past:
 
 @dataclass(frozen=True)
 class _Load:
-    """A load while its suspects are told apart: its segments, and its records: extracted, and as stretches."""
+    """A load while its suspects are told apart: its segments, and its records: extracted, and as islands."""
 
     found: pa.Table
     records: DataFrame
-    stretches: Sequence[Stretch] | None
+    islands: Sequence[Island] | None
 
     @property
     def others(self) -> pa.Table:
@@ -78,9 +78,9 @@ class _Load:
         return self.found.filter(pc.invert(pc.is_in(self.found["class"], pa.array([ACCEPTED, REPLAY]))))
 
     @cached_property
-    def kept(self) -> Sequence[Stretch] | None:
-        """Its accepted records as stretches, where it came so."""
-        return None if self.stretches is None else pieces.pieces(self.stretches, self.others)
+    def kept(self) -> Sequence[Island] | None:
+        """Its accepted records as islands, where it came so."""
+        return None if self.islands is None else pieces.pieces(self.islands, self.others)
 
 
 def is_needed(found: pa.Table) -> bool:
@@ -89,7 +89,7 @@ def is_needed(found: pa.Table) -> bool:
 
 
 def classify_suspects(
-    spark: SparkSession, found: pa.Table, records: DataFrame, past: Past, stretches: Sequence[Stretch] | None = None
+    spark: SparkSession, found: pa.Table, records: DataFrame, past: Past, islands: Sequence[Island] | None = None
 ) -> pa.Table:
     """Tell the suspects of a load apart, and hash what waits for a decision.
 
@@ -99,7 +99,7 @@ def classify_suspects(
         records: The load's records, extracted: stream, offset, epoch, sequence, key and value. Read only where there are
             suspects or jumps.
         past: What the suspects are compared with, beside the load's own records.
-        stretches: All of the load's records, as stretches, where it came so: they say where the like of a suspect lies.
+        islands: All of the load's records, as islands, where it came so: they say where the like of a suspect lies.
 
     Returns:
         The segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records), and these and the
@@ -110,7 +110,7 @@ def classify_suspects(
     if jumps.num_rows:
         jumps = _hashed(spark, jumps, records)
     if blocks.num_rows:
-        blocks = _told_apart(spark, _Load(found, records, stretches), past)
+        blocks = _told_apart(spark, _Load(found, records, islands), past)
     return pa.concat_tables([rest, jumps, blocks])
 
 

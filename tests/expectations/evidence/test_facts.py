@@ -130,28 +130,28 @@ def test_the_pass_shuffles_once_and_no_payload(spark: SparkSession) -> None:
     assert "payload" not in shuffles[0]
 
 
-def test_by_stretches_the_facts_are_the_same(spark: SparkSession) -> None:
-    """Ninety streams of each kind: whole stretches, with some rows late, lost, doubled, moved, or of other epochs and loads."""
+def test_by_islands_the_facts_are_the_same(spark: SparkSession) -> None:
+    """Ninety streams of each kind: whole islands, with some rows late, lost, doubled, moved, or of other epochs and loads."""
     draw = Random(7)
     rows = [row for stream in range(450) for row in _drawn(draw, f"p{stream}" if stream else None, kind=stream % 5)]
     frame = spark.createDataFrame(rows, _SILVER).cache()
 
     by_row, found = facts.silver_facts(frame), snapshot.silver_facts(spark, frame, is_large=True)
 
-    _, others = facts_by_island.facts(facts_by_island.stretches(frame).toArrow().to_pylist())
+    _, others = facts_by_island.facts(facts_by_island.find_islands(frame).toArrow().to_pylist())
     assert 60 < len(others) < 390
     expect(spark, by_row, [tuple(row[name] for name in by_row.columns) for row in found])
 
 
 def _drawn(draw: Random, producer: str | None, *, kind: int) -> list[Kept]:
-    """A stream's rows: a few stretches, and what its kind does to some of them."""
+    """A stream's rows: a few islands, and what its kind does to some of them."""
     rows, offset, sequence = [], draw.randint(0, 100), 0
-    for stretch in range(draw.randint(1, 4)):
+    for island in range(draw.randint(1, 4)):
         offset, sequence = offset + draw.randint(0, 3), sequence + draw.choice((0, 0, 1, 4, *((-2, -300) if kind == 1 else ())))
         late = kind == 2 and draw.random() < 0.5
         for _ in range(draw.randint(1, 12)):
-            epoch = stretch // 2 if kind == 3 else 0
-            rows.append(kept(offset, sequence, load_seq=1 + stretch // 2, epoch=epoch, producer=producer, late=late))
+            epoch = island // 2 if kind == 3 else 0
+            rows.append(kept(offset, sequence, load_seq=1 + island // 2, epoch=epoch, producer=producer, late=late))
             offset, sequence = offset + 1, sequence + 1
     if kind == 4:
         rows[draw.randrange(len(rows))] = kept(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from silver.audit.arrival_order import Order, arrival_order
 from silver.audit.diagnosis import diagnose
-from silver.model import Stretch
+from silver.model import Island
 from tests.support.published import IN_ORDER, KAFKA, PUBLISHED, PULSAR, Published
 
 STREAM = ("t", 0, None)
@@ -18,11 +18,11 @@ STREAM = ("t", 0, None)
 
 def arrived(*runs: tuple[int, int]) -> Order:
     """The order of numbers that were read in runs, each from a first to a last."""
-    stretches, offset = [], 0
+    islands, offset = [], 0
     for first, last in runs:
-        stretches.append(Stretch(STREAM, offset, offset + last - first, 0, first, None))
+        islands.append(Island(STREAM, offset, offset + last - first, 0, first, None))
         offset += last - first + 1
-    return arrival_order(stretches)
+    return arrival_order(islands)
 
 
 @pytest.mark.parametrize("published", PUBLISHED, ids=lambda run: run.name)
@@ -55,7 +55,7 @@ def test_a_block_is_one_also_where_its_records_come_one_by_one() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), min_size=1, max_size=12))
-def test_stretches_tell_what_their_records_tell_one_by_one(drawn: list[tuple[int, int]]) -> None:
+def test_islands_tell_what_their_records_tell_one_by_one(drawn: list[tuple[int, int]]) -> None:
     numbers = [first + nth for first, length in drawn for nth in range(length)]
 
     order = arrived(*((first, first + length - 1) for first, length in drawn))

@@ -9,7 +9,7 @@ import pytest
 from lakehouse.spark import frames
 from silver.decide import decision, islands
 from silver.decide.decision import How
-from silver.model import Stretch
+from silver.model import Island
 from silver.rules import Policy, Rules, Source
 from silver.state.streams import Known
 from silver.state.watermarks import Watermarks
@@ -55,12 +55,12 @@ def test_a_step_is_a_jump_in_the_topic_whose_max_jump_it_passes(spark: SparkSess
     ],
     ids=["unbroken", "gap", "twice", "gap and twice", "over the end of a word"],
 )
-def test_a_stretch_is_an_unbroken_run_of_offsets(spark: SparkSession, offsets: list[int], is_chained: bool) -> None:
+def test_a_island_is_an_unbroken_run_of_offsets(spark: SparkSession, offsets: list[int], is_chained: bool) -> None:
     rows = [("t", 0, None, offset, 0, offset + 7, None) for offset in offsets]
 
-    chained, odd = islands.split(islands.stretches(frames.of_tuples(spark, rows, _NARROW)).toArrow().to_pylist())
+    chained, odd = islands.split(islands.find_islands(frames.of_tuples(spark, rows, _NARROW)).toArrow().to_pylist())
 
-    assert chained == ([Stretch(("t", 0, None), offsets[0], offsets[-1], 0, offsets[0] + 7, None)] if is_chained else [])
+    assert chained == ([Island(("t", 0, None), offsets[0], offsets[-1], 0, offsets[0] + 7, None)] if is_chained else [])
     assert odd == (set() if is_chained else {("t", 0, None)})
 
 

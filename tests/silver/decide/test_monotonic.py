@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from silver.decide import monotonic
-from silver.model import Stretch, fold
+from silver.decide.sequential import fold
+from silver.model import Island
 from silver.rules import Policy, Rules, Source
 
 _COLUMNS = pa.schema(
@@ -25,7 +26,7 @@ _ORDINALS = st.tuples(st.integers(0, 1), st.integers(0, 12))
 
 
 @st.composite
-def _records(draw: st.DrawFn) -> list[Stretch]:
+def _records(draw: st.DrawFn) -> list[Island]:
     """Whole streams in offset order. Most rise; in some a record is sent again, read twice, of another epoch or unreadable."""
     found = []
     for stream in sorted(draw(st.sets(_STREAMS)), key=str):
@@ -38,14 +39,14 @@ def _records(draw: st.DrawFn) -> list[Stretch]:
         is_twice = draw(st.integers(0, 3 * len(sent)))
         for nth, (of_epoch, sequence) in enumerate(sent):
             problem = "no sequence" if sequence is None else None
-            found += [Stretch(stream, nth * 2, nth * 2, of_epoch, sequence, problem)] * (2 if nth == is_twice else 1)
+            found += [Island(stream, nth * 2, nth * 2, of_epoch, sequence, problem)] * (2 if nth == is_twice else 1)
     return found
 
 
 @settings(deadline=None)
 @given(records=_records(), watermarks=st.dictionaries(_STREAMS, _ORDINALS))
 def test_what_rises_comes_to_what_the_fold_makes_of_it(
-    records: list[Stretch], watermarks: dict[tuple[str, int, str | None], tuple[int, int]]
+    records: list[Island], watermarks: dict[tuple[str, int, str | None], tuple[int, int]]
 ) -> None:
     rows = [(*each.stream, each.first_offset, each.epoch, each.first_sequence, each.problem) for each in records]
     table = pa.Table.from_pylist([dict(zip(_COLUMNS.names, row, strict=True)) for row in rows], _COLUMNS)

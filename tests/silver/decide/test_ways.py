@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from silver.decide import islands, monotonic
-from silver.model import Segment, Stretch, fold
+from silver.decide.sequential import fold
+from silver.model import Island, Segment
 from silver.rules import Rules, Source
 from tests.support.examples import examples
 from tests.support.logs import Log, logs
@@ -39,9 +40,9 @@ def test_every_way_on_the_driver_decides_as_the_reference_does(log: Log, max_jum
         sent, before = log.arrivals(load), dict(reference.watermarks)
         reference.take(records)
 
-        few, by_stretches = _few(sent, before, rules), _by_stretches(sent, before, rules)
+        few, by_islands = _few(sent, before, rules), _by_islands(sent, before, rules)
 
-        assert sorted(few, key=str) == sorted(by_stretches, key=str)
+        assert sorted(few, key=str) == sorted(by_islands, key=str)
         found = {place: kind for place, kind in _classes(few, sent).items() if kind != "replay"}
         told = {"duplicate": "suspect", "late": "suspect", "collision": "suspect"}  # the exact look comes after
         expected = {record.place: reference.classes[record.place] for record in records}
@@ -52,9 +53,9 @@ def test_every_way_on_the_driver_decides_as_the_reference_does(log: Log, max_jum
 def test_a_record_without_a_producer_does_not_part_the_records_of_the_empty_one() -> None:
     empty = ("t", 0, "")
     sent = [
-        Stretch(empty, 0, 4, 0, 1, None),
-        Stretch(("t", 0, None), 5, 5, None, None, "none"),
-        Stretch(empty, 6, 10, 0, 1, None),
+        Island(empty, 0, 4, 0, 1, None),
+        Island(("t", 0, None), 5, 5, None, None, "none"),
+        Island(empty, 6, 10, 0, 1, None),
     ]
     rows = [_row([each]) for each in reversed(sent)]
 
@@ -73,7 +74,7 @@ def test_a_stream_that_is_not_handed_over_as_a_whole_is_refused() -> None:
     streams = [("t", 0, "a"), ("t", 0, "b"), ("t", 0, "a")]
 
     with pytest.raises(ValueError, match="do not stand together"):
-        list(fold([Stretch(stream, n, n, 0, n, None) for n, stream in enumerate(streams)], {}, Rules(Source("value"))))
+        list(fold([Island(stream, n, n, 0, n, None) for n, stream in enumerate(streams)], {}, Rules(Source("value"))))
 
 
 def _few(sent: Sequence[Seen], watermarks: dict[Any, Any], rules: Rules) -> list[Segment]:
@@ -84,9 +85,9 @@ def _few(sent: Sequence[Seen], watermarks: dict[Any, Any], rules: Rules) -> list
     return [*risen, *fold(map(_single, others.to_pylist()), watermarks, rules)]
 
 
-def _by_stretches(sent: Sequence[Seen], watermarks: dict[Any, Any], rules: Rules) -> list[Segment]:
-    """As `segments.collect` does it by stretches: the streams that come in some, and the rest one by one."""
-    groups: dict[object, list[Stretch]] = {}
+def _by_islands(sent: Sequence[Seen], watermarks: dict[Any, Any], rules: Rules) -> list[Segment]:
+    """As `segments.collect` does it by islands: the streams that come in some, and the rest one by one."""
+    groups: dict[object, list[Island]] = {}
     singles = [_single(dict(zip(_COLUMNS.names, _narrow(record), strict=True))) for record in sent]
     for each in singles:
         distance = each.first_offset if each.first_sequence is None else each.distance
@@ -96,8 +97,8 @@ def _by_stretches(sent: Sequence[Seen], watermarks: dict[Any, Any], rules: Rules
     return [*fold(chained, watermarks, rules), *fold(left, watermarks, rules)]
 
 
-def _row(group: Sequence[Stretch]) -> dict[str, Any]:
-    """Stretches of one distance, as `stretches.stretches` sums them up."""
+def _row(group: Sequence[Island]) -> dict[str, Any]:
+    """Islands of one distance, as `find_islands` sums them up."""
     first = group[0]
     offsets = {offset for each in group for offset in range(each.first_offset, each.last_offset + 1)}
     return {
@@ -118,9 +119,9 @@ def _narrow(record: Seen) -> tuple[object, ...]:
     return (*record.stream, record.offset, *read)
 
 
-def _single(row: dict[str, Any]) -> Stretch:
+def _single(row: dict[str, Any]) -> Island:
     stream = (row["topic"], row["partition"], row["producer"])
-    return Stretch(stream, row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
+    return Island(stream, row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
 
 
 def _classes(found: Iterable[Segment], sent: Iterable[Seen]) -> dict[tuple[str, int, int], str]:

@@ -44,10 +44,10 @@ _NOT_BROADCAST = {**_IN_SPARK, "silver.suspects.resolve._MOST_BROADCAST": 0}
 _AS_COPIES = {"silver.suspects.resolve._FEWEST_COPIED": 1, "silver.suspects.resent_blocks._FEWEST": 1}
 WAYS: dict[str, tuple[How, dict[str, int]]] = {
     "few": (How.FEW, {}),
-    "stretches, copies as a whole": (How.STRETCHES, _AS_COPIES),
+    "islands, copies as a whole": (How.ISLANDS, _AS_COPIES),
     "records, in Spark": (How.RECORDS, _IN_SPARK),
     "few, copies as a whole": (How.FEW, _AS_COPIES),
-    "stretches, nothing broadcast": (How.STRETCHES, _NOT_BROADCAST),
+    "islands, nothing broadcast": (How.ISLANDS, _NOT_BROADCAST),
 }
 
 
@@ -177,9 +177,9 @@ def _decided(
     with ExitStack() as stack:
         for name, limit in limits.items():
             stack.enter_context(patch(name, limit))
-        found, stretches = decision.decide(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, how)
+        found, islands = decision.decide(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, how)
         return (
-            resolve.classify_suspects(spark, found, _frame(spark, wide, _WIDE), past, stretches)
+            resolve.classify_suspects(spark, found, _frame(spark, wide, _WIDE), past, islands)
             if resolve.is_needed(found)
             else found
         )

@@ -87,11 +87,11 @@ def test_a_topic_without_a_producer_is_never_stopped(spark: SparkSession, new_ru
     assert bronze_to_silver.run(spark, new_run(), settings)["accepted"] == 5
 
 
-def test_names_that_are_too_many_for_stretches_are_refused_before_each_record_is_decided(
+def test_names_that_are_too_many_for_islands_are_refused_before_each_record_is_decided(
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "_how", lambda *_: How.STRETCHES)
-    monkeypatch.setattr(decision, "_MOST_STRETCHES", 20)
+    monkeypatch.setattr(planner, "_how", lambda *_: How.ISLANDS)
+    monkeypatch.setattr(decision, "_MOST_ISLANDS", 20)
     monkeypatch.setattr(decision, "_by_records", None)
     settings = settings_of(new_run(), policies={"max_new_streams": 10}, **BY_PRODUCER)
     put(spark, new_run(), named("t", 1, 30))

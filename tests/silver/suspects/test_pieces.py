@@ -1,4 +1,4 @@
-"""A load that came in stretches is copied by its pieces, and every row is the one that reading each record gives."""
+"""A load that came in islands is copied by its pieces, and every row is the one that reading each record gives."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[R
     producer = PRODUCERS[0] if rules.producer else None
     known = Watermarks({("t", 1, producer): Watermark(0, 9, -1, 1, "rules", declared_epoch=None)})
     past = resolve.Past(frames.of_contract(spark, [], silver_records()), frames.of_contract(spark, [], REJECTS), known)
-    found, stretches = planner.classify_range(spark, bronze, rules, streams=Known(known), past=lambda: past)
-    assume(stretches is not None)  # two runs that are one by their distance, with another between them, are none
+    found, islands = planner.classify_range(spark, bronze, rules, streams=Known(known), past=lambda: past)
+    assume(islands is not None)  # two runs that are one by their distance, with another between them, are none
     by_pieces = plan.Plan(
         load_seq=2,
         rules=rules,
@@ -59,11 +59,11 @@ def test_pieces_and_records_give_the_same_rows(spark: SparkSession, runs: list[R
         rejects=decision.rejects(found, 2, rules),
         late=decision.late(found, rules),
         replayed=[],
-        stretches=stretches,
+        islands=islands,
     )
 
     contract = silver_records()
-    fast, exact = (contract.select(copy.kept(spark, bronze, each)) for each in (by_pieces, replace(by_pieces, stretches=None)))
+    fast, exact = (contract.select(copy.kept(spark, bronze, each)) for each in (by_pieces, replace(by_pieces, islands=None)))
 
     assert_df_equality(fast, exact, ignore_row_order=True, ignore_nullable=True)
     assert fast.count() == sum(segment.records for segment in decision.summary(found) if segment.kind == "accepted")
