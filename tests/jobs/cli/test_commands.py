@@ -361,7 +361,7 @@ def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pyt
     assert json.loads((folder / "r1.json").read_text()) == {"run_id": "r1", "seconds": 1.0}
     failed = json.loads((folder / "r2.json").read_text())
     assert (failed["error"], failed["exit_code"], failed["message"]) == ("GateFailedError", 3, "late records: ********")
-    assert report.seen == ["run.failed"]
+    assert report.seen == ["run.started", "run.started", "run.failed"]
 
 
 @pytest.mark.parametrize("is_there", [True, False])
