@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -83,17 +84,17 @@ class Pins:
     rejected: Rejected
     aside: Sequence[Row] = ()
 
-    @property
+    @cached_property
     def published(self) -> int:
         """The last of the finished loads that Gold has published; 0 where there is none."""
         return 0 if self.is_before_rebuild else min(self.finished, self.published_to or 0)
 
-    @property
+    @cached_property
     def is_before_rebuild(self) -> bool:
         """Whether Gold holds what was audited last before a rebuild: none of Silver's loads of today."""
         return any(row["kind"] == REBUILD and row["load_seq"] > (self.published_to or 0) for row in self.loads)
 
-    @property
+    @cached_property
     def loads(self) -> list[Row]:
         """The ledger's rows of the finished loads."""
         return [row for row in self.ledger if row["load_seq"] <= self.finished]
@@ -104,7 +105,7 @@ class Pins:
         is_open = any(row["load_seq"] == self.finished + 1 for row in self.ledger)
         return self.finished + 1 if is_open else None
 
-    @property
+    @cached_property
     def last_offsets(self) -> dict[tuple[str, int], int]:
         """The last decided offset of each partition, by the ledger."""
         found: dict[tuple[str, int], int] = {}
