@@ -1,1 +1,1 @@
-"""Bronze: Kafka as it was read."""
+"""Bronze: Kafka records as they were read. The entry is `ingest.ingest`."""

@@ -1,14 +1,15 @@
-"""Kafka to `bronze_records`: one run of Structured Streaming that reads everything available, and ends.
+"""Kafka to `bronze_records`: a Structured Streaming query that reads everything available, and ends.
 
-The order of things, and why it loses and doubles nothing:
+The steps, and why they neither lose nor duplicate records:
 
-1. the tables are there, have their contract's columns, and are this pipeline's (`lakehouse.protocol.bronze_owner`);
-2. the topics are those that were read before, by Kafka's ids (`bronze.progress.topic_breaks`);
-3. a checkpoint that is gone, or does not fit the table, is made up for from the table (`bronze.progress.checkpoint`,
-   `bronze.progress.start_offsets`);
-4. for each micro-batch Spark first writes its offset range into the checkpoint, then appends it to the table under the query's
-   id and the batch's number, which Delta takes once, then notes in the checkpoint that it is done. A crash between any two of
-   these repeats the same range under the same number.
+1. create the tables, or check that they have their contract's columns and are this pipeline's
+   (`lakehouse.protocol.bronze_owner`);
+2. check by Kafka's ids that the topics are those that were read before (`bronze.progress.topic_breaks`);
+3. if the checkpoint is gone or does not match the table, take the starting offsets from the table
+   (`bronze.progress.checkpoint`, `bronze.progress.start_offsets`);
+4. for each micro-batch Spark first writes its offset range to the checkpoint, then appends it to the table under the query's id
+   and the batch's number, which Delta accepts once, then marks it done in the checkpoint. After a crash between any two of
+   these the same range is repeated under the same number.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ class Ingested:
 
     Attributes:
         records: Kafka records appended.
-        batches: Micro-batches that held any.
+        batches: Micro-batches with records.
         from_version: Bronze's Delta version before.
-        to_version: Bronze's Delta version after; the same where there was nothing new.
-        seconds: How long it took.
+        to_version: Bronze's Delta version after; the same if there was nothing new.
+        seconds: Duration.
     """
 
     records: int
@@ -72,28 +73,28 @@ class Ingested:
 def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
     """Append every record that is available in Kafka, and not yet in Bronze, to `bronze_records`.
 
-    Commits to `bronze_topics` where a topic is new, and one Delta version per micro-batch of at most
-    `max_offsets_per_trigger` records, none where there is nothing new. Reports `bronze.started`, `bronze.progress` after
-    micro-batches and `bronze.ingested` at the end.
+    Commits to `bronze_topics` if a topic is new, and one Delta version per micro-batch of at most `max_offsets_per_trigger`
+    records, none if there is nothing new. Reports `bronze.started`, `bronze.progress` after micro-batches and
+    `bronze.ingested` at the end.
 
     Args:
         spark: The session.
         run: The run; its checkpoints are the folders `_checkpoints/bronze_records`, `-2`, `-3` ... of its lakehouse.
-        kafka: Where the records come from.
+        kafka: The Kafka settings.
 
     Returns:
         The counts, and Bronze's versions before and after.
 
     Raises:
-        TopicRecreatedError: A topic was deleted and created anew.
-        OffsetsExpiredError: Kafka no longer has what comes next; the error names the lost offsets.
-        SourceError: Kafka refuses, cannot be reached, or lacks a topic. What was committed before stays, and the next run goes
-            on after it.
-        StorageError: The disk is full or refuses, under the tables, the checkpoint or Spark's own files.
-        AnotherWriterError: Another run reads into the same Bronze at the same time.
-        ContractError: The table is there with other columns.
-        TableStateError: The checkpoint has read records, and the table is new. Or the table is another pipeline's; nothing was
-            committed then.
+        TopicRecreatedError: A topic was deleted and recreated.
+        OffsetsExpiredError: Kafka no longer has the next records; the error names the lost offsets.
+        SourceError: Kafka refuses, cannot be reached, or lacks a topic. Earlier commits stay, and the next run continues after
+            them.
+        StorageError: A disk is full or denies access: tables, checkpoint or Spark's own files.
+        AnotherWriterError: Another run ingests into the same Bronze at the same time.
+        ContractError: The table exists with other columns.
+        TableStateError: The checkpoint has read records, but the table is new. Or the table is another pipeline's; then nothing
+            was committed.
     """
     started = time.monotonic()
     if not is_remote():  # over Spark Connect it is the server that must reach Kafka, not this machine
@@ -118,10 +119,10 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
 
 
 def _read_available(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> tuple[int, int]:
-    """Append everything that is available; how many records that were, in how many micro-batches.
+    """Append everything that is available; return the number of records and of micro-batches.
 
-    A batch with a record whose timestamp Spark cannot hold is carried out past Spark's stream (`bronze.timestamps`), which then
-    goes on after it. A producer may send one such record after another: this ends when everything is there that was available
+    A batch with a record whose timestamp Spark cannot hold is appended outside Spark's stream (`bronze.timestamps`), which then
+    continues after it. A producer may send such records without end: this stops once everything is appended that was available
     when the first one was met.
     """
     before, ends = standing.version, None
@@ -133,7 +134,7 @@ def _read_available(spark: SparkSession, run: Run, kafka: Kafka, standing: Stand
         except SPARK_ERRORS as error:
             met, place = error, None if is_remote() else malformed_timestamp(error)
         if place is None:
-            # Not `from met`: Kafka's errors may repeat its configuration, and a printed traceback would show them.
+            # Not `from met`: Kafka's errors may repeat its configuration, and a printed traceback would show it.
             raise _told(spark, run, kafka, standing, met) from None
         try:
             standing = read_standing(spark, run)
@@ -154,7 +155,7 @@ def _read_available(spark: SparkSession, run: Run, kafka: Kafka, standing: Stand
 
 
 def _stream(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> dict[int, int]:
-    """Run the query to its end; the records of each micro-batch."""
+    """Run the query to its end; return the number of records of each micro-batch."""
     start = starting_point(spark, run, kafka, standing)
     consumed = spark.readStream.format("kafka").options(**reader_options(kafka, start)).load()
     records = bronze_records(consumed, run.run_id, standing.renamed)
@@ -163,7 +164,7 @@ def _stream(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> 
 
 
 def _told(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: Exception) -> TidemarkError:
-    """What a failed read becomes."""
+    """Translate the error of a failed read."""
     if refused := storage_errors.failure(error, run.lakehouse):
         return refused
     told = failure(error, kafka, standing.checkpoint.folder)
@@ -173,12 +174,12 @@ def _told(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error
 
 
 def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Standing:
-    """Make sure that the topics are those that were read before, and note those that are new, or whose id is known now.
+    """Check that the topics are those that were read before, and record new topics and newly known topic ids.
 
-    A topic that joins others is begun by a new checkpoint: in the old one Spark would want it whole, from its offset 0.
+    A topic that joins others starts in a new checkpoint: in the old one Spark would require all of it, from offset 0.
 
     Raises:
-        TopicRecreatedError: One was created anew.
+        TopicRecreatedError: A topic was recreated.
     """
     seen = _seen(run, kafka)
     topic_breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
@@ -202,7 +203,7 @@ def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
 
 
 def _seen(run: Run, kafka: Kafka) -> dict[str, Seen]:
-    """The topics as the brokers describe them; none where they cannot be asked from here."""
+    """Ask the brokers to describe the topics; empty if they cannot be asked from here, or have no topic ids."""
     if is_remote():
         return {}
     try:
@@ -213,7 +214,7 @@ def _seen(run: Run, kafka: Kafka) -> dict[str, Seen]:
         if all(each.topic_id for each in seen.values()):
             return seen
         why = "the brokers have no topic ids"
-    # Then Spark tells a topic that was created anew only while it holds fewer records than were read of the old one.
+    # Without ids Spark detects a recreated topic only while it has fewer records than were read of the old one.
     run.report.event("bronze.topic_ids_unknown", why=why)
     return {}
 
@@ -225,7 +226,7 @@ def _write(records: DataFrame, bronze: Table, checkpoint: str) -> StreamingQuery
 
 
 def _follow(query: StreamingQuery, report: Report) -> dict[int, int]:
-    """Wait for the query's end, reporting on the way; returns the records of each micro-batch that was run."""
+    """Wait for the query's end and report progress; return the number of records of each micro-batch that was run."""
     batches: dict[int, int] = {}
     try:
         is_over = False
@@ -234,18 +235,18 @@ def _follow(query: StreamingQuery, report: Report) -> dict[int, int]:
             if _take_up(query, batches):
                 report.event("bronze.progress", records=sum(batches.values()), batches=len(batches))
     finally:
-        query.stop()  # at Ctrl-C the query would go on in the background
+        query.stop()  # after Ctrl-C the query would continue in the background
     return batches
 
 
 def _take_up(query: StreamingQuery, batches: dict[int, int]) -> bool:
-    """Add the micro-batches that ended since the last look; whether there were any with records."""
+    """Add the micro-batches that ended since the last poll; return whether any had records."""
     last = query.lastProgress
     if last is None or last["batchId"] in batches:
         return False
-    # Spark keeps the last hundred: more than can end between two looks. A look at Kafka that found nothing is among them.
+    # Spark keeps the last hundred: more than can end between two polls. They include triggers that found nothing in Kafka.
     ended = [each for each in query.recentProgress if "addBatch" in each["durationMs"] and each["batchId"] not in batches]
-    # The rows of the one source: over Spark Connect the total beside them stays empty.
+    # The rows of the only source: over Spark Connect the total stays empty.
     found = {each["batchId"]: int(each["sources"][0]["numInputRows"]) for each in ended}
     batches.update(found)
     return any(found.values())

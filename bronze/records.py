@@ -1,7 +1,7 @@
-"""What Bronze keeps of a Kafka record: everything that the source hands over, bytes untouched. Pure.
+"""What Bronze keeps of a Kafka record: everything that the source returns, bytes untouched. Pure.
 
-A Kafka timestamp is any 64-bit number. Where it is no time in the years 1 to 9999, the only ones that every engine reads, or
-where it is -1, Kafka's word for none, `timestamp` is null and `timestamp_ms` is the number.
+A Kafka timestamp is any 64-bit number. If it lies outside the years 1 to 9999, the only ones that every engine reads, or is -1,
+Kafka's value for none, `timestamp` is null and `timestamp_ms` holds the number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GREGORIAN_MS = (datetime(1582, 10, 15, tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
 
 def timestamp_columns(milliseconds: int) -> dict[str, object]:
-    """`timestamp` and `timestamp_ms` of a record, from Kafka's number.
+    """Return `timestamp` and `timestamp_ms` of a record, from Kafka's timestamp.
 
     >>> timestamp_columns(1_795_254_019_000)["timestamp"].isoformat(), timestamp_columns(2**63 - 1)
     ('2026-11-21T09:40:19+00:00', {'timestamp': None, 'timestamp_ms': 9223372036854775807})
@@ -40,7 +40,7 @@ def timestamp_columns(milliseconds: int) -> dict[str, object]:
 
 
 def is_time(milliseconds: int) -> bool:
-    """Whether Kafka's number is a time in the years 1 to 9999.
+    """Whether a Kafka timestamp is a time in the years 1 to 9999.
 
     >>> [is_time(each) for each in (0, -1, FIRST_MS, FIRST_MS - 1, LAST_MS, LAST_MS + 1)]
     [True, False, True, False, True, False]
@@ -49,23 +49,23 @@ def is_time(milliseconds: int) -> bool:
 
 
 def bronze_records(consumed: DataFrame, run_id: str, stored_as: Mapping[str, str] | None = None) -> DataFrame:
-    """The rows of `bronze_records` for the rows of Spark's Kafka source.
+    """Turn the rows of Spark's Kafka source into rows of `bronze_records`.
 
-    Nothing is decoded, trimmed or dropped: what a producer sent is decided on in Silver, from these bytes.
+    Nothing is decoded, trimmed or dropped: Silver decides on what a producer sent, from these bytes.
 
     Args:
-        consumed: One row per Kafka record, as the source gives it with `includeHeaders`: key, value, topic, partition, offset,
-            timestamp, timestampType, headers.
+        consumed: One row per Kafka record, as the source returns it with `includeHeaders`: key, value, topic, partition,
+            offset, timestamp, timestampType, headers.
         run_id: The run that reads them.
-        stored_as: The name in the tables of each topic that has another one than in Kafka, see `bronze_topics`.
+        stored_as: For each topic whose name in the tables differs from Kafka's: that name, see `bronze_topics`.
 
     Returns:
-        One row per Kafka record, with the contract's columns: topic, partition, offset, timestamp (UTC; null where it is none),
-        timestamp_type (0 CreateTime, 1 LogAppendTime), key, value, headers (null where there is none), ingested_at (UTC, one
-        instant per micro-batch), run_id, erased (null), timestamp_ms (the timestamp where it is none).
+        One row per Kafka record, with the contract's columns: topic, partition, offset, timestamp (UTC; null if it is no time),
+        timestamp_type (0 CreateTime, 1 LogAppendTime), key, value, headers (null if there are none), ingested_at (UTC, one
+        instant per micro-batch), run_id, erased (null), timestamp_ms (Kafka's number if it is no time, else null).
 
     Raises:
-        ContractError: The source's columns are not those.
+        ContractError: The source has other columns.
     """
     renamed = F.coalesce(*(F.when(F.col("topic") == name, F.lit(other)) for name, other in (stored_as or {}).items()), "topic")
     milliseconds = _kafka_milliseconds()
@@ -85,10 +85,10 @@ def bronze_records(consumed: DataFrame, run_id: str, stored_as: Mapping[str, str
 
 
 def _kafka_milliseconds() -> Column:
-    """Kafka's number, from the column `timestamp` of Spark's source.
+    """Recover Kafka's number from the column `timestamp` of Spark's source.
 
-    The source goes by `java.sql.Timestamp`: before 15 October 1582 it takes a day of the Julian calendar for the day of that
-    name in ours. This undoes it, up to a 29 February that ours lacks, which comes out as the day after it.
+    The source uses `java.sql.Timestamp`: before 15 October 1582 it reads a Julian date as the Gregorian date with the same
+    name. This reverses that, except that a 29 February that only the Julian calendar has becomes the day after it.
     """
     day = {"y": "year(timestamp) + 4800L", "m": "month(timestamp)", "d": "day(timestamp)"}
     years = "({y} - IF({m} < 3, 1, 0))".format(**day)

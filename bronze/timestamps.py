@@ -1,16 +1,16 @@
-"""Past records whose timestamp Spark cannot hold: its Kafka source ends there, on every run, whatever its options.
+"""Reads past records whose timestamp Spark cannot hold: its Kafka source fails on them in every run, whatever its options.
 
 The source turns milliseconds into microseconds before there is a DataFrame, so from 2^63 / 1000 on it raises, and the
-micro-batch fails for good. Such a batch is carried out here, and a new checkpoint begins after it. The order of things:
+micro-batch can never succeed. Such a batch is appended here, and a new checkpoint starts after it. The steps:
 
-1. the batch's ranges begin after what Bronze holds, and end where the checkpoint planned;
-2. Spark reads them, in one commit. Where it meets such a record in a partition, it reads that partition up to the record;
-3. from the record on librdkafka reads on this machine, a bounded chunk for each commit, until one has no such record;
-4. Spark reads the rest, and so on from 2;
-5. `bronze_topics` notes the next checkpoint, which begins after what Bronze holds.
+1. the batch's offset ranges start after what Bronze holds, and end where the checkpoint planned;
+2. Spark reads them, in one commit. If it meets such a record in a partition, it reads that partition up to the record;
+3. from the record on, librdkafka reads on this machine, one bounded chunk per commit, until a chunk has no such record;
+4. Spark reads the rest, again from step 2;
+5. `bronze_topics` records the next checkpoint, which starts after what Bronze holds.
 
-A crash anywhere leaves whole commits, and the next run fails as this one did and goes on after them: each record comes once. Of
-two runs at once both may append a record; Silver takes it once, as any that was read again.
+A crash leaves whole commits only; the next run fails on the same batch and continues after them, so each record is appended
+once. Two concurrent runs may both append a record; Silver accepts it once, like any record that was read twice.
 """
 
 from __future__ import annotations
@@ -58,25 +58,25 @@ _SHOWN = 20
 _END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001 -- its public name for it
 _SILENCE_SECONDS = 60
 _GROUP = "spark-kafka-source-tidemark"
-"""It joins none and commits nothing, but librdkafka wants a name: with the beginning that Spark's groups have."""
+"""librdkafka requires a group name, though the consumer joins no group and commits nothing. It has the prefix of Spark's."""
 
 _headers = methodcaller("headers")
-"""A name that is no UTF-8 leaves the client's C code with a result and an error at once. Called from C the interpreter notices,
-and raises SystemError; a plain call, which it optimises, has been seen to end the process with a segmentation fault."""
+"""For a header name that is not UTF-8, the client's C code both returns a result and sets an error. Called from C, the
+interpreter notices and raises SystemError; a plain call, which it optimises, has been seen to end in a segmentation fault."""
 
 _TYPES = {1: 0, 2: 1}
-"""librdkafka's types of a timestamp, as Kafka numbers them."""
+"""librdkafka's timestamp types, as Kafka numbers them."""
 
 Partition = tuple[str, int]
 Ranges = dict[Partition, tuple[int, int]]
-"""Topic and partition to the next offset and the one after the last."""
+"""(topic, partition) to the first offset and the one after the last."""
 
 
 class _Chunk(NamedTuple):
-    """Records that were read on this machine.
+    """Records that librdkafka read on this machine.
 
     Attributes:
-        rows: The rows of `bronze_records`.
+        rows: Their rows of `bronze_records`.
         next_offset: The offset after them.
         has_odd: Whether any has a timestamp that is no time.
     """
@@ -88,7 +88,7 @@ class _Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class _Carrier:
-    """What carries a batch out."""
+    """Appends offset ranges to `bronze_records`, with Spark or with librdkafka."""
 
     spark: SparkSession
     run: Run
@@ -96,17 +96,17 @@ class _Carrier:
     stored_as: Mapping[str, str]
 
     def append(self, ranges: Ranges) -> None:
-        """Append what Spark reads of some ranges, in one commit.
+        """Append ranges, read by Spark, in one commit.
 
         Raises:
-            PySparkException, Py4JJavaError: Spark cannot; nothing was committed.
+            PySparkException, Py4JJavaError: Spark failed; nothing was committed.
         """
         if ranges:
             consumed = self.spark.read.format("kafka").options(**_options(self.kafka, ranges)).load()
             self._commit(bronze_records(consumed, self.run.run_id, self.stored_as))
 
     def append_chunks(self, place: Partition, start: int, end: int) -> int:
-        """Append what librdkafka reads of a range until a chunk has no odd timestamp; the offset that is next.
+        """Append a range, read by librdkafka, up to a chunk without odd timestamps; return the next offset.
 
         Raises:
             LookError: The brokers cannot be read from this machine.
@@ -128,7 +128,7 @@ class _Carrier:
 
 
 def available(kafka: Kafka, planned: Offsets) -> Ranges:
-    """What Kafka holds now of the partitions of a batch.
+    """Return the offset ranges that Kafka holds now, for the partitions of a batch.
 
     Raises:
         LookError: The brokers cannot be asked from this machine.
@@ -138,21 +138,21 @@ def available(kafka: Kafka, planned: Offsets) -> Ranges:
 
 
 def carry_out(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, met: Place) -> Standing:
-    """Append the records of the batch that the checkpoint planned last, and begin a new checkpoint.
+    """Append the records of the batch that the checkpoint planned last, and start a new checkpoint.
 
     Args:
         spark: The session.
         run: The run.
         kafka: The settings.
-        standing: Where Bronze stands, with the batch that failed as the last one that is planned.
-        met: The record that it ended at.
+        standing: Bronze's position; the last planned batch is the one that failed.
+        met: The record that it failed on.
 
     Returns:
-        Where Bronze stands after it.
+        Bronze's position afterwards.
 
     Raises:
         LookError: The brokers cannot be read from this machine.
-        PySparkException, Py4JJavaError: Spark cannot read or write, for another reason.
+        PySparkException, Py4JJavaError: Spark cannot read or write for another reason.
     """
     planned = standing.checkpoint.planned or {}
     starts = start_offsets.next_offsets(spark, run, kafka, standing, planned)
@@ -170,7 +170,7 @@ def carry_out(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, m
 
 
 def _fill(carrier: _Carrier, ranges: Ranges, met: Place) -> list[Place]:
-    """Append everything in the ranges; the places where Spark could not go on, the first of which is known."""
+    """Append everything in the ranges; return the records that Spark failed on. `met`, if in the ranges, is the first."""
     places: list[Place] = []
     waiting, known = [ranges], met if _is_in(met, ranges) else None
     while waiting:
@@ -193,7 +193,7 @@ def _is_in(place: Place, ranges: Ranges) -> bool:
 
 
 def _append(carrier: _Carrier, ranges: Ranges) -> Place | None:
-    """Append what Spark reads of some ranges; or none of it, and the answer is the place where it could not go on."""
+    """Append ranges with Spark; or append nothing, and return the record that Spark failed on."""
     try:
         carrier.append(ranges)
     except SPARK_ERRORS as error:
@@ -204,7 +204,7 @@ def _append(carrier: _Carrier, ranges: Ranges) -> Place | None:
 
 
 def _options(kafka: Kafka, ranges: Ranges) -> dict[str, str]:
-    """The options of a batch that reads these ranges and no other partition."""
+    """Return the options of a batch query that reads these ranges and no other partition."""
     named: dict[str, list[int]] = {}
     bounds_of: tuple[Offsets, Offsets] = ({}, {})
     for (name, partition), span in ranges.items():
@@ -220,7 +220,7 @@ def _options(kafka: Kafka, ranges: Ranges) -> dict[str, str]:
 def _consumer(kafka: Kafka) -> Consumer:
     properties = kafka.client_properties()
     quiet = logging.getLogger("tidemark.kafka.read")
-    quiet.disabled = True  # it would write what it is told to stderr, past the report
+    quiet.disabled = True  # librdkafka's log would go to stderr, past the report
     try:
         return Consumer(
             {
@@ -239,7 +239,7 @@ def _consumer(kafka: Kafka) -> Consumer:
 
 
 def _read_chunk(consumer: Consumer, start: int, end: int) -> _Chunk:
-    """Read on from where the consumer stands, below an end: up to so many records or bytes."""
+    """Read from the consumer's position up to an end, at most a chunk's number of records or bytes."""
     rows: list[dict[str, object]] = []
     size, has_odd, heard = 0, False, time.monotonic()
     while len(rows) < _CHUNK_RECORDS and size < _CHUNK_BYTES:
@@ -263,9 +263,9 @@ def _read_chunk(consumer: Consumer, start: int, end: int) -> _Chunk:
 
 
 def _row(message: Message) -> dict[str, object] | None:
-    """The row of a record; None where a header's name is no UTF-8 and Spark, which puts U+FFFD there, can read it.
+    """Return a record's row; None if a header name is not UTF-8 and Spark, which puts U+FFFD there, can read the record.
 
-    Where Spark cannot, the record is kept without headers: the client hands over all of them or none.
+    If Spark cannot, the record is kept without headers: the client returns all of them or none.
     """
     kind, milliseconds = message.timestamp()
     named = timestamp_columns(milliseconds)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Subject(Enum):
-    """What a check looks at: the facts of each stream and load, the measures of each load, or the new records themselves."""
+    """What a check evaluates: the facts of each stream and load, the measures of each load, or the new records themselves."""
 
     STREAMS = "streams"
     LOADS = "loads"
@@ -31,13 +31,13 @@ class Check:
 
     Attributes:
         name: Its name in `gate_results`.
-        subject: What it looks at.
-        column: The column or fact that it looks at; None where it looks at whole rows.
+        subject: What it evaluates.
+        column: The column or fact that it evaluates; None for whole rows.
         severity: `critical` or `warn`.
         type: The Great Expectations expectation, by its snake_case name.
         arguments: The arguments of that expectation.
         expected: What is expected, in words or as JSON; holds no secret.
-        keeps_rows_aside: Whether the rows that do not meet it are kept out of Gold, instead of the load.
+        keeps_rows_aside: Whether the rows that do not meet it are kept out of Gold, instead of failing the load.
     """
 
     name: str
@@ -74,7 +74,7 @@ def _invariants() -> Iterator[Check]:
 
 
 def _budgets(budgets: Mapping[Any, Budget]) -> Iterator[Check]:
-    """A row per limit. A measure that warns by default stops to do so when its count or its share has a budget."""
+    """One check per limit. A measure that warns by default no longer does if its count or its share has a budget."""
     for measure in MEASURES:
         budget = budgets.get(measure.name)
         if budget is not None:
@@ -99,7 +99,7 @@ def _at_most(measure: str, limit: float, severity: str) -> Check:
 
 
 def limit_of(expected: str) -> float:
-    """The limit of a budget, from what `gate_results` says was expected: the config may have another one by now.
+    """The limit of a budget, from what `gate_results` says was expected: the config may have changed since.
 
     >>> limit_of("at most 0.2 in a load")
     0.2

@@ -1,4 +1,4 @@
-"""What people decided of gate runs that failed: the table `gate_decisions`."""
+"""Operators' decisions on gate runs that failed: the table `gate_decisions`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def read(spark: SparkSession, run: Run) -> list[Row]:
-    """All rows of `gate_decisions`; none where nobody has decided anything yet."""
+    """All rows of `gate_decisions`; none before the first decision."""
     table = run.table(GATE_DECISIONS)
     if not tables.exists(spark, table):
         return []
@@ -31,28 +31,28 @@ def read(spark: SparkSession, run: Run) -> list[Row]:
 
 
 def rejected(decisions: Iterable[Row]) -> Rejected:
-    """The loads that were rejected."""
+    """The rejected loads."""
     ranges = ((row["first_load_seq"], row["last_load_seq"]) for row in decisions if row["decision"] == REJECTED)
     return Rejected(tuple(sorted(ranges)))
 
 
 def released_up_to(decisions: Iterable[Row]) -> int:
-    """The last load of all ranges that were released; 0 where none was."""
+    """The last load of all released ranges; 0 if there are none."""
     return max((row["last_load_seq"] for row in decisions if row["decision"] == RELEASED), default=0)
 
 
 def of(decisions: Iterable[Row], gate_run_id: str) -> Row | None:
-    """The decision on a gate run."""
+    """The decision on a gate run, or None."""
     return next((row for row in decisions if row["gate_run_id"] == gate_run_id), None)
 
 
 def record(spark: SparkSession, run: Run, gate_run: GateRun, asked: Decision) -> None:
     """Append a decision to gate_decisions, in one commit.
 
-    The gate run is the transaction: of two people who decide on it at once, one is too late.
+    The gate run is the transaction: of two concurrent decisions on it, Delta takes one.
 
     Raises:
-        AnotherWriterError: Somebody else has decided on this gate run meanwhile.
+        AnotherWriterError: Another decision on this gate run was recorded meanwhile.
     """
     table = run.table(GATE_DECISIONS)
     tables.create(spark, table, DECISIONS)

@@ -1,4 +1,4 @@
-"""The rows behind what a gate run found not met: looked up when somebody asks, at the versions that it audited. Reads only."""
+"""The rows behind what a gate run found not met: looked up on request, at the versions that it audited. Reads only."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ _PLACE = ["topic", "partition", "offset"]
 
 
 def last_gate_run(spark: SparkSession, run: Run, gate: Gate, *, rows: int) -> Row | None:
-    """The last gate run, whatever became of it, and the rows behind what it found not met.
+    """The last gate run, whatever its outcome, and the rows behind what it found not met.
 
     Args:
         spark: The session.
         run: The run.
-        gate: The gate's settings of today: the arguments of the operator's own expectations are in them only.
-        rows: How many rows to bring at most, of each kind.
+        gate: The gate's current settings: only they hold the arguments of the operator's own expectations.
+        rows: The most rows to return of each kind.
 
     Returns:
         gate_run_id, first_load_seq, last_load_seq, silver_version, evaluated_at, passed; waits, whether its loads are neither
-        published nor decided on; decision (decision, reason, decided_by, decided_at), or None; `expectations`: of each
-        expectation, severity, outcome, observed, expected, and `behind`, a list of `what` and `rows`; note, why there are none.
-        None where the gate has not run yet.
+        published nor decided on; decision (decision, reason, decided_by, decided_at), or None; `expectations`, each with
+        expectation, column, severity, outcome, observed, expected, `behind`, a list of `what` and `rows`, and note, why there
+        are no rows. None if the gate has not run yet.
     """
     results = verdict.recorded(spark, run)
     if not results:
@@ -83,7 +83,7 @@ def last_gate_run(spark: SparkSession, run: Run, gate: Gate, *, rows: int) -> Ro
 
 @dataclass
 class _Look:
-    """A look at what one gate run audited; the evidence is read once, when it is needed first."""
+    """Access to what one gate run audited; the evidence is read once, on first use."""
 
     spark: SparkSession
     run: Run
@@ -92,7 +92,7 @@ class _Look:
     most: int
 
     def told(self, result: Row) -> Row:
-        """An expectation with the rows behind it, where it was not met."""
+        """An expectation, with the rows behind it if it was not met."""
         names = ("expectation", "column", "severity", "outcome", "observed", "expected")
         told = {**{name: result[name] for name in names}, "behind": [], "note": None}
         if result["outcome"] == PASSED:
@@ -124,7 +124,7 @@ class _Look:
 
     @cached_property
     def pins(self) -> Pins:
-        """What the gate run pinned; what it did not keep, as it is now."""
+        """What the gate run pinned; what it did not record is taken as it is now."""
         marks = self.spark.read.table(self.run.table(SILVER_WATERMARKS).sql).select(*snapshot.WATERMARK)
         return snapshot.Pins(
             first_load_seq=self.gate_run.first_load_seq,
@@ -139,14 +139,14 @@ class _Look:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """What the gate run held against each other. A watermark that moved on since is where the ledger had left it."""
+        """What the gate run compared. A watermark that has moved since is put back to where the ledger had left it."""
         found = snapshot.evidence(self.spark, self.run, self.pins)
         names = (*STREAM, "kind", "load_seq")
         since = small_tables.read(self.spark, self.run.table(SILVER_LOADS), names, start=("load_seq", found.last_load_seq + 1))
         return replace(found, watermarks=_as_they_were(found, filter(is_retired, since)))
 
     def _with_floor(self) -> DataFrame:
-        """Silver's rows of the range, narrow, with the ledger's watermark before each one's load."""
+        """Silver's rows of the range, narrow, each with the ledger's watermark before its load."""
         columns = "f_topic string, f_partition int, f_producer string, f_load bigint, f_epoch bigint, f_sequence bigint"
         names = (*STREAM, "load_seq", "epoch_before", "high_watermark_before")
         before = frames.of_tuples(self.spark, [[row[name] for name in names] for row in self.evidence.ledger], columns)
@@ -159,7 +159,7 @@ class _Look:
         return joined.select(*_RECORD, "arrival", F.when(F.col("f_sequence").isNotNull(), floor).alias("floor"))
 
     def _over_budget(self, measure: str, limit: float) -> dict[str, list[Row]]:
-        """The loads above a limit, and what they have of what is limited."""
+        """The loads above a limit, and the rows that the measure counts in them."""
         measured = [load.as_row() for load in load_facts(self.evidence)]
         over = [
             {"load_seq": row["load_seq"], measure: row[measure], "limit": limit} for row in measured if row[measure] > limit
@@ -186,13 +186,13 @@ class _Look:
         return ordered
 
     def _unexpected(self, result: Row) -> dict[str, list[Row]] | None:
-        """What Great Expectations gives as unexpected, by the config's expectation of that name; None where it has none."""
+        """The records that Great Expectations finds unexpected; None if the config no longer has the expectation."""
         recorded = (result["expectation"], result["column"], result["expected"])
         check = next(
             (
                 each
                 for each in suites.build(self.gate)
-                # One that keeps rows aside warns, or fails where they are too many.
+                # One that keeps rows out of Gold warns, or fails if there are too many.
                 if (each.name, each.column, each.expected) == recorded
                 and (each.keeps_rows_aside or each.severity == result["severity"])
             ),
@@ -209,9 +209,9 @@ class _Look:
 
 
 def _as_they_were(found: Evidence, retired: Iterable[Row]) -> Sequence[Row]:
-    """The watermarks, but for those that moved after the gate run: they are where the ledger's last row had left them.
+    """The watermarks, but those that moved after the gate run as the ledger's last row had left them.
 
-    Takes the ledger's rows of the streams that were retired since: where they did not come back, they have no row any more.
+    `retired` has the ledger's rows of streams retired since: unless they came back, they have no watermark row any more.
     """
     last: dict[tuple[object, ...], Row] = {}
     for row in sorted(found.ledger, key=lambda row: row["load_seq"]):

@@ -1,4 +1,4 @@
-"""The gate: write, audit, publish. It audits what Silver gained, records every result, and lets a range of loads out or not."""
+"""The gate of write-audit-publish: audits what Silver gained, records every result, and lets a range of loads out or not."""
 
 from __future__ import annotations
 
@@ -53,27 +53,27 @@ class _Audit:
     aside: Sequence[Row] = ()
 
     def names(self, *, critical: bool) -> tuple[str, ...]:
-        """The expectations that were not met, by severity, each once."""
+        """The expectations that were not met, either the critical ones or the others, each once."""
         unmet = [r.check.name for r in self.results if r.outcome != PASSED and (r.check.severity == CRITICAL) is critical]
         return tuple(dict.fromkeys(unmet))
 
 
 def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = None) -> GateRun | None:
-    """Audit the finished loads that Gold has not published and nobody rejected, at one pinned version of each table.
+    """Audit the finished loads that are neither published nor rejected, at one pinned version of each table.
 
-    Where a person has released a range that Gold does not have yet, nothing is audited: that range is published first.
+    If a released range is not in Gold yet, nothing is audited: that range is published first.
 
-    Commits what is kept out of Gold to gold_rejects, and then all results to gate_results in one commit, also those of a gate
-    that fails: see `expectations.verdict`.
+    Commits what is kept out of Gold to gold_rejects, and then all results to gate_results in one commit, even if the gate
+    fails: see `expectations.verdict`.
 
     Args:
         spark: The session.
         run: The run.
         gate: Budgets, user expectations, and whether Data Docs are built.
-        limits: How much of a load expectations may keep out of Gold; None for any.
+        limits: How much of a load expectations may keep out of Gold; None for no limit.
 
     Returns:
-        The gate run, failed or not, or the one that was released; None where every finished load is published or rejected.
+        The gate run, failed or not, or the one that was released; None if every finished load is published or rejected.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -105,7 +105,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = Non
 def _evaluate(  # noqa: PLR0913 -- an audit's inputs, each by name
     spark: SparkSession, run: Run, pins: Pins, *, checks: Sequence[Check], gate_run_id: str, limits: Limits
 ) -> tuple[list[Result], list[Row]]:
-    """The results, and what is kept aside. The expectations that keep rows aside come first; the others see what is left."""
+    """The results, and the rows kept out. The expectations that keep rows out come first; the others see what is left."""
     found = snapshot.evidence(spark, run, pins)
     streams = stream_facts(found)
     data: dict[Subject, Sequence[Mapping[str, object]] | DataFrame] = {
@@ -113,7 +113,7 @@ def _evaluate(  # noqa: PLR0913 -- an audit's inputs, each by name
         Subject.LOADS: [load.as_row() for load in load_facts(found)],
     }
     if any(check.subject is Subject.RECORDS for check in checks):
-        whole = snapshot.records(spark, run, pins).where(F.col("erased").isNull()).drop("erased")  # as Gold would get them
+        whole = snapshot.records(spark, run, pins).where(F.col("erased").isNull()).drop("erased")  # as Gold gets them
         records = whole.withColumn("gate_run_id", F.lit(gate_run_id))
         kept = kept_out.find(records, [check for check in checks if check.keeps_rows_aside], found.ledger, limits)
         checks = [check for check in checks if not check.keeps_rows_aside]
@@ -138,7 +138,7 @@ def _keep_aside(spark: SparkSession, run: Run, done: _Audit) -> None:
 
 
 def _placed(result: Result, streams: Sequence[StreamFacts], bronze: BronzeCounts) -> Result:
-    """The result of an invariant with the places of its violations, and with how far Bronze could be counted."""
+    """Add to an invariant's result the places of its violations, and how far Bronze could be counted."""
     check, outcome, observed = result.check, result.outcome, result.observed
     if check.subject is not Subject.STREAMS or check.column is None:
         return result
@@ -183,7 +183,7 @@ def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
 
 
 def _after_the_last(spark: SparkSession, table: Table) -> datetime:
-    """Now, or right after the last gate run where the clock was set back since: `last` takes the latest one's verdict."""
+    """Now, or right after the last gate run if the clock was set back: `verdict.last` takes the latest one's verdict."""
     last = small_tables.last(spark, table, ["evaluated_at"], by="evaluated_at")
     now = datetime.now(UTC)
     return max(now, last[0]["evaluated_at"] + timedelta(microseconds=1)) if last else now

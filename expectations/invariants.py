@@ -1,4 +1,4 @@
-"""The rules of the gate as data: what each built-in expectation means, and what a budget may limit."""
+"""The gate's rules as data: what each built-in expectation means, and what a budget may limit."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Invariant:
-    """Something that holds of every stream and load, whatever a producer sends. Critical, and not configurable.
+    """Something that holds for every stream and load, whatever a producer sends. Critical, and not configurable.
 
     Attributes:
         name: The expectation's name in `gate_results`.
         fact: The column of the facts that counts its violations.
-        meaning: What holds where the count is 0.
+        meaning: What holds if the count is 0.
     """
 
     name: str
@@ -46,12 +46,12 @@ INVARIANTS = (
 
 @dataclass(frozen=True)
 class Measure:
-    """Something a budget may limit, of each audited load on its own: a good load does not make up for a bad one.
+    """Something a budget may limit, per audited load: a good load does not make up for a bad one.
 
     Attributes:
         name: The key under `gate.budgets`, and the column of the facts.
         meaning: What is counted.
-        warns_by_default: Whether a count above 0 warns although no budget is set.
+        warns_by_default: Whether a count above 0 warns if no budget is set.
     """
 
     name: str

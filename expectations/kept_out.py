@@ -1,7 +1,7 @@
-"""Rows that an expectation keeps out of Gold, instead of the load: `on_fail: quarantine_rows`.
+"""Rows that an expectation keeps out of Gold, instead of failing the load: `on_fail: quarantine_rows`.
 
-What is kept aside of a load has a limit, `policies.max_quarantined_share`: an expectation that suddenly nothing meets is
-broken, and must not empty Gold without a word. Past the limit it fails the load, as any other one.
+`policies.max_quarantined_share` limits how much of a load is kept out: an expectation that no row meets all of a sudden is
+broken, and must not empty Gold silently. Past the limit it fails the load, like any other.
 """
 
 from __future__ import annotations
@@ -35,37 +35,37 @@ if TYPE_CHECKING:
     Part = tuple[int, str | None]
 
 NAMES = ("topic", "partition", "producer", "offset", "epoch", "sequence", "load_seq")
-"""What is kept of a row beside why."""
+"""What is listed of a row, in addition to the reason."""
 
 MOST = 100_000
-"""Rows that one gate run keeps aside at most: the driver holds them."""
+"""The most rows that one gate run keeps out of Gold: the driver holds them."""
 
 _FEWEST = 10
-"""Rows below which no share is too large: a handful of bad records is not a pattern. The breaker has the same."""
+"""Rows below which no share is too large: a handful of bad records is not a pattern. The breaker uses the same number."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of a load may be kept aside.
+    """How much of a load may be kept out of Gold.
 
     Attributes:
         share: The largest share of a load's records, 0 to 1.
-        topics: The same for topics that have their own; each is judged alone, and the others together.
+        topics: The same for topics that have their own share; each is judged alone, and the others together.
     """
 
     share: float = 1.0
     topics: Mapping[str, float] = field(default_factory=dict)
 
     def part(self, row: Row) -> Part:
-        """What a row is judged together with: its load, and its topic where that has a share of its own."""
+        """The part of a load that a row is judged with: its load, and its topic if that has a share of its own."""
         topic = plain_topic(row["topic"])
         return row["load_seq"], topic if topic in self.topics else None
 
     def passed(self, rows: Iterable[Row], ledger: Iterable[Row]) -> set[Part]:
-        """Of which parts too much would be kept aside.
+        """The parts of which too much would be kept out.
 
         Args:
-            rows: What would be, each record once.
+            rows: The rows to keep out, each record once.
             ledger: The ledger's rows of the loads.
         """
         aside = Counter(self.part(row) for row in rows)
@@ -81,11 +81,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Aside:
-    """What the expectations that keep rows aside came to.
+    """The outcome of the expectations that keep rows out of Gold.
 
     Attributes:
-        results: A result for each of them. Where its rows are kept aside it has failed, and only warns.
-        rows: What is kept aside, each record once: `NAMES`, and reason.
+        results: A result for each of them. If its rows are kept out, it has failed, but only warns.
+        rows: The rows kept out, each record once: `NAMES`, and reason.
     """
 
     results: list[Result]
@@ -93,13 +93,13 @@ class Aside:
 
 
 def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], limits: Limits) -> Aside:
-    """Evaluate the expectations that keep rows aside, and find the rows.
+    """Evaluate the expectations that keep rows out of Gold, and find the rows.
 
     Args:
         records: The increment, as Gold would get it.
         checks: The expectations.
         ledger: The ledger's rows of its loads.
-        limits: How much may be kept aside.
+        limits: How much may be kept out.
     """
     if not checks:
         return Aside([], [])
@@ -123,7 +123,7 @@ def find(records: DataFrame, checks: Sequence[Check], ledger: Sequence[Row], lim
 
 
 def _within(results: list[Result], rows_of: dict[int, list[Row]], ledger: Sequence[Row], limits: Limits) -> Aside:
-    """What stays within the limits; the expectations that do not fail the load."""
+    """Apply the limits: keep out the rows within them; the expectations beyond fail their loads."""
     too_many = limits.passed(_each_once(rows_of, results), ledger)
     for number, rows in list(rows_of.items()):
         if any(limits.part(row) in too_many for row in rows):
@@ -144,7 +144,7 @@ def _fails(result: Result, why: str) -> Result:
 
 
 def _each_once(rows_of: Mapping[int, Sequence[Row]], results: Sequence[Result]) -> list[Row]:
-    """The rows of several expectations, each record once, with all that it does not meet."""
+    """The rows of several expectations, each record once, with every expectation that it does not meet."""
     found: dict[Place, Row] = {}
     reasons: defaultdict[Place, list[str]] = defaultdict(list)
     for number, rows in rows_of.items():
@@ -161,10 +161,10 @@ def _each_once(rows_of: Mapping[int, Sequence[Row]], results: Sequence[Result]) 
 def record(  # noqa: PLR0913 -- what is listed, by whom, and in whose place
     spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: str, first: int, last_gate_run_id: str | None
 ) -> None:
-    """List what a gate run keeps aside, in one commit to gold_rejects; before its results, which are what lets a load out.
+    """List what a gate run keeps out, in one commit to gold_rejects; before its results, because these let a load out.
 
-    What people decided of the same records earlier holds still, as long as the ledger has the load that they did it by. What
-    gate runs before the last recorded one have listed of the same loads goes: nobody publishes them any more.
+    Earlier decisions on the same records still apply, as long as the ledger has their load. Rows that gate runs other than the
+    last recorded one listed for the same loads are removed: those gate runs are no longer published.
 
     Args:
         spark: The session.
@@ -172,7 +172,7 @@ def record(  # noqa: PLR0913 -- what is listed, by whom, and in whose place
         rows: The rows of `Aside`.
         gate_run_id: The gate run.
         first: The first load of its range.
-        last_gate_run_id: The last gate run that is recorded.
+        last_gate_run_id: The last recorded gate run; None if there is none.
     """
     table = run.table(GOLD_REJECTS)
     tables.create(spark, table, REJECTS)
@@ -188,7 +188,7 @@ def record(  # noqa: PLR0913 -- what is listed, by whom, and in whose place
 
 
 def _decided(spark: SparkSession, run: Run) -> dict[Place, Row]:
-    """What was decided of records that were kept aside, by a load that the ledger has."""
+    """The decisions on records that were kept out, by loads that the ledger has."""
     names = (*PLACE, "state", "settled_load_seq")
     settled = small_tables.read(spark, run.table(GOLD_REJECTS), names, start=("settled_load_seq", 0))
     if not settled:

@@ -1,4 +1,4 @@
-"""The verdict on what waits for Gold: the last gate run as its table tells it, and what a person decided. Reads only."""
+"""The verdict on what waits for Gold: the last gate run as recorded, and the operator's decision on it. Reads only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def raise_if_failed(spark: SparkSession, run: Run, gate_run: GateRun) -> None:
-    """Raise where the gate failed and nobody released the range; each critical expectation that was not met is named.
+    """Raise if the gate failed and the range was not released; names each critical expectation that was not met.
 
     Raises:
         GateFailedError: At least one critical expectation failed or errored.
@@ -51,8 +51,8 @@ def last(spark: SparkSession, run: Run) -> GateRun | None:
     """The last gate run, from gate_results, so that Gold may be a task of its own.
 
     Returns:
-        The gate run, failed or not; None where there was none yet, or Gold has published its range, or a person rejected it, or
-        a restore undid it, or Gold was put back to before it.
+        The gate run, failed or not; None if there is none yet, if Gold has published its range, if it was rejected, if a
+        restore rolled it back, or if Gold was put back to before it.
     """
     rows = recorded(spark, run)
     if not rows:
@@ -65,7 +65,7 @@ def last(spark: SparkSession, run: Run) -> GateRun | None:
 
 
 def recorded(spark: SparkSession, run: Run) -> list[Row]:
-    """The rows of gate_results of the last gate run; none where there was none yet."""
+    """The gate_results rows of the last gate run; none before the first."""
     table = run.table(GATE_RESULTS)
     if not tables.exists(spark, table):
         return []
@@ -75,7 +75,7 @@ def recorded(spark: SparkSession, run: Run) -> list[Row]:
 
 
 def of_results(rows: Sequence[Row], decisions: Sequence[Row]) -> GateRun:
-    """A gate run as its rows of gate_results tell it, and those of gate_decisions."""
+    """Build a gate run from its rows of gate_results and those of gate_decisions."""
     unmet = [row for row in rows if row["outcome"] != PASSED]
     decision = decided.of(decisions, rows[0]["gate_run_id"])
     return GateRun(
@@ -92,7 +92,7 @@ def of_results(rows: Sequence[Row], decisions: Sequence[Row]) -> GateRun:
 
 
 def released(spark: SparkSession, run: Run, decisions: Sequence[Row]) -> GateRun | None:
-    """The last gate run, where a person released it and Gold does not have it yet. It costs nothing where nobody did."""
+    """The last gate run, if it was released and is not in Gold yet. Reads nothing if no release is recorded."""
     up_to = decided.released_up_to(decisions)
     if not up_to or up_to <= snapshot.last_published(spark, run):
         return None

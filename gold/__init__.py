@@ -1,1 +1,1 @@
-"""Gold: what the gate let out."""
+"""Gold: the tables of what the gate let out. The entry is `publish.publish`."""

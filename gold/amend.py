@@ -1,4 +1,4 @@
-"""Gold's tables without a key that was erased."""
+"""Changes to what Gold already holds: remove an erased key, roll back decisions on `gold_rejects`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ErasedKey:
         topic: Kafka topic.
         key_sha256: SHA-256 of the salt and the key, hexadecimal.
         salt: The salt, hexadecimal; it may be empty.
-        is_of_all_incarnations: Whether the topic is meant each time that it was created.
-        before_load_seq: The load that erased it; what came later is another matter.
+        is_of_all_incarnations: Whether the key is erased in every incarnation of the topic.
+        before_load_seq: The load that erased it; records of later loads stay.
     """
 
     topic: str
@@ -39,7 +39,10 @@ class ErasedKey:
 
 
 def remove_key(spark: SparkSession, run: Run, key: ErasedKey) -> None:
-    """Remove a key's records of the loads before the one that erased it: a MERGE per table, none where there is none."""
+    """Delete a key's records from loads before the one that erased it: one MERGE per table that holds any.
+
+    Then discard what gold_rejects holds of the key.
+    """
     columns = "topic string, key_sha256 string, salt string, is_of_all_incarnations boolean, before_load_seq bigint"
     asked = frames.of_tuples(spark, [astuple(key)], columns)
     asked.createOrReplaceTempView(_ASKED)
@@ -68,7 +71,7 @@ def remove_key(spark: SparkSession, run: Run, key: ErasedKey) -> None:
 
 
 def _give_up(spark: SparkSession, run: Run, load_seq: int) -> None:
-    """What waits of a key that a load has erased goes to nobody any more; nothing of the record itself is listed."""
+    """Discard the held rejects whose records a load erased. Their rows stay: they list nothing of a record's content."""
     rejects = run.table(GOLD_REJECTS)
     if not tables.exists(spark, rejects):
         return
@@ -87,13 +90,13 @@ def _give_up(spark: SparkSession, run: Run, load_seq: int) -> None:
 
 
 def undo_decisions(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> None:
-    """Let wait again what undone loads had released or discarded; what they had brought is listed no more.
+    """Put back to held what rolled-back loads released or discarded, and delete the rejects that they brought.
 
     Args:
         spark: The session.
         run: The run.
         keep_to: The last load that stays.
-        undo_to: The last load that goes.
+        undo_to: The last load that is rolled back.
     """
     rejects = run.table(GOLD_REJECTS)
     if not tables.exists(spark, rejects):

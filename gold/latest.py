@@ -1,11 +1,11 @@
-"""`gold_latest` and what it chooses from: kept up with what is published, or made anew from all of `gold_records`.
+"""`gold_latest` and `gold_latest_by_stream`: merged with each publish, or rebuilt from all of `gold_records`.
 
-Within a stream a record's sequence says which is the later one, and between streams their time: two orders, which together do
-not make one. So of a key that several streams have, the last record of each has to be known, and is kept beside
-(`gold_latest_by_stream`): decision 0043. Most keys have one stream, and are not there.
+Within a stream a record's sequence says which is later; between streams its timestamp does. The two orders do not combine into
+one. So for a key in several streams the last record of each stream must be known: `gold_latest_by_stream` keeps it (decision
+0043). Most keys are in one stream, and not in that table.
 
-Among many records the highest of each key and stream is sought by keys and numbers first, so that no whole row is sorted:
-decision 0034.
+Among many records, the highest of each key and stream is found by keys and numbers first, so that no whole row is sorted
+(decision 0034).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
 
 _MOST_KEYS = 200_000
-"""More of them are not handed to the driver: nearly every record is the latest of its key then."""
+"""The most keys that are collected to the driver. With more, nearly every record is the latest of its key."""
 _INCREMENT = "tidemark_increment"
 
 
 @dataclass(frozen=True)
 class Newest:
-    """What is the latest of each key and stream among some records.
+    """The latest record of each key and stream, among some records.
 
     Attributes:
         rows: The rows of `gold.rows.by_stream`.
-        streams: topic, partition, producer and key of the same, as often as may be: no whole row is read for these.
+        streams: topic, partition, producer and key of the same, possibly repeated; read without whole rows.
     """
 
     rows: DataFrame
@@ -48,11 +48,13 @@ class Newest:
 
 
 def newest(spark: SparkSession, records: DataFrame) -> Newest:
-    """What is the latest of each key and stream, by a job of its own first and then, where keys are few, over few rows.
+    """Find the latest record of each key and stream: candidates in a separate job, then the few rows that match.
+
+    If there are too many keys, whole rows are compared instead; see `newest_of_few`.
 
     Args:
         spark: The session.
-        records: Rows as `gold.rows.published` gives them, pinned: they are read more than once.
+        records: Rows as `gold.rows.published` returns them, pinned, since they are read more than once.
     """
     found = models.candidates(records).limit(_MOST_KEYS + 1).toArrow()
     if len(found) > _MOST_KEYS:
@@ -62,25 +64,25 @@ def newest(spark: SparkSession, records: DataFrame) -> Newest:
 
 
 def newest_of_few(records: DataFrame) -> Newest:
-    """The same without that job, which costs more than it saves where records are few."""
+    """Find the same without the separate job, which costs more than it saves on few records."""
     return Newest(models.by_stream(records), records)
 
 
 def is_kept(spark: SparkSession, run: Run) -> bool:
-    """Whether `gold_latest`, if it is there, was made by the rule that holds now: Tidemark 0.1 took what arrived last."""
+    """Whether `gold_latest`, if it exists, was made by the current rule: Tidemark 0.1 took what arrived last."""
     return tables.exists(spark, run.table(GOLD_LATEST_BY_STREAM)) or not tables.exists(spark, run.table(GOLD_LATEST))
 
 
 def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
-    """Bring the latest records of what is published. Done again, or with more records, it comes to the same rows.
+    """Merge the latest of the published records into both tables. A repeat, even over more records, ends in the same rows.
 
-    Commits to gold_latest_by_stream, where there are keys that more than one stream has, and then to gold_latest.
+    Commits to gold_latest_by_stream, if a key is in more than one stream, and then to gold_latest.
 
     Args:
         spark: The session.
         run: The run.
-        found: What is the latest among the records that are published.
-        up_to: The last load of theirs.
+        found: The latest of the published records.
+        up_to: The last load of these records.
 
     Raises:
         UndoneError: A restore or rebuild came after that load.
@@ -105,12 +107,12 @@ def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
 
 
 def make_anew(spark: SparkSession, run: Run, *, up_to: int) -> None:
-    """Make both tables from `gold_records`, whole, in one commit each; `gold_latest_by_stream` last, see `is_kept`.
+    """Rebuild both tables from all of `gold_records`, in one commit each; `gold_latest_by_stream` last, see `is_kept`.
 
     Args:
         spark: The session.
         run: The run.
-        up_to: The load that it is made for: the last one published, or the one that undid others.
+        up_to: The load they are rebuilt for: the last one published, or the one that rolled others back.
 
     Raises:
         UndoneError: A restore or rebuild came after that load.
@@ -129,7 +131,7 @@ def _pinned(spark: SparkSession, run: Run, name: str) -> DataFrame:
 
 
 def _shared(spark: SparkSession, came: DataFrame, known: list[DataFrame]) -> DataFrame | None:
-    """The keys of what came that more than one stream has, with what was known before; None where there is none."""
+    """The keys of the new rows that are in more than one stream, known rows included; None if there are none."""
     streams = came.select(*STREAM, "key")
     keys = came.select("topic", "key").distinct()
     for each in known:
@@ -141,7 +143,7 @@ def _shared(spark: SparkSession, came: DataFrame, known: list[DataFrame]) -> Dat
     return shared if len(found) > _MOST_KEYS else frames.of_arrow(spark, found)
 
 
-def _merge(  # noqa: PLR0913, PLR0917 -- what a MERGE is made of; partial gives the first three
+def _merge(  # noqa: PLR0913, PLR0917 -- the parts of a MERGE; partial binds the first three
     spark: SparkSession, run: Run, up_to: int, name: str, statement: Callable[[str, str], str], rows: DataFrame
 ) -> None:
     swap_fence.guarded(rows, run, up_to).createOrReplaceTempView(_INCREMENT)

@@ -1,21 +1,23 @@
-"""Gold gets what passed the gate, exactly once over several tables.
+"""Publish what passed the gate to Gold, exactly once across several tables.
 
-The order, and what a crash after each step leaves:
+The steps, in order, and what a crash leaves:
 
-0. What expectations kept aside (gold_rejects) is left out of the range, and what people released of it since comes in, with the
-   number of the load that released it. Where a publishing that died had let out other rows, they are taken back first.
-1. gold_records: the range's rows, behind what there is, or in the place of the range where it is there already.
-2. gold_latest: the latest record of each key, see `gold.latest`; where several streams have one, gold_latest_by_stream first.
+0. Rows that expectations kept out (gold_rejects) are left out of the range; those released since are added, under the number of
+   the load that released them. If an earlier publish died after letting other rows out, its rows are taken back first.
+1. gold_records: the range's rows, appended, or replacing the range if the table already holds it.
+2. gold_latest: the latest record of each key, see `gold.latest`; for keys in several streams, gold_latest_by_stream first.
 3. gold_stream_health: its highest load_seq says what is published. Written last; a crash before it leaves the range
    unpublished, and the next run does all three again.
-4. the operator's models, each where it is not current: a broken one fails the run and holds up nothing that is published.
+4. The operator's models, each if it is not current: a broken one fails the run and holds up nothing that is published.
 
-A range has no number of its own, as a load of Silver has: the retry after a crash may cover more loads than the first try. So
-an append is numbered by the last load that the table holds. Of two publishers that saw the same table Delta takes one. Whoever
-is left out, also by the number of an append that a RESTORE has taken back, replaces the range
-(`lakehouse.delta.tables.replace`): a repeat, a larger repeat, a slower publisher and a restore all end in the same rows.
-Loads that gold_records already holds are not written again, so that for those who read it as a stream it only grows, unless
-two publishers race, or Silver was rebuilt: then all of Gold is replaced.
+A range has no number of its own, unlike a load of Silver: the retry after a crash may cover more loads than the first try. So
+an append is numbered by the last load that the table holds, and of two publishers that saw the same table Delta accepts one. A
+publisher whose append is skipped replaces the range instead (`lakehouse.delta.tables.replace`); so does one whose number was
+used by an append that a RESTORE took back. A repeat, a larger repeat, a slower publisher and a restore thus all end in the same
+rows.
+
+Loads that gold_records already holds are not written again, so for streaming readers it only grows, unless two publishers race,
+or Silver was rebuilt, which replaces all of Gold.
 """
 
 from __future__ import annotations
@@ -58,19 +60,19 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Gold
 
 _MANY = 100_000
-"""Records from which on it pays to look for the latest ones by keys and numbers first, which takes a job of its own."""
+"""Records from which it pays to find the latest ones by keys and numbers first, in a separate job."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """What one publishing did.
+    """The result of one publish.
 
     Attributes:
         gate_run_id: The gate run that let the range out.
         first_load_seq: First load of the range.
         last_load_seq: Last load of the range, inclusive.
         records: Records of the range.
-        models: The operator's models that were made anew.
+        models: The operator's models that were rebuilt.
     """
 
     gate_run_id: str
@@ -81,19 +83,19 @@ class Published:
 
 
 def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Published:
-    """Publish the range of loads that a gate run let out, without those in it that people rejected.
+    """Publish the range of loads that a gate run let out, except its rejected loads.
 
-    What the gate run kept aside stays out; what people released of earlier gate runs' by a load of the range comes with it.
+    Records that the gate run kept out stay out; those of earlier gate runs that a load of the range released are added.
 
     Commits to gold_records, gold_latest_by_stream, gold_latest, gold_stream_health and the models' tables, in this order. A
-    gold_latest that Tidemark 0.1 made is made anew, once.
+    gold_latest made by Tidemark 0.1 is rebuilt, once.
 
     Raises:
-        GateFailedError: The gate run did not pass, and nobody released it; nothing was written.
+        GateFailedError: The gate run did not pass and was not released; nothing was written.
         TableStateError: The audited version is gone, and the loads do not hold what the ledger says; nothing was written.
         AnotherWriterError: Another run published the same loads at the same time.
-        UndoneError: A restore or rebuild came after the gate run; what stands after it is audited anew.
-        ConservationError: Gold's rows and those kept aside are not Silver's; the range is not published.
+        UndoneError: A restore or rebuild came after the gate run; the loads that remain are audited again.
+        ConservationError: Gold's rows and those kept out do not add up to Silver's; the range is not published.
         ModelError: A model failed; the range is published, and the next run tries the model again.
     """
     if not gate_run.is_let_out:
@@ -105,7 +107,7 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
             next_step="See `tidemark gate show`.",
         )
     loads = _loads(spark, run, gate_run)
-    if not loads:  # then nothing is written that could be guarded
+    if not loads:  # nothing is written then, so no guard would check this
         swap_fence.require_standing(spark, run, gate_run.last_load_seq)
     silver = _silver(spark, run, gate_run, loads)
     kept = sum(row[name] for row in loads for name in KEPT)
@@ -145,13 +147,13 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
 
 @dataclass(frozen=True)
 class _Aside:
-    """What a range leaves out, and what comes with it beside its loads' records.
+    """What a range leaves out, and what it adds to its loads' own records.
 
     Attributes:
         gate_run: The gate run that lets the range out.
-        is_in_use: Whether anything was ever kept aside.
+        is_in_use: Whether anything was ever kept out of Gold.
         found: Rows of gold_rejects that the gate run found.
-        coming: The records that people released by loads of the range, as Gold gets them; None where there are none.
+        coming: The records that loads of the range released, as Gold gets them; None if there are none.
     """
 
     gate_run: GateRun
@@ -168,19 +170,19 @@ class _Aside:
 
     @property
     def changes_range(self) -> bool:
-        """Whether Gold gets something else than the records of the range's loads."""
+        """Whether Gold gets anything other than exactly the records of the range's loads."""
         return bool(self.found) or self.coming is not None
 
     def left_out(self, spark: SparkSession, whole: DataFrame) -> DataFrame:
-        """The range's rows as Gold gets them."""
+        """The rows that Gold gets for the range."""
         rows = gold_rejects.without(spark, whole, self.found)
         return rows if self.coming is None else rows.unionByName(self.coming)
 
 
 def _brought(spark: SparkSession, run: Run, rows: list[small_tables.Row]) -> DataFrame:
-    """What was released, with the number of the load that did it: Gold tells by that number what it has.
+    """Released records, under the number of the load that released them: by that number Gold knows what it holds.
 
-    Silver is read as it is now: these records lie in loads before the range, and may have been erased since.
+    Silver is read at its latest version: these records are from loads before the range, and may have been erased since.
     """
     table = run.table(SILVER_RECORDS)
     loads = [row["load_seq"] for row in rows]
@@ -194,7 +196,7 @@ def _brought(spark: SparkSession, run: Run, rows: list[small_tables.Row]) -> Dat
 
 
 def _take_back(spark: SparkSession, run: Run, let_out: DataFrame, gate_run: GateRun) -> None:
-    """Step 0. Take out what a publishing of the same loads that died has brought, where it let out other rows."""
+    """Step 0. Take back the rows of an earlier publish of the same loads that died, if it let out other rows."""
     records = run.table(GOLD_RECORDS)
     held = small_tables.highest(spark, records, "load_seq")
     if held < gate_run.first_load_seq:
@@ -211,10 +213,10 @@ def _places_of(rows: DataFrame) -> DataFrame:
 
 
 def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, aside: _Aside, *, coming: int) -> None:
-    """Silver's records of the range, and what was released, are in Gold or kept aside.
+    """Check that Silver's records of the range, plus those released, are all in Gold or kept out of it.
 
     Raises:
-        ConservationError: They are not. What says that the range is published is not written yet.
+        ConservationError: They are not. The commit that marks the range as published is not written yet.
     """
     records = run.table(GOLD_RECORDS)
     published = tables.read(spark, records, version=tables.version(spark, records)).where(aside.gate_run.range).count()
@@ -233,7 +235,7 @@ def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, aside
 
 
 def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: GateRun) -> None:
-    """Steps 1 and 2 where the range begins with a rebuild: nothing of what there was stays, its columns neither."""
+    """Steps 1 and 2 if the range holds a rebuild: replace everything, columns included."""
     if tables.exists(spark, run.table(GOLD_REJECTS)):
         tables.delete(spark, run.table(GOLD_REJECTS), f"load_seq < {gate_run.first_load_seq}")
     rows = swap_fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)
@@ -256,7 +258,7 @@ def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, but: str
 
 
 def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, contract: Contract) -> None:
-    """Step 1. The loads that the table does not hold yet: one commit holds whole loads, so its highest one says which."""
+    """Step 1. Write the loads that the table lacks: every commit holds whole loads, so its highest load says which."""
     held = small_tables.highest(spark, run.table(GOLD_RECORDS), "load_seq")
     first = max(gate_run.first_load_seq, held + 1)
     if first <= gate_run.last_load_seq:
@@ -266,14 +268,14 @@ def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run
 
 
 def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, is_large: bool) -> None:
-    """Step 2. From the whole range: what is merged already changes nothing."""
+    """Step 2. Merge the whole range: records that are already merged change nothing."""
     rows = models.published(silver, gate_run.gate_run_id)
     merge(spark, run, newest(spark, rows) if is_large else newest_of_few(rows), up_to=gate_run.last_load_seq)
     crash_point("gold.latest")
 
 
 def _write_health(spark: SparkSession, run: Run, rows: DataFrame, *, first: int, gate_run: GateRun) -> None:
-    """Step 3. The range is published when this commit stands."""
+    """Step 3. This commit marks the range as published."""
     held = small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
     _put(spark, run, rows, STREAM_HEALTH, first=first, held=held, gate_run=gate_run)
     crash_point("gold.published")
@@ -282,9 +284,9 @@ def _write_health(spark: SparkSession, run: Run, rows: DataFrame, *, first: int,
 def _put(  # noqa: PLR0913 -- what is written, where, and under which name
     spark: SparkSession, run: Run, rows: DataFrame, contract: Contract, *, first: int, held: int, gate_run: GateRun
 ) -> None:
-    """Make a table hold the loads from the first on, in one commit: appended where they lie behind the last one that it held.
+    """Write the loads from `first` on, in one commit: an append if they follow the last load that the table held.
 
-    What an append saves is the search for what is to be replaced, which costs more than the few rows of a small range.
+    An append saves the search for rows to replace, which costs more than the few rows of a small range.
     """
     table, metadata = run.table(contract.name), _metadata(gate_run)
     rows = swap_fence.guarded(rows, run, gate_run.last_load_seq)
@@ -298,7 +300,7 @@ def _put(  # noqa: PLR0913 -- what is written, where, and under which name
 
 
 def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[small_tables.Row]:
-    """The ledger's rows of the range's loads that were not rejected; as they are now, for a finished load's never change."""
+    """The ledger's rows of the range's loads that were not rejected, at the latest version: a finished load's never change."""
     rows = small_tables.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", gate_run.first_load_seq))
     return [row for row in rows if row["load_seq"] <= gate_run.last_load_seq and row["load_seq"] not in gate_run.rejected]
 
@@ -306,11 +308,11 @@ def _loads(spark: SparkSession, run: Run, gate_run: GateRun) -> list[small_table
 def _silver(spark: SparkSession, run: Run, gate_run: GateRun, loads: list[small_tables.Row]) -> DataFrame:
     """Silver's rows of the range, from the version that was audited.
 
-    Where that is gone, from the last one: a load's rows change by an erasure only, and that is to be followed. The ledger says
-    how many they were.
+    If that is gone, from the latest one: only an erasure changes a load's rows, and Gold has to follow it. Their number must
+    match the ledger.
 
     Raises:
-        TableStateError: They are not as many any more.
+        TableStateError: It does not.
     """
     table, version = run.table(SILVER_RECORDS), gate_run.silver_version
     latest = tables.version(spark, table)

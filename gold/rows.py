@@ -1,4 +1,4 @@
-"""What Gold's tables hold, as pure functions of Silver, the ledger and the gate run."""
+"""The contents of Gold's tables, as pure functions of Silver, the ledger and the gate run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SEQUENCE = ("epoch", "sequence")
-"""What makes a record the latest of its key within a stream."""
+"""What decides the latest record of a key within a stream."""
 
 _TIME = ("timestamp", "partition", "offset")
-"""And which of several streams' it is: Kafka's time of the record, its place where they are equal. No time comes before any."""
+"""What decides between several streams: Kafka's timestamp, then the place. A null timestamp is the earliest."""
 
 
 def published(silver: DataFrame, gate_run_id: str) -> DataFrame:
@@ -28,12 +28,12 @@ def published(silver: DataFrame, gate_run_id: str) -> DataFrame:
 
 
 def latest(records: DataFrame) -> DataFrame:
-    """The latest record of each topic and key: of each stream the highest by sequence, of several streams' the last by time.
+    """The latest record of each topic and key: within a stream the highest by sequence, between streams the last by time.
 
-    Grain: a topic and key; records without a key are left out, a tombstone is not. Columns: those given.
+    Grain: a topic and key; records without a key are left out, tombstones are not. Columns: those given.
 
     Args:
-        records: Rows as `published` gives them, whole or only what order and key are in.
+        records: Rows as `published` returns them, whole or only the columns of order and key.
     """
     return among_streams(by_stream(records))
 
@@ -46,50 +46,50 @@ def by_stream(records: DataFrame) -> DataFrame:
 
 
 def among_streams(of_streams: DataFrame) -> DataFrame:
-    """The latest record of each topic and key. Takes rows as `by_stream` gives them, one of each stream that has the key."""
+    """The latest record of each topic and key, from the rows of `by_stream`: one for each stream that has the key."""
     newest = F.max_by(F.struct(*of_streams.columns), F.struct(*_TIME)).alias("newest")
     return of_streams.groupBy("topic", "key").agg(newest).select("newest.*")
 
 
 def shared(of_streams: DataFrame) -> DataFrame:
-    """The keys that more than one stream has.
+    """The keys that are in more than one stream.
 
     Grain: a topic and key.
 
     Args:
-        of_streams: Rows with topic, partition, producer and key, as often as may be.
+        of_streams: Rows with topic, partition, producer and key, possibly repeated.
     """
     streams = of_streams.where(F.col("key").isNotNull()).select(*STREAM, "key").distinct()
     return streams.groupBy("topic", "key").count().where("count > 1").select("topic", "key")
 
 
 def of_keys(rows: DataFrame, keys: DataFrame, *, how: str = "left_semi") -> DataFrame:
-    """The rows that have one of some topics and keys; with `how="left_anti"` those that have none."""
+    """The rows whose topic and key are among those given; with `how="left_anti"`, those whose are not."""
     return rows.join(keys, on=["topic", "key"], how=how)
 
 
 def candidates(records: DataFrame) -> DataFrame:
-    """Which records can be the latest of their key, by keys and numbers alone: no whole row is read, sorted or shuffled.
+    """Which records can be the latest of their key, from keys and numbers alone: no whole row is read, sorted or shuffled.
 
     Grain: a stream, key and epoch. Columns: topic, partition, producer, key, epoch, and its highest sequence.
 
     Args:
-        records: Rows as `published` gives them.
+        records: Rows as `published` returns them.
     """
     return records.where(F.col("key").isNotNull()).groupBy(*STREAM, "key", "epoch").agg(F.max("sequence").alias("sequence"))
 
 
 def among(records: DataFrame, found: DataFrame) -> DataFrame:
-    """The records that `candidates` has found, which are few."""
+    """The records that `candidates` found; there must be few, since they are broadcast."""
     return records.join(F.broadcast(found), on=frames.same_stream(records, found, *_SEQUENCE), how="left_semi")
 
 
 def merge_by_stream(target: str, source: str) -> str:
-    """The MERGE that puts records into `gold_latest_by_stream`. Only a higher one of the same stream replaces another.
+    """The MERGE into `gold_latest_by_stream`. A record is replaced only by a higher one of the same stream.
 
     Args:
         target: The table, as SQL.
-        source: A view of rows as `by_stream` gives them.
+        source: A view of rows as `by_stream` returns them.
     """
     return f"""
         MERGE INTO {target} AS old USING {source} AS new
@@ -100,14 +100,14 @@ def merge_by_stream(target: str, source: str) -> str:
 
 
 def merge_latest(target: str, source: str, *, up_to: int) -> str:
-    """The MERGE that puts the latest records into `gold_latest`.
+    """The MERGE into `gold_latest`.
 
-    Of the same stream only a higher one replaces another. One of another stream was chosen among all streams that have the key;
-    what a later load brought was not known to who comes too late, and stays.
+    A record is replaced by a higher one of the same stream. One of another stream was chosen among all streams that have the
+    key, so it replaces too, unless the old record came with a load after `up_to`: a slow publisher did not know of that one.
 
     Args:
         target: The table, as SQL.
-        source: A view of rows: of a key that one stream has its highest record, of another the latest of all streams.
+        source: A view of rows: for a key in one stream its highest record, for other keys the latest of all streams.
         up_to: The last load that is published.
     """
     return f"""
@@ -133,7 +133,7 @@ def stream_health(ledger: DataFrame, silver: DataFrame, gate_run_id: str) -> Dat
 
     Args:
         ledger: Rows of `silver_loads`.
-        silver: Rows of `silver_records` of the same loads. Where there is a payload, `value` is looked at for being null.
+        silver: Rows of `silver_records` of the same loads. If there is a payload, `value` is only tested for null.
         gate_run_id: The gate run that let the loads out.
 
     Returns:
@@ -159,7 +159,7 @@ def stream_health(ledger: DataFrame, silver: DataFrame, gate_run_id: str) -> Dat
 
 
 def model_query(text: str) -> str:
-    r"""An operator's query as something that can only be a query: a statement that writes is a syntax error in brackets.
+    r"""Wrap an operator's query so that it can only be a query: in brackets, a statement that writes is a syntax error.
 
     >>> print(model_query("SELECT 1 -- one\n;\n"))
     SELECT * FROM (

@@ -1,4 +1,4 @@
-"""The operator's SQL models: tables made from Gold's tables, each made anew when it is not current."""
+"""The operator's SQL models: tables made from Gold's tables, each rebuilt when it is not current."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _SOURCES = (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)
 
 
 def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int | None = None) -> tuple[str, ...]:
-    """Make every model that is not current, and replace its table whole, in one commit each.
+    """Rebuild every model that is not current, replacing its whole table, in one commit each.
 
-    A model is current when its table's last commit names the query's hash and the last published load. So a model that
-    failed, is new, or was changed is made by the next run, also when there is nothing to publish.
+    A model is current if its table's last commit names the query's hash and the last published load. So the next run makes a
+    model that failed, is new or has changed, even if there is nothing to publish.
 
     Args:
         spark: The session.
         run: The run.
         gold: The models.
-        amended_by: A load that changed what Gold had published, see `pipelines.amendments`: a model names it then, too.
+        amended_by: A load that changed what Gold had published, see `pipelines.amendments`; the models then name it too.
 
     Returns:
         The names of the models that were made.
 
     Raises:
-        ModelError: A model failed; the others were made, and its table holds what it held.
+        ModelError: A model failed; its table is unchanged, and the others were made.
     """
     if not gold.models or not tables.exists(spark, run.table(GOLD_STREAM_HEALTH)):
         return ()
@@ -70,7 +70,7 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
 
 
 def _refresh(spark: SparkSession, run: Run, model: GoldModel, made_of: dict[str, int]) -> bool:
-    """Make one model if it is not current; whether it was made."""
+    """Make one model if it is not current; return whether it was made."""
     table = run.table(model.name)
     text = model.sql.read_text(encoding="utf-8")
     metadata = json.dumps({"model_sha256": hashlib.sha256(text.encode()).hexdigest(), **made_of}, sort_keys=True)
@@ -87,12 +87,12 @@ def _refresh(spark: SparkSession, run: Run, model: GoldModel, made_of: dict[str,
 
 
 def _require_tables_only(spark: SparkSession, text: str, query: str, *, is_in_catalog: bool) -> None:
-    """Refuse a query that leaves SQL over tables, before it is analysed; see `lakehouse.settings.model_sql`.
+    """Refuse a query that goes beyond SQL over tables, before it runs; see `lakehouse.settings.model_sql`.
 
     Raises:
-        ModelError: It does.
+        ModelError: The query does.
     """
-    found = problem(text)  # the file may be another one by now than when the config was checked
+    found = problem(text)  # the file may have changed since the config was checked
     if found is None:
         explained = "\n".join(row[0] for row in spark.sql(f"EXPLAIN EXTENDED {query}").collect())
         parsed, is_shown, _ = explained.partition("== Analyzed Logical Plan ==")
@@ -106,7 +106,7 @@ def _require_tables_only(spark: SparkSession, text: str, query: str, *, is_in_ca
 
 @contextmanager
 def _views(spark: SparkSession, run: Run) -> Iterator[None]:
-    """Gold's tables under their own names, each at one version, while models are made."""
+    """Expose Gold's tables as views of the same names, each at one version, while models are made."""
     for name in _SOURCES:
         table = run.table(name)
         tables.read(spark, table, version=tables.version(spark, table)).createOrReplaceTempView(name)

@@ -1,4 +1,4 @@
-"""Gold back to an earlier load, where Silver was restored: what later loads had brought goes, in every table of Gold."""
+"""Roll Gold back to an earlier load, for example after a restore of Silver: remove what later loads brought."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_load_seq: int) -> None:
-    """Take back what the loads after one brought. Done again it changes nothing; where there is no Gold it does nothing.
+    """Remove what the loads after `keep_to` brought. A repeat changes nothing; without Gold, it does nothing.
 
-    A key whose latest record goes gets the latest of those that stay. Commits to gold_records, gold_latest,
+    A key that loses its latest record gets the latest of those that stay. Commits to gold_records, gold_latest,
     gold_latest_by_stream and gold_stream_health, in this order; the last one says what is published.
 
     Args:
         spark: The session.
         run: The run.
         keep_to: The last load that stays.
-        undo_to: The last load that goes.
-        by_load_seq: The load that takes them back: where another restore or rebuild has come since, that one decides.
+        undo_to: The last load that is rolled back.
+        by_load_seq: The load that rolls them back; a restore or rebuild claimed after it takes precedence.
 
     Raises:
         AnotherWriterError: Another run publishes at the same time.

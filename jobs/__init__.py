@@ -1,1 +1,1 @@
-"""The jobs: flags to settings, a session, a pipeline and an exit code; and the command line. Nothing imports this package."""
+"""The jobs and the command line: from flags to settings, a session, a pipeline, an exit code. Nothing imports this package."""

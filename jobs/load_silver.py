@@ -12,10 +12,10 @@ def main(argv: list[str] | None = None) -> None:
     """Run the job; return on success.
 
     Args:
-        argv: The flags; those of the process by default.
+        argv: The flags; the process's own by default.
 
     Raises:
-        TidemarkError: The run failed; its `exit_code` is what the process ends with when the file is run.
+        TidemarkError: The run failed; run as a script, the process exits with its `exit_code`.
     """
     run_job("silver", argv)
 

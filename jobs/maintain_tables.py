@@ -1,4 +1,4 @@
-"""Job: the upkeep of every table; flags `--config` and `--set`."""
+"""Job: maintenance of every table; flags `--config` and `--set`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def main(argv: list[str] | None = None) -> None:
     """Run the job; return on success.
 
     Args:
-        argv: The flags; those of the process by default.
+        argv: The flags; the process's own by default.
 
     Raises:
-        TidemarkError: It failed; its `exit_code` is what the process ends with when the file is run.
+        TidemarkError: The job failed; run as a script, the process exits with its `exit_code`.
     """
     thin_job(_maintain, "Put every table of a pipeline in order.", argv)
 

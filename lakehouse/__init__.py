@@ -1,3 +1,3 @@
-"""The kernel: it knows Spark and Delta Lake, and knows no topic, no layer and no expectation."""
+"""The kernel: knows Spark and Delta Lake, but no topics, layers or expectations."""
 
 __version__ = "0.1.0"

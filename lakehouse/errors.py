@@ -1,7 +1,7 @@
-"""Every error that Tidemark raises on purpose, and the exit code that each one becomes.
+"""The errors that Tidemark raises deliberately, with their exit codes.
 
-A message answers four questions: what went wrong, where, what was observed against what was
-expected, and what to do next. The answers are attributes too, so that a program can read them.
+A message says what went wrong, where, what was observed and expected, and what to do next. Each part is also an attribute, for
+programs to read.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from lakehouse.escape import part_of_error, printable
 from lakehouse.shown import shortened
 
 _LONGEST_PART = 2_000
-"""Characters of each part of a message."""
+"""Maximum length of each part of a message, in characters."""
 
 
 class TidemarkError(Exception):
-    """The root of the tree. Exit code 1: the operation failed; the tables are as they were, or the next run finishes them.
+    """Base class of all errors. Exit code 1: the operation failed; the tables are unchanged, or the next run finishes them.
 
     Args:
         what: One sentence on what went wrong.
@@ -51,7 +51,7 @@ class TidemarkError(Exception):
             ("expected", self.expected),
             ("next", self.next_step),
         ]
-        # A part may hold names of a producer's: the attributes keep them whole, a log or an alert does not.
+        # A part may hold names chosen by a producer: the attributes keep them whole, the message is escaped and truncated.
         told = (f"  {name}: {part_of_error(shortened(str(part), _LONGEST_PART))}" for name, part in parts if part is not None)
         return "\n".join([printable(shortened(self.what, _LONGEST_PART)), *told])
 
@@ -63,7 +63,7 @@ class ConfigError(TidemarkError):
 
 
 class UsageError(TidemarkError):
-    """The command line asks for something that does not exist or does not go together. Exit code 2."""
+    """The command line names something that does not exist, or options that do not go together. Exit code 2."""
 
     exit_code = 2
 
@@ -75,17 +75,17 @@ class GateFailedError(TidemarkError):
 
 
 class AnotherWriterError(TidemarkError):
-    """Another run holds the lock, or claimed the load first. Nothing of this run's load was written. Exit code 4."""
+    """Another run holds the lock, or claimed the load first. None of this run's load was written. Exit code 4."""
 
     exit_code = 4
 
 
 class UndoneError(AnotherWriterError):
-    """A restore or rebuild undid the load while this run stood still; it writes no more of it. Exit code 4."""
+    """A restore or rebuild rolled the load back while this run was paused; the run writes no more of it. Exit code 4."""
 
     @classmethod
     def of(cls, where: str) -> UndoneError:
-        """The error of a write to a table."""
+        """Build the error for a write to a table."""
         return cls(
             "A restore or a rebuild has undone what this run was carrying out; it wrote no more of it.",
             where=where,
@@ -94,7 +94,7 @@ class UndoneError(AnotherWriterError):
 
 
 class BreakerOpenError(TidemarkError):
-    """The load looks so wrong that it was stopped before anything was written. Exit code 5."""
+    """The load looks wrong as a whole and was stopped before anything was written. Exit code 5."""
 
     exit_code = 5
 
@@ -104,11 +104,11 @@ class SourceError(TidemarkError):
 
 
 class TopicRecreatedError(SourceError):
-    """A topic is not the one that Bronze was read from: its id is another, or its offsets went back. Nothing was read."""
+    """A topic is not the one that Bronze read before: its id differs, or its offsets went back. Nothing was read."""
 
 
 class OffsetsExpiredError(SourceError):
-    """Kafka no longer has records that were to be read next. What was committed before stays."""
+    """Kafka no longer has the records to be read next. Earlier commits stay."""
 
 
 class ContractError(TidemarkError):
@@ -117,7 +117,7 @@ class ContractError(TidemarkError):
     Attributes:
         missing: Columns that the contract names and the frame lacks.
         unexpected: Columns that the frame has and the contract does not name.
-        wrong_type: (column, observed type, expected type) of each column of another type.
+        wrong_type: (column, observed type, expected type) of each column whose type differs.
     """
 
     def __init__(
@@ -142,19 +142,19 @@ class ContractError(TidemarkError):
 
 
 class TableStateError(TidemarkError):
-    """The tables contradict each other: one was restored, emptied or written alone."""
+    """The tables contradict each other: one was restored, emptied or written without the others."""
 
 
 class ClaimStuckError(TidemarkError):
-    """A load is claimed, and a table does not take it. The next run tries again; a restore to the load before gives it up."""
+    """A load is claimed, but a table refuses it. The next run retries; a restore to the load before it gives it up."""
 
 
 class TableMissingError(TableStateError):
-    """A table that the operation reads is not there."""
+    """A table that the operation reads does not exist."""
 
 
 class RulesChangedError(TidemarkError):
-    """The extractors are not those that the watermarks were made with, so old and new sequences cannot be compared."""
+    """The extractors differ from those that made the watermarks, so old and new sequences cannot be compared."""
 
 
 class ConservationError(TidemarkError):
@@ -162,19 +162,19 @@ class ConservationError(TidemarkError):
 
 
 class ModelError(TidemarkError):
-    """A SQL model of the operator failed. Gold's own tables are published; the next run tries the model again."""
+    """One of the operator's SQL models failed. Gold's own tables are published; the next run retries the model."""
 
 
 class StorageError(TidemarkError):
-    """A disk is full, or refuses: tables, checkpoint or Spark's own files. The next run finishes what was begun."""
+    """A disk is full or denies access: tables, checkpoint or Spark's own files. The next run finishes what was started."""
 
 
 class ToolError(TidemarkError):
-    """The machine lacks something: Java, the jars, a free port, a broker that starts."""
+    """The machine lacks something that Tidemark needs: Java, the jars, a free port, a broker that starts."""
 
 
 def headline(text: str) -> str:
-    r"""The one line of a library's error that says what went wrong; of an error handed on by py4j, what Java says.
+    r"""Return the line of a library's error that says what went wrong; for an error passed on by py4j, Java's line.
 
     >>> headline("An error occurred while calling o1.collect.\n: java.io.IOException: No space left\n\tat ...")
     'java.io.IOException: No space left'

@@ -1,7 +1,7 @@
-"""Whatever leaves for a terminal, a log, a CSV file or an alert passes here: a producer's text must not steer its reader.
+"""Escapes all text for a terminal, a log, a CSV file or an alert: a producer's text must not control what its reader sees.
 
-Escaped are control characters (C0 and C1, line ends among them), what turns the reading direction or shows as nothing, spaces
-other than the plain one, lone surrogates: all that `str.isprintable` refuses. What JSON says stays the same value.
+Escaped is all that `str.isprintable` rejects: control characters (C0 and C1, including line ends), bidirectional and invisible
+characters, spaces other than the plain one, lone surrogates. Escaped JSON still parses to the same value.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _BASIC_PLANE = 0x10000
 
 
 def printable(text: str, *, keeps: str = "") -> str:
-    r"""The text with every character escaped that is not to be seen.
+    r"""Escape the unprintable characters of a text.
 
     Args:
-        text: What somebody sent.
-        keeps: Characters that stay as they are: the line ends of what is ours.
+        text: Untrusted text.
+        keeps: Characters to leave as they are, such as line ends of our own.
 
     >>> printable("red \x1b[31m, caf\u00e9, \u202e, \u009b2J, \ud800, a\nb")
     'red \\x1b[31m, café, \\u202e, \\x9b2J, \\ud800, a\\nb'
@@ -32,7 +32,7 @@ def printable(text: str, *, keeps: str = "") -> str:
 
 
 def part_of_error(value: object) -> str:
-    r"""A value as a part of an error's message; each of its lines after the first begins with a bar, so none passes for ours.
+    r"""Format a value as part of an error message; every line after the first starts with a bar, so none passes for ours.
 
     >>> part_of_error("Could not convert 'x\n{\"event\": \"run.finished\"}'")
     'Could not convert \'x\n  | {"event": "run.finished"}\''
@@ -41,7 +41,7 @@ def part_of_error(value: object) -> str:
 
 
 def json_text(value: object, *, indent: int | None = None, is_ascii: bool = False) -> str:
-    r"""A value as JSON that reads back as the same value, and shows nothing that a terminal would follow.
+    r"""Serialize a value as JSON that parses back to the same value and holds nothing that a terminal would interpret.
 
     >>> json_text({"producer": "caf\u00e9 \u009b2J \u202e \x7f"})
     '{"producer": "café \\u009b2J \\u202e \\u007f"}'
@@ -50,7 +50,7 @@ def json_text(value: object, *, indent: int | None = None, is_ascii: bool = Fals
 
 
 def csv_text(text: str) -> str:
-    r"""A text as a cell of CSV: printable, and no formula to a spreadsheet. JSON and Parquet have it as it is.
+    r"""Format a text as a CSV cell: printable, and not a formula to a spreadsheet. JSON and Parquet keep it as it is.
 
     >>> csv_text("=HYPERLINK(1)"), csv_text(" \t@SUM(1)"), csv_text("-5"), csv_text("a-b")
     ("'=HYPERLINK(1)", "' \\t@SUM(1)", '-5', 'a-b')

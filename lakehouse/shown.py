@@ -1,17 +1,17 @@
-"""How much of a value is shown or sent: a producer's name may be a megabyte long. What is stored stays whole. Knows nothing."""
+"""Truncation of values for display: a producer's name may be a megabyte long. Stored values stay whole. No dependencies."""
 
 from __future__ import annotations
 
 from typing import Any
 
 LONGEST_SHOWN = 1_000
-"""Characters of a value that a terminal, a log, JSON for programs, an alert or a report shows."""
+"""Maximum characters of a value in a terminal, a log, JSON for programs, an alert or a report."""
 
 
 def shortened(text: str, longest: int = LONGEST_SHOWN) -> str:
-    """The text as it is shown or sent: cut, with how long it was, where it is longer than that.
+    """Truncate a text that is longer than a limit, and append its full length.
 
-    Cut first and escape then, so that a megabyte is not escaped for a line. A cut that would not save anything is not made.
+    Truncate before escaping, so that a megabyte is not escaped for one line. A text that would not get shorter stays whole.
 
     >>> shortened("orders"), shortened("a" * 3000, 8)
     ('orders', 'aaaaaaaa… (3,000 characters)')
@@ -21,7 +21,7 @@ def shortened(text: str, longest: int = LONGEST_SHOWN) -> str:
 
 
 def brief(value: Any) -> Any:
-    """A value as JSON holds it, every text in it cut.
+    """Truncate every text in a JSON-like value, keys included.
 
     >>> brief({"producers": ["a", "b" * 1100], "records": 2})["producers"][1][-22:]
     'bb… (1,100 characters)'

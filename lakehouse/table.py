@@ -1,4 +1,4 @@
-"""Where each table lies: a folder under one root, or a name in a catalog's schema."""
+"""Location of each table: a folder under one root, or a name in a catalog's schema."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GOLD_LATEST_BY_STREAM = "gold_latest_by_stream"
 GOLD_STREAM_HEALTH = "gold_stream_health"
 
 SHADOWS = "_shadow"
-"""What shadows lie under: a folder under the root, a prefix in a schema."""
+"""Where shadow tables are: in this folder under the root, or with this prefix in a schema."""
 
 TABLE_NAMES = (
     BRONZE_RECORDS,
@@ -55,14 +55,14 @@ _COUNTED = {
         ("topic", "partition", "offset", "epoch", "sequence", "load_seq"),
     ),
 }
-"""The columns of which Delta's log keeps the least and the greatest value, where a table holds what records hold."""
+"""The columns whose minimum and maximum Delta's log keeps, for the tables that hold record content."""
 
 
 def statistics(name: str) -> dict[str, str]:
-    """Delta's properties that keep what records hold out of a table's log; none for a table of ours that holds none of it.
+    """Delta properties that keep record content out of a table's log; none for a Tidemark table without such content.
 
-    A log outlives the files that it names: an erased key would be read there. Of an operator's model nobody knows what its
-    columns hold.
+    A log outlives the files that it names, so an erased key could still be read there. An operator's model gets no statistics
+    at all: what its columns hold is unknown.
 
     >>> statistics("bronze_records"), statistics("silver_loads"), statistics("incidents_by_day")
     ({'delta.dataSkippingStatsColumns': 'topic,partition,offset'}, {}, {'delta.dataSkippingNumIndexedCols': '0'})
@@ -80,7 +80,7 @@ class Table:
         name: The table's own name, for example `silver_records`.
         location: The folder or URI of a path table, or `catalog.schema.name`.
         is_path: Whether the location is a folder or URI.
-        properties: Delta's properties that it has beside those of its contract.
+        properties: Delta properties in addition to those of its contract.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Table:
 
     @property
     def sql(self) -> str:
-        """The table as it is written in SQL.
+        """The table's name as SQL writes it.
 
         >>> Table("silver_records", "/data/silver_records", is_path=True).sql
         'delta.`/data/silver_records`'
@@ -103,7 +103,7 @@ class Table:
 
     @property
     def local_folder(self) -> Path | None:
-        """Its folder where that is a local one, else None.
+        """The table's folder if it is local, else None.
 
         >>> Table("silver_records", "file:/data/silver_records", is_path=True).local_folder.as_posix()
         '/data/silver_records'
@@ -124,9 +124,9 @@ class Lakehouse:
         root: The folder or URI that holds path tables; None for catalog tables.
         catalog: The catalog of named tables.
         schema: The schema of named tables.
-        volume: Where checkpoints and reports of named tables go.
-        properties: Delta's properties that every table gets.
-        shadow: The name of a shadow, which has Silver tables of its own beside all else; None for the tables themselves.
+        volume: Where the checkpoints and reports of named tables go.
+        properties: Delta properties of every table.
+        shadow: Name of a shadow, which has its own Silver tables and shares all others; None for the tables themselves.
     """
 
     root: str | None = None
@@ -138,7 +138,7 @@ class Lakehouse:
 
     @classmethod
     def of(cls, settings: Settings) -> Lakehouse:
-        """Where the settings put the tables."""
+        """The lakehouse that the settings describe."""
         place = settings.lakehouse
         return cls(place.root, place.catalog, place.schema_, place.volume, settings.maintenance.table_properties)
 
@@ -160,11 +160,11 @@ class Lakehouse:
         return Table(name, location, is_path=is_path, properties={**self.properties, **statistics(name)})
 
     def folder(self, name: str) -> str:
-        """A folder beside the tables (`_checkpoints`, `_reports`): under the root, or on the volume."""
+        """A folder next to the tables (`_checkpoints`, `_reports`): under the root, or on the volume."""
         return f"{(self.root or self.volume or '').rstrip('/')}/{name}"
 
     def local_folder(self, name: str) -> Path | None:
-        """A folder beside the tables as a path of this machine, else None. On the platform a volume is mounted where it says.
+        """A folder next to the tables as a local path, else None. Databricks mounts a volume at the path it names.
 
         >>> Lakehouse(catalog="main", schema="s", volume="/Volumes/main/s/v").local_folder("_reports").as_posix()
         '/Volumes/main/s/v/_reports'
@@ -175,7 +175,7 @@ class Lakehouse:
 
     @property
     def local_root(self) -> Path | None:
-        """The root as a local folder, or None where the tables lie elsewhere.
+        """The root as a local folder; None if the tables are elsewhere.
 
         >>> Lakehouse(root="/data/lake").local_root.as_posix()
         '/data/lake'
@@ -188,7 +188,7 @@ class Lakehouse:
 
 
 def local_path(location: str) -> Path | None:
-    """A location as a path of this machine; None where it is a URI of another store."""
+    """A location as a local path; None if it is a URI of another store."""
     if location.startswith("file:"):
         return Path("/" + location.removeprefix("file:").lstrip("/"))
     return None if "://" in location else Path(location)

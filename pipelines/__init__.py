@@ -1,1 +1,1 @@
-"""Pipelines: stages put together. Composition only."""
+"""Pipelines: the stages put together; composition only. The entry is `medallion`, whose functions take a `job.Job`."""

@@ -1,7 +1,7 @@
-"""What a person's load changes in Gold beside adding to it, by rule: whoever comes next finishes it.
+"""Changes to published Gold that erasures and restores require. Any later run finishes what an earlier one left.
 
-The ledger says what was asked for, so a load that is finished and not published is what Gold may still have to follow. Each of
-the changes finds nothing to do where it was done.
+The ledger records each request, so Gold may still have to follow any load that is finished and not published. Each change is
+idempotent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_seq: int | None = None) -> int | None:
-    """Remove from Gold what finished loads have erased or taken back since it published last, and make the models anew.
+    """Remove from Gold what finished loads erased or rolled back since its last publish, and rebuild the models.
 
     Commits to Gold's tables, see `gold.amend` and `gold.undo`, and to the models.
 
@@ -34,11 +34,11 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
         spark: The session.
         run: The run.
         settings: The pipeline's settings.
-        after_load_seq: The last load that Gold has published, where that is known. What people rejected since then counts as
-            not published: what it erased or took back is followed all the same.
+        after_load_seq: The last load that Gold has published, if known. Loads rejected since then count as not published: Gold
+            still follows what they erased or rolled back.
 
     Returns:
-        The last such load, None where there is none. A model that is made while there is one names it.
+        The last such load, None if there is none. The rebuilt models name it.
 
     Raises:
         ModelError: A model failed; the next run tries again.
@@ -68,10 +68,10 @@ def amend_gold(spark: SparkSession, run: Run, settings: Settings, *, after_load_
 
 
 def withdraw_unpublished(spark: SparkSession, run: Run, settings: Settings, *, first: int, last: int) -> None:
-    """Take out of Gold what a publishing that died had brought of some loads, before they are rejected.
+    """Remove what a publish that died brought of some loads, before the loads are rejected.
 
-    A gate run may have let them out; then came more loads, and the gate run over all of them failed. Commits to Gold's tables
-    and to the models, where there is something to take out.
+    A gate run may have let them out; then more loads came, and the gate run over all of them failed. Commits to Gold's tables
+    and to the models, if there is anything to remove.
 
     Args:
         spark: The session.

@@ -1,4 +1,4 @@
-"""The order in which records arrived in Bronze, and in which Silver keeps them."""
+"""The order in which records arrived in Bronze, and that in which Silver keeps them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | None = None) -> dict[str, list[Order]]:
-    """The arrival order of each stream: of all that was read, and of all that was kept.
+    """The arrival order of each stream: of all records read, and of all records kept.
 
     Args:
         spark: The session.
         run: The run.
-        settings: The pipeline's settings: its extractors say what a sequence is.
-        topic: One topic only.
+        settings: The pipeline's settings: its extractors define the sequence.
+        topic: The only topic to read; None for all.
 
     Returns:
-        The orders of `bronze` and `silver`, each by stream.
+        The orders under `bronze` and `silver`, one per stream.
 
     Raises:
         TableMissingError: Bronze has not been written yet.

@@ -1,4 +1,4 @@
-"""Bronze to Silver: each record once. And the plan of it, which writes nothing."""
+"""Bronze to Silver: each record once. Also the preview of a load, which writes nothing."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ NOTHING: dict[str, object] = {
 }
 
 _SAMPLES = 5
-"""Rejects of each class that a plan shows."""
+"""Rejects of each class that a preview shows."""
 
 
 def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     """Load what Bronze gained, after finishing what an earlier run left unfinished; see `silver.load.steps.load_once`.
 
-    Only the topics of the config are decided. What Bronze holds of others waits, and is decided once the config names them; the
-    event `silver.other_topics`, and `other_topics` of what is returned, say which they are.
+    Only topics in the config are decided. Records of other topics wait in Bronze until the config names them; the event
+    `silver.other_topics`, and `other_topics` in the result, list these topics.
 
-    Then commit a consumer group's offsets where the config asks for it; see `pipelines.consumer_group`.
+    Then commit a consumer group's offsets if the config names one; see `pipelines.consumer_group`.
 
     Raises:
-        TableStateError: Bronze, or the ledger, is another pipeline's.
+        TableStateError: Bronze or the ledger belongs to another pipeline.
     """
     started = time.monotonic()
     rules = Rules.of(settings)
@@ -79,7 +79,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     loads = []
     while (done := do(spark, run, rules)) is not None:
         loads.append(done)
-        if not done.is_repeat:  # a load takes all that Bronze has; only a repeat takes what was pinned before the crash
+        if not done.is_repeat:  # a load takes all of Bronze; only a repeat stops at what was pinned before the crash
             break
     consumer_group.commit(spark, run, settings)
     counts = {name: sum(done.counts[name] for done in loads) for name in CLASSES}
@@ -94,7 +94,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
 
 
 def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str]:
-    """The topics that Bronze was ever read from, and that the config does not name."""
+    """The topics that Bronze has ever read and the config does not name."""
     table = run.table(BRONZE_TOPICS)
     if not tables.exists(spark, table):
         return []
@@ -104,13 +104,13 @@ def _other_topics(spark: SparkSession, run: Run, settings: Settings) -> list[str
 def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     """What the next load would do, per stream; reads what the load would read, and writes nothing.
 
-    Where a load was claimed and not finished, the plan is that load's.
+    If a load is claimed and not finished, the preview is of that load.
 
     Returns:
-        load_seq, is_repeat, Bronze range, records; `breaker`, what would stop the load; `kept_out`, the first rows of what
-        would go to silver_rejects, some of each class; `streams`, the counts and watermarks of each. load_seq is None and the
-        lists are empty where Bronze gained nothing. Where more new streams come than may, nothing is decided: `breaker` says
-        so, and the rest is as of a load of no record.
+        load_seq, is_repeat, Bronze range, records; `breaker`, what would stop the load; `kept_out`, the first rows of each
+        class that would go to silver_rejects; `streams`, the counts and watermarks of each. If Bronze gained nothing, load_seq
+        is None and the lists are empty. If there are more new streams than allowed, nothing is decided: `breaker` says so, and
+        the rest is that of a load without records.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
@@ -124,7 +124,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
 
 
 def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered) -> dict[str, object]:
-    """What the next load would do from where the pipeline stands; see `preview`."""
+    """What the next load would do from a recovered state; see `preview`."""
     rules = Rules.of(settings)
     if recovered.open_claim is not None:
         if recovered.swap is not None:
@@ -156,7 +156,7 @@ def _limits(settings: Settings) -> Limits:
 
 
 def _samples(rejects: pa.Table) -> list[dict[str, object]]:
-    """The first rejects of each class, without what they have in common."""
+    """The first rejects of each class, without the load's number and the content hash."""
     names = [name for name in rejects.column_names if name not in ("load_seq", "content_sha256")]
     by_class = [rejects.filter(pc.equal(rejects["class"], name)).slice(0, _SAMPLES) for name in CLASSES]
     return [row for found in by_class for row in found.select(names).to_pylist()]

@@ -1,4 +1,4 @@
-"""Where Silver stands, committed as a consumer group's offsets: Kafka's own tools then see the pipeline's lag."""
+"""Silver's last offsets, committed as a consumer group's, so that Kafka's own tools show the pipeline's lag."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def commit(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Commit the offset after the last decided one of every partition, where `kafka.commit_group` names a group.
+    """Commit the offset after the last decided one of every partition, if `kafka.commit_group` names a group.
 
-    All partitions each time, so that what one run could not commit the next one does, and a restore shows. Whether it works
-    changes nothing for the run: it is reported as silver.group_committed or silver.group_commit_failed.
+    All partitions are committed each time, so that the next run makes up for a failed commit, and a restore shows. A failure
+    does not fail the run: the outcome is reported as silver.group_committed or silver.group_commit_failed.
     """
     group, topics = settings.kafka.commit_group, settings.kafka.topics
     if group is None:

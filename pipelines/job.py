@@ -1,4 +1,4 @@
-"""What a command hands to `pipelines.medallion`: settings, whom to tell, and a Spark session opened when it is first needed."""
+"""What a command hands to `pipelines.medallion`: settings, a report, and a Spark session that is opened on first use."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """One command over one pipeline, or several runs of it one after another.
+    """One command on one pipeline, or several runs of it in succession.
 
     Args:
-        settings: The config, checked.
-        report: Whom to tell.
+        settings: The checked config.
+        report: Where events go.
         open_spark: Opens the session, once, when `spark` is first read.
     """
 
@@ -37,7 +37,7 @@ class Job:
 
     @classmethod
     def on(cls, spark: SparkSession, settings: Settings, report: Report) -> Job:
-        """A job on a session that is open."""
+        """A job on an open session."""
         return cls(settings, report, lambda: spark)
 
     @cached_property
@@ -46,7 +46,7 @@ class Job:
         return self._open_spark()
 
     def telling(self, report: Report) -> Job:
-        """The same job, on the same session, that tells somebody else."""
+        """The same job on the same session, with another report."""
         return Job(self.settings, report, lambda: self.spark)
 
     def new_run(self) -> Run:
@@ -55,11 +55,11 @@ class Job:
 
     @contextlib.contextmanager
     def alone(self, run: Run, *, wait_seconds: float = 0) -> Iterator[None]:
-        """Keep other writers off the run's lakehouse. The session is opened before: nobody waits for the lock while it starts.
+        """Keep other writers off the run's lakehouse. Opens the session first, so as not to hold the lock while it starts.
 
         Raises:
-            AnotherWriterError: Another run writes, and has not ended in so many seconds.
-            StorageError: The machine cannot write.
+            AnotherWriterError: Another run is still writing after `wait_seconds`.
+            StorageError: The disk is full, or refuses access.
         """
         _ = self.spark
         with storage_errors_named(run.lakehouse), locked(run.lakehouse, wait_seconds=wait_seconds):
@@ -68,10 +68,10 @@ class Job:
 
 @contextlib.contextmanager
 def storage_errors_named(lakehouse: Lakehouse) -> Iterator[None]:
-    """Raise a full disk, or one that refuses, as what it is.
+    """Raise errors from a full disk, or from one that refuses access, as what they are.
 
     Raises:
-        StorageError: The error is such a one.
+        StorageError: The block raised such an error.
     """
     try:
         yield

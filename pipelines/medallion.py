@@ -1,4 +1,4 @@
-"""The whole path: Kafka, Bronze, Silver, the gate, Gold. Or one stage of it."""
+"""What a job can do: run the whole path (Kafka, Bronze, Silver, the gate, Gold) or one stage, decide, restore, verify."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
     """Run the pipeline once.
 
     Args:
-        job: The job. Its report gets run.started, <stage>.started, <stage>.finished and what each stage reports in between;
-            while a stage is long at work <stage>.working, see `lakehouse.spark.progress`.
+        job: The job. Its report gets run.started, <stage>.started, <stage>.finished and each stage's own events in between;
+            during a long stage also <stage>.working, see `lakehouse.spark.progress`.
         stage: bronze, silver, gate or gold; None for all, one after another.
 
     Returns:
-        pipeline, run_id, what each stage did (None for those that did not run), seconds; everything fits JSON.
+        pipeline, run_id, the result of each stage (None for those that did not run), seconds; all of it fits JSON.
 
     Raises:
-        ConfigError: Something in the config is wrong, see `pipelines.preflight`. Nothing was started.
+        ConfigError: The config is wrong, see `pipelines.preflight`. Nothing was started.
         TidemarkError: A stage failed; see the stages. What earlier stages committed stays.
     """
     if stage is not None and stage not in _STAGES:
@@ -79,9 +79,9 @@ def plan(job: Job) -> dict[str, object]:
 
 
 def decide(job: Job, request: Request, *, is_dry_run: bool = False) -> dict[str, object]:
-    """Carry out what a person decided; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`.
+    """Execute an operator's request; see `pipelines.operate.requests` and `pipelines.operate.accept_topic`.
 
-    Beside a run that goes on it waits for its end.
+    If another run is active, waits for it to end.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
@@ -94,14 +94,14 @@ def decide(job: Job, request: Request, *, is_dry_run: bool = False) -> dict[str,
 
 
 def show_gate(job: Job, *, rows: int) -> dict[str, object] | None:
-    """The last gate run, and the rows behind what was not met; see `expectations.failing_rows`. A run may go on beside it."""
+    """The last gate run, and the rows behind what was not met; see `expectations.failing_rows`. A run may be active."""
     run = job.new_run()
     found = failing_rows.last_gate_run(job.spark, run, job.settings.gate, rows=rows)
     return None if found is None else {"pipeline": run.pipeline, **found}
 
 
 def decide_gate_run(job: Job, asked: Decision, *, is_dry_run: bool = False) -> dict[str, object]:
-    """Release or reject what a failed gate run holds; see `gate_decision`. Beside a run that goes on it waits.
+    """Release or reject what a failed gate run holds; see `gate_decision`. If another run is active, waits for it to end.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
@@ -113,7 +113,7 @@ def decide_gate_run(job: Job, asked: Decision, *, is_dry_run: bool = False) -> d
 
 
 def restore(job: Job, *, to: int, reason: str, by: str, is_dry_run: bool) -> dict[str, object]:
-    """Take all tables back to an earlier load; see `recover.restore`. Beside a run that goes on it waits for its end.
+    """Take all tables back to an earlier load; see `recover.restore`. If another run is active, waits for it to end.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
@@ -125,7 +125,7 @@ def restore(job: Job, *, to: int, reason: str, by: str, is_dry_run: bool) -> dic
 
 
 def rebuild(job: Job, *, is_applied: bool, reason: str, by: str) -> dict[str, object]:
-    """Make Silver anew from Bronze; see `recover.rebuild`. Beside a run that goes on it waits for its end.
+    """Rebuild Silver from Bronze; see `recover.rebuild`. If another run is active, waits for it to end.
 
     Raises:
         AnotherWriterError: The other run has not ended after a minute.
@@ -137,7 +137,7 @@ def rebuild(job: Job, *, is_applied: bool, reason: str, by: str) -> dict[str, ob
 
 
 def partitions(job: Job) -> list[dict[str, Any]]:
-    """Where Silver stands in each partition, where no other reader of the tables is at hand; none before the first load.
+    """Silver's last position in each partition, if no other reader of the tables is available; empty before the first load.
 
     Grain: a partition. Columns: topic, partition, and of its streams the highest high_watermark, last_offset and load_seq.
     """
@@ -150,12 +150,12 @@ def partitions(job: Job) -> list[dict[str, Any]]:
 
 
 def orders(job: Job, topic: str | None = None) -> dict[str, list[Order]]:
-    """How the streams arrived; see `pipelines.arrival_order.orders`."""
+    """The arrival order of each stream; see `pipelines.arrival_order.orders`."""
     return arrival_order.orders(job.spark, job.new_run(), job.settings, topic=topic)
 
 
 def verify(job: Job, *, is_deep: bool = False) -> dict[str, object]:
-    """Prove the tables against each other; see `pipelines.verify.run.verify`. A run may go on beside it."""
+    """Prove the tables against each other; see `pipelines.verify.run.verify`. A run may be active."""
     spark, run = job.spark, job.new_run()
     job.report.event("verify.started", pipeline=run.pipeline, is_deep=is_deep)
     found = proof.verify(spark, run, is_deep=is_deep)
@@ -164,7 +164,7 @@ def verify(job: Job, *, is_deep: bool = False) -> dict[str, object]:
 
 
 def maintain(job: Job, *, is_dry_run: bool) -> dict[str, object]:
-    """Put every table in order; see `pipelines.maintenance.maintain`. A run may go on beside it."""
+    """Maintain every table and retire quiet streams; see `pipelines.maintenance`. A run may be active."""
     spark, run, started = job.spark, job.new_run(), time.monotonic()
     job.report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
     tables = maintenance.maintain(spark, run, job.settings, is_dry_run=is_dry_run)
@@ -176,7 +176,7 @@ def maintain(job: Job, *, is_dry_run: bool) -> dict[str, object]:
 
 
 def forget(job: Job, key: bytes, *, is_dry_run: bool) -> dict[str, object]:
-    """Bring erasures to their end; see `pipelines.operate.erasure.forget`. Beside a run that goes on it waits for its end."""
+    """Finish erasures; see `pipelines.operate.erasure.forget`. If another run is active, waits for it to end."""
     spark, run, started = job.spark, job.new_run(), time.monotonic()
     job.report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
     with storage_errors_named(run.lakehouse):

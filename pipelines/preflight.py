@@ -1,8 +1,8 @@
-"""What a config gets wrong, found before anything starts: what needs neither a table nor a broker to be known.
+"""Find mistakes in a config before anything starts, as far as neither a table nor a broker is needed.
 
-`lakehouse.settings.pipeline` checks the shape of each value, and imports nothing. Here is what takes an import to know:
-whether Great Expectations has an expectation of that name that takes these arguments, whether Gold has the column it looks
-at, whether the operator's own extractor is there. `tidemark config check` and every run call it first.
+`lakehouse.settings.pipeline` checks the shape of each value, and imports nothing. This module checks what takes an import:
+whether Great Expectations has an expectation of that name that accepts these arguments, whether Gold has the column it looks
+at, whether the operator's own extractor is installed. `tidemark config check` and every run call it first.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def require(settings: Settings, stage: str | None = None) -> None:
-    """Raise on what is wrong in the config, before anything is started.
+    """Raise if the config is wrong, before anything is started.
 
     Args:
         settings: The settings, whose values have the right shape.
-        stage: The one stage that will run; None where all do. Expectations are looked at where the gate runs.
+        stage: The only stage that will run; None for all. Expectations are checked only if the gate runs.
 
     Raises:
-        ConfigError: An expectation is unknown, is wrong on Spark, or does not take its arguments; it names a column that Gold
-            does not have; or a custom extractor is not installed.
+        ConfigError: An expectation is unknown, gives wrong answers on Spark, or does not accept its arguments; it names a
+            column that Gold does not have; or a custom extractor is not installed.
     """
     _require_extractors(settings)
     if settings.gate.expectations and stage in (None, "gate"):
@@ -51,7 +51,7 @@ def _require_extractors(settings: Settings) -> None:
 
 
 def _require_columns(settings: Settings, expectation: UserExpectation, *, where: str) -> None:
-    """Compare the columns that an expectation names with those of `gold_records`, the payload's fields among them."""
+    """Raise unless `gold_records` has the columns that an expectation names, the payload's fields included."""
     value = settings.value
     columns = gold_records(value.format if value else None).names
     payload = payload_schema.parse(value.schema_) if value and value.schema_ else None

@@ -22,10 +22,11 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
     """Audit the loads that are not published; see `expectations.gate.audit`.
 
     Returns:
-        gate_run_id, the range of loads, passed, warned, failed, decision; gate_run_id None where there was nothing to audit.
+        gate_run_id, the range of loads, passed, warned, failed, decision, seconds; gate_run_id is None if there was nothing to
+        audit.
 
     Raises:
-        GateFailedError: A critical expectation was not met, and nobody released the range; all results are recorded.
+        GateFailedError: A critical expectation was not met, and the range was not released; all results are recorded.
     """
     started = time.monotonic()
     limits = Limits(settings.policies.max_quarantined_share, settings.policies.topic_shares)
@@ -47,12 +48,12 @@ def run_gate(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
 
 
 def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
-    """Publish the range that the last gate run let out, see `gold.publish.publish`, and make the models that are not current.
+    """Publish the range that the last gate run let out, see `gold.publish.publish`, and rebuild models that are not current.
 
     The gate's verdict is read from `gate_results`, so that gate and Gold may be two tasks.
 
     Raises:
-        GateFailedError: The last gate run did not pass, and nobody released it.
+        GateFailedError: The last gate run did not pass and was not released.
         ModelError: A model failed; Gold's own tables are published.
     """
     started = time.monotonic()
@@ -61,9 +62,9 @@ def run_gold(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obj
         done: dict[str, object] = {"gate_run_id": None, "records": 0, "models": refresh_models(spark, run, settings.gold)}
     else:
         verdict.raise_if_failed(spark, run, audited)
-        # Gold is asked what it has published: what an erasure in the range takes out of earlier loads would be skipped after.
+        # Before publishing: afterwards, an erasure in the range would count as followed, and earlier loads would keep its key.
         amend_gold(spark, run, settings)
         done = vars(publish(spark, run, audited, settings.gold))
-        # The version that was audited may be older than an erasure.
+        # Again after it: the audited version may be older than an erasure.
         amend_gold(spark, run, settings, after_load_seq=audited.last_load_seq)
     return {**done, "seconds": round(time.monotonic() - started, 3)}

@@ -1,4 +1,4 @@
-"""What the decision is made of: streams, islands of records, and segments of decided records."""
+"""The data types of the decision: streams, islands of records, and segments of decided records."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Range = tuple[int, int, int]
 
 
 def stream_of(row: Mapping[str, Any] | Row) -> Stream:
-    """The stream that a row's columns name."""
+    """The stream that a row belongs to."""
     return row["topic"], row["partition"], row["producer"]
 
 
 def by_name(stream: Stream) -> tuple[str, int, bool, str]:
-    """What streams are sorted by: each has a place of its own. A producer that is null is another one than the empty one.
+    """A sort key that is unique per stream: a null producer differs from an empty one.
 
     >>> sorted([("t", 0, ""), ("t", 0, None), ("t", 0, "")], key=by_name)
     [('t', 0, None), ('t', 0, ''), ('t', 0, '')]
@@ -68,9 +68,9 @@ REJECT = pa.schema(
 
 @dataclass(frozen=True)
 class Island:
-    """Records of a stream at offsets in a row whose sequences rise one by one; or a single record.
+    """Records of a stream at consecutive offsets whose sequences rise one by one; or a single record.
 
-    Where there is a `problem` the records are invalid; where it left no `epoch` and `first_sequence` it is a single one.
+    With a `problem` the records are invalid; if `epoch` and `first_sequence` could not be read, it is a single record.
     """
 
     stream: Stream
@@ -82,29 +82,29 @@ class Island:
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return self.last_offset - self.first_offset + 1
 
     @property
     def distance(self) -> int:
-        """A record's sequence less its offset; of what could be read."""
+        """Sequence minus offset, the same for all records. Raises ValueError if the sequence could not be read."""
         if self.first_sequence is None:
             raise ValueError(f"no sequence could be read at offset {self.first_offset}: {self.problem}")
         return self.first_sequence - self.first_offset
 
     @property
     def last_sequence(self) -> int:
-        """The last record's sequence; of what could be read."""
+        """The last record's sequence. Raises ValueError if it could not be read."""
         return self.last_offset + self.distance
 
     def part(self, first_offset: int, last_offset: int) -> Island:
-        """The records at some of its offsets; of what could be read."""
+        """The island's records from one offset to another, inclusive. Raises ValueError if the sequence could not be read."""
         return Island(self.stream, first_offset, last_offset, self.epoch, first_offset + self.distance, None)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One row of `silver.decide.running_max.segments`."""
+    """All accepted records of a stream and epoch, or a block or single reject; see `silver.decide.running_max.segments`."""
 
     stream: Stream
     epoch: int | None

@@ -1,4 +1,4 @@
-"""The rules that a load is decided by: what a sequence is, and the policies. A claim pins them; a repeat uses those."""
+"""The rules that decide a load: where sequences are read from, and the policies. A claim pins them; a retry uses those."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Undecodable = Literal["quarantine", "accept"]
 
 @dataclass(frozen=True)
 class Source:
-    """Where a sequence, producer or epoch is read from: one closed form.
+    """Where a sequence, producer or epoch is read from, as one of a fixed set of forms.
 
     Attributes:
         form: header, value, json, bytes, offset or custom.
         argument: The header's name, the JSON path, the byte range `start:end`, or `module:function`.
-        encoding: How the bytes are read; digits (utf8) or a big-endian whole number.
+        encoding: How the bytes are read: as digits (utf8) or as a big-endian integer.
     """
 
     form: Form
@@ -35,7 +35,7 @@ class Source:
 
     @classmethod
     def of(cls, extractor: Extractor) -> Source:
-        """The source that a config's extractor names."""
+        """Build the source from an extractor of the config."""
         return cls(extractor.form, extractor.argument, extractor.encoding)
 
 
@@ -46,8 +46,8 @@ class Payload:
     Attributes:
         format: text, or json.
         schema: The DDL of the JSON's fields; empty for text.
-        max_bytes: The longest value that is decoded; None for any, as in claims that were made before there was a limit.
-        undecodable: What a record gets whose value cannot be decoded: quarantine, as invalid, or accept, with a null payload.
+        max_bytes: The longest value that is decoded; None for no limit, as in claims from before there was one.
+        undecodable: What happens to a record whose value cannot be decoded: quarantine (invalid) or accept (null payload).
     """
 
     format: Literal["text", "json"]
@@ -57,10 +57,10 @@ class Payload:
 
     @property
     def sql_type(self) -> str:
-        """The payload column's SQL type, all of it nullable.
+        """The payload column's SQL type; every field is nullable.
 
         Raises:
-            SchemaError: The schema is none that a payload can have.
+            SchemaError: A payload cannot have this schema.
 
         >>> Payload("json", "id STRING NOT NULL, amount DOUBLE").sql_type
         'STRUCT<`id`: STRING, `amount`: DOUBLE>'
@@ -70,12 +70,12 @@ class Payload:
 
 @dataclass(frozen=True)
 class Policy:
-    """What the config's policies say for one topic, as far as a load's outcome depends on it.
+    """The policies of one topic, as far as a load's outcome depends on them.
 
     Attributes:
-        max_jump: The largest step above the watermark that is believed; None for any.
-        late: What late records get: quarantine, accept or drop.
-        contiguous: Whether sequences follow each other without gaps, so that missing ones are kept as ranges.
+        max_jump: The largest step above the watermark that is plausible; None for no limit.
+        late: What happens to late records: quarantine, accept or drop.
+        contiguous: Whether sequences should have no gaps, so that missing ones are recorded as ranges.
     """
 
     max_jump: int | None = None
@@ -85,18 +85,18 @@ class Policy:
 
 @dataclass(frozen=True)
 class Rules:
-    """Everything but the records and the watermarks that a load's outcome depends on.
+    """Everything that a load's outcome depends on, apart from the records and the watermarks.
 
     Attributes:
         sequence: Where the sequence is read from.
-        producer: Where the producer is read from; None where a stream is a whole partition.
-        epoch: Where the epoch is read from; None where it is always 0.
-        payload: How the value is decoded; None where Silver keeps it raw only.
-        max_jump: The largest step above the watermark that is believed; None for any.
-        late: What late records get: quarantine, accept or drop.
-        contiguous: Whether sequences follow each other without gaps, so that missing ones are kept as ranges.
-        topics: The topics that have policies of their own, each once; the three above are those of all others.
-        decided_topics: The topics whose records the load decides, of any incarnation; None for all that Bronze holds.
+        producer: Where the producer is read from; None if a stream is a whole partition.
+        epoch: Where the epoch is read from; None if it is always 0.
+        payload: How the value is decoded; None if Silver keeps only the raw value.
+        max_jump: The largest step above the watermark that is plausible; None for no limit.
+        late: What happens to late records: quarantine, accept or drop.
+        contiguous: Whether sequences should have no gaps, so that missing ones are recorded as ranges.
+        topics: The topics with policies of their own, each once; the three above apply to all others.
+        decided_topics: The topics whose records the load decides, in any incarnation; None for all that Bronze holds.
     """
 
     sequence: Source
@@ -111,7 +111,7 @@ class Rules:
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
-        """The rules that a config names."""
+        """Build the rules from the config."""
         value, policies = settings.value, settings.policies
         return cls(
             sequence=Source.of(settings.sequence),
@@ -126,7 +126,7 @@ class Rules:
         )
 
     def policy(self, topic: str) -> Policy:
-        """The policy of a topic, of any incarnation: its own, or that of all others.
+        """The policy of a topic, in any incarnation: its own, or the default.
 
         >>> rules = Rules(Source("header", "seq"), late="drop", topics=(("orders", Policy(max_jump=5)),))
         >>> rules.policy("orders@2"), rules.policy("payments")
@@ -142,12 +142,12 @@ class Rules:
 
     @property
     def of_sequences(self) -> Rules:
-        """The rules without the payload: what tells where a record stands, and reads nothing else of its value."""
+        """The rules without the payload: enough to read producer, epoch and sequence, without decoding values."""
         return replace(self, payload=None)
 
     @property
     def fingerprint(self) -> str:
-        """Names the meaning of a sequence: two rules with the same fingerprint make comparable watermarks.
+        """Identifies what a sequence means: rules with the same fingerprint make comparable watermarks.
 
         Policies and the payload are not part of it; they may change from load to load.
         """
@@ -155,15 +155,15 @@ class Rules:
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
-        """The rules as the ledger keeps them."""
+        """The rules as the JSON that the ledger stores."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Rules:
-        """The rules that a claim pinned.
+        """Read the rules that a claim pinned.
 
-        One that was made before topics could have policies of their own names none; before undecodable values could be kept
-        out, they were accepted.
+        A claim from before topics could have policies of their own names none. One from before undecodable values could be
+        quarantined accepts them.
 
         >>> rules = Rules(Source("header", "seq"), payload=Payload("text"), max_jump=5)
         >>> Rules.from_json(rules.to_json()) == rules

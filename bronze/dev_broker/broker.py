@@ -35,7 +35,7 @@ _TOPIC_SECONDS = 30
 class LocalBroker:
     """A broker that lives as long as this program, or as its `with` block.
 
-    `stop` and `start` again keep its records and its address. The folder is removed at the end when it was not given.
+    Its records and address survive `stop` and `start`. The folder is removed at the end unless it was given.
 
     Args:
         data_dir: Where it keeps its records, settings and log; a new temporary folder by default.
@@ -70,7 +70,7 @@ class LocalBroker:
         return self._process.pid if running and self._process else None
 
     def start(self) -> Self:
-        """Starts the broker and returns when it answers; does nothing when it runs.
+        """Starts the broker and returns once it answers; does nothing if it is running.
 
         Raises:
             ToolError: Java or the jars are missing, or the broker died or did not answer within a minute.
@@ -81,13 +81,13 @@ class LocalBroker:
         return self
 
     def stop(self) -> None:
-        """Ends the broker's process, and no other. Its records stay, so it can be started again."""
+        """Stops the broker's process, and no other. Its records stay, so it can be started again."""
         if self._process is not None:
             kafka.end(self._process)
             self._process = None
 
     def close(self) -> None:
-        """Ends the broker and removes its folder, unless that was given."""
+        """Stops the broker, and removes its folder unless that was given."""
         self.stop()
         atexit.unregister(self.close)
         if self._is_temporary:
@@ -110,9 +110,9 @@ class BrokerState:
 
     Attributes:
         pid: Its process id.
-        started: What tells its process from a later one of the same id.
+        started: Distinguishes its process from a later one with the same id.
         bootstrap_servers: `host:port` for clients.
-        data_dir: Where its records and its log lie.
+        data_dir: Where it keeps its records and log.
     """
 
     pid: int
@@ -122,7 +122,7 @@ class BrokerState:
 
     @property
     def is_running(self) -> bool:
-        """Whether that very process still runs."""
+        """Whether that same process is still running."""
         return kafka.start_mark(self.pid) == self.started
 
 
@@ -133,12 +133,12 @@ def state_dir() -> Path:
 
 
 def up(folder: Path | None = None) -> BrokerState:
-    """Starts a broker that goes on running, or answers the one that runs already.
+    """Starts a broker that keeps running, or returns the one that already runs.
 
     After a `down` it comes back with its records, and on its former port if that is free.
 
     Args:
-        folder: Where its state and records lie; `state_dir()` by default.
+        folder: Where its state and records are kept; `state_dir()` by default.
 
     Raises:
         ToolError: As for `LocalBroker.start`.
@@ -157,7 +157,7 @@ def up(folder: Path | None = None) -> BrokerState:
 
 
 def down(folder: Path | None = None) -> BrokerState | None:
-    """Ends the broker that `up` started in that folder, and answers what it was; None when none runs. Its records stay."""
+    """Stops the broker that `up` started in that folder, and returns its state; None if none runs. Its records stay."""
     folder = (folder or state_dir()).absolute()
     with _locked(folder):
         state = _read(folder)
@@ -170,13 +170,13 @@ def down(folder: Path | None = None) -> BrokerState | None:
 
 
 def running(folder: Path | None = None) -> BrokerState | None:
-    """The broker that `up` started in that folder, if it runs."""
+    """Return the broker that `up` started in that folder, or None if it is not running."""
     state = _read((folder or state_dir()).absolute())
     return state if state and state.is_running else None
 
 
 def create_topic(bootstrap_servers: str, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-    """Creates a topic of one replica, and returns when each of its partitions has a leader.
+    """Creates a topic with one replica, and returns once each of its partitions has a leader, or after 30 s.
 
     Raises:
         SourceError: The broker refused, for example because the topic exists, or was not reached within 30 s.
@@ -199,7 +199,7 @@ def create_topic(bootstrap_servers: str, topic: str, partitions: int, config: Ma
 
 
 _detached: dict[int, subprocess.Popen[bytes]] = {}
-"""What `up` started in this very process, kept so that `down` can collect its exit."""
+"""Brokers that `up` started from this process, kept so that `down` can reap them."""
 
 
 def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
@@ -208,13 +208,13 @@ def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
 
 
 def _start(folder: Path, port: int | None, attempts: int = 3) -> tuple[subprocess.Popen[bytes], int]:
-    """Starts a broker; on that port, or else on a free one."""
+    """Starts a broker on the given port, or else on a free one."""
     chosen = port or kafka.free_port()
     process = kafka.launch(folder, chosen)
     try:
         kafka.await_answer(process, folder, chosen)
     except ToolError as error:
-        # Between finding a free port and listening on it lie seconds, in which any connection may take it.
+        # Seconds pass between finding a free port and listening on it, and any connection may take it meanwhile.
         if "already in use" in str(error) and attempts > 1:
             return _start(folder, port, attempts - 1)
         raise
@@ -230,7 +230,7 @@ def _locked(folder: Path) -> FileLock:
 
 
 def _read(folder: Path) -> BrokerState | None:
-    with contextlib.suppress(OSError, ValueError, TypeError):  # no file yet, or one that was cut off
+    with contextlib.suppress(OSError, ValueError, TypeError):  # no file yet, or a truncated one
         return BrokerState(**json.loads((folder / "broker.json").read_text(encoding="utf-8")))
     return None
 

@@ -1,4 +1,4 @@
-"""The JVM process of a local Kafka broker: how it is configured, started, awaited and ended."""
+"""The JVM process of a local Kafka broker: how it is configured, started, awaited and stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 START_SECONDS = 60
 STOP_SECONDS = 20
-# Sixteen bytes in URL-safe base64, as Kafka wants them. Fixed, so that a kept data folder can be started again.
+# Sixteen bytes in URL-safe base64, as Kafka requires. Fixed, so that a broker can start again on a kept data folder.
 _CLUSTER_ID = "dGlkZW1hcmstbG9jYWwtMQ"
 _HEAP = ("-Xms64m", "-Xmx512m", "-XX:+ExitOnOutOfMemoryError")
 
@@ -93,7 +93,7 @@ def log_file(folder: Path) -> Path:
 
 
 def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """Formats the folder where it is new, and starts a broker on it; without waiting until it answers.
+    """Formats the folder if it is new, and starts a broker on it without waiting for it to answer.
 
     Raises:
         ToolError: Java or the jars are missing, or the folder cannot be formatted.
@@ -111,7 +111,7 @@ def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
     with log_file(folder).open("ab") as log:
         if not (folder / "data" / "meta.properties").exists():
             _format([*java, "kafka.tools.StorageTool", "format", "--config", str(settings)], folder, log)
-        # A session of its own: Ctrl-C in the terminal reaches the program, which then stops the broker in order.
+        # A session of its own: Ctrl-C in the terminal reaches only this program, which then stops the broker cleanly.
         return subprocess.Popen(
             [*java, "kafka.Kafka", str(settings)],
             stdin=subprocess.DEVNULL,
@@ -132,7 +132,7 @@ def await_answer(process: subprocess.Popen[bytes], folder: Path, port: int) -> N
     """Returns once the broker lists itself in its own metadata.
 
     Raises:
-        ToolError: It died, or said nothing within a minute; with the end of its log.
+        ToolError: It died, or did not answer within a minute; the error has the end of its log.
     """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
@@ -147,7 +147,7 @@ def await_answer(process: subprocess.Popen[bytes], folder: Path, port: int) -> N
 
 def answers(port: int) -> bool:
     """Whether a broker on that loopback port lists at least one broker in its metadata."""
-    # First by hand: librdkafka logs each refused connection and then waits longer and longer.
+    # First a plain connection: librdkafka logs each refused one, and waits longer after each.
     with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
         quiet = logging.getLogger("tidemark.broker.probe")
         quiet.disabled = True
@@ -157,7 +157,7 @@ def answers(port: int) -> bool:
 
 
 def failed(folder: Path, what: str) -> ToolError:
-    """The error for a broker that does not run, with the end of its log."""
+    """Build the error for a broker that does not run, with the end of its log."""
     with contextlib.suppress(OSError):
         tail = log_file(folder).read_text(encoding="utf-8", errors="replace").splitlines()[-20:]
         observed = "\n".join(tail) or "an empty log"
@@ -167,7 +167,7 @@ def failed(folder: Path, what: str) -> ToolError:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Ends this one process, in order if it can, by force after 20 s, and waits for its end."""
+    """Stops this one process and waits for its end; kills it after 20 s."""
     if process.poll() is not None:
         return
     process.terminate()
@@ -179,7 +179,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_by_id(pid: int, mark: str) -> None:
-    """Ends a process that an earlier command started; nothing happens when that id is now another process."""
+    """Stops a process that an earlier command started; does nothing if the id is now another process's."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + STOP_SECONDS
         if start_mark(pid) == mark:
@@ -190,7 +190,7 @@ def end_by_id(pid: int, mark: str) -> None:
 
 
 def start_mark(pid: int) -> str | None:
-    """What tells this process from any other that ever had or will have its id; None when no such process runs."""
+    """Return what distinguishes this process from all earlier and later ones with its id, or None if none runs."""
     stat = Path(f"/proc/{pid}/stat")
     if not Path("/proc/self/stat").exists():  # macOS
         ps = subprocess.run(["/bin/ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""A consumer group's offsets, moved for those who look at the lag of groups. Nothing of ours is ever read from them."""
+"""Sets a consumer group's offsets, for tools that show the lag of groups. Tidemark never reads them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _MOVING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""What brokers answer while they agree on who keeps a group: as it comes into being, or as one of them went."""
+"""Errors while the brokers agree on a group's coordinator: the group is new, or a broker has left."""
 
 
 class CommitError(Exception):
-    """The offsets were not moved, or not all of them; the text says why, without any value of the configuration.
+    """Some or all offsets were not set; the text says why, without any value of the configuration.
 
     Attributes:
-        is_passing: Whether another try may do.
+        is_passing: Whether a retry may succeed.
     """
 
     def __init__(self, why: str, *, is_passing: bool = False) -> None:
@@ -38,15 +38,15 @@ class CommitError(Exception):
 
 
 def commit(kafka: Kafka, group: str, next_offsets: Mapping[tuple[str, int], int]) -> None:
-    """Set where a group stands, as if it had read up to there. One that is not there is made by it.
+    """Set a group's offsets, as if it had read up to there. Creates the group if it does not exist.
 
     Args:
-        kafka: Where the group is.
-        group: The group; nobody may be consuming in it.
-        next_offsets: The offset of each (topic, partition) that would be read next.
+        kafka: The Kafka settings.
+        group: The group; it must have no active members.
+        next_offsets: The offset that would be read next, by (topic, partition).
 
     Raises:
-        CommitError: Somebody consumes in the group, the brokers refuse, or none can be asked.
+        CommitError: The group has active members, the brokers refuse, or none can be asked.
     """
     for wait_seconds in _WAITS_SECONDS:
         try:
@@ -77,7 +77,7 @@ def _commit(kafka: Kafka, group: str, next_offsets: Mapping[tuple[str, int], int
 
 
 def _why(error: KafkaError) -> str:
-    # What a broker answers to a commit by nobody in particular while the group has members.
+    # A broker's answer to a commit from outside the group while the group has members.
     if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
         return "the group has active members: another consumer uses it, so it needs another name"
     return str(error.name())

@@ -1,4 +1,4 @@
-"""What Spark's Kafka source says when it fails, as an error that says what to do. Pure."""
+"""Translates failures of Spark's Kafka source into errors that say what to do. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class _Failure(NamedTuple):
     """A kind of failure.
 
     Attributes:
-        sign: A pattern that only this kind has in its text; what it matches, or its group `shown`, is shown as observed.
+        sign: A pattern that only texts of this kind match; the match, or its group `shown`, is shown as observed.
         what: What went wrong.
-        expected: What should have been.
+        expected: What was expected.
         next_step: What to do about it. `{checkpoint}` is the checkpoint's folder.
         error: The class of the error.
     """
@@ -144,7 +144,7 @@ _WRAPPING = re.compile(r"^.*?terminated with exception: |( SQLSTATE: \w+)+\s*$",
 
 
 def failure(error: Exception, kafka: Kafka, checkpoint: str) -> SourceError | AnotherWriterError:
-    """The error that a failed query becomes, with no secret of the settings in it.
+    """Translate a failed query's error, without secrets of the settings in it.
 
     Args:
         error: What Spark raised.
@@ -170,14 +170,14 @@ def failure(error: Exception, kafka: Kafka, checkpoint: str) -> SourceError | An
 
 
 def malformed_timestamp(error: Exception) -> Place | None:
-    """The record whose timestamp Spark cannot hold, where that is what ended a read."""
+    """Return the record whose timestamp Spark cannot hold, or None if the read failed for another reason."""
     found = re.search(_MALFORMED, whole_text(error))
     return Place(found[1], int(found[2]), int(found[3])) if found else None
 
 
 def _secrets(kafka: Kafka) -> set[str]:
     given = secret_texts((kafka.bootstrap_servers, kafka.topics, kafka.properties))
-    # Of a JAAS text Kafka may repeat a part alone: the password, or whatever stands where it expected another word.
+    # Kafka may repeat a part of a JAAS text: the password, or anything in a place where it expected another word.
     words = {word for text in given for word in re.split(r"[\s=;\"']+", text)}
     return given | {word for word in words if len(word) >= _SHORTEST_SECRET and not _JAAS_WORD.fullmatch(word)}
 
@@ -190,7 +190,7 @@ def _kind(text: str) -> tuple[_Failure, str]:
 
 
 def root_cause(text: str) -> str:
-    r"""The first line of the innermost cause in a Java stack trace, or else of the text.
+    r"""Return the first line of the innermost cause in a Java stack trace, or else of the text.
 
     >>> root_cause("a.B: outer\n\tat a.C(C.java:1)\nCaused by: d.E: inner\n\tat d.F(F.java:2)\n")
     'd.E: inner'

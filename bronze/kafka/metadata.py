@@ -1,4 +1,4 @@
-"""A look at the topics themselves, past Spark: their ids, partitions, and the offsets that Kafka holds."""
+"""Topic metadata from the brokers, without Spark: ids, partitions, and the offsets that Kafka holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SAME = {
     "ssl.cipher.suites",
     "enable.sasl.oauthbearer.unsecure.jwt",
 }
-"""Properties that mean the same to librdkafka."""
+"""Properties with the same name and meaning in librdkafka."""
 
 _RENAMED = {
     "ssl.truststore.certificates": "ssl.ca.pem",
@@ -45,7 +45,7 @@ _OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'
 
 
 class LookError(Exception):
-    """The topics cannot be looked at; the text says why, without any value of the configuration."""
+    """The brokers cannot be asked or read; the text says why, without any value of the configuration."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Seen:
     """A topic as the brokers describe it.
 
     Attributes:
-        topic_id: Its id; None where the brokers have none.
+        topic_id: Its id; None if the brokers have none.
         partitions: Its partitions.
     """
 
@@ -62,13 +62,13 @@ class Seen:
 
 
 def client_config(properties: Mapping[str, str]) -> dict[str, str]:
-    """The configuration of librdkafka that means the same as one of Kafka's own client, as far as a look needs it.
+    """Translate a configuration of Kafka's Java client to librdkafka's, as far as connecting needs it.
 
     Args:
         properties: `kafka.client_properties()`.
 
     Raises:
-        LookError: A property that decides how we connect has no counterpart.
+        LookError: A property that the connection depends on has no counterpart.
 
     >>> client_config({"bootstrap.servers": "b:1", "security.protocol": "SSL", "max.poll.records": "5"})
     {'bootstrap.servers': 'b:1', 'security.protocol': 'SSL'}
@@ -93,7 +93,7 @@ def client_config(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def describe_topics(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
-    """Describe topics. One that does not exist, or may not be seen, is left out: reading it says so better.
+    """Describe topics. One that does not exist, or may not be seen, is left out: reading it gives the better error.
 
     Raises:
         LookError: No broker can be asked.
@@ -117,7 +117,7 @@ def describe_topics(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
 
 
 def bounds(kafka: Kafka, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """The earliest offset that Kafka holds of each partition, and the one that its next record gets.
+    """Return the earliest offset of each partition in Kafka, and the offset that its next record will get.
 
     Raises:
         LookError: No broker can be asked, or a partition has no leader.
@@ -141,13 +141,13 @@ def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec) -> dic
 
 
 def client(kafka: Kafka) -> AdminClient:
-    """A client that asks the brokers. Name it: collected too early, it would never answer.
+    """Create an admin client. Keep a reference to it: a client that is garbage-collected too early never answers.
 
     Raises:
-        LookError: A property that decides how we connect has no counterpart in librdkafka, or librdkafka refuses it.
+        LookError: A property that the connection depends on has no counterpart in librdkafka, or librdkafka refuses it.
     """
     quiet = logging.getLogger("tidemark.kafka.look")
-    quiet.disabled = True  # it would write what it is told to stderr, past the report
+    quiet.disabled = True  # librdkafka's log would go to stderr, past the report
     try:
         return AdminClient({**client_config(kafka.client_properties()), "socket.timeout.ms": _SECONDS * 1000}, logger=quiet)
     except KafkaException as error:
@@ -155,7 +155,7 @@ def client(kafka: Kafka) -> AdminClient:
 
 
 def _login(jaas: str) -> dict[str, str]:
-    """User and password of a login with PLAIN or SCRAM."""
+    """Return user and password of a PLAIN or SCRAM login."""
     found = _LOGIN.fullmatch(jaas)
     options = {name: double or single or bare for name, double, single, bare in _OPTION.findall(found[1])} if found else {}
     if not {"username", "password"} <= options.keys():

@@ -1,4 +1,4 @@
-"""The Kafka source: its options from the settings, and a quick look whether anyone answers there."""
+"""The Kafka source: its options from the settings, and a quick check that a broker can be reached."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _DEFAULTS = {
     _API_TIMEOUT: "30000",
     # Kafka's default of 500 means a call into the consumer for every 500 records.
     "max.poll.records": "5000",
-    # Spark asks for a partition's bounds after each poll, and the answer waits behind the fetch that is under way: at a
-    # partition's end for as long as this. Half a second for each of them by default, and never of use: what is read is there.
+    # Spark asks for a partition's bounds after each poll, and the answer waits behind the fetch in progress: at a partition's
+    # end, for as long as this. The default is half a second each time, and of no use: the records to read are already there.
     "fetch.max.wait.ms": "20",
 }
 """Client properties that the settings may override."""
 
 
 def reader_options(kafka: Kafka, start: str | Offsets | None = None) -> dict[str, str]:
-    """The options of Spark's Kafka source, with every client property as `kafka.<name>`. They hold secrets in clear.
+    """Return the options of Spark's Kafka source, with client properties as `kafka.<name>`. They hold secrets in plain text.
 
     Args:
         kafka: The settings.
-        start: Where a query without a checkpoint starts; None: where the settings say.
+        start: Where a query without a checkpoint starts; by default where the settings say.
     """
     client = {**_DEFAULTS, **kafka.client_properties(), "isolation.level": "read_committed"}
     if _REQUEST_TIMEOUT in kafka.properties and _API_TIMEOUT not in kafka.properties:
-        del client[_API_TIMEOUT]  # it must not be less than the other, or the client refuses both
+        del client[_API_TIMEOUT]  # it must not be less than the request timeout, or the client refuses both
     start = kafka.starting_offsets if start is None else start
     options = {
         **{f"kafka.{name}": value for name, value in client.items()},
@@ -54,13 +54,13 @@ def reader_options(kafka: Kafka, start: str | Offsets | None = None) -> dict[str
 
 
 def require_reachable(bootstrap_servers: str) -> None:
-    """Return if any one of the servers accepts a connection within 5 s.
+    """Raise unless one of the servers accepts a connection within 5 s.
 
-    The Kafka client would go on trying for minutes. This asks for no more than an open port: who listens there, and whether it
-    lets us in, the client finds out.
+    The Kafka client would retry for minutes. This only checks for an open port; the client finds out who listens there, and
+    whether it lets us in.
 
     Args:
-        bootstrap_servers: host:port, several separated by commas, as the settings have checked them.
+        bootstrap_servers: host:port, several separated by commas, as validated by the settings.
 
     Raises:
         SourceError: None of them does; the error says why for each.

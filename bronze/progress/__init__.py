@@ -1,4 +1,4 @@
-"""How far Bronze has read: the checkpoint, the table itself, and which topics these offsets belong to.
+"""How far Bronze has read: the checkpoint, the table itself, and the topics that the offsets belong to.
 
 The entry is `position.read`.
 """

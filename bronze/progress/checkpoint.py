@@ -1,8 +1,8 @@
-"""The query's checkpoint: which folder, whether it is whole, and where it ends.
+"""The streaming query's checkpoint: its folder, whether it is intact, and where it ends.
 
-A checkpoint that was lost in part, or put back from a backup, is worse than none: Spark would give a batch a number that the
-table has taken, and Delta skips such a batch without a word, whatever is in it. So what does not fit the table is set aside,
-by going on in another folder, and the table says where to go on.
+A checkpoint that was partly lost, or restored from a backup, is worse than none: Spark would reuse a batch number that the
+table already has, and Delta silently skips such a batch, whatever its records. So a checkpoint that does not match the table is
+set aside: the query continues in another folder, after the offsets in the table.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _LOGS = ("offsets", "commits")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint's folder holds.
+    """The content of a checkpoint's folder.
 
     Attributes:
         folder: The folder.
         number: Its number among the pipeline's checkpoints, from 1.
-        query_id: The query's id; None where it is gone.
-        offsets: The batches that were planned.
-        commits: The batches that were noted as done.
+        query_id: The query's id; None if it is gone.
+        offsets: The numbers of the planned batches.
+        commits: The numbers of the batches marked as done.
         planned: Where the last planned batch ends, by topic and partition.
     """
 
@@ -54,10 +54,10 @@ class Checkpoint:
         return bool(self.offsets)
 
     def damage(self, streamed: Streamed | None) -> str | None:
-        """Why a query must not go on with it; None where it may.
+        """Return why a query must not continue with it, or None if it may.
 
         Args:
-            streamed: The last micro-batch in the table, where it is known.
+            streamed: The last micro-batch in the table, if known.
 
         >>> from lakehouse.delta.tables import Streamed
         >>> whole = Checkpoint("/c", 1, "q", offsets={0, 1}, commits={0}, planned={"t": {"0": 5}})
@@ -88,16 +88,16 @@ class Checkpoint:
 
 
 def choose(spark: SparkSession, run: Run, *, first: int, streamed: Streamed | None, is_new: bool = False) -> Checkpoint:
-    """The checkpoint to go on with: the first from a number on that is whole, or not there yet.
+    """Choose the checkpoint to continue with: the first from a number on that is intact or does not exist yet.
 
-    Reports `bronze.checkpoint_set_aside` where a damaged one is left for a new one. Deletes and moves nothing.
+    Reports `bronze.checkpoint_set_aside` if a damaged one is left for a new one. Deletes and moves nothing.
 
     Args:
         spark: The session.
         run: The run.
         first: The first number that may be used, see `bronze_topics`.
-        streamed: The last micro-batch that the table's log tells of. Where it tells of none any more, the table's transactions
-            are asked for the checkpoint's query.
+        streamed: The last micro-batch in the table's log. If the log no longer has one, the checkpoint's query is looked up in
+            the table's transactions.
         is_new: Whether nothing was ever committed to the table.
     """
     damaged: list[dict[str, object]] = []
@@ -118,7 +118,7 @@ def choose(spark: SparkSession, run: Run, *, first: int, streamed: Streamed | No
 
 
 def ends(spark: SparkSession, checkpoint: Checkpoint, streamed: Streamed | None) -> Offsets:
-    """Where the next batch begins, by topic and partition: after the last one that is in the table. Empty before the first."""
+    """Return where the next batch starts, by topic and partition: after the last one in the table. Empty before the first."""
     if streamed is None or streamed.query_id != checkpoint.query_id or streamed.batch not in checkpoint.offsets:
         return {}
     file = f"{checkpoint.folder}/offsets/{streamed.batch}"
@@ -126,15 +126,15 @@ def ends(spark: SparkSession, checkpoint: Checkpoint, streamed: Streamed | None)
 
 
 def reached(spark: SparkSession, run: Run, last: Checkpoint, streamed: Streamed | None) -> Offsets:
-    """Where the last checkpoint that was begun ends, see `ends`, or where it began if none of its batches is in the table.
+    """Return where the last checkpoint in use ends, see `ends`, or where it started if none of its batches is in the table.
 
-    Empty where no checkpoint was begun.
+    Empty if no checkpoint has planned a batch.
 
     Args:
         spark: The session.
         run: The run.
-        last: The checkpoint to go on with.
-        streamed: The last micro-batch that the table's log tells of.
+        last: The checkpoint to continue with.
+        streamed: The last micro-batch in the table's log.
     """
     for number in range(last.number, 0, -1):
         found = last if number == last.number else _read(spark, _folder(run, number), number)
@@ -144,7 +144,7 @@ def reached(spark: SparkSession, run: Run, last: Checkpoint, streamed: Streamed 
 
 
 def _beginning(spark: SparkSession, folder: str) -> Offsets:
-    """The offsets that a query began with; Spark writes a zero byte and a line with the format before them."""
+    """Return the offsets that a query started with; Spark writes a zero byte and a format line before them."""
     found = [file for file in _files(spark, f"{folder}/sources/0") if file.endswith("/0")]
     text = _texts(spark, found).get("0", "") if found else ""
     try:
@@ -175,7 +175,7 @@ def _query_id(metadata: str | None) -> str | None:
 
 
 def _ends(offsets: str | None) -> Offsets | None:
-    """The offsets in a batch's file: a line with the format, one for the batch, one for each source."""
+    """Parse the offsets in a batch's file: a format line, one line for the batch, one for each source."""
     try:
         return dict(json.loads((offsets or "").splitlines()[2]))
     except (ValueError, IndexError):  # cut off
@@ -183,7 +183,7 @@ def _ends(offsets: str | None) -> Offsets | None:
 
 
 def _files(spark: SparkSession, folder: str) -> list[str]:
-    """The files below a folder, less the empty ones; by Spark's own reader where only the cluster may be able to look there."""
+    """List the non-empty files below a folder, with Spark's reader if only the cluster may have access to it."""
     if (local := local_path(folder)) is not None and local.is_dir():
         return [path.as_posix() for path in local.rglob("[!._]*") if path.is_file() and path.stat().st_size]
     try:
@@ -196,7 +196,7 @@ def _files(spark: SparkSession, folder: str) -> list[str]:
 
 
 def _texts(spark: SparkSession, files: list[str]) -> dict[str, str]:
-    """The files' texts, by their names without the folder."""
+    """Read the files' texts, by name without the folder."""
     local = [path for path in map(local_path, files) if path is not None and path.is_file()]
     if len(local) == len(files):
         return {path.name: path.read_text(encoding="utf-8", errors="replace") for path in local}

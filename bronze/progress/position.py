@@ -1,4 +1,4 @@
-"""Where Bronze stands before a run: its version, its topics, its checkpoint."""
+"""Bronze's position before a run: its version, its topics, its checkpoint."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where Bronze stands.
+    """Bronze's position.
 
     Attributes:
         version: The Delta version of `bronze_records`.
-        streamed: The last micro-batch in it; None where there is none.
-        topics: What is known of the topics, by their names in Kafka.
-        checkpoint: The checkpoint to go on with.
+        streamed: The last micro-batch in it; None if there is none.
+        topics: The known topics, by name in Kafka.
+        checkpoint: The checkpoint to continue with.
     """
 
     version: int
@@ -40,20 +40,20 @@ class Standing:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was ever committed to the table. Every micro-batch commits, that of an empty topic too."""
+        """Whether nothing was ever committed to the table. Every micro-batch commits, even that of an empty topic."""
         return self.version == 0
 
     @property
     def renamed(self) -> dict[str, str]:
-        """The name in the tables of each topic that has another one than in Kafka."""
+        """The topics whose name in the tables differs from Kafka's: Kafka's name to that name."""
         return {name: topic.stored_as for name, topic in self.topics.items() if topic.stored_as != name}
 
 
 def read(spark: SparkSession, run: Run, *, is_dry_run: bool = False) -> Standing:
-    """Read where Bronze stands. Creates `bronze_topics` where it is not there yet, unless nothing may be written.
+    """Read Bronze's position. Creates `bronze_topics` if it does not exist, unless this is a dry run.
 
     Raises:
-        TableMissingError: `bronze_records` is not there; or `bronze_topics`, and nothing may be written.
+        TableMissingError: `bronze_records` does not exist; or, in a dry run, `bronze_topics` does not.
     """
     version, streamed = tables.streamed(spark, run.table(BRONZE_RECORDS))
     try:

@@ -1,7 +1,7 @@
-"""Where a run starts when it has no checkpoint: after what Bronze holds, so that nothing is skipped and little is read twice.
+"""Starting offsets for a run without a checkpoint: one past the highest in Bronze, to skip nothing and read little twice.
 
-The checkpoint and the table can be lost apart. A checkpoint without its table would skip what the table lost: that is refused.
-A table without its checkpoint is enough: the highest offset of each partition says where to go on.
+The checkpoint and the table can be lost independently. A checkpoint without its table would skip what the table lost: that is
+refused. A table without its checkpoint is enough: each partition continues after its highest offset.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _EARLIEST = -2
 
 
 def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Offsets | None:
-    """Where to start instead of where the settings say; None where they, or the checkpoint, decide.
+    """Return starting offsets that override the settings', or None if the settings or the checkpoint decide.
 
-    Reads Bronze's offsets only where the checkpoint is gone. Commits nothing.
+    Reads Bronze's offsets only if the checkpoint is gone. Commits nothing.
 
     Raises:
-        TableStateError: The checkpoint has finished a micro-batch, and the table is new.
+        TableStateError: The checkpoint has finished a micro-batch, but the table is new.
     """
     checkpoint = standing.checkpoint
     if standing.is_new and checkpoint.commits:
@@ -55,10 +55,10 @@ def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standi
 
 
 def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, assigned: Offsets) -> Offsets:
-    """The offset that is read next of each assigned partition, where there is no checkpoint; see `after`.
+    """Return the next offset of each assigned partition for a run without a checkpoint; see `next_after_held`.
 
-    The latest offset of a topic that Bronze holds nothing of is the one that an earlier checkpoint of this pipeline began with,
-    or got to, where there is one: what came since is not to be stepped over.
+    If a topic starts at its latest offset and Bronze holds nothing of it, it continues where an earlier checkpoint of this
+    pipeline ended, or started, if there is one: records that arrived since are not skipped.
     """
     held = _held(spark, run.table(BRONZE_RECORDS))
     if kafka.starting_offsets == "latest":
@@ -68,20 +68,20 @@ def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing
 
 
 def next_after_held(held: Offsets, *, assigned: Offsets, start: str | Offsets, topics: Mapping[str, Topic]) -> Offsets:
-    """The offset after the highest that is held, for each assigned partition.
+    """Return the offset after the highest one in Bronze, for each assigned partition.
 
-    Where more was given up as lost, or the settings name a higher one, that. A new partition of a known topic is read from its
-    beginning, and a topic that was created anew too. A topic that is not held at all starts where the settings say.
+    If offsets beyond it were given up as lost, or the settings name a higher one, that one wins. A new partition of a known
+    topic, and a recreated topic, are read from the beginning. A topic that is not in Bronze starts where the settings say.
 
     Args:
-        held: The highest offset of each partition that is held, by the topics' names in the tables.
-        assigned: Every partition there is; its offsets do not matter, except where a new topic starts at the latest one.
+        held: The highest offset in Bronze of each partition, by topic name in the tables.
+        assigned: Every partition; its offsets matter only if a new topic starts at the latest one.
         start: The settings' starting offsets.
-        topics: What is known of the topics.
+        topics: The known topics.
 
-    >>> after({"t": {"0": 41}}, assigned={"t": {"0": 99, "1": 99}, "new": {"0": 7}}, start="latest", topics={})
+    >>> next_after_held({"t": {"0": 41}}, assigned={"t": {"0": 99, "1": 99}, "new": {"0": 7}}, start="latest", topics={})
     {'t': {'0': 42, '1': -2}, 'new': {'0': 7}}
-    >>> after({"t": {"0": 41}}, assigned={"t": {"0": 99}}, start={"t": {"0": 50}}, topics={})
+    >>> next_after_held({"t": {"0": 41}}, assigned={"t": {"0": 99}}, start={"t": {"0": 50}}, topics={})
     {'t': {'0': 50}}
     """
     named: Offsets = start if isinstance(start, dict) else {} if start == "earliest" else assigned
@@ -110,9 +110,10 @@ def _held(spark: SparkSession, bronze: Table) -> Offsets:
 
 
 def _assigned(spark: SparkSession, kafka: Kafka) -> Offsets:
-    """Every partition of the topics, with its end.
+    """Return every partition of the topics, with its end offset.
 
-    Spark wants all of them named, and only its source knows them: a query that starts at the end reads nothing and tells.
+    Spark requires an offset for each, and only its source knows them all: a query that starts at the end reports them and reads
+    no records.
     """
     consumed = spark.readStream.format("kafka").options(**reader_options(kafka, "latest")).load()
     query = consumed.writeStream.format("noop").trigger(availableNow=True).start()

@@ -1,4 +1,4 @@
-"""Breaks of a topic: it is not the one that was read before, or Kafka lost what comes next. A person accepts them."""
+"""Breaks of a topic: it was recreated, or Kafka lost the records to be read next. An operator accepts them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Break:
-    """Why a topic cannot simply be read on.
+    """Why reading a topic cannot simply continue.
 
     Attributes:
         topic: The topic as it was read.
         cause: recreated or expired.
-        topic_id: Kafka's id of the topic as it is now; None where Kafka has none.
-        lost: Of expired: the offsets that are gone, by partition.
+        topic_id: Kafka's id of the topic as it is now; None if Kafka has none.
+        lost: For expired: the offsets that are gone, by partition.
     """
 
     topic: Topic
@@ -42,15 +42,15 @@ class Break:
 
 
 def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where: str) -> None:
-    """Raise unless each topic is the one that was read before, by Kafka's id of it.
+    """Raise unless each topic is the one that was read before, by its Kafka id.
 
     Args:
-        known: What Bronze knows.
-        seen: What Kafka says now.
+        known: The topics as Bronze knows them.
+        seen: The topics as Kafka describes them now.
         where: The brokers.
 
     Raises:
-        TopicRecreatedError: One is another.
+        TopicRecreatedError: A topic has another id.
     """
     others = {name: (known[name], seen[name]) for name in known if name in seen and _differ(known[name], seen[name])}
     if others:
@@ -64,12 +64,12 @@ def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where:
 
 
 def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: str) -> Break | None:
-    """The break of a topic, or None where it can be read on.
+    """Return the break of a topic, or None if reading it can continue.
 
-    Reads Bronze's offsets only where the checkpoint is gone. Commits nothing.
+    Reads Bronze's offsets only if the checkpoint is gone. Commits nothing.
 
     Raises:
-        LookError: No broker can be asked.
+        LookError: No broker can be asked, or the topic does not exist.
     """
     topic, seen = standing.topics[name], metadata.describe_topics(kafka, [name]).get(name)
     if seen is None:
@@ -83,7 +83,7 @@ def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: 
 
 
 def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error: SourceError) -> SourceError:
-    """The error of a read that met lost offsets, with the exact ranges; as it is where they cannot be told."""
+    """Add the exact lost ranges to the error of a read; return it unchanged if they cannot be determined."""
     try:
         breaks = [find(spark, run, kafka, standing, name) for name in kafka.topics if name in standing.topics]
     except LookError as unknown:
@@ -102,11 +102,11 @@ def exact(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error
 
 
 def _next(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, latest: Offsets) -> dict[int, int]:
-    """The offset that is read next of each partition of a topic, less those that begin at their earliest one."""
+    """Return the next offset of each partition of a topic, without partitions that start at their earliest one."""
     ((name, partitions),) = latest.items()
     ends = checkpoint.ends(spark, standing.checkpoint, standing.streamed).get(name)
     if ends is not None:
-        offsets = {each: ends.get(each, 0) for each in partitions}  # Spark wants a new partition from its beginning
+        offsets = {each: ends.get(each, 0) for each in partitions}  # Spark requires a new partition from offset 0
     else:
         offsets = start_offsets.next_offsets(spark, run, kafka, standing, latest)[name]
     return {int(each): offset for each, offset in offsets.items() if offset >= 0}

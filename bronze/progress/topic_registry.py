@@ -1,6 +1,6 @@
-"""What Bronze knows of its topics: the table `bronze_topics`. A row when reading one begins, and one per accepted break.
+"""What Bronze knows of its topics: the table `bronze_topics`. A row when reading a topic starts, and one per accepted break.
 
-It is kept with the tables and not in the checkpoint, so that a lost checkpoint forgets nothing.
+It is kept with the tables, not in the checkpoint, so that nothing is forgotten with a lost checkpoint.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Topic:
 
     Attributes:
         name: Its name in Kafka.
-        incarnation: How often there was a topic of this name, this one included.
-        topic_id: Kafka's id of it; None where that is not known.
-        checkpoint: Number of the first checkpoint that may go on with it.
-        go_on_at: The offset after the last that was given up as lost, for each partition that has one.
+        incarnation: How many topics have had this name, including this one.
+        topic_id: Its Kafka id; None if unknown.
+        checkpoint: Number of the first checkpoint that may continue it.
+        go_on_at: The offset after the last one given up as lost, for each partition that has one.
     """
 
     name: str
@@ -53,22 +53,22 @@ class Topic:
 
     @property
     def is_resumed(self) -> bool:
-        """Whether a person had it go on after a break: the settings no longer say where it starts."""
+        """Whether an operator accepted a break of it: the settings no longer say where it starts."""
         return self.incarnation > 1 or bool(self.go_on_at)
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """How a break is gone on from, and who said so.
+    """How reading continues after a break, and who decided it.
 
     Attributes:
         cause: recreated or expired.
         topic_id: Kafka's id of the topic from here on.
-        checkpoint: Number of the checkpoint that begins here.
-        lost: What is given up.
-        load_seq: The load of the ledger that keeps the decision.
-        reason: Why.
-        accepted_by: Who.
+        checkpoint: Number of the checkpoint that starts here.
+        lost: The offsets given up.
+        load_seq: The load in the ledger that records the decision.
+        reason: Why it was accepted.
+        accepted_by: Who accepted it.
     """
 
     cause: str
@@ -81,10 +81,10 @@ class Acceptance:
 
 
 def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
-    """What is known, by the topic's name in Kafka.
+    """Read the known topics, by name in Kafka.
 
     Raises:
-        TableMissingError: The table is not there.
+        TableMissingError: The table does not exist.
         ContractError: It has other columns.
     """
     table = run.table(BRONZE_TOPICS)
@@ -96,7 +96,7 @@ def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
 
 
 def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
-    """Put the table's rows together: the last of a topic holds, and what was given up of its incarnation adds up."""
+    """Merge the table's rows: a topic's last row wins, and the losses of its incarnation accumulate."""
     found: dict[str, Topic] = {}
     for row in sorted(rows, key=lambda row: (row["incarnation"], row["checkpoint"], row["known_since"])):
         name = row["topic"]
@@ -111,12 +111,12 @@ def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
 
 
 def create(spark: SparkSession, run: Run, *, is_new: bool) -> dict[str, Topic]:
-    """Create the table; what Bronze holds already tells the incarnations.
+    """Create the table, and return the topics with the incarnations that Bronze's records show.
 
     Args:
         spark: The session.
         run: The run.
-        is_new: Whether Bronze was never read into.
+        is_new: Whether Bronze never had a commit, and so has no records.
     """
     tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)
     if is_new:
@@ -127,12 +127,12 @@ def create(spark: SparkSession, run: Run, *, is_new: bool) -> dict[str, Topic]:
 
 
 def write_begun(spark: SparkSession, run: Run, topics: Iterable[Topic]) -> None:
-    """Append a row for each topic that reading begins with. One commit, none where there is no topic."""
+    """Append a row for each topic whose reading starts. One commit, none if there is no topic."""
     _append(spark, run, [{**_row(topic), "cause": BEGUN} for topic in topics])
 
 
 def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acceptance) -> Topic:
-    """Append the row that lets a topic go on after a break; one commit, and with it the next run goes on.
+    """Append the row that lets the next run continue a topic after a break. One commit.
 
     Returns:
         The topic from there on.

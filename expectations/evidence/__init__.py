@@ -1,4 +1,4 @@
-"""What a gate run looks at: each table read once, at a pinned version, summed up in few rows.
+"""What a gate run compares: each table read once, at a pinned version, aggregated to few rows.
 
 The entry is `snapshot.evidence`.
 """

@@ -1,4 +1,4 @@
-"""The streams and loads in which Bronze, the ledger, Silver and the watermarks contradict each other. Pure, on few rows."""
+"""The streams and loads in which Bronze, the ledger, Silver and the watermarks disagree. Pure, on few rows."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ SHOWN = {
     "silver_mismatch": ("silver_rows", "ledger_kept"),
     "watermark_mismatch": ("silver_highest", "ledger_watermark", "watermark"),
 }
-"""What is told of each fact, beside the stream and the load."""
+"""What is shown for each fact, next to the stream and the load."""
 
 
 def differences(evidence: Evidence, fact: str) -> list[Row]:
-    """What contradicts what, by one of the facts that compare tables.
+    """The rows that disagree, by one of the facts that compare tables.
 
     Args:
         evidence: What the gate run read.
         fact: `unaccounted`, `silver_mismatch` or `watermark_mismatch`.
 
     Returns:
-        A row per stream and load: topic, partition, producer, load_seq, and what each table says; None where it says nothing.
-        Bronze's records are those of the partition. Watermarks are (epoch, sequence).
+        A row per stream and load: topic, partition, producer, load_seq, and what each table says, None if nothing. Bronze's
+        records are those of the partition. Watermarks are (epoch, sequence).
     """
     ledger = {_key(row): row for row in evidence.ledger}
     silver = {_key(row): row for row in evidence.silver}

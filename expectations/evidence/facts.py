@@ -1,6 +1,6 @@
-"""The facts pass: what Silver and Bronze really hold, counted from their narrow columns. Pure: nothing is read or written here.
+"""The facts pass: what Silver and Bronze really hold, counted from their narrow columns. Pure: reads and writes nothing.
 
-The ledger says what a load did. These counts come from the rows themselves, so that the two can be held against each other
+The ledger says what a load did. These counts come from the rows themselves, so that the two can be compared
 (`expectations.evidence.reconcile`).
 """
 
@@ -31,13 +31,13 @@ def silver_facts(records: DataFrame) -> DataFrame:
     Grain: a stream and load.
 
     Args:
-        records: Rows of `silver_records`. Where there is a payload, `value` is looked at for being null, and not shuffled.
+        records: Rows of `silver_records`. If there is a payload, `value` is only tested for null, and not shuffled.
 
     Returns:
-        topic, partition, producer, load_seq, and (bigint where nothing is said): rows; not_increasing, in-order rows that are
-        not above the in-order row before them by offset, in the same load; repeated_keys, rows whose (stream, epoch,
-        sequence) stands twice; nulls, in the required columns; undecodable; first and last, the (epoch, sequence) structs of
-        the first in-order row by offset, null where there is none, and of the highest row.
+        topic, partition, producer, load_seq, and (bigint unless noted): rows; not_increasing, in-order rows that are not above
+        the in-order row before them by offset, in the same load; repeated_keys, rows that repeat a (stream, epoch, sequence);
+        nulls, in the required columns; undecodable; first and last, the (epoch, sequence) structs of the first in-order row by
+        offset, null if there is none, and of the highest row.
     """
     by_sequence = Window.partitionBy(*STREAM).orderBy(*ORDINAL, "offset")
     earlier = Window.partitionBy(*STREAM, "load_seq").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
@@ -67,7 +67,7 @@ def bronze_counts(appended: DataFrame) -> DataFrame:
     Grain: a partition and version.
 
     Args:
-        appended: What `lakehouse.delta.tables.collect_appended` hands to its summary.
+        appended: What `lakehouse.delta.tables.collect_appended` passes to its summary.
 
     Returns:
         topic, partition, version and records (bigint).
@@ -78,7 +78,7 @@ def bronze_counts(appended: DataFrame) -> DataFrame:
 
 
 def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:
-    """Count the different offsets that Bronze holds of each span: all that can be known where its versions are gone.
+    """Count the distinct offsets that Bronze holds in each offset range: all that can be known once its versions are gone.
 
     Grain: a partition and load.
 
@@ -87,7 +87,7 @@ def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:
         spans: A few rows with topic, partition, load_seq, above (bigint; null for no lower bound) and up_to (inclusive).
 
     Returns:
-        topic, partition, load_seq and records (bigint); an offset that was read twice counts once.
+        topic, partition, load_seq and records (bigint); an offset that Bronze holds twice counts once.
     """
     offsets = bronze.select("topic", "partition", "offset")
     within = (
@@ -103,14 +103,14 @@ def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def is_undecodable(records: DataFrame) -> Column:
-    """Whether a value did not become a payload; false where none is asked for."""
+    """Whether a value could not be decoded into a payload; false if there is no payload column."""
     if "payload" not in records.columns:
         return F.lit(False).alias("is_undecodable")
     return (F.col("payload").isNull() & F.col("value").isNotNull()).alias("is_undecodable")
 
 
 def nulls() -> Column:
-    """The nulls in the required columns, summed."""
+    """The number of nulls in the required columns."""
     found = F.lit(0)
     for name in REQUIRED:
         found = found + F.col(name).isNull().cast("int")

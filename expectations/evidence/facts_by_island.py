@@ -1,8 +1,8 @@
-"""The facts of streams whose rows rise one by one with their offsets, from few numbers: no row is sorted.
+"""The facts of streams whose sequences rise one by one with their offsets, from few numbers: no row is sorted.
 
-An island is all rows of a stream, load, epoch and arrival whose sequence is at one distance from its offset. What Silver keeps
-of a topic is mostly a few of them; one aggregation finds them. Where they lie apart from each other, no key can stand twice,
-and a sequence can only fall at an island's first row. Where they do not, the stream's rows are looked at one by one, see
+An island here is all rows of a stream, load, epoch and arrival with the same distance between sequence and offset. What Silver
+keeps of a topic is mostly a few islands; one aggregation finds them. If they do not overlap, no key can occur twice, and a
+sequence can only fall at an island's first row. If they do, the stream's rows are examined one by one, see
 `expectations.evidence.facts`.
 """
 
@@ -32,7 +32,7 @@ _KEYS = (*STREAM, "load_seq", "epoch", "arrival", "distance")
 
 
 def find_islands(records: DataFrame) -> DataFrame:
-    """Sum rows up by the distance of their sequence from their offset.
+    """Aggregate rows by the distance of their sequence from their offset.
 
     Grain: a distance of a stream, load, epoch and arrival.
 
@@ -40,9 +40,8 @@ def find_islands(records: DataFrame) -> DataFrame:
         records: Rows of `silver_records`.
 
     Returns:
-        topic, partition, producer, load_seq, epoch, arrival, distance (sequence less offset; null where that is no bigint),
-        and (bigint) rows; offsets, the different ones; first_offset and last_offset; nulls, in the required columns;
-        undecodable.
+        topic, partition, producer, load_seq, epoch, arrival, distance (sequence minus offset; null if that is no bigint), and
+        (bigint) rows; offsets, the distinct ones; first_offset and last_offset; nulls, in the required columns; undecodable.
     """
     words = (
         records.select(*STREAM, "load_seq", *ORDINAL, "offset", "arrival", is_undecodable(records))
@@ -68,13 +67,13 @@ def find_islands(records: DataFrame) -> DataFrame:
 
 
 def facts(found: Iterable[Row]) -> tuple[list[Row], set[Stream]]:
-    """The facts of the streams whose islands lie apart.
+    """The facts of the streams whose islands do not overlap.
 
     Args:
-        found: The rows of `islands`.
+        found: The rows of `find_islands`.
 
     Returns:
-        Rows as `expectations.evidence.facts.silver_facts` gives them, and the names of the other streams.
+        Rows as `expectations.evidence.facts.silver_facts` returns them, and the names of the other streams.
     """
     streams = defaultdict[Stream, list["Row"]](list)
     for row in found:
@@ -84,9 +83,9 @@ def facts(found: Iterable[Row]) -> tuple[list[Row], set[Stream]]:
 
 
 def _lie_apart(rows: list[Row]) -> bool:
-    """Whether no two rows of a stream have one (epoch, sequence), and no two in-order rows of a load one offset.
+    """Whether no two rows of a stream share an (epoch, sequence), and no two in-order rows of a load an offset.
 
-    The offsets of two islands may not even cross: the rows of each would fall and rise between those of the other.
+    Two islands' offset ranges may not even interleave: sequences would rise and fall as their rows alternate.
     """
     if any(row["nulls"] or row["distance"] is None or row["rows"] != row["offsets"] for row in rows):
         return False

@@ -1,4 +1,4 @@
-"""What one gate run looks at: few rows, each table read once and at a pinned version."""
+"""The evidence of one gate run: few rows, each table read once and at a pinned version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 PartitionLoad = tuple[str | None, int | None, int | None]
-"""topic, partition, load_seq; load_seq is None where no load claims the Bronze version."""
+"""topic, partition, load_seq; load_seq is None if no load claims the Bronze version."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class BronzeCounts:
 
     Attributes:
         records: Records of each partition and load.
-        counts_offsets: Whether different offsets were counted, since the versions are gone from the log: replays are not in.
+        counts_offsets: Whether distinct offsets were counted instead of whole versions: replays are then not included.
         uncounted: Loads whose Bronze range is unknown.
     """
 
@@ -34,7 +34,7 @@ class BronzeCounts:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was read, each once and at a pinned version.
+    """What was read, each table once and at a pinned version.
 
     Attributes:
         first_load_seq: First load of the range.
@@ -43,7 +43,7 @@ class Evidence:
         silver: Rows of `expectations.evidence.facts.silver_facts` of the range.
         watermarks: All rows of `silver_watermarks`.
         bronze: Bronze's counts.
-        rejected: The loads that people rejected: nothing is asked of them any more.
+        rejected: The rejected loads: they are no longer audited.
     """
 
     first_load_seq: int
@@ -56,14 +56,14 @@ class Evidence:
 
 
 def by_load(versions: Iterable[Row], loads: Iterable[tuple[int, int]]) -> dict[PartitionLoad, int]:
-    """Give the records of Bronze versions to the loads that they belong to.
+    """Assign the records of Bronze versions to the loads that they belong to.
 
     Args:
         versions: Rows with topic, partition, version and records.
         loads: The last Bronze version of each load, and its number.
 
     Returns:
-        Records of each partition and load. A version belongs to the first load that ends with it or later.
+        Records of each partition and load. A version belongs to the first load that ends at it or later.
 
     >>> by_load([{"topic": "t", "partition": 0, "version": 3, "records": 5}], [(2, 1), (4, 2)])
     {('t', 0, 2): 5}

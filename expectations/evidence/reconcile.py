@@ -1,6 +1,6 @@
-"""The facts of a gate run: Silver's and Bronze's own counts held against the ledger and the watermarks. Pure, on few rows.
+"""The facts of a gate run: Silver's and Bronze's own counts against the ledger and the watermarks. Pure, on few rows.
 
-Whole numbers stay Python's: a sequence goes up to 2^63-1, which a pandas column with a null in it would round.
+Integers stay Python's: a sequence goes up to 2^63-1, which a pandas column with a null in it would round.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LARGEST = 2**63 - 1
 
 @dataclass
 class StreamFacts:
-    """A stream in a load: how often each invariant is violated. All counts are 0 where everything is right."""
+    """A stream in a load: how often each invariant is violated. All counts are 0 if everything is right."""
 
     topic: str | None
     partition: int | None
@@ -72,7 +72,7 @@ _COUNTED = ("duplicate", "late", "missing", "quarantined", "undecodable", "colli
 def stream_facts(evidence: Evidence) -> list[StreamFacts]:
     """The violations of each stream and load.
 
-    Grain: a stream and load that the ledger, Silver, Bronze or the watermarks name, sorted by load; none that was rejected.
+    Grain: a stream and load that the ledger, Silver, Bronze or the watermarks name, sorted by load; without rejected loads.
     """
     facts = _Facts(evidence)
     facts.compare_rows()
@@ -84,7 +84,7 @@ def stream_facts(evidence: Evidence) -> list[StreamFacts]:
 
 
 def load_facts(evidence: Evidence) -> list[LoadFacts]:
-    """The measures of each load that was not rejected, by the ledger; undecodable records are counted in Silver."""
+    """The measures of each load that was not rejected, from the ledger; undecodable records are counted in Silver."""
     loads = {seq: LoadFacts(seq) for seq in range(evidence.first_load_seq, evidence.last_load_seq + 1)}
     for row in evidence.ledger:
         load = loads[row["load_seq"]]
@@ -102,7 +102,7 @@ def load_facts(evidence: Evidence) -> list[LoadFacts]:
 
 
 class _Facts:
-    """The facts while they are gathered: a row comes into being when something names its stream and load."""
+    """The facts while they are collected: a row is created when something names its stream and load."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
@@ -114,7 +114,7 @@ class _Facts:
         return self.rows.setdefault((stream, load_seq), StreamFacts(*stream, load_seq))
 
     def compare_rows(self) -> None:
-        """Silver's rows against the ledger's accepted ones, its classes against its records; and every load must be in it."""
+        """Compare Silver's rows with the ledger's, and its classes with its records; find loads that the ledger lacks."""
         for key in {**self.ledger, **self.silver}:
             claimed, found, row = self.ledger.get(key), self.silver.get(key), self.of(*key)
             if found is not None:
@@ -129,7 +129,7 @@ class _Facts:
             self.of((None, None, None), load_seq).unaccounted = 1
 
     def compare_steps(self) -> None:
-        """The first in-order row of a load is above the watermark before it and above what Silver holds of earlier loads."""
+        """Check that a load's first in-order row is above the watermark before it and above Silver's rows of earlier loads."""
         highest: dict[Stream, Ordinal] = {}
         in_load = [(load_seq, stream, found) for (stream, load_seq), found in self.silver.items() if load_seq is not None]
         for load_seq, stream, found in sorted(in_load, key=lambda item: item[0]):
@@ -142,9 +142,9 @@ class _Facts:
                 highest[stream] = max(last, highest.get(stream, last))
 
     def compare_watermarks(self) -> None:
-        """Silver's highest row, the ledger's watermark and silver_watermarks say the same of each stream.
+        """Check that Silver's highest row, the ledger's watermark and silver_watermarks agree for each stream.
 
-        But for a reset: there a person said where the watermark is. And a stream that was retired has none in the table.
+        Except for a reset, where an operator set the watermark. A retired stream has no row in the table.
         """
         latest: dict[Stream, Row] = {}
         for (stream, load_seq), claimed in self.ledger.items():
@@ -165,7 +165,7 @@ class _Facts:
                 self.of(stream, row["load_seq"]).watermark_mismatch += 1
 
     def compare_bronze(self) -> None:
-        """Bronze's records of each partition and load against the ledger's; the difference stands in one of its rows."""
+        """Compare Bronze's records of each partition and load with the ledger's; one stream's row gets the difference."""
         bronze = self.evidence.bronze
         claimed: defaultdict[PartitionLoad, int] = defaultdict(int)
         streams: dict[PartitionLoad, Stream] = {}
@@ -189,7 +189,7 @@ def _stream(row: Row) -> Stream:
 
 
 def _kept(claimed: Row) -> int:
-    """The records of a ledger row that Silver took."""
+    """The records of a ledger row that Silver keeps."""
     kept: int = sum(claimed[name] for name in KEPT)
     return kept
 

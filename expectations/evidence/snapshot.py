@@ -1,4 +1,4 @@
-"""What a gate run reads: the tables' versions, pinned once, and the evidence in them. Reads only."""
+"""What a gate run reads: the tables' versions, pinned once, and the evidence in them. Writes nothing."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _LEDGER = (
 WATERMARK = (*STREAM, "epoch", "high_watermark", "last_offset", "load_seq")
 """The columns of silver_watermarks that are compared."""
 _MANY = 100_000
-"""Kept records from which on it pays to look for islands first, which takes a shuffle more."""
+"""Kept records from which it pays to look for islands first, which takes one more shuffle."""
 _MOST_ISLANDS = 50_000
-"""More of them are not handed to the driver."""
+"""The most islands that are collected to the driver."""
 
 
 @dataclass(frozen=True)
 class Pins:
-    """The loads that wait for the gate, and the one version of each table that their audit reads.
+    """The loads that wait for the gate, and the version of each table that their audit reads.
 
     Attributes:
         first_load_seq: First load of the range.
@@ -64,7 +64,7 @@ class Pins:
         loads_version: Delta version of silver_loads.
         bronze_version: Delta version of bronze_records.
         watermarks: All rows of silver_watermarks, read once.
-        rejected: The loads that people rejected. Some may lie in the range, where Gold was put back since.
+        rejected: The rejected loads. Some may be in the range if Gold was put back since.
     """
 
     first_load_seq: int
@@ -78,17 +78,17 @@ class Pins:
 
 
 def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> Pins | None:
-    """Pin what is to be audited.
+    """Pin the loads and table versions to audit.
 
-    The watermarks come first: what they call finished is whole in every version of the other tables that is read after.
+    The watermarks come first: what they call finished is whole in every version of the other tables that is read later.
 
     Args:
         spark: The session.
         run: The run.
-        rejected: The loads that people rejected.
+        rejected: The rejected loads.
 
     Returns:
-        The pins, or None where every finished load is published or rejected.
+        The pins, or None if every finished load is published or rejected.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -111,22 +111,22 @@ def take_snapshot(spark: SparkSession, run: Run, rejected: Rejected) -> Pins | N
 
 
 def last_published(spark: SparkSession, run: Run) -> int:
-    """The last load that Gold has published: 0 before the first. Gold writes gold_stream_health last.
+    """The last load that Gold has published; 0 before the first. Gold writes gold_stream_health last.
 
-    What was rejected after it is not counted: Gold still has to follow what those loads erased or took back.
+    Loads rejected after it do not count: Gold still has to follow what they erased or rolled back.
     """
     return small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
 
 
 def unpublished(spark: SparkSession, run: Run, *, up_to: int) -> list[int]:
-    """The loads of the ledger that Gold has not published, up to one; what was undone is not there any more."""
+    """The loads that Gold has not published, up to one. The ledger no longer has loads that were rolled back."""
     first = last_published(spark, run) + 1
     loads = small_tables.read(spark, run.table(SILVER_LOADS), ["load_seq"], start=("load_seq", first))
     return sorted({row["load_seq"] for row in loads if row["load_seq"] <= up_to})
 
 
 def records(spark: SparkSession, run: Run, pins: Pins) -> DataFrame:
-    """Silver's rows of the range, at the pinned version; with them any that name no load, so that they are found."""
+    """Silver's rows of the range, at the pinned version, and any rows that name no load, so that these are found."""
     load_seq = F.col("load_seq")
     is_in_range = load_seq.between(pins.first_load_seq, pins.last_load_seq) & F.expr(pins.rejected.excluded)
     silver = tables.read(spark, run.table(SILVER_RECORDS), version=pins.silver_version)
@@ -152,7 +152,7 @@ def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
 
 
 def silver_facts(spark: SparkSession, kept: DataFrame, *, is_large: bool) -> list[Row]:
-    """The rows of `facts.silver_facts`; of many records by islands where they come so, which sorts none."""
+    """The rows of `facts.silver_facts`; for many records by islands where possible, which sorts no row."""
     if not is_large:
         return _rows(facts.silver_facts(kept))
     found = facts_by_island.find_islands(kept).limit(_MOST_ISLANDS + 1).toArrow()
@@ -175,12 +175,12 @@ def _bronze(  # noqa: PLR0913 -- what is counted, and from where on, each by nam
     loaded: Sequence[Row],
     after_version: int | None,
 ) -> BronzeCounts:
-    """Count Bronze without the ledger's help: by whole versions, or by offsets where versions are gone from the log.
+    """Count Bronze without the ledger's help: by whole versions, or by offsets if versions are gone from the log.
 
-    By offsets also where topics have joined or left since the load before: what a load took of one that has joined may be older
-    than its versions.
+    By offsets also if topics have joined or left since the load before: what a load took of a topic that joined may be older
+    than the load's versions.
 
-    Counting starts where the load before the range ended, so that a version which no load claims is found too.
+    Counting starts where the load before the range ended, so that a version that no load claims is found too.
     """
     bronze = run.table(BRONZE_RECORDS)
     loads = {(row["bronze_to_version"], row["load_seq"]) for row in ledger if row["bronze_to_version"] is not None}
@@ -214,7 +214,7 @@ def _bronze(  # noqa: PLR0913 -- what is counted, and from where on, each by nam
 
 
 def _spans(spark: SparkSession, ledger: Sequence[Row]) -> DataFrame:
-    """The offsets that each load decided in each partition: above the partition's last one, up to its streams' highest."""
+    """The offset range that each load decided in each partition: above the last one before, up to its streams' highest."""
     spans: dict[tuple[str, int, int], tuple[int | None, int]] = {}
     for row in ledger:
         key = (row["topic"], row["partition"], row["load_seq"])

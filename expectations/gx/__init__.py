@@ -1,1 +1,1 @@
-"""Great Expectations. The entry is `engine.evaluate`; nothing else imports it."""
+"""Great Expectations, which only `engine` imports. The entry is `engine.evaluate`."""

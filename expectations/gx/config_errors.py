@@ -1,4 +1,4 @@
-"""What is said to a user whose own expectation cannot be taken. No message holds an argument's value: it may be a secret."""
+"""Errors for an operator's expectation that cannot be used. No message holds an argument's value: it may be a secret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from expectations.checks import Check
 
 NAMES_NO_ROWS = ("expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list")
-"""They are of the kind that looks at each row, and on Spark look at the column's type alone."""
+"""By their class they evaluate each row; on Spark they only look at the column's type."""
 
 WRONG_ON_SPARK = ("expect_column_values_to_be_increasing", "expect_column_values_to_be_decreasing")
 
@@ -30,7 +30,7 @@ def wrong_on_spark(name: str, where: str) -> ConfigError:
 
 
 def names_no_rows(name: str, where: str) -> ConfigError:
-    """The error for an expectation that is to keep rows aside and looks at all rows at once."""
+    """The error for an expectation that is to keep rows out of Gold but evaluates all rows at once."""
     return ConfigError(
         f"{name} looks at all rows at once: it names none that could be kept aside.",
         where=where,
@@ -57,7 +57,7 @@ def unknown(name: str, where: str, known: Sequence[str]) -> ConfigError:
 
 
 def unfit(check: Check, where: str, reasons: Sequence[str]) -> ConfigError:
-    """The error for arguments that the expectation does not take."""
+    """The error for arguments that the expectation does not accept."""
     return ConfigError(
         f"The arguments do not fit {check.type}.",
         where=where,

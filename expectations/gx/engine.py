@@ -1,7 +1,7 @@
-"""Great Expectations: the only place that imports it.
+"""Great Expectations: the only module that imports it.
 
 The import takes about six seconds of one core (scipy, altair, pyspark.ml and its own pydantic models; no option leaves them
-out), so it happens inside the functions, only where something is audited.
+out), so it happens inside the functions, only when something is audited.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _COUNTED = frozenset(
         "expect_column_proportion_of_non_null_values_to_be_between",
     }
 )
-"""Expectations on all rows whose observed value is a count of them, or a share."""
+"""Expectations on all rows whose observed value is a count or a share."""
 _ABOUT_COLUMNS = ("Error: The column ", "The column ")
 _ABOUT_QUERIES = ("UNRESOLVED_", "DATATYPE_MISMATCH", "PARSE_", "MISSING_", "AMBIGUOUS_", "UNSUPPORTED_")
-"""How messages begin, and Spark's conditions, that tell of a query and of no row."""
+"""Beginnings of messages, and of Spark's error conditions, that are about a query and not about a row."""
 _BATCH_VIEW = "tmp_view"
-"""What Great Expectations calls the records that a query reads, and leaves behind."""
+"""The temporary view of a query's records, which Great Expectations leaves behind."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a check.
+    """The result of a check.
 
     Attributes:
         check: The check.
-        outcome: `passed`, `failed`, or `errored` where it could not be evaluated.
+        outcome: `passed`, `failed`, or `errored` if it could not be evaluated.
         observed: What was observed, or why it could not be evaluated.
     """
 
@@ -67,10 +67,11 @@ class Result:
 
 
 def require(checks: Sequence[Check]) -> None:
-    """Raise unless Great Expectations knows every check and takes its arguments. Looks at the user's own only.
+    """Raise unless Great Expectations knows each of the operator's own checks and accepts its arguments.
 
     Raises:
-        ConfigError: The name is unknown, the arguments do not fit, or the expectation is wrong on Spark.
+        ConfigError: The name is unknown, the arguments do not fit, the expectation is wrong on Spark, or it is to keep rows out
+            of Gold and names none.
     """
     own = [check for check in checks if check.subject is Subject.RECORDS]
     for place, check in enumerate(own):
@@ -83,11 +84,11 @@ def require(checks: Sequence[Check]) -> None:
 
 
 def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[str, object]] | DataFrame]) -> list[Result]:
-    """Evaluate checks, those of one subject in one go. What raises becomes `errored`: an expectation alone, if it was that.
+    """Evaluate checks, those of one subject together. What raises becomes `errored`, one expectation alone if possible.
 
     Args:
         checks: The checks; `require` has passed them.
-        data: What each subject's checks look at: rows, or a Spark DataFrame, which is neither cached nor collected.
+        data: What each subject's checks evaluate: rows, or a Spark DataFrame, which is neither cached nor collected.
 
     Returns:
         A result for each check, in the checks' order.
@@ -102,10 +103,10 @@ def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[st
 
 
 def unexpected_rows(query: str, records: DataFrame) -> list[dict[str, Any]]:
-    """The rows that a query finds among some records, the first 200: as an expectation of its own, on Spark.
+    """The first 200 rows that a query finds among some records, evaluated on Spark as an expectation of its own.
 
     Args:
-        query: Spark's SQL, over `{batch}`.
+        query: Spark SQL over `{batch}`.
         records: The records.
 
     Raises:
@@ -122,9 +123,9 @@ def unexpected_rows(query: str, records: DataFrame) -> list[dict[str, Any]]:
 
 
 def unexpected_records(check: Check, records: DataFrame, *, index: Sequence[str], rows: int) -> list[dict[str, Any]]:
-    """The first records that an expectation finds unexpected: the columns that tell which, and those that it looks at.
+    """The first records that an expectation finds unexpected: their `index` columns, and those that it evaluates.
 
-    None come where it looks at all rows at once, such as at a mean.
+    Empty if it evaluates all rows at once, such as a mean.
 
     Raises:
         TidemarkError: It could not be evaluated.
@@ -136,18 +137,18 @@ def unexpected_records(check: Check, records: DataFrame, *, index: Sequence[str]
 
 
 def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str], most: int) -> list[dict[str, Any]]:
-    """The records that an expectation finds unexpected, by some of their columns: no value that it looks at is brought.
+    """The records that an expectation finds unexpected, by some of their columns, without the values that it evaluates.
 
     Args:
-        check: The expectation; it looks at each row.
+        check: The expectation; it evaluates each row.
         records: The records.
         names: The columns.
-        most: How many records are brought at most.
+        most: The most records to return.
 
     Raises:
         TidemarkError: It could not be evaluated.
     """
-    index = {f"{_CHECK}_{name}": name for name in names}  # apart from the column that is looked at, which may be one of them
+    index = {f"{_CHECK}_{name}": name for name in names}  # copies: the column that is evaluated may be one of them
     named = records.withColumns({alias: records[name] for alias, name in index.items()})
     wanted = {
         "result_format": "SUMMARY",
@@ -156,7 +157,7 @@ def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str],
         "exclude_unexpected_values": True,
     }
     found = _evaluated(_expectation(check, 0, check.name), named, wanted)
-    # Without the values it names all records in one row, a list to each column.
+    # Without the values, all records come in one row, with a list per column.
     lists: list[dict[str, list[Any]]] = found.get("partial_unexpected_index_list") or []
     return [
         dict(zip(names, row, strict=True))
@@ -166,7 +167,7 @@ def unexpected_places(check: Check, records: DataFrame, *, names: Sequence[str],
 
 
 def _names_rows(kind: str) -> bool:
-    """Whether an expectation looks at each row."""
+    """Whether an expectation evaluates each row, and so can name the unexpected ones."""
     from great_expectations.expectations.expectation import (
         ColumnMapExpectation,
         ColumnPairMapExpectation,
@@ -179,7 +180,7 @@ def _names_rows(kind: str) -> bool:
 
 
 def _evaluated(expectation: Expectation, records: DataFrame, result_format: dict[str, Any]) -> Mapping[str, Any]:
-    """The result of one expectation alone.
+    """Evaluate one expectation alone.
 
     Raises:
         TidemarkError: It could not be evaluated.
@@ -188,7 +189,7 @@ def _evaluated(expectation: Expectation, records: DataFrame, result_format: dict
     try:
         validated = _batch(_context(), Subject.RECORDS.value, records).validate(expectation, result_format=result_format)
         result, problem = validated.result, _problem(validated.exception_info)
-    except Exception as error:  # noqa: BLE001 -- another's code: whatever it raises is why there are no rows
+    except Exception as error:  # noqa: BLE001 -- third-party code: whatever it raises is why there are no rows
         problem = f"{type(error).__name__}: {headline(str(error))}"
     if problem is not None:
         raise TidemarkError("Great Expectations could not bring the rows.", observed=problem[:_OBSERVED_CHARACTERS])
@@ -196,10 +197,10 @@ def _evaluated(expectation: Expectation, records: DataFrame, result_format: dict
 
 
 def build_docs(results: Sequence[Result], folder: Path, *, run_name: str) -> Path:
-    """Build Data Docs of one gate run in the place of the last one's, and return their index page.
+    """Build Data Docs of one gate run, replacing the last one's, and return their index page.
 
-    Their pages hold values unescaped. So they are built from names, arguments and booleans alone, as BOOLEAN_ONLY results
-    are: no observed value and no error message gets there.
+    Their pages show values unescaped. So they are built from names, arguments and booleans alone, like BOOLEAN_ONLY results: no
+    observed value and no error message gets there.
     """
     from great_expectations.core import ExpectationSuiteValidationResult, RunIdentifier
     from great_expectations.data_context.types.resource_identifiers import (
@@ -287,24 +288,24 @@ def _validated_or_errored(
     content: Sequence[Mapping[str, object]] | DataFrame,
     numbered: Sequence[tuple[int, Check]],
 ) -> dict[int, Result]:
-    """The results; all errored where Great Expectations raises as a whole, so that the gate's verdict is recorded."""
+    """The results; all `errored` if Great Expectations itself raises, so that the gate's verdict is still recorded."""
     try:
         return _validated(_batch(context, subject.value, content), numbered)
     except TidemarkError:
         raise
-    except Exception as error:  # noqa: BLE001 -- another's code: whatever it raises is the result
+    except Exception as error:  # noqa: BLE001 -- third-party code: whatever it raises is the result
         problem = f"{type(error).__name__}: {headline(str(error))}"
         return {number: Result(check, ERRORED, _told(check, problem)[:_OBSERVED_CHARACTERS]) for number, check in numbered}
 
 
 def _validated(batch: Batch, numbered: Sequence[tuple[int, Check]]) -> dict[int, Result]:
-    """Results by the number that each expectation carries: Great Expectations gives them back in an order of its own."""
+    """Results by the number that each expectation carries: Great Expectations returns them in an order of its own."""
     import great_expectations as gx
 
     suite = gx.ExpectationSuite(
         name="tidemark_gate", expectations=[_expectation(check, number, check.name) for number, check in numbered]
     )
-    # No sample of unexpected values: it would cost a job per expectation, and bring personal data along.
+    # No sample of unexpected values: it would cost a job per expectation, and expose personal data.
     validated = batch.validate(suite, result_format={"result_format": "BASIC", "partial_unexpected_count": 0})
     found = {result.expectation_config.meta[_CHECK]: result for result in validated.results if result.expectation_config}
     return {number: _result(check, found[number]) for number, check in numbered}
@@ -347,12 +348,12 @@ def _result(check: Check, validated: ExpectationValidationResult) -> Result:
 
 
 def _is_counted(kind: str, result: Mapping[str, Any]) -> bool:
-    """Whether what was observed of records is a count, and no value of theirs such as a maximum or a set of values."""
+    """Whether what was observed of records is a count, and not a value of theirs such as a maximum or a set of values."""
     return result.get("unexpected_count") is not None or kind in _COUNTED
 
 
 def _told(check: Check, problem: str) -> str:
-    """Why a check could not be evaluated. What Spark says of the rows it met holds their values: its name alone is kept."""
+    """Why a check could not be evaluated. Spark's errors about rows may hold their values: only the condition is kept."""
     condition = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", problem)
     if check.subject is not Subject.RECORDS or problem.startswith(_ABOUT_COLUMNS):
         return problem
@@ -363,7 +364,7 @@ def _told(check: Check, problem: str) -> str:
 
 
 def _problem(exception_info: Mapping[str, Any] | None) -> str | None:
-    """Why an expectation could not be evaluated: Great Expectations says it either flat or by metric."""
+    """Why an expectation could not be evaluated: Great Expectations reports it either flat or by metric."""
     infos = [exception_info, *(exception_info or {}).values()]
     for info in infos:
         if isinstance(info, dict) and info.get("raised_exception"):

@@ -22,12 +22,12 @@ _ARGUMENTS = ("column", "column_A", "column_B", "column_list")
 def flatten(records: DataFrame, checks: Sequence[Check]) -> tuple[DataFrame, list[Check]]:
     """Give each nested column that a check names a flat column of its own, and let the check name that one.
 
-    Grain: a record, as given. Columns: those given, and `payload__id` for each `payload.id` that a check names. A path that is
-    not there stays as it is, so that the check says so.
+    Grain: a record, as given. Columns: those given, and `payload__id` for each `payload.id` that a check names. A path that
+    does not exist stays as it is, so that the check reports it.
 
     Args:
         records: The rows.
-        checks: The checks; those that do not look at records stay as they are.
+        checks: The checks; those on other subjects than records stay as they are.
 
     Returns:
         The rows, and the checks in their order.

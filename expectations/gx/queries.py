@@ -1,7 +1,7 @@
 """The invariants that single records can break, as queries for the records that do. Data: nothing is run here.
 
-Great Expectations' `UnexpectedRowsExpectation` runs them (`expectations.gx.engine`), and only when somebody asks for the
-rows: the gate counts the same in one pass over narrow columns (`expectations.evidence.facts`).
+Great Expectations' `UnexpectedRowsExpectation` runs them (`expectations.gx.engine`), and only when the rows are asked for: the
+gate counts the same in one pass over narrow columns (`expectations.evidence.facts`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from expectations.evidence.facts import REQUIRED
 _PLACE = "topic, partition, producer, load_seq, offset, epoch, sequence"
 _STREAM = "topic, partition, producer"
 
-# `floor` is the ledger's watermark before the load; the other two are what Silver itself holds before a row.
+# `floor` is the ledger's watermark before the load; `previous` and `earlier` are what Silver itself holds before a row.
 _FALLING = f"""
     WITH marked AS (
       SELECT *, struct(epoch, sequence) AS ordinal, max(if(load_seq IS NULL, NULL, struct(epoch, sequence))) OVER (
@@ -43,5 +43,5 @@ RECORDS = {
     "stream_key_is_unique": _TWICE,
     "required_columns_are_not_null": _NULL,
 }
-"""The query of each such invariant, by its name. It reads the range's rows of `silver_records`, and with each its `floor`: the
+"""The query of each such invariant, by its name. It reads the range's rows of `silver_records`, each with its `floor`: the
 ledger's watermark before the row's load, a struct of epoch and sequence."""

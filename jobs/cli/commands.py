@@ -1,6 +1,6 @@
-"""The command line. Results go to stdout, progress and errors to stderr; what needs no Spark starts no JVM.
+"""The command line. Results go to stdout, progress and errors to stderr; commands that need no Spark start no JVM.
 
-Everything heavy is imported by the command that needs it: `tidemark --help` answers within half a second.
+Heavy imports are in the commands that need them: `tidemark --help` answers within half a second.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Stage(StrEnum):
 
 
 class Format(StrEnum):
-    """How orders are printed."""
+    """Output formats of arrival orders."""
 
     TABLE = "table"
     CSV = "csv"
@@ -185,7 +185,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command line.
 
     Args:
-        argv: The arguments; those of the process by default.
+        argv: The arguments; the process's own by default.
 
     Returns:
         0 done, 1 error, 2 usage or config, 3 the gate failed, 4 another writer won, 5 the breaker opened; 130 after Ctrl-C,

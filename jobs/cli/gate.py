@@ -1,4 +1,4 @@
-"""The commands for the gate: what it found, and what a person decides where it failed."""
+"""The commands for the gate: show what it found, and decide a failed gate run."""
 
 from __future__ import annotations
 

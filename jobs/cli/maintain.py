@@ -1,4 +1,4 @@
-"""The commands that keep the tables in order."""
+"""The command that maintains the tables."""
 
 from __future__ import annotations
 

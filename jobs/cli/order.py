@@ -1,4 +1,4 @@
-"""`tidemark order`: jumps and duplicate blocks of each stream, in the words and columns of `002_ee2887fe6fbf22bc.txt`."""
+"""`tidemark order`: jumps and duplicate blocks of each stream, in the terms and columns of `002_ee2887fe6fbf22bc.txt`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_JUMPS, _MOST_STREAMS = 20, 100
 
 
 def rows(found: dict[str, list[Order]]) -> list[list[Any]]:
-    """A row per layer and stream, as `COLUMNS` name them."""
+    """A row per layer and stream, with the columns `COLUMNS`."""
     return [
         [layer, *order.stream, order.received, order.duplicates, *(order.count(kind) for kind in ("DJF", "DJB", "JF", "JB"))]
         for layer, orders in found.items()
@@ -27,7 +27,7 @@ def rows(found: dict[str, list[Order]]) -> list[list[Any]]:
 
 
 def write_order(found: dict[str, list[Order]], form: str) -> None:
-    """Print orders on stdout: a table with the first jumps of each stream, CSV, or JSON with all of them."""
+    """Print arrival orders on stdout: a table with the first jumps of each stream, CSV, or JSON with all of them."""
     if form == "json":
         output.write_json({layer: [_plain(order, layer) for order in orders] for layer, orders in found.items()})
     elif form == "csv":

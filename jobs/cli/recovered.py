@@ -1,4 +1,4 @@
-"""What a restore or a rebuild did, or would do, as people read it."""
+"""Print what a restore or a rebuild did, or would do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakehouse.escape import printable
 
 
 def write_restored(done: dict[str, Any], *, as_json: bool) -> None:
-    """Print on stdout what a restore took back, or would; or JSON."""
+    """Print on stdout what a restore rolled back, or would roll back; or JSON."""
     if as_json:
         output.write_json(done)
         return

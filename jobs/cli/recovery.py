@@ -1,4 +1,4 @@
-"""The commands that prove the tables, and put them right: verify, restore, rebuild."""
+"""The commands that check and repair the tables: verify, restore, rebuild."""
 
 from __future__ import annotations
 

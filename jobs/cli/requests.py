@@ -1,4 +1,4 @@
-"""The commands for what a person decides: of what waits in quarantine, of the watermarks, of a key's records."""
+"""The commands for an operator's decisions: on quarantined records, watermarks and a key's records."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def quarantine_show(
 
 
 def _add_settling(kind: Kind, description: str) -> None:
-    """Add `quarantine release` or `quarantine discard`: the same choice of records, settled one way or the other."""
+    """Add `quarantine release` or `quarantine discard`, which select records in the same way."""
 
     @quarantine_app.command(kind, help=description)
     def settle(
@@ -201,12 +201,12 @@ def erase(
 
 
 def named_key(command: str, text: str | None, hexadecimal: str | None, file: str | None) -> bytes:
-    """The key that one of the options names. Errors do not repeat it.
+    """Read the key that one of the options gives. Errors do not repeat it.
 
     Raises:
-        UsageError: None of them names it, or several do; or it is empty, or cannot be read.
+        UsageError: None or several of the options are given, or the key is empty or cannot be read.
     """
-    if (text, hexadecimal, file).count(None) != 2:  # noqa: PLR2004 -- one of three is given
+    if (text, hexadecimal, file).count(None) != 2:  # noqa: PLR2004 -- exactly one of the three is given
         expected = "one of --key-file, --key and --key-hex"
         raise UsageError("It is not clear which key is meant.", where=command, expected=expected)
     try:
@@ -230,7 +230,7 @@ def _without_end_of_line(key: bytes) -> bytes:
 
 
 def _wanted(record: tuple[str | None, int | None, int | None], filters: Wanted, *, everything: bool) -> Wanted:
-    """What is meant: one record, what the filters leave, or all; never all by leaving everything out."""
+    """Select one record, those that match the filters, or all; naming nothing never selects all."""
     from silver.state.request import Wanted
 
     named = [record != (None, None, None), filters != Wanted(), everything]
@@ -260,7 +260,7 @@ def _request(
 
 
 def named_reason(reason: str, by: str | None) -> tuple[str, str]:
-    """A reason, and who gives it: the user of this machine where nobody is named.
+    """A reason, and who gives it: the user of this machine by default.
 
     Raises:
         UsageError: The reason is empty.
@@ -273,7 +273,7 @@ def named_reason(reason: str, by: str | None) -> tuple[str, str]:
 
 
 def person(by: str | None) -> str:
-    """Who decides: the user of this machine where nobody is named."""
+    """Who decides: the user of this machine by default."""
     import getpass
 
     return by or getpass.getuser()

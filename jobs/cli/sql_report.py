@@ -16,7 +16,7 @@ from lakehouse.table import Lakehouse
 
 
 class Format(StrEnum):
-    """How the rows of an answer are written."""
+    """Output formats of a query's rows."""
 
     TABLE = "table"
     CSV = "csv"

@@ -1,4 +1,4 @@
-"""The command that shows where a pipeline stands, once or again and again."""
+"""The command that shows a pipeline's state, once or repeatedly."""
 
 from __future__ import annotations
 

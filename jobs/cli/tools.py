@@ -1,4 +1,4 @@
-"""The commands beside the pipeline: config, jars and broker."""
+"""The commands around the pipeline: config, jars and broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakehouse.errors import UsageError
 
 def group(description: str) -> typer.Typer:
     """A group of commands, with help in plain text."""
-    # Plain help: typer's markup would take the brackets of `kafka.topics=[a]` for its own, and costs a fifth of a second.
+    # Plain help: typer's markup would interpret the brackets of `kafka.topics=[a]`, and costs 0.2 s.
     width = {"max_content_width": 110}
     return typer.Typer(help=description, add_completion=False, rich_markup_mode=None, context_settings=width)
 
@@ -28,7 +28,7 @@ broker_app = group("A local Kafka broker for development. Never for data that ma
 @jars_app.callback(invoke_without_command=True)
 @broker_app.callback(invoke_without_command=True)
 def need_command(context: typer.Context) -> None:
-    """Show the help, and end as a wrong command line does, where no command is given."""
+    """Show the help and exit as for a wrong command line, if no command is given."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), err=True)
         raise typer.Exit(UsageError.exit_code)

@@ -1,4 +1,4 @@
-"""The commands for topics: what is known of them, and going on after a break."""
+"""The commands for topics: list them, and accept a break."""
 
 from __future__ import annotations
 

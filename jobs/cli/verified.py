@@ -1,4 +1,4 @@
-"""`tidemark verify`: what was checked, and the first thing that does not hold."""
+"""Print what `tidemark verify` checked, and raise the first check that failed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from lakehouse.run.findings import Finding, require_sound
 
 
 def write_verified(found: dict[str, Any], *, as_json: bool) -> None:
-    """Print every check on stdout, as a table or JSON; then raise where one does not hold.
+    """Print every check on stdout, as a table or JSON; then raise if one failed.
 
     Raises:
-        TableStateError: A check does not hold; the error names the first.
+        TableStateError: A check failed; the error names the first.
     """
     if as_json:
         output.write_json(found)

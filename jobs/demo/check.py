@@ -1,4 +1,4 @@
-"""What the demo prints: read back from the tables, next to what was sent, with every difference collected."""
+"""The demo's output: what the tables hold next to what was sent, with every difference collected."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _KEPT_INCIDENTS = f"""
 
 @dataclass
 class Findings:
-    """What was found other than it was sent.
+    """The differences between what was sent and what the tables hold.
 
     Attributes:
-        differences: A sentence each.
+        differences: One sentence each.
     """
 
     differences: list[str] = field(default_factory=list)
 
     def expect(self, what: str, *, observed: Any, expected: Any) -> bool:
-        """Note a difference; whether there is none."""
+        """Return whether both are equal; record the difference if not."""
         if observed == expected:
             return True
         self.differences.append(f"{what}: {observed}, not {expected}")
@@ -44,7 +44,7 @@ class Findings:
 
 
 def compare_incidents(lakehouse: Lakehouse, sent: Sent, found: Findings) -> None:
-    """Print the article's incidents as Gold holds them: every id once, in the order of its incident."""
+    """Print the article's incidents as Gold holds them: every id once, in the order of each incident."""
     totals = status("incidents", lakehouse)["totals"]
     kept = _rows(lakehouse, _KEPT_INCIDENTS)
     output.write(f"The article's example: {totals['records']} records arrived, {totals[ACCEPTED]} were kept.")
@@ -56,7 +56,7 @@ def compare_incidents(lakehouse: Lakehouse, sent: Sent, found: Findings) -> None
 
 
 def compare_events(lakehouse: Lakehouse, sent: Sent, found: Findings) -> None:
-    """Print the long stream: classes next to what was sent, watermarks, the gate's verdict, and the tables with their rows."""
+    """Print the long stream: classes next to what was sent, watermarks, the gate's verdict, and the tables' row counts."""
     state = status("events", lakehouse)
     totals, expected = state["totals"], Counter(sent.classes)
     rows = [
@@ -107,7 +107,7 @@ def _check_gate(gate: dict[str, Any] | None, found: Findings) -> None:
 
 
 def _check_tables(lakehouse: Lakehouse, accepted: int, found: Findings) -> None:
-    """Print every table with its rows and folder; Silver and Gold have to hold what was accepted."""
+    """Print every table with its row count and folder; Silver and Gold must hold what was accepted."""
     folders = database.tables(lakehouse)
     rows = {name: _rows(lakehouse, f'SELECT count(*) AS "rows" FROM "{name}"')[0]["rows"] for name in folders}  # noqa: S608 -- our tables
     output.write_table(

@@ -1,6 +1,6 @@
-"""The demo's long stream: what is sent to each partition, planned first, so that the truth about it is known without deciding.
+"""The demo's long stream: planned before it is sent, so that the expected outcome is known without deciding.
 
-The same on every machine: sequences 1, 2, 3 and on, blocks that are sent again, and records without a usable sequence.
+The same on every machine: sequences 1, 2, 3 and so on, blocks that are sent again, and records without a usable sequence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Outgoing(NamedTuple):
     """One record to send.
 
     Attributes:
-        partition: Where to, so that the outcome does not depend on a partitioner.
+        partition: The target, set here so that the outcome does not depend on a partitioner.
         key: The record's key.
         value: The record's value.
         headers: The record's headers, in their order.
@@ -43,13 +43,13 @@ class Outgoing(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """What goes to one partition: sequences 1, 2, 3 and on, with interruptions.
+    """What goes to one partition: sequences 1, 2, 3 and so on, with interruptions.
 
     Attributes:
         partition: The partition.
         unique: The highest sequence.
         resends: (first, last) of each block that is sent again, in order, right after `last` was sent.
-        bad: (after, kind): after which sequence a bad record is sent, and how it is bad, see `bad_headers`.
+        bad: (after, kind): the sequence after which a bad record is sent, and in which way it is bad, see `bad_headers`.
     """
 
     partition: int
@@ -59,11 +59,11 @@ class PartitionPlan:
 
     @property
     def resent(self) -> int:
-        """Records that were sent before, and are sent again with the same sequence, key and value."""
+        """How many records are sent again with the same sequence, key and value."""
         return sum(last - first + 1 for first, last in self.resends)
 
     def outgoing(self) -> Iterator[Outgoing]:
-        """This partition's records, in the order in which they are sent."""
+        """This partition's records, in the order they are sent."""
         again = {last: first for first, last in self.resends}
         bad = {after: [kind for place, kind in self.bad if place == after] for after, _ in self.bad}
         for sequence in range(1, self.unique + 1):
@@ -75,24 +75,24 @@ class PartitionPlan:
 
     def _event(self, sequence: int) -> Outgoing:
         device = f"device-{self.partition}-{sequence % _DEVICES_PER_PARTITION:03d}"
-        noise = sequence * 2654435761 % 2**32  # Knuth's hash: the same record gets the same bytes whenever it is sent
+        noise = sequence * 2654435761 % 2**32  # Knuth's hash: a record gets the same bytes each time it is sent
         value = f'{{"device": "{device}", "reading": {noise % 100_000 / 100:.2f}, "note": "{noise:032x}{noise * noise:0100x}"}}'
         return Outgoing(self.partition, device.encode(), value.encode(), [(EVENTS_HEADER, b"%d" % sequence)])
 
 
 def plan_events(records: int = EVENTS_RECORDS, *, partitions: int = EVENTS_PARTITIONS, seed: int = 1) -> list[PartitionPlan]:
-    """How the long stream is sent: on each partition one to three resent blocks, and each kind of bad record once.
+    """Plan the long stream: on each partition one to three resent blocks, and each kind of bad record once.
 
     Args:
-        records: How many records in all, the resent and the bad ones included.
-        partitions: Over how many partitions; they get equally many, the first one the rest.
-        seed: Another seed, other blocks.
+        records: How many records in total, including the resent and the bad ones.
+        partitions: How many partitions; records are split evenly, and the first partition gets the rest.
+        seed: Another seed gives other blocks.
 
     Returns:
-        A plan per partition; a block is a fiftieth to two twenty-fifths of it, 500 to 2,000 records by default.
+        A plan per partition; a block is 2 % to 8 % of it, 500 to 2,000 records by default.
 
     Raises:
-        UsageError: There are fewer than ten records for a partition.
+        UsageError: There are fewer than ten records per partition.
     """
     if records < partitions * _FEWEST_PER_PARTITION:
         raise UsageError(
@@ -121,7 +121,7 @@ def _plan_partition(rng: random.Random, partition: int, records: int) -> Partiti
 
 
 def events(plans: Iterable[PartitionPlan]) -> Iterator[Outgoing]:
-    """The records of all partitions, by turns, each partition in its order."""
+    """The records of all partitions, interleaved, each partition in its order."""
     streams = [plan.outgoing() for plan in plans]
     while streams:
         for stream in list(streams):

@@ -1,7 +1,7 @@
-"""What the demo sends to Kafka, and the truth about it: how many records are new, sent again, and bad.
+"""What the demo sends to Kafka, and the expected outcome: how many records are new, sent again, and bad.
 
 Three inputs, each the same on every machine: the article's incidents, its simplified form (a name and a number), and a long
-stream of events (`jobs.demo.events`). The truth comes from the plan of what is sent, never from deciding what is a duplicate.
+stream of events (`jobs.demo.events`). The expected outcome comes from the plan, never from deciding what is a duplicate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAMES_TOPIC, NAMES_PARTITIONS = "names", 2
 
 _FLUSH_SECONDS = 60
 
-# Incident, id and data as the article prints them: 1 to 7 are sent, a failure follows, and everything from 4 on is sent again.
+# Incident, id and data as the article prints them: 1 to 7 are sent, a failure follows, and all from 4 on are sent again.
 _INCIDENTS = (
     *(("A", 1, "ab583cc8f8"), ("B", 2, "83ccc8f8f8"), ("C", 3, "115tab5b58"), ("C", 4, "83caac564b")),
     *(("B", 5, "a583ccc8f8"), ("A", 6, "8f8bc8f890"), ("A", 7, "07583ab583"), ("A", 8, "930fce58f3")),
@@ -42,12 +42,12 @@ _NAMES = (("ada", 0), ("grace", 1), ("linus", 0))
 
 @dataclass(frozen=True)
 class Sent:
-    """The truth about both topics: what the tables have to hold.
+    """What was sent to both topics, and what the tables must hold.
 
     Attributes:
         records: All records sent, of both topics.
         incident_records: Records of the article's example.
-        incidents: The ids of each incident, once each, in the order in which they were sent first.
+        incidents: The ids of each incident, once each, in the order they were first sent.
         classes: Events by the class that they must end in.
         high_watermarks: The highest sequence of each partition of the events.
     """
@@ -87,7 +87,7 @@ def send(bootstrap_servers: str, *, records: int = EVENTS_RECORDS) -> Sent:
         records: How many events, see `plan_events`.
 
     Returns:
-        What the tables have to hold.
+        What the tables must hold.
 
     Raises:
         SourceError: A topic exists, or the broker refused something.

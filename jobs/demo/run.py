@@ -1,4 +1,4 @@
-"""`tidemark demo`: the pipeline on a real local Kafka broker, twice, and what the tables hold next to what was sent."""
+"""`tidemark demo`: run the pipeline twice on a real local Kafka broker, and compare the tables with what was sent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 INCIDENTS, EVENTS = INCIDENTS_TOPIC, EVENTS_TOPIC
 
-# Two pipelines with a lakehouse each: their sequences are read from different places, and a table holds one meaning of it.
+# Two pipelines, each with its own lakehouse: they read the sequence from different places, and a table holds one meaning of it.
 _CONFIGS = {
     INCIDENTS: f"""\
 # The article's example: the id in the value is the sequence.
@@ -48,9 +48,9 @@ value: {{format: json, schema: "{EVENTS_SCHEMA}"}}
 
 
 def run_demo(into: Path | None = None, *, records: int = 200_000) -> None:
-    """Start a broker, send, run both pipelines twice, and print what their tables hold next to what was sent.
+    """Start a broker, send records, run both pipelines twice, and print what their tables hold next to what was sent.
 
-    The broker ends whatever happens; tables and configs stay.
+    The broker is always stopped; tables and configs stay.
 
     Args:
         into: The folder for tables and configs, which must be empty or new; a new temporary one by default.
@@ -129,7 +129,7 @@ def _settings(folder: Path, name: str, servers: str) -> Settings:
 
     file = folder / f"{name}.yml"
     file.write_text(_CONFIGS[name].replace("<servers>", servers), encoding="utf-8")
-    # Without the TIDEMARK_ variables of whoever tries the demo: they are meant for another pipeline.
+    # Without the user's TIDEMARK_ variables: they are meant for another pipeline.
     return configs.load(file, environ={})
 
 

@@ -1,4 +1,4 @@
-"""What every process of ours does: settings, a session, one run, results on stdout, an exit code.
+"""What every command and job shares: settings, a session, results on stdout, an exit code.
 
 The entry is `exit_codes.invoke`.
 """

@@ -1,4 +1,4 @@
-"""Files that a command leaves: whole, or as they were."""
+"""Output files of commands, replaced atomically."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lakehouse.errors import UsageError
 
 @contextlib.contextmanager
 def whole(file: Path) -> Iterator[Path]:
-    """A path to write to. It becomes the file at the end; where something fails, the file stays as it was.
+    """Yield a path to write to, which replaces the file at the end; on failure the file stays unchanged.
 
-    What is no regular file (a pipe, a device) is written to as it is.
+    Anything but a regular file (a pipe, a device) is written directly.
 
     Raises:
-        UsageError: It cannot be written.
+        UsageError: The file cannot be written.
     """
     place = file.resolve()
     is_replaced = place.is_file() or not place.exists()
     unfinished = place
     try:
-        if is_replaced:  # under a name that nobody can guess: no link can be waiting there
+        if is_replaced:  # under an unguessable name: no link can be waiting there
             unfinished = place.with_name(f".{place.name}.{secrets.token_hex(8)}.unfinished")
             unfinished.touch(exist_ok=False)
         yield unfinished

@@ -1,4 +1,4 @@
-"""What every command starts with: settings from its flags, a report, and a job on them."""
+"""The start of every command: settings from its flags, a report, and a job with both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def load_settings(config: Path, overrides: list[str] | None) -> Settings:
-    """The settings that the flags name, checked whole.
+    """Load and validate the settings that the flags name.
 
     Raises:
         ConfigError: The file is missing, or something in it, in the environment or in the flags is wrong.
@@ -37,7 +37,7 @@ def load_settings(config: Path, overrides: list[str] | None) -> Settings:
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not (key and equals):
-        # The text is not repeated: somebody may have typed a password without its key.
+        # The text is not repeated: it may be a password typed without its key.
         raise UsageError(
             "--set needs a key and a value.",
             where="--set",
@@ -50,7 +50,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def reporting() -> Iterator[Report]:
-    """A report that shows none of the secrets known so far."""
+    """Open a report that masks the secrets known so far."""
     from lakehouse.run.reporting import open_report
 
     with open_report(secrets=exit_codes.known_secrets) as report:
@@ -58,7 +58,7 @@ def reporting() -> Iterator[Report]:
 
 
 def open_session(settings: Settings, report: Report) -> SparkSession:
-    """A Spark session for the pipeline. The process's end closes it; one that a platform brought stays.
+    """Open a Spark session for the pipeline. It closes when the process ends; a platform's own session stays open.
 
     Raises:
         ToolError: Java or the jars are missing.
@@ -75,7 +75,7 @@ def open_session(settings: Settings, report: Report) -> SparkSession:
 
 @contextlib.contextmanager
 def open_job(config: Path, overrides: list[str] | None) -> Iterator[Job]:
-    """A job on the settings that the flags name.
+    """Open a job with the settings that the flags name.
 
     Raises:
         ConfigError: See `load_settings`.

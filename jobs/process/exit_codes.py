@@ -1,4 +1,4 @@
-"""The edge of every job: a command line parsed, and an exit code from whatever happened."""
+"""The outer edge of every job: parse the command line, and turn any outcome into an exit code."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ OUTPUT_CLOSED = 141
 
 _INTERRUPT_SECONDS = 10
 
-# The base of every error of the command line's parser, whether typer brings its own click or imports one.
+# Base class of the command line parser's errors, whether typer bundles click or imports it.
 _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
 known_secrets: set[str] = set()
-"""Every secret that a config of this process resolved: an error's text may hold one, wherever the error came from."""
+"""Every secret that this process's configs resolved: the text of any error may hold one."""
 
 open_sessions: list[SparkSession] = []
 """The sessions whose work SIGTERM interrupts."""
@@ -45,10 +45,10 @@ class Terminated(BaseException):
 
 
 def invoke(app: typer.Typer, argv: list[str] | None, *, program: str) -> int:
-    """Run a command line, without typer's own way of ending the process.
+    """Run a command line without letting typer end the process.
 
     Raises:
-        UsageError: There is no such command or option, or a value does not fit it.
+        UsageError: The command or option does not exist, or a value does not fit it.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     try:
@@ -58,19 +58,19 @@ def invoke(app: typer.Typer, argv: list[str] | None, *, program: str) -> int:
         command = context.command_path if context else program
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         raise UsageError(text, where=command, next_step=f"{command} --help") from None
-    if code == INTERRUPTED:  # newer typers turn Ctrl-C into this number, older ones into an Abort
+    if code == INTERRUPTED:  # newer versions of typer return this after Ctrl-C, older ones raise Abort
         raise KeyboardInterrupt
     return code
 
 
 def exit_code_of(action: Callable[[], int | None]) -> int:
-    """Do something and turn what happens into an exit code: the one place where any exception ends.
+    """Run an action and turn its outcome into an exit code: the one place where every exception ends.
 
-    A `TidemarkError` prints its message on stderr, without a traceback; anything unexpected its traceback, and a line on what
-    it means. No secret that this process has resolved is printed.
+    A `TidemarkError` prints its message on stderr, without a traceback; an unexpected exception prints its traceback and a line
+    on what it means. No secret that this process has resolved is printed.
 
     Returns:
-        0, or the error's own code; 1 for an unexpected exception; 130 after Ctrl-C, 143 after SIGTERM, 141 where stdout closed.
+        0, or the error's own code; 1 for an unexpected exception; 130 after Ctrl-C, 143 after SIGTERM, 141 if stdout is closed.
     """
     try:
         with _ending_on_sigterm():
@@ -82,7 +82,7 @@ def exit_code_of(action: Callable[[], int | None]) -> int:
     except Terminated:
         code = _complain("tidemark: terminated; the next run finishes what was begun.", TERMINATED)
     except BrokenPipeError:
-        # Whoever read stdout has gone (`| head`). Python would complain once more when it flushes at the end.
+        # The reader of stdout is gone (`| head`). Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = OUTPUT_CLOSED
     except SystemExit as end:
@@ -95,11 +95,11 @@ def exit_code_of(action: Callable[[], int | None]) -> int:
 
 @contextlib.contextmanager
 def best_effort(report: Report, name: str) -> Iterator[None]:
-    """Do something that a run must not fail by: what happens to it is the event `<name>_failed`, and a run goes on.
+    """Keep a side task from failing the run: report its exception as the event `<name>_failed`, and carry on.
 
     Args:
-        report: Whom to tell.
-        name: What is done, for example `watch.metrics`.
+        report: Receives the event.
+        name: The task, for example `watch.metrics`.
     """
     try:
         yield
@@ -108,10 +108,10 @@ def best_effort(report: Report, name: str) -> Iterator[None]:
 
 
 def is_console_script() -> bool:
-    """Whether this process is one of our console scripts: its main module is the file that was called.
+    """Whether this process is one of our console scripts, by the file name of its main module.
 
-    What an installer makes of an entry point is `sys.exit(main())`. A wheel task calls the same function in a process of the
-    platform's, whose main module is another.
+    An installer turns an entry point into `sys.exit(main())`. A wheel task calls the same function in a process of the
+    platform, which has another main module.
     """
     main = getattr(sys.modules["__main__"], "__file__", None)
     return main is not None and Path(main).stem.startswith("tidemark-")
@@ -125,13 +125,13 @@ def scrub_text(text: str) -> str:
 
 
 def _interrupt(spark: SparkSession) -> None:
-    with contextlib.suppress(Exception):  # it may be gone, as the process will be
+    with contextlib.suppress(Exception):  # the session may be gone already; the process is ending anyway
         spark.interruptAll()
 
 
 def _complain(text: str, code: int) -> int:
     with contextlib.suppress(OSError):
-        # A traceback may hold what a producer sent; an error of ours has escaped its parts itself.
+        # A traceback may hold text from a producer; our own errors have escaped theirs already.
         sys.stderr.write(printable(scrub_text(text), keeps="\n").rstrip("\n") + "\n")
         sys.stderr.flush()
     return code
@@ -139,14 +139,14 @@ def _complain(text: str, code: int) -> int:
 
 @contextlib.contextmanager
 def _ending_on_sigterm() -> Iterator[None]:
-    """SIGTERM raises `Terminated` here, so that locks are released and a demo's broker ends; by default it ends the process."""
+    """Make SIGTERM raise `Terminated`, so that locks are released and a demo's broker ends; by default it kills the process."""
     ending = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
         ending.set()
         for spark in open_sessions:
-            # The JVM would go on with its job until it sees that its Python is gone: past the release of the root's lock.
-            # From a thread, which has a connection to the JVM of its own: this one's is in the middle of a call.
+            # Otherwise the JVM would run its job until it notices that Python is gone, past the release of the root's lock.
+            # A new thread has its own connection to the JVM; this thread's is in the middle of a call.
             interrupting = threading.Thread(target=_interrupt, args=(spark,), daemon=True)
             interrupting.start()
             interrupting.join(_INTERRUPT_SECONDS)
@@ -154,13 +154,13 @@ def _ending_on_sigterm() -> Iterator[None]:
 
     try:
         former = signal.signal(signal.SIGTERM, end)
-    except ValueError:  # not the main thread (a notebook): signals are another's business
+    except ValueError:  # not the main thread (a notebook): its host handles signals
         yield
         return
     try:
         yield
     except Exception as error:
-        if ending.is_set():  # a `finally` on the way out asked the JVM, and read the answer to the call that was cut short
+        if ending.is_set():  # a `finally` on the way out called the JVM, and read the reply to the interrupted call
             raise Terminated from error
         raise
     finally:

@@ -17,7 +17,7 @@ DEFAULT_CONFIG = Path("tidemark.yml")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 MOST_ROWS = 1_000
-"""Streams, or records, that a command lists where nobody asks for more."""
+"""Streams or records that a command lists by default."""
 Limit = Annotated[
     int, typer.Option("--limit", metavar="ROWS", min=1, help="How many are listed, at most; the rest is counted.")
 ]

@@ -1,4 +1,4 @@
-"""How results are shown: a table for people, CSV and JSON for programs. Results go to stdout; everything else does not."""
+"""Print results: a table for people, CSV, JSON and Parquet for programs. Only results go to stdout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_WIDTH = 10_000
 
 
 def write(text: str) -> None:
-    """Write a result to stdout, with a line end. Its caller has escaped what is not ours in it: its line ends stay here."""
+    """Write a result to stdout, ending in a newline. Newlines in it are kept: the caller has escaped any foreign text."""
     _put(printable(text, keeps="\n"))
 
 
@@ -37,7 +37,7 @@ def _put(text: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    r"""A value as JSON holds it. Bytes are their text where they are UTF-8, else `0x` and hexadecimal digits.
+    r"""Convert a value to JSON types. Bytes become text if they are UTF-8, else `0x` and hexadecimal digits.
 
     >>> plain({"key": b"A", "value": b"\xff", "amount": Decimal("1.5")})
     {'key': 'A', 'value': '0xff', 'amount': 1.5}
@@ -59,7 +59,7 @@ def _scalar(value: Any) -> Any:
         case date() | time():
             shown = value.isoformat()
         case Decimal():
-            # A number where JSON's reader gets the same one back, else the digits as text.
+            # A number if it survives the round trip through JSON, else its digits as text.
             shown = float(value) if Decimal(repr(float(value))) == value else str(value)
         case float():
             shown = value if math.isfinite(value) else str(value)
@@ -71,7 +71,7 @@ def _scalar(value: Any) -> Any:
 
 
 def cell(value: Any) -> str:
-    """A value as text: nothing for null, JSON for what is nested.
+    """A value as text: empty for null, JSON for nested values.
 
     >>> cell(None), cell([{"key": "seq", "value": b"7"}]), cell(True)
     ('', '[{"key": "seq", "value": "7"}]', 'true')
@@ -83,7 +83,7 @@ def cell(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    r"""A value as text for people: its beginning, with control characters escaped.
+    r"""A value as text for people: truncated, with control characters escaped.
 
     >>> shown("red\x1b[31m"), shown("x" * 3000)[-22:]
     ('red\\x1b[31m', 'xx… (3,000 characters)')
@@ -92,7 +92,7 @@ def shown(value: Any) -> str:
 
 
 def tell(value: Any, text: str, *, as_json: bool) -> None:
-    """A result of ours on stdout, whole: as JSON, or as the text that says the same."""
+    """Print one of our own results in full on stdout: as JSON, or as text that says the same."""
     if as_json:
         write_json(value, is_whole=True)
     else:
@@ -100,13 +100,13 @@ def tell(value: Any, text: str, *, as_json: bool) -> None:
 
 
 def write_json(value: Any, *, is_whole: bool = False) -> None:
-    """One JSON value on stdout; texts in it are cut, see `lakehouse.shown`, unless it is asked for whole."""
+    """Print one JSON value on stdout; long texts in it are truncated, see `lakehouse.shown`, unless `is_whole`."""
     found = plain(value)
     write(json_text(found if is_whole else brief(found), indent=2))
 
 
 def write_json_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A JSON array on stdout, an object per row, as the rows come."""
+    """Stream rows to stdout as a JSON array, one object per row."""
     before = "["
     for row in rows:
         sys.stdout.write(before + "\n" + json_text(dict(zip(columns, map(plain, row), strict=True))))
@@ -115,7 +115,7 @@ def write_json_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> No
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """CSV with a header line on stdout, as the rows come. Texts are escaped, and are no formulas: see `lakehouse.escape`."""
+    """Stream rows to stdout as CSV with a header. Texts are escaped, and cannot act as formulas: see `lakehouse.escape`."""
     lines = csv.writer(sys.stdout, lineterminator="\n")
     lines.writerow([csv_text(column) for column in columns])
     lines.writerows([_csv_cell(value) for value in row] for row in rows)
@@ -127,10 +127,10 @@ def _csv_cell(value: Any) -> str:
 
 
 def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:
-    """A Parquet file of the rows, as they come.
+    """Stream rows to a Parquet file.
 
     Raises:
-        UsageError: Parquet has no such type as a column's, or the file cannot be written.
+        UsageError: Parquet has no type for one of the columns, or the file cannot be written.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -146,7 +146,7 @@ def write_parquet(batches: pa.RecordBatchReader, file: Path) -> None:
 
 @contextlib.contextmanager
 def into(file: Path | None) -> Iterator[None]:
-    """What is shown meanwhile goes into a file instead of stdout; None for stdout.
+    """Redirect stdout to a file within the `with` block; None leaves it as it is.
 
     Raises:
         UsageError: The file cannot be written.
@@ -159,9 +159,9 @@ def into(file: Path | None) -> Iterator[None]:
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
-    """A table on stdout; at most a thousand rows of it, and of each value its beginning.
+    """Print a table on stdout: at most a thousand rows, with long values truncated.
 
-    On a terminal that is too narrow for it, every row is a list of its columns. A file or a pipe has no width.
+    On a terminal too narrow for the table, each row becomes a list of its columns. Files and pipes have no width limit.
     """
     from rich.console import Console
 
@@ -180,7 +180,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     console.print(view)
     text = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO from above
     lines = [line.rstrip() for line in text.rstrip().lstrip("\n").split("\n")]
-    _put("\n".join([*(["", printable(title)] if title else []), *lines]))  # its cells are escaped; its styles are rich's
+    _put("\n".join([*(["", printable(title)] if title else []), *lines]))  # the cells are escaped; the styles are rich's
     if left_out:
         sys.stderr.write(f"{left_out:,} more rows; JSON or CSV shows them.\n")
 
@@ -194,7 +194,7 @@ def _grid(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
     for column in columns:
         view.add_column(Text(printable(column)), overflow="fold")
     for row in cells:
-        # Text, not str: square brackets in a value are no markup.
+        # Text, not str: square brackets in a value are not markup.
         view.add_row(*[Text(text, justify=side) for text, side in row])
     return view
 

@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 _FETCHED_ROWS = 10_000
 _CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
-"""What a query says that asks for the tables there are."""
+"""Words of queries that list the tables."""
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    # What is missing must be named, not fetched from the network behind the user's back.
+    # A missing extension must be an error, not a download behind the user's back.
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
-    # The signature of the Delta extension costs half of a small query. pip has checked the file against the lock's hash.
+    # Checking the Delta extension's signature takes half of a small query; pip has checked the file against the lock's hash.
     "allow_unsigned_extensions": True,
-    "python_enable_replacements": False,  # a name that is no table is a mistake, not a variable of ours
+    "python_enable_replacements": False,  # an unknown table name is an error, not one of our variables
 }
 
 _COLUMNS_MAY_BE_RENAMED = 2
-"""The version of Delta's protocol for readers that brought it. From 3 on the log says so, and delta-rs looks."""
+"""The Delta reader version that introduced column mapping. From 3 on, the log lists it as a feature, which delta-rs checks."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The rows of a query, fetched as they are read; to be read once.
+    """The rows of a query, fetched as they are read; they can be read once.
 
     Attributes:
         columns: The columns' names.
-        result: Where they come from.
+        result: DuckDB's result that yields the rows.
     """
 
     columns: list[str]
@@ -52,17 +52,17 @@ class Answer:
 
     @property
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """The rows, as Python's values."""
+        """The rows as Python values."""
         while batch := self.result.fetchmany(_FETCHED_ROWS):
             yield from batch
 
     def arrow(self) -> pa.RecordBatchReader:
-        """The rows, as Arrow's batches."""
+        """The rows as Arrow batches."""
         return self.result.to_arrow_reader(_FETCHED_ROWS)
 
 
 def tables(lakehouse: Lakehouse) -> dict[str, Path]:
-    """The Delta tables that are there, Gold models among them: name to folder, by name.
+    """The folders of the existing Delta tables, Gold models included, by table name.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
@@ -81,16 +81,16 @@ def tables(lakehouse: Lakehouse) -> dict[str, Path]:
 
 @contextlib.contextmanager
 def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB with a view per table that is there, and `lakehouse.contracts.views`, closed at the end. Times are UTC.
+    """Open a DuckDB with a view per existing table, and `lakehouse.contracts.views`; closed at the end. Times are UTC.
 
     Args:
-        lakehouse: Where the tables lie.
+        lakehouse: Where the tables are.
         names: The tables and views that are needed; all by default.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
         ToolError: DuckDB's Delta extension is not installed.
-        TidemarkError: A table is there and cannot be read.
+        TidemarkError: A table exists but cannot be read.
     """
     with _opened(lakehouse, names, _add_view) as database:
         yield database
@@ -104,12 +104,12 @@ def _spills() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
-    """What a query over the views yields; read it inside the `with` block.
+    """Run a query over the tables and views; read the answer inside the `with` block.
 
-    It can open no file, neither to write nor to read: DuckDB is given the rows, not the folder that they lie in.
+    The query can open no file, to read or to write: DuckDB is given the rows, not the folder that holds them.
 
     Raises:
-        UsageError: The query is not SQL, does more than read, or names a table or column that is not there; the error lists
+        UsageError: The query is not SQL, does more than read, or names a table or column that does not exist; the error lists
             the tables.
         TidemarkError: The query failed while it ran.
     """
@@ -126,7 +126,7 @@ def _opened(
     lakehouse: Lakehouse, names: Collection[str] | None, add: Callable[[duckdb.DuckDBPyConnection, str, Path], None]
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     found = tables(lakehouse)
-    # What a query spills holds records: in a new folder that is this user's alone, not where somebody may have laid a link.
+    # Spilled data holds records: it goes to a new folder private to this user, where no link can be waiting.
     with _spills() as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": str(spilled / "duckdb")}) as database:
         database.execute("SET TimeZone = 'UTC'")
         wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
@@ -139,7 +139,7 @@ def _opened(
 
 
 def _named(query: str, known: Collection[str]) -> set[str] | None:
-    """The tables and views that a query may name; None for all. To open one costs a look at its log."""
+    """The tables and views whose names occur in a query; None for all. Opening one costs a read of its log."""
     text = query.casefold()
     if any(word in text for word in _CATALOG_WORDS):
         return None
@@ -151,7 +151,7 @@ def _with_what_they_read(names: Collection[str]) -> set[str]:
 
 
 def rows(database: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """The rows of one of our own queries, by the columns' names."""
+    """The rows of one of our own queries, as dictionaries by column name."""
     result = database.execute(sql, parameters)
     names = [column[0] for column in result.description or []]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
@@ -172,7 +172,7 @@ def _extension() -> Path:
 
 
 def _add_rows(database: duckdb.DuckDBPyConnection, name: str, folder: Path) -> None:
-    """A table's rows under its name, as Arrow reads them: DuckDB asks for columns and filters, and needs no file system.
+    """Add a table's rows under its name, read by Arrow: DuckDB passes columns and filters, and needs no file system.
 
     A table that only DuckDB's own reader understands (deletion vectors of another writer) is copied into the database instead.
     """
@@ -211,7 +211,7 @@ def _add(database: duckdb.DuckDBPyConnection, name: str, folder: Path, kind: Lit
 
 @contextlib.contextmanager
 def _named_errors(query: str, known: list[str]) -> Iterator[None]:
-    """DuckDB's errors as ours, with its own text, which points at the place in the query."""
+    """Raise DuckDB's errors as ours, with DuckDB's text, which points at the place in the query."""
     try:
         yield
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:

@@ -1,4 +1,4 @@
-"""What the last gate run found and what was decided of it, as people read it."""
+"""Print what the last gate run found, and what was decided about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERBS = {
 
 
 def write_gate_run(found: dict[str, Any] | None) -> None:
-    """Print a gate run on stdout: its verdict and decision, its expectations, and the rows behind what was not met."""
+    """Print a gate run on stdout: its verdict and decision, its expectations, and the rows behind those not met."""
     if found is None:
         output.write("The gate has not run yet: `tidemark run` does that.")
         return

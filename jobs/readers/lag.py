@@ -1,4 +1,4 @@
-"""How far Silver is behind Kafka, a partition at a time. Asks the brokers past Spark; starts no JVM."""
+"""How far Silver is behind Kafka, per partition. Queries the brokers without Spark; starts no JVM."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ COLUMNS = ("topic", "partition", "last_offset", "end_offset", "lag")
 
 
 class Position(NamedTuple):
-    """How far Silver is in a partition.
+    """Silver's position in a partition.
 
     Attributes:
-        high_watermark: The highest of its producers' watermarks; None while nothing was accepted.
+        high_watermark: The highest of its producers' watermarks; None until a record is accepted.
         last_offset: The last Kafka offset that was decided, inclusive.
     """
 
@@ -29,7 +29,7 @@ class Position(NamedTuple):
 
 
 def positions(streams: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Position]:
-    """How far Silver is in each partition that Kafka has now, by topic and partition.
+    """Silver's position in each partition that Kafka has now, by topic and partition.
 
     Args:
         streams: Rows of `silver_watermarks`, or of its partitions.
@@ -53,7 +53,7 @@ def positions(streams: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Pos
 def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """How many offsets of each partition Silver has not decided yet.
 
-    What transactions leave in a partition counts as offsets too, so that one that is read to its end may keep a lag of one.
+    Transaction markers take up offsets too, so a partition that is read to its end may keep a lag of one.
 
     Args:
         kafka: Where the topics are.
@@ -64,7 +64,7 @@ def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, A
         decided, inclusive; None before the first), end_offset (the one that the next record gets), lag (offsets).
 
     Raises:
-        LookError: No broker can be asked, or a partition has no leader.
+        LookError: No broker can be queried, or a partition has no leader.
     """
     decided, rows = positions(streams), []
     for topic, seen in sorted(metadata.describe_topics(kafka, kafka.topics).items()):
@@ -76,10 +76,10 @@ def lags(kafka: Kafka, streams: Iterable[Mapping[str, Any]]) -> list[dict[str, A
 
 
 def with_lag(found: dict[str, Any], kafka: Kafka) -> dict[str, Any]:
-    """A status with how far Silver is behind Kafka.
+    """Add the lag behind Kafka to a status.
 
     Returns:
-        The status, with `lag`, see `lags`; None where no broker could be asked, and `lag_unknown` then says why.
+        The status, with `lag`, see `lags`; None if no broker could be queried, and `lag_unknown` then says why.
     """
     try:
         return {**found, "lag": lags(kafka, found["partitions"]), "lag_unknown": None}
@@ -88,7 +88,7 @@ def with_lag(found: dict[str, Any], kafka: Kafka) -> dict[str, Any]:
 
 
 def lag_sentence(found: dict[str, Any]) -> str:
-    """How far Silver is behind in all, in words.
+    """The total lag in words.
 
     >>> lag_sentence({"lag": [{"lag": 1500}, {"lag": 0}], "lag_unknown": None})
     'Lag: 1,500 offsets behind Kafka in 2 partitions.'
@@ -102,7 +102,7 @@ def lag_sentence(found: dict[str, Any]) -> str:
 
 
 def write_lag(found: dict[str, Any]) -> None:
-    """Print the lag of each partition as a table, and the sum, on stdout."""
+    """Print the lag of each partition as a table, and the total, on stdout."""
     if found["lag"]:
         output.write_table(COLUMNS, [[row[name] for name in COLUMNS] for row in found["lag"]], title="Behind Kafka")
     output.write(lag_sentence(found))

@@ -1,4 +1,4 @@
-"""`tidemark status --watch`: look after look at a pipeline that another process runs. Starts no JVM; writes nothing."""
+"""`tidemark status --watch`: poll a pipeline that another process runs. Starts no JVM; writes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _WINDOW_SECONDS = 60
 _OTHER_LINES = 24
-"""What is above and below the partitions in the view."""
+"""Lines of the view above and below the partitions."""
 _FEWEST_PARTITIONS = 3
 
 
@@ -48,15 +48,15 @@ class Meter:
         self._seen: deque[tuple[float, int]] = deque()
 
     def read(self, value: int, *, at: float) -> None:
-        """Take the number as it is at a moment, in seconds of any clock that only goes forward."""
+        """Record the number at a moment, in seconds of any monotonic clock."""
         self._seen.append((at, value))
         while at - self._seen[0][0] > _WINDOW_SECONDS and len(self._seen) > 2:  # noqa: PLR2004 -- a rate has two ends
             self._seen.popleft()
 
     def rates(self) -> dict[str, float | None]:
-        """Per second, since the look before and over the last minute, or what was seen of it; None before the second look.
+        """Per second, since the previous reading and over the last minute so far; None before the second reading.
 
-        A number that fell, as after a restore, has no rate: 0.
+        A number that fell, as after a restore, has the rate 0.
         """
         looks = list(self._seen)
         ends = {"since_last_look": looks[-2:], "last_minute": looks}
@@ -68,7 +68,7 @@ def _rate(from_seconds: float, before: int, to_seconds: float, after: int) -> fl
 
 
 class Looks:
-    """Looks at a pipeline. Kafka is asked in a thread: brokers that do not answer must not hold up what the tables say.
+    """Polls a pipeline. Kafka is queried in a thread: brokers that do not answer must not delay what the tables say.
 
     Args:
         settings: The pipeline's settings.
@@ -81,14 +81,14 @@ class Looks:
         self._asking: threading.Thread | None = None
 
     def look(self, *, is_patient: bool) -> dict[str, Any]:
-        """What `jobs.readers.status.status` says, and how fast that changes.
+        """Read `jobs.readers.status.status`, and how fast it changes.
 
         Args:
-            is_patient: Whether Kafka's answer is waited for; else the last one is shown.
+            is_patient: Whether to wait for Kafka's answer; otherwise the last one is used.
 
         Returns:
-            The status without `missing`, `looked_at`, `lag` and `lag_unknown` as of the last answer, and `rates`: records that
-            Silver decided and offsets that Kafka gained, per second since the last look and over the last minute.
+            The status without `missing`; `looked_at`; `lag` and `lag_unknown` as of Kafka's last answer; and `rates`: records
+            that Silver decided and offsets that Kafka gained, per second since the last poll and over the last minute.
 
         Raises:
             TidemarkError: The tables cannot be read.
@@ -116,16 +116,16 @@ class Looks:
 
 
 def watch(settings: Settings, *, seconds: float, as_json: bool) -> None:
-    """Look again and again until Ctrl-C: a view on the terminal, redrawn in place, or a line of JSON per look.
+    """Poll until Ctrl-C: redraw a view on the terminal in place, or print a line of JSON per poll.
 
     Args:
         settings: The pipeline's settings.
-        seconds: From look to look.
-        as_json: Lines, for programs; needs no terminal.
+        seconds: The pause between polls.
+        as_json: Print JSON lines, for programs; needs no terminal.
 
     Raises:
-        UsageError: Stdout is no terminal and JSON was not asked for, or the tables are not in a folder of this machine.
-        KeyboardInterrupt: At Ctrl-C; there is no other end.
+        UsageError: Stdout is not a terminal and JSON was not asked for, or the tables are not in a folder of this machine.
+        KeyboardInterrupt: At Ctrl-C, the only way to end.
     """
     if not as_json and not sys.stdout.isatty():
         raise UsageError(
@@ -147,7 +147,7 @@ def watch(settings: Settings, *, seconds: float, as_json: bool) -> None:
 
 
 def _look(looks: Looks, *, is_patient: bool) -> dict[str, Any]:
-    """A look, or why there was none: a table that maintenance or a restore is just changing is there again at the next."""
+    """Poll once, or say why that failed: a table that maintenance or a restore is changing is readable at a later poll."""
     try:
         return looks.look(is_patient=is_patient)
     except UsageError:
@@ -163,7 +163,7 @@ def _live() -> Any:
 
 
 def view(found: dict[str, Any], *, lines: int) -> RenderableType:
-    """One look as a terminal shows it: the partitions that are furthest behind first, as many as there is room for.
+    """Render one poll for a terminal: the partitions furthest behind first, as many as fit.
 
     Args:
         found: What `Looks.look` returned, or `looked_at` and `error`.

@@ -1,4 +1,4 @@
-"""`tidemark quarantine list` and `show`: what was kept out of Silver or Gold and waits. Reads with DuckDB; starts no JVM."""
+"""`tidemark quarantine list`: records kept out of Silver or Gold that wait. Reads with DuckDB; starts no JVM."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ _KEPT_ASIDE_COUNT = f"SELECT count(*) AS held {_ASIDE}"
 
 
 def held(lakehouse: Lakehouse, wanted: Wanted, *, most: int | None = None) -> tuple[list[dict[str, Any]], int]:
-    """What waits in quarantine, in the order of its offsets: a record each, with the time its load was claimed.
+    """List the records waiting in quarantine, ordered by offset, each with the time its load was claimed.
 
-    First what was kept out of Silver, then, as class `unmet`, what an expectation kept out of Gold.
+    Those kept out of Silver come first, then, as class `unmet`, those that an expectation kept out of Gold.
 
     Args:
-        lakehouse: Where the tables lie.
+        lakehouse: Where the tables are.
         wanted: Which records.
-        most: How many are told; None for all.
+        most: The maximum number of records to return; None for all.
 
     Returns:
-        The records, and how many wait in all.
+        The records, and how many wait in total.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
@@ -81,13 +81,13 @@ def held(lakehouse: Lakehouse, wanted: Wanted, *, most: int | None = None) -> tu
 
 
 def tell_left_out(shown: int, count: int) -> None:
-    """Say on stderr what the list leaves out; nothing where it is whole."""
+    """Say on stderr how many records the list leaves out, if any."""
     if shown < count:
         sys.stderr.write(f"{shown:,} of {count:,} records; --limit {count} lists all.\n")
 
 
 def write_held(found: list[dict[str, Any]], count: int) -> None:
-    """Print what waits as a table, on stdout."""
+    """Print the waiting records as a table, on stdout."""
     if not found:
         output.write("Nothing waits in quarantine.")
         return

@@ -1,6 +1,6 @@
-"""What keeps a query of `tidemark sql` from writing and from reaching out: what it may say, and that it can open nothing.
+"""Keep a query of `tidemark sql` from writing and from reaching out: restrict its statements, and let it open nothing.
 
-Knows DuckDB only. Each of the two would do: what is not known to read is refused by `require`, and what gets past it finds no
+Knows DuckDB only. Either guard would suffice: `require` refuses what is not known to only read, and what gets past it finds no
 file system and no network (`fence`).
 """
 
@@ -32,24 +32,24 @@ TABLE_FUNCTIONS = frozenset(
         *("icu_calendar_names", "pg_timezone_names", "pragma_table_info", "pragma_version"),
     }
 )
-"""The table functions that a query may call: they make rows of their arguments, or tell what there is in this database."""
+"""The table functions that a query may call: they make rows from their arguments, or describe this database."""
 
 REFUSED_FUNCTIONS = frozenset(
     {
         *("write_blob", "write_log"),  # write
-        *("getenv", "read_blob", "read_text", "current_setting", "parse_duckdb_log_message"),  # tell of the machine
-        *("json_execute_serialized_sql", "query", "query_table"),  # run a text as SQL: what it says is known too late
-        *("nextval", "currval", "setseed", "sleep_ms", "pg_sleep"),  # are no part of reading tables
+        *("getenv", "read_blob", "read_text", "current_setting", "parse_duckdb_log_message"),  # disclose details of the host
+        *("json_execute_serialized_sql", "query", "query_table"),  # run a text as SQL, which is known too late
+        *("nextval", "currval", "setseed", "sleep_ms", "pg_sleep"),  # are not part of reading tables
     }
 )
-"""Scalar functions and macros that it may not. A test looks that every other one of DuckDB's was looked at."""
+"""Scalar functions and macros that a query may not call. A test checks that all others of DuckDB's have been reviewed."""
 
 _STATEMENTS = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
 _EXPLAIN = re.compile(r"\s*explain(\s+analyze)?(\s*\(\s*format\s+\w+\s*\))?\s", re.IGNORECASE)
 
 
 def require(database: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Refuse all but one SELECT, or what DuckDB makes one (FROM, VALUES, DESCRIBE, SHOW), or its EXPLAIN.
+    """Refuse all but one SELECT, what DuckDB turns into one (FROM, VALUES, DESCRIBE, SHOW), or an EXPLAIN of one.
 
     Raises:
         UsageError: It is another statement or more than one, or calls a function that is not known only to read.
@@ -57,12 +57,12 @@ def require(database: duckdb.DuckDBPyConnection, query: str) -> None:
     """
     try:
         statements = database.extract_statements(query)
-    except duckdb.PermissionException:  # to take IMPORT DATABASE apart, DuckDB opens what it names
+    except duckdb.PermissionException:  # to parse IMPORT DATABASE, DuckDB opens the files it names
         raise no_select(query, "a statement that opens a file") from None
     if not statements:
         raise UsageError("There is nothing to answer.", where="query", observed=repr(query), expected="a SELECT")
     read = _EXPLAIN.sub("", query, count=1) if _EXPLAIN.match(query) else query
-    # As text, not as a parameter: to take a Python value, DuckDB imports pandas and pyarrow first, four tenths of a second.
+    # As a literal, not a parameter: to take a Python value, DuckDB first imports pandas and pyarrow, which takes 0.4 s.
     [serialized] = database.execute(f"SELECT json_serialize_sql({sql_text(read)})").fetchone() or ("{}",)
     parsed = json.loads(serialized)
     refused = sorted(_refused(parsed))
@@ -78,19 +78,19 @@ def require(database: duckdb.DuckDBPyConnection, query: str) -> None:
 
 
 def fence(database: duckdb.DuckDBPyConnection) -> None:
-    """Leave a database no file, no network, and no way to undo that; what was opened stays open."""
+    """Cut a database off from files and network, for good; what is open already stays open."""
     database.execute("SET enable_external_access = false")
     database.execute("SET lock_configuration = true")
 
 
 def sql_text(text: str) -> str:
-    """Text as a literal of DuckDB's SQL."""
+    """Quote text as a DuckDB SQL literal."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 
 
 def no_select(query: str, observed: str) -> UsageError:
-    """The error of a query that is not only a SELECT over the tables."""
+    """The error for a query that does more than SELECT from the tables."""
     return UsageError(
         "The query does more than read.",
         where=f"query: {query}",
@@ -101,7 +101,7 @@ def no_select(query: str, observed: str) -> UsageError:
 
 
 def _refused(parsed: Any) -> Iterator[str]:
-    """The names of the functions that a parsed query calls and may not, in small letters."""
+    """The forbidden functions that a parsed query calls, in lower case."""
     if isinstance(parsed, dict):
         if parsed.get("type") == "TABLE_FUNCTION":
             name = str(parsed["function"].get("function_name", "a table function")).lower()

@@ -75,33 +75,31 @@ _MISSING = f"""
 _MISSING_COUNT = f"SELECT count(DISTINCT (topic, partition, producer)) AS streams FROM {views.MISSING}"  # noqa: S608 -- as above
 
 _MOST_SENTENCES = 20
-"""Streams that lack sequences and are told of one by one."""
+"""Streams with missing sequences that are listed one by one."""
 
 
 def status(
     pipeline: str, lakehouse: Lakehouse, *, with_missing: bool = True, most_streams: int | None = None
 ) -> dict[str, Any]:
-    """The state of a pipeline, as its tables tell it; what is not there yet is empty or None.
+    """Read the state of a pipeline from its tables; what does not exist yet is empty or None.
 
     Args:
         pipeline: The pipeline's name.
-        lakehouse: Where its tables lie.
-        with_missing: Whether what contiguous streams lack is looked for: the one part that reads Silver's records.
-        most_streams: How many streams are told one by one; None for all.
+        lakehouse: Where its tables are.
+        with_missing: Whether to find the missing sequences of contiguous streams: the one part that reads Silver's records.
+        most_streams: The maximum number of streams to list; None for all.
 
     Returns:
-        `streams` (per stream its watermark, and `last_accepted` with epoch and sequence, None until a record was accepted) and
-        `stream_count` (how many there are), `partitions` (per partition how many streams it has, and their highest watermark,
-        last_offset and load_seq),
-        `missing` (of each contiguous stream that lacks some: how many sequences, in how many ranges; where it is asked for)
-        and `missing_count` (how many such streams there are),
-        `totals` (records per class over all loads), `last_load`, `unfinished_load`, `rejects`, `kept_aside`
-        (what expectations kept out of Gold, by state), `gate` (the last gate run, with
-        the `decision` on it) and `published`.
+        `streams` (per stream its watermark, and `last_accepted` with epoch and sequence, None until a record is accepted) and
+        `stream_count` (their total), `partitions` (per partition the number of its streams, and their highest watermark,
+        last_offset and load_seq), `missing` (per contiguous stream that lacks sequences: how many, in how many ranges; if asked
+        for) and `missing_count` (how many such streams there are), `totals` (records per class over all loads), `last_load`,
+        `unfinished_load`, `rejects`, `kept_aside` (records that expectations kept out of Gold, by state), `gate` (the last gate
+        run, with the `decision` on it) and `published`.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
-        TidemarkError: A table is there and cannot be read.
+        TidemarkError: A table exists but cannot be read.
     """
     there = query.tables(lakehouse)
     with query.connect(lakehouse) as database:
@@ -136,7 +134,7 @@ def _missing_of(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
 
 
 def write_status(found: dict[str, Any]) -> None:
-    """Print a status as people read it, on stdout."""
+    """Print a status as text on stdout."""
     output.write(f"Pipeline {found['pipeline']} in {found['lakehouse']}")
     if found["last_load"]:
         write_streams(found["streams"], found["stream_count"])
@@ -151,20 +149,20 @@ def write_status(found: dict[str, Any]) -> None:
 
 
 def write_streams(streams: Rows, stream_count: int) -> None:
-    """Print the watermarks as a table, on stdout, and on stderr how many there are beside them."""
+    """Print the watermarks as a table on stdout, and on stderr how many streams are left out."""
     columns = ["topic", "partition", "producer", "epoch", "high_watermark", "last_offset", "load_seq"]
     output.write_table(columns, [[stream[name] for name in columns] for stream in streams], title="Streams")
     tell_left_out(len(streams), stream_count)
 
 
 def tell_left_out(shown: int, count: int) -> None:
-    """Say on stderr what a list leaves out; nothing where it is whole."""
+    """Say on stderr how many streams a list leaves out, if any."""
     if shown < count:
         sys.stderr.write(f"{shown:,} of {count:,} streams; --limit {count} shows all.\n")
 
 
 def _loads(rows: Callable[[str, str], Rows]) -> dict[str, Any]:
-    """The ledger's part. A claim that the watermarks do not show is a load that somebody began and has not finished."""
+    """The ledger's part. A claim that the watermarks have not reached is a load that was begun and not finished."""
     last = next(iter(rows(_LAST_LOAD, SILVER_LOADS)), None)
     advanced = rows(f"SELECT max(load_seq) AS load_seq FROM {SILVER_WATERMARKS}", SILVER_WATERMARKS)  # noqa: S608 -- as above
     done = (advanced[0]["load_seq"] if advanced else None) or 0
@@ -205,7 +203,7 @@ def _write_classes(found: dict[str, Any]) -> None:
 
 
 def sentences(found: dict[str, Any]) -> list[str]:
-    """What else there is to say of a pipeline that has loaded something, a line each."""
+    """The rest of the status in sentences, one per line, for a pipeline that has a load."""
     last, gate, published = found["last_load"], found["gate"], found["published"]
     told = [f"Last load: {last['load_seq']}, claimed {output.cell(last['claimed_at'])} by run {last['run_id']}."]
     if found["unfinished_load"]:

@@ -1,4 +1,4 @@
-"""`tidemark topic`: what is known of the topics, and what was accepted. Reads with DuckDB; starts no JVM."""
+"""`tidemark topic`: the topics that were read, and the breaks that were accepted. Reads with DuckDB; starts no JVM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KNOWN = f"""
 
 
 def known(lakehouse: Lakehouse) -> list[dict[str, Any]]:
-    """The rows of `bronze_topics`, in the order of their topics and times.
+    """The rows of `bronze_topics`, ordered by topic and time.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.

@@ -123,11 +123,10 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         topic, partition, offset, timestamp, producer, epoch, sequence; `class`, `rule` in words, `reason`, `state` of a reject;
         `copies`, how often Bronze holds the offset: all but one are replays; `erased_load_seq`; `load` with run, Bronze
         versions and the watermark before and after; `settled`, who released or discarded it in which load, and why; `winner`,
-        the record that a duplicate or collision met; `gate`, the last audit of the load, or of the release; `decision`, what a
-        person decided of it where it had failed; `published`; and `aside`, which expectations kept it out of Gold, its state
-        there, and who settled that.
-        What does not apply is None.
-        And the columns of `bronze_records`.
+        the record that had a duplicate's or collision's sequence first; `gate`, the last audit of the load, or of the release;
+        `decision`, what an operator decided after the gate failed; `published`; and `aside`, which expectations kept the record
+        out of Gold, its state there, and who settled that. What does not apply is None.
+        Second, the columns of `bronze_records`.
 
     Raises:
         TidemarkError: Bronze holds no such record.
@@ -193,7 +192,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
 
 
 def write_why(found: Mapping[str, Any]) -> None:
-    """Print it as people read it, on stdout."""
+    """Print the explanation as text on stdout."""
     place = f"Topic {printable(found['topic'])}, partition {found['partition']}, offset {found['offset']}"
     named = [f"{name} {output.shown(found[name])}" for name in ("producer", "epoch", "sequence") if found[name] is not None]
     output.write(f"{place} ({', '.join(named) or 'no sequence'}): {found['class']}.")
@@ -253,7 +252,7 @@ def _mark(load: Mapping[str, Any], when: str) -> str:
 
 
 def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> Row | None:
-    """The record's row of Silver or of the rejects, with class, and the key that it was decided by."""
+    """The record's row in Silver or the rejects, with its class, and the stream, epoch and sequence it was decided by."""
     released = next((row for row in out if row["state"] == RELEASED), None)
     if released:
         return {**released, "arrival": LATE}
@@ -264,9 +263,9 @@ def _found(kept: Row | None, out: list[Row], loads: list[Row], record: Row) -> R
         return None
     rules = Rules.from_json(loads[0]["rules"]) if loads else None
     producer, epoch, sequence = one_record.key(rules, record) if rules else (None, None, None)
-    # Producers share a partition's offsets, so spans of several may lie over one offset.
+    # Producers share a partition's offsets, so the offset ranges of several may contain this one.
     row = next((row for row in out if row["producer"] == producer), out[0])
-    if row["class"] == DUPLICATE:  # a row stands for a block
+    if row["class"] == DUPLICATE:  # the row is a block, and holds its first sequence
         row["sequence"] = sequence
     return {**row, "epoch": row["epoch"] if row["epoch"] is not None else epoch, "arrival": None}
 

@@ -1,4 +1,4 @@
-"""What the page's charts and filters count: lists of numbers, short enough for thousands of streams and loads."""
+"""The data of the page's charts and filters: lists of numbers, short enough for thousands of streams and loads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehouse.contracts.gate import CRITICAL, WARN
 
 
 def chart_data(found: dict[str, Any]) -> dict[str, Any]:
-    """What `report.js` reads; it says there how.
+    """The data that `report.js` reads; the script says how.
 
     Args:
         found: What `jobs.report.facts.facts` returned.

@@ -1,6 +1,6 @@
-"""The report's charts, as Vega-Lite: how each looks. Their data is put in by the page, which filters it.
+"""The look of the report's charts, as Vega-Lite. The page filters and supplies their data.
 
-Colours are CSS variables of the page, so that a chart follows light, dark and print as the rest does.
+Colours are CSS variables of the page, so that charts follow light, dark and print as the rest of it does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import altair as alt
 from lakehouse.contracts.gate import CRITICAL, WARN
 from lakehouse.contracts.silver import CLASSES
 
-# What altair's chained methods return has no type.
+# altair's chained methods return untyped values.
 Drawn: TypeAlias = Any
 
 STAGES = ("bronze", "silver", "gate", "gold")
@@ -20,7 +20,7 @@ _BAR_PIXELS = 18
 
 
 def charts() -> dict[str, dict[str, Any]]:
-    """The Vega-Lite specification of each chart, by its name; each has one data set, of that name."""
+    """The Vega-Lite specification of each chart, by its name; each has one data set, of the same name."""
     alt.data_transformers.disable_max_rows()
     made = {
         "lag": _lag(),
@@ -45,7 +45,7 @@ def _finished(chart: Drawn, name: str) -> Drawn:
     text = {"labelColor": css_name("ink"), "titleColor": css_name("ink"), "labelFontSize": 12, "titleFontSize": 12}
     lines = {"gridColor": css_name("grid"), "domainColor": css_name("grid"), "tickColor": css_name("grid")}
     font = "system-ui, sans-serif"
-    # The tables hold the same numbers, for those who do not see the marks.
+    # No ARIA labels: the tables hold the same numbers, for readers who do not see the marks.
     return (
         whole.configure(font=font, background="transparent", aria=False)
         .configure_mark(aria=False)
@@ -61,7 +61,7 @@ def _colour(field: str, values: tuple[str, ...], *, legend: bool) -> alt.Color:
 
 
 def _bars() -> dict[str, Any]:
-    """What all bars have in common: an edge in the page's colour parts those that lie on each other."""
+    """The style of all bars: an edge in the page's colour separates stacked ones."""
     return {"stroke": css_name("page"), "strokeWidth": 0.5}
 
 

@@ -1,4 +1,4 @@
-"""`tidemark report`: what the tables say, as one HTML file. Starts no JVM."""
+"""`tidemark report`: write the facts to one HTML file. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def make_report(found: dict[str, Any], output: Path) -> str:
 
     Args:
         found: What `jobs.report.facts.facts` returned.
-        output: The file; one that is there is replaced.
+        output: The file; an existing one is replaced.
 
     Returns:
         A line that says what was written.

@@ -23,20 +23,20 @@ Rows = list[dict[str, Any]]
 Ask = Callable[[str], Rows]
 
 MAX_STREAMS = 500
-"""Streams that are told one by one: those of which most was kept out. The others are told as one."""
+"""Streams listed one by one: those with the most records kept out. The others are combined into one."""
 
 MAX_SLICES = 120
 MAX_CELLS = 30_000
-"""Streams times slices of loads, at most: what bounds the file's size."""
+"""Maximum of streams times slices of loads, which bounds the file's size."""
 
 MAX_ROWS = 200
-"""Rows of a list that may be long: missing ranges, groups in quarantine, expectations that were not met."""
+"""Maximum rows of a long list: missing ranges, groups in quarantine, expectations that were not met."""
 
 MAX_GATE_RUNS = 120
 
 _COUNTS = ("records", *CLASSES, "jumps_forward", "jumps_backward", "missing")
 _LARGEST = 2**63 - 1
-"""What a sum of missing sequences is cut to: a producer may step over nearly all numbers in each of two streams."""
+"""The limit of a sum of missing sequences: a producer may step over nearly all numbers in each of two streams."""
 _SUMS = ", ".join(f'least(sum(each."{name}"), {_LARGEST})::BIGINT AS "{name}"' for name in _COUNTS)
 _KEPT_OUT = " + ".join(f'"{name}"' for name in CLASSES[1:])
 
@@ -49,7 +49,7 @@ _SHOWN = f"""
 _COUNT_STREAMS = f"FROM {SILVER_WATERMARKS} SELECT count(*) AS n"
 _COUNT_LOADS = f"FROM {SILVER_LOADS} SELECT count(DISTINCT load_seq) AS n"
 
-# Loads in their order, as many in each slice as in the next one.
+# Loads in order, in slices of about equal size.
 _NUMBERED = f"""
     CREATE TEMP TABLE numbered AS
     SELECT load_seq, claimed_at, (row_number() OVER (ORDER BY load_seq) - 1) * {{slices}} // {{loads}} AS slice
@@ -93,24 +93,23 @@ _GATE_RESULTS = f"""
 
 
 def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) -> dict[str, Any]:
-    """What the tables, the brokers and the kept results of runs say of a pipeline.
+    """Collect what the tables, the brokers and the saved results of runs say about a pipeline.
 
     Args:
         settings: The config.
-        lakehouse: Where its tables lie.
-        asks_kafka: Whether the brokers are asked for their partitions' ends.
+        lakehouse: Where its tables are.
+        asks_kafka: Whether to ask the brokers for the ends of their partitions.
 
     Returns:
-        All that `jobs.readers.status.status` has, and made_at; `streams` as `watermark_status` has them, at most
-        `MAX_STREAMS`, and `stream_count`; `partitions` and `kafka`, see `jobs.report.lag`; `slices` (loads that follow each
-        other) and `history` (records by class, jumps and missing sequences of a stream in a slice; stream -1 is all those
-        that `streams` lacks); `missing_ranges` and `quarantine`, and `missing_total` and `quarantine_total` where a list is
-        cut off; `gate_runs`, and `gate_results`: what was not met in any, and all of the last one; `runs`, see
-        `jobs.report.runs`. Times are UTC.
+        All that `jobs.readers.status.status` has, and made_at; `streams` as in `watermark_status`, at most `MAX_STREAMS`, and
+        `stream_count`; `partitions` and `kafka`, see `jobs.report.lag`; `slices` (consecutive loads) and `history` (records by
+        class, jumps and missing sequences of a stream in a slice; stream -1 is all those not in `streams`); `missing_rows` and
+        `quarantine_rows`, at most `MAX_ROWS` each, with `missing_total` and `quarantine_total` over all; `gate_runs`, and
+        `gate_results`: what was not met in any, and all of the last one; `runs`, see `jobs.report.runs`. Times are UTC.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
-        TidemarkError: A table is there and cannot be read.
+        TidemarkError: A table exists but cannot be read.
     """
     there = query.tables(lakehouse).keys()
     found = status(settings.pipeline, lakehouse, most_streams=MAX_ROWS) | {"made_at": datetime.now(UTC)}
@@ -134,7 +133,7 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
 
 
 def _streams(ask: Ask) -> dict[str, Any]:
-    """The streams, and what the loads brought to each, slice by slice."""
+    """The streams, and what the loads brought to each, per slice."""
     ask(_SHOWN.format(most=MAX_STREAMS))
     streams = ask("FROM shown ORDER BY stream")
     if not streams:
@@ -151,5 +150,5 @@ def _streams(ask: Ask) -> dict[str, Any]:
 
 
 def _listed(name: str, ask: Ask, listed: str, total: str) -> dict[str, Any]:
-    """The head of a list, and what all of it comes to."""
+    """The first rows of a list, and its total."""
     return {f"{name}_rows": ask(listed), f"{name}_total": next(iter(ask(total)), None)}

@@ -1,4 +1,4 @@
-"""How far each partition is behind: Silver behind Bronze, and behind Kafka where the brokers can be asked."""
+"""How far each partition is behind: Silver behind Bronze, and behind Kafka if the brokers can be queried."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 def ends(kafka: Kafka | None, bronze: Rows, topics: Rows) -> dict[str, Any]:
-    """Where each partition ends.
+    """Find where each partition ends.
 
     Args:
-        kafka: Where the topics are; None where the brokers are not to be asked.
+        kafka: Where the topics are; None to leave the brokers out.
         bronze: Rows of the view `lag`.
         topics: Rows of `bronze_topics`.
 
     Returns:
-        `kafka`: asked, and why not. `partitions`, by topic (as the tables name it) and partition: decided_offset, bronze_offset
-        and end_offset (the one that the next record gets; None where Kafka was not asked or has no such partition), each None
-        where there is none; lag (offsets up to Kafka's end, or to Bronze's where Kafka has none to tell; None where neither is
-        known).
+        `kafka`: whether it was asked, and why not. `partitions`, by topic (as the tables name it) and partition:
+        decided_offset, bronze_offset and end_offset (the one that the next record gets; None if Kafka was not asked or has no
+        such partition), each None if there is none; lag (offsets up to Kafka's end, or to Bronze's if Kafka gives none; None
+        if neither is known).
     """
     places = {(row["topic"], row["partition"]): _place(row) for row in bronze}
     why = _add_kafka(places, kafka, bronze, topics) if kafka else "--offline"
@@ -41,7 +41,7 @@ def _place(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bronze: Rows, topics: Rows) -> str | None:
-    """Add what the brokers say; why they cannot be asked, where they cannot."""
+    """Add what the brokers say, or return why they cannot be queried."""
     from bronze.kafka.metadata import LookError
     from jobs.readers.lag import lags
 
@@ -77,5 +77,5 @@ def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bron
 
 
 def _stored_as(topics: Rows) -> dict[str, str]:
-    """What the tables call each of Kafka's topics now: one that was created anew goes on under another name."""
+    """The tables' current name of each Kafka topic: a recreated topic continues under another name."""
     return {row["topic"]: row["stored_as"] for row in sorted(topics, key=lambda row: row["incarnation"])}

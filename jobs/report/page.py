@@ -1,6 +1,6 @@
-"""The facts of a report as one HTML file: no request leaves it, and nothing that a producer sent can be code in it.
+"""The facts of a report as one HTML file, which makes no requests and runs nothing that a producer sent.
 
-Text is escaped by Jinja2, also inside the data that the charts read. A Content-Security-Policy names the page's own scripts and
+Jinja2 escapes all text, also inside the data that the charts read. A Content-Security-Policy names the page's own scripts and
 styles by their hashes, so nothing else would run.
 """
 
@@ -27,7 +27,7 @@ _VEGA = "window.vegaEmbed = vegaEmbed;"
 
 
 def page(found: dict[str, Any]) -> str:
-    """The report as HTML.
+    """Render the report as HTML.
 
     Args:
         found: What `jobs.report.facts.facts` returned.
@@ -57,7 +57,7 @@ def _file(name: str) -> str:
 
 
 def _script(text: str) -> str:
-    """A script as HTML may hold it: without the one word that would end it."""
+    """Make a script safe inside HTML: escape the tag that would end it."""
     return text.replace("\r", "").replace("</script", "<\\/script")
 
 

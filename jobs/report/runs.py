@@ -1,4 +1,4 @@
-"""What the last runs took: their kept results, `_reports/<run_id>.json` beside the tables."""
+"""The last runs, from their saved results: `_reports/<run_id>.json` next to the tables."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _STARTED = "%Y%m%dT%H%M%S"
 
 
 def last_runs(root: Path | None) -> list[dict[str, Any]]:
-    """The last runs, the latest first, as their files tell them.
+    """Read the last runs from their files, the latest first.
 
     Args:
         root: The lakehouse's folder.
 
     Returns:
-        run_id, started_at (UTC, from the run's id; None where that holds no time), seconds (None where the run failed),
-        `stages` (seconds of each that ran), records that Silver decided, and error and exit_code of a run that failed, else
-        None. A file that is no result is left out.
+        run_id, started_at (UTC, from the run's id; None if that holds no time), seconds (None if the run failed), `stages`
+        (seconds of each that ran), records that Silver decided, and error and exit_code of a run that failed, else None. A file
+        that is not a result is left out.
     """
     if root is None:
         return []
@@ -45,7 +45,7 @@ def _run(file: Path) -> dict[str, Any] | None:
             "exit_code": told.get("exit_code"),
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # somebody else's file, or one that is being written
+        return None  # a foreign file, or one still being written
 
 
 def _started_at(run_id: str) -> datetime | None:

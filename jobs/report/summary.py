@@ -1,4 +1,4 @@
-"""What a report says first: the gate's verdict, and the numbers of the whole pipeline."""
+"""The top of a report: the gate's verdict, and the totals of the pipeline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def verdict(found: Facts) -> dict[str, Any]:
         found: What `jobs.report.facts.facts` returned.
 
     Returns:
-        state (passed, failed or none), headline, `said` (sentences), and `unmet` (what was not met, the critical first).
+        state (passed, failed or none), headline, `said` (sentences), and `unmet` (what was not met, critical first).
     """
     gate, published = found["gate"], found["published"]
     gold = f"Gold is published up to load {published['load_seq']:,}." if published else "Gold: nothing is published."
@@ -45,7 +45,7 @@ def _unmet(result: dict[str, Any]) -> dict[str, str]:
 
 
 def tiles(found: Facts) -> list[dict[str, str]]:
-    """The numbers at the top: label, number, and what it is of.
+    """The numbers at the top, each with a label and a detail.
 
     Args:
         found: What `jobs.report.facts.facts` returned.

@@ -1,4 +1,4 @@
-"""The tables of a report: what stands below each chart, row by row."""
+"""The tables of a report, below the charts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Column:
 
     Attributes:
         label: Its heading.
-        of: What it shows of a row.
-        write: How that is written.
-        shown_with: The class that it counts: hidden where the class is filtered out.
+        of: Takes its value from a row.
+        write: Formats that value.
+        shown_with: The class that it counts: hidden when the class is filtered out.
     """
 
     label: str
@@ -30,7 +30,7 @@ class Column:
 
     @property
     def kind(self) -> str:
-        """How a cell is set: n, a number, to the right and sorted as one; t, a time, in one line; else text."""
+        """The layout of its cells: n for a number, right-aligned and sorted as one; t for a time, on one line; else text."""
         return "" if self.write is text else "t" if self.write is moment else "n"
 
 
@@ -41,7 +41,7 @@ class Table:
     Attributes:
         caption: What a row is.
         columns: Its columns.
-        rows: For each row its cells, and what the filters look at: topic, producer and classes.
+        rows: For each row its cells, and what the filters match: topic, producer and classes.
         note: What it leaves out.
     """
 
@@ -67,7 +67,7 @@ _STREAM = (_text("Topic", "topic"), _count("Partition", "partition"), _text("Pro
 
 
 def tables(found: Row) -> dict[str, Table]:
-    """The tables, by the names that the template has for them.
+    """The tables, by their names in the template.
 
     Args:
         found: What `jobs.report.facts.facts` returned.

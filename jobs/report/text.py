@@ -1,4 +1,4 @@
-"""How a report writes values: numbers with their thousands parted, times in UTC, what a producer sent without its tricks."""
+"""Format values for a report: numbers with thousands separators, times in UTC, texts from producers made safe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTHING = "-"
 
 
 def text(value: Any) -> str:
-    r"""Text that somebody sent: control characters, and those that turn the reading direction, are written out; cut where long.
+    r"""Make foreign text safe to show: escape control characters and those that change the reading direction, truncate.
 
     >>> text("a\u202eb"), text("x" * 200)[-20:], text(None)
     ('a\\u202eb', 'xx… (200 characters)', '-')
@@ -34,14 +34,14 @@ def count(value: int | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share of all.
+    """A share as a percentage.
 
     >>> share(0.12345), share(0.0), share(0.00001), share(None)
     ('12.35 %', '0 %', '< 0.01 %', '-')
     """
     if value is None:
         return NOTHING
-    if 0 < value < 0.0001:  # noqa: PLR2004 -- what two places of a percentage would round to nothing
+    if 0 < value < 0.0001:  # noqa: PLR2004 -- two places of a percentage would round it to zero
         return "< 0.01 %"
     return "0 %" if value == 0 else f"{value * 100:.2f} %"
 
@@ -56,12 +56,12 @@ def seconds(value: float | None) -> str:
 
 
 def moment(value: datetime | None) -> str:
-    """A time, in UTC; that it is UTC stands in the heading."""
+    """A time in UTC; the heading says that it is UTC."""
     return NOTHING if value is None else f"{value:%Y-%m-%d %H:%M:%S}"
 
 
 def place(row: dict[str, Any]) -> str:
-    """A stream or partition in short.
+    """The short name of a stream or partition.
 
     >>> place({"topic": "incidents", "partition": 3, "producer": None})
     'incidents/3'
@@ -80,6 +80,6 @@ def loads_of(row: dict[str, Any]) -> str:
 
 
 def classes(found: dict[str, Any]) -> list[str]:
-    """The classes that records ended in: what came never is no column and no filter."""
+    """Accepted, and the other classes that records ended in: one that never occurred gets no column and no filter."""
     totals = found["totals"] or {}
     return [name for name in CLASSES if name == ACCEPTED or totals.get(name)]

@@ -1,1 +1,1 @@
-"""`tidemark run`: once or again and again, and what a run came to. The entries are `once.run_once` and `loop.run_every`."""
+"""`tidemark run`: one run or a loop of them, and how results print. The entries are `once.run_once` and `loop.run_every`."""

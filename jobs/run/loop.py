@@ -1,4 +1,4 @@
-"""`tidemark run --every`: one session, run after run, until somebody asks it to end."""
+"""`tidemark run --every`: run after run in one session, until a signal asks it to stop."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ STAGES = ("bronze", "silver", "gate", "gold")
 
 
 class StopRequestedError(Exception):
-    """A run was left between two stages because the loop shall end."""
+    """A run was stopped between two stages because the loop is to end."""
 
 
 class StoppableReport:
-    """Passes a run's events on, and leaves the run where a stage ends once the loop shall end.
+    """Forwards a run's events, and stops the run at the end of a stage once the loop is to end.
 
-    An event is the only thing that the loop sees of a run. Between stages nothing is half done; a load that was claimed and not
-    finished is finished by the next run.
+    Events are all that the loop sees of a run. Nothing is half done between stages; a load that was claimed but not finished
+    is finished by the next run.
 
     Args:
-        report: Whom to tell.
-        stop: Set where the loop shall end.
+        report: Receives the events.
+        stop: Set when the loop is to end.
     """
 
     def __init__(self, report: Report, stop: threading.Event) -> None:
@@ -42,10 +42,10 @@ class StoppableReport:
         self._stage: str | None = None
 
     def event(self, name: str, **fields: object) -> None:
-        """Pass an event on.
+        """Forward an event.
 
         Raises:
-            StopRequestedError: The loop shall end, and this event is the first of another stage.
+            StopRequestedError: The loop is to end, and this event is the first of another stage.
         """
         stage = name.partition(".")[0]
         if stage in STAGES and stage != self._stage:
@@ -62,21 +62,21 @@ def run_every(
     stage: str | None = None,
     told: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> int:
-    """Run the pipeline, start to start `seconds` apart, or at once where a run took longer.
+    """Run the pipeline every `seconds`, from start to start; at once if a run took longer.
 
-    Another writer, or a gate that fails, is reported and does not end the loop: the next run ingests again, and Gold holds.
+    Another writer or a failed gate is reported and does not end the loop: the next run ingests again, and Gold stays as it is.
 
     Args:
         job: The job of all runs.
         seconds: From the start of a run to the start of the next.
         stage: One stage; all by default.
-        told: Gets the result of every run that succeeded.
+        told: Called with the result of every successful run.
 
     Returns:
-        The exit code of the last run: 0 where it succeeded.
+        The exit code of the last run: 0 if it succeeded.
 
     Raises:
-        TidemarkError: A run failed otherwise; a person or a supervisor has to look.
+        TidemarkError: A run failed in another way; an operator or a supervisor has to step in.
     """
     code = 0
     with _stop_on_signals() as stop:
@@ -96,9 +96,9 @@ def run_every(
 
 @contextlib.contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C or SIGTERM sets; a second one ends the process as it would have without this."""
+    """Yield an event that the first Ctrl-C or SIGTERM sets; a second one ends the process as if this were not here."""
     stop = threading.Event()
-    # Spark sets its own SIGINT handler when it starts, so these come after it and give way to it again.
+    # Spark sets its own SIGINT handler when it starts: set after that, these replace it, and restore it at the end.
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def ask(_number: int, _frame: FrameType | None) -> None:

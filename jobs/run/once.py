@@ -1,4 +1,4 @@
-"""One run of a pipeline, its result kept beside the tables; and the job files, which do one."""
+"""Run a pipeline once and save the result next to the tables; the job files do the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def run_once(job: Job, *, stage: str | None = None) -> dict[str, Any]:
-    """Run the pipeline once, all of it or one stage, and keep its result beside the tables, a failure too.
+    """Run the pipeline once, all of it or one stage, and save the result, or the failure, next to the tables.
 
     Returns:
         What `pipelines.medallion.run` returned.
@@ -39,7 +39,7 @@ def run_once(job: Job, *, stage: str | None = None) -> dict[str, Any]:
         except TidemarkError as error:
             told = {"error": type(error).__name__, "exit_code": error.exit_code, "message": exit_codes.scrub_text(str(error))}
             job.report.event("run.failed", **told)
-            with contextlib.suppress(OSError):  # a full disk, as the error may be
+            with contextlib.suppress(OSError):  # a full disk, which may be the error itself
                 _keep(job.settings, {**followed.bound, **told})
             raise
         _keep(job.settings, result)
@@ -47,7 +47,7 @@ def run_once(job: Job, *, stage: str | None = None) -> dict[str, Any]:
 
 
 def run_job(stage: str | None, argv: list[str] | None) -> None:
-    """What a thin job does: `--config` and `--set`, then one stage of the pipeline, or all; see `thin_job`.
+    """Run one stage of the pipeline, or all, as a job file with `--config` and `--set`; see `thin_job`.
 
     Raises:
         TidemarkError: The run failed; see its class.
@@ -57,13 +57,13 @@ def run_job(stage: str | None, argv: list[str] | None) -> None:
 
 
 def thin_job(do: Callable[[Job], object], what: str, argv: list[str] | None) -> None:
-    """Do something with the session of a config, by `--config` and `--set`.
+    """Call `do` with a job on the config that `--config` and `--set` name.
 
-    Returns on success, for a wheel task takes any SystemExit for a failure.
+    Returns on success, since a wheel task treats any SystemExit as a failure.
 
     Raises:
         TidemarkError: It failed; see its class.
-        SystemExit: It failed, and this process is a console script: the error's exit code, after its message.
+        SystemExit: It failed in a console script: the error's exit code, after its message is printed.
     """
 
     def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
@@ -85,7 +85,7 @@ def _keep(settings: Settings, result: dict[str, Any]) -> None:
 
     place = Lakehouse.of(settings)
     folder = place.local_folder("_reports")
-    # A volume is a folder on the platform only: a client elsewhere has its path, and nothing there.
+    # A volume is a folder only on the platform: for a client elsewhere, its path leads nowhere.
     is_here = folder is not None and (place.root is not None or folder.parent.is_dir())
     if folder is not None and is_here and "run_id" in result:
         save_result(folder, result)

@@ -1,4 +1,4 @@
-"""What a run did and what a plan would do, as people read it."""
+"""Print what a run or a request did, and what a plan would do."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def write_result(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX_TABLE_ROWS) -> None:
-    """Print a plan on stdout: what is the same for all streams, a line per stream, samples of what is kept out; or JSON.
+    """Print a plan on stdout: the values of the whole load, a line per stream, samples of what is kept out; or JSON.
 
     Args:
         planned: What `pipelines.medallion.plan` returned.
         as_json: Whether as JSON.
-        most: How many streams, at most; `stream_count` says how many there are.
+        most: The maximum number of streams to print; `stream_count` is their total.
     """
     streams = planned.get("streams") or []
     planned = {**planned, "streams": streams[:most], "stream_count": len(streams)}
@@ -41,7 +41,7 @@ def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX
         if not planned.get("breaker"):
             output.write("There is nothing to load.")
         return
-    # A class that no stream shows is no column.
+    # No column for a value that is null or zero in every stream.
     columns = [name for name in streams[0] if any(stream[name] not in (None, 0) for stream in streams)]
     output.write_table(columns, [[stream[name] for name in columns] for stream in streams])
     if planned["stream_count"] > len(streams):
@@ -119,7 +119,7 @@ def _records(count: int) -> str:
 
 
 def summary(found: dict[str, Any]) -> str:
-    """Names and values in one line, without what is null, zero or empty.
+    """Names and values in one line; those that are null, zero or empty are left out.
 
     >>> summary({"load_seq": 3, "records": 12000, "late": 0, "failed": [], "passed": True})
     'load seq 3, records 12,000, passed true'

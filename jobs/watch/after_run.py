@@ -1,4 +1,4 @@
-"""Telling those who watch a pipeline how a run ended: metrics and alerts. What fails of it is reported, and fails no run."""
+"""Publish metrics and send alerts after a run. What fails here is reported, and does not fail the run."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 _STAGES = ("bronze", "silver", "gate", "gold")
 _LONGEST_DETAILS = 4_000
-"""Characters of an alert's details: receivers refuse long bodies."""
+"""Maximum characters of an alert's details: receivers refuse long bodies."""
 
 
 class Followed:
-    """A report that keeps what a run's stages came to, and passes everything on.
+    """A report that keeps the results of a run's stages, and forwards every event.
 
     Args:
-        report: Whom to tell.
+        report: Receives the events.
 
     Attributes:
-        bound: What is bound to the report's events.
-        stages: What each stage did that came to its end.
-        audited: What the gate found, see `expectations.gate`; None where it audited nothing.
+        bound: The fields bound to the report's events.
+        stages: The result of each completed stage.
+        audited: What the gate found, see `expectations.gate`; None if it audited nothing.
         started: When the run started, on the clock of `time.monotonic`.
     """
 
@@ -49,7 +49,7 @@ class Followed:
         self._report = report
 
     def event(self, name: str, **fields: object) -> None:
-        """Pass an event on."""
+        """Forward an event."""
         bind(self.bound, name, fields)
         stage, _, what = name.partition(".")
         if stage in _STAGES and what == "finished":
@@ -61,10 +61,10 @@ class Followed:
 
 @contextlib.contextmanager
 def watching(job: Job) -> Iterator[Followed]:
-    """Tell those who watch how the run inside ended, where the config names somebody.
+    """Publish metrics and send alerts when the run inside ends, if the config asks for any.
 
     Yields:
-        The report that the run has to tell.
+        The report for the run to use.
     """
     followed = Followed(job.report)
     error: TidemarkError | None = None
@@ -80,7 +80,7 @@ def watching(job: Job) -> Iterator[Followed]:
 
 @contextlib.contextmanager
 def listening(settings: Settings, report: Report) -> Iterator[None]:
-    """Answer on `watch.metrics_port`, where the config names one, with what the last run left."""
+    """Serve the metrics of the last run on `watch.metrics_port`, if the config names one."""
     if settings.watch.metrics_port is None:
         yield
         return
@@ -117,7 +117,7 @@ def _tell(job: Job, followed: Followed, error: TidemarkError | None) -> None:
 
 
 def _after(state: State, followed: Followed, error: TidemarkError | None, now: datetime) -> State:
-    """The state after a run: what this one did not come to stays as it was."""
+    """The state after a run: what this run did not reach stays unchanged."""
     from jobs.watch.state import Stage
     from lakehouse.contracts.gate import CRITICAL, WARN
     from lakehouse.contracts.silver import CLASSES
@@ -144,7 +144,7 @@ def _after(state: State, followed: Followed, error: TidemarkError | None, now: d
 
 
 def _tables(job: Job) -> dict[str, Any]:
-    """What the tables say: all of it where they are in a local folder, else the watermarks alone."""
+    """The status from the tables: all of it if they are in a local folder, else only the partitions' watermarks."""
     lakehouse = Lakehouse.of(job.settings)
     if lakehouse.local_root is not None:
         from jobs.readers.status import status
@@ -193,7 +193,7 @@ def _findings(
 
 
 def _alert(settings: Settings, state: State, findings: list[Finding], report: Report) -> None:
-    """Tell what is due, and keep in the state what was told; what nobody took is due again after the next run."""
+    """Send the alerts that are due, and keep that in the state; one that no channel took is due again after the next run."""
     if not settings.watch.alerts.is_on:
         return
     from jobs.watch import alerts
@@ -218,7 +218,7 @@ def _alert(settings: Settings, state: State, findings: list[Finding], report: Re
 
 
 def _tell_each(alert: Alert, chosen: Alerts, report: Report) -> bool:
-    """Tell by each way that the config names; whether any worked."""
+    """Send an alert by every channel that the config names; return whether any took it."""
     from jobs.watch import channels
 
     ways: dict[str, Callable[[], None]] = {}

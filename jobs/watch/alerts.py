@@ -1,4 +1,4 @@
-"""When somebody is alerted: as something begins, again where it goes on for long, and once it is over. Pure."""
+"""When alerts are sent: as a condition begins, again if it lasts, and once it is over. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _PLACES = 10
 
 @dataclass(frozen=True)
 class Finding:
-    """What a run says of one thing that may be alerted.
+    """What a run found about one condition that may be alerted.
 
     Attributes:
         name: gate_failed, breaker_open or lag.
-        is_on: Whether it is so; None where the run did not come to see it.
-        text: One sentence, in words of ours alone: a receiver may take it for markup.
-        details: All that is known, line by line; may hold what a producer sent.
-        cause: What it is about, where the same alert may have another cause; empty where this run cannot tell.
+        is_on: Whether the condition holds; None if the run could not tell.
+        text: One sentence in our own words only: a receiver may render it as markup.
+        details: All that is known, line by line; may hold text from a producer.
+        cause: What caused it, if the same alert can have several causes; empty if this run cannot tell.
     """
 
     name: str
@@ -43,14 +43,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Alert:
-    """What somebody is told.
+    """An alert as it is sent.
 
     Attributes:
         pipeline: The pipeline's name.
         alert: gate_failed, breaker_open or lag.
         state: firing, or resolved.
-        text: One sentence, in words of ours alone.
-        details: All that is known, line by line; may hold what a producer sent.
+        text: One sentence in our own words only.
+        details: All that is known, line by line; may hold text from a producer.
         since: When it began.
         at: When this was written.
         run_id: The run that saw it.
@@ -70,9 +70,9 @@ def of_gate(audited: Mapping[str, Any] | None, error: TidemarkError | None, *, i
     """Whether the gate holds loads back.
 
     Args:
-        audited: The event gate.audited of the run; None where nothing was audited.
+        audited: The run's event gate.audited; None if nothing was audited.
         error: What the run failed with.
-        is_finished: Whether the gate's stage came to its end: everything that Silver has is let out.
+        is_finished: Whether the gate's stage completed: everything that Silver has is let out.
     """
     if not isinstance(error, GateFailedError):
         return Finding("gate_failed", is_on=False if is_finished else None, text="the gate has let out all that Silver holds.")
@@ -89,7 +89,7 @@ def of_breaker(error: TidemarkError | None, *, is_finished: bool) -> Finding:
 
     Args:
         error: What the run failed with.
-        is_finished: Whether Silver's stage came to its end.
+        is_finished: Whether Silver's stage completed.
     """
     if not isinstance(error, BreakerOpenError):
         return Finding("breaker_open", is_on=False if is_finished else None, text="the breaker is closed; Silver loads again.")
@@ -98,11 +98,11 @@ def of_breaker(error: TidemarkError | None, *, is_finished: bool) -> Finding:
 
 
 def of_lag(lags: list[dict[str, Any]] | None, max_lag: int | None) -> Finding:
-    """Whether Silver is further behind Kafka than it may be, in any partition.
+    """Whether Silver is more than `max_lag` offsets behind Kafka in any partition.
 
     Args:
-        lags: See `jobs.readers.lag.lags`; None where nobody could be asked.
-        max_lag: The most offsets; None for any number.
+        lags: See `jobs.readers.lag.lags`; None if no broker could be queried.
+        max_lag: The highest lag allowed, in offsets; None for no limit.
     """
     if lags is None or max_lag is None:
         return Finding("lag", is_on=None)
@@ -117,16 +117,16 @@ def of_lag(lags: list[dict[str, Any]] | None, max_lag: int | None) -> Finding:
 def due(
     findings: Iterable[Finding], told: Mapping[str, Told], alerts: Alerts, now: datetime
 ) -> list[tuple[Finding, Told, str]]:
-    """What somebody has to be told now: what began, what changed its cause, what was told long ago, and what is over.
+    """The alerts to send now: those that began, changed their cause, were last sent long ago, or are over.
 
     Args:
         findings: What a run found.
-        told: The alerts that went on until now.
-        alerts: After how long they are told again.
-        now: The moment.
+        told: The alerts that were firing until now.
+        alerts: The settings, with the hours after which an alert is sent again.
+        now: The current time.
 
     Returns:
-        The finding, since when and for which cause it goes on or went on, and firing or resolved.
+        Per alert the finding, its start and cause, and firing or resolved.
     """
     again = timedelta(hours=alerts.repeat_hours)
     found = []

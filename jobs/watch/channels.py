@@ -1,4 +1,4 @@
-"""How somebody is alerted: a POST to a webhook, and a program that gets the text, such as a mailer."""
+"""How alerts are sent: as a POST to a webhook, and as text to a program such as a mailer."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 _TRIES_AGAIN = 2
 _BUSY = (429, 500, 502, 503, 504)
 _TAKEN = 2
-"""The hundreds of a status that says so."""
+"""The first digit of the HTTP statuses that mean success."""
 _PROGRAM_SECONDS = 30
 _SHOWN_OUTPUT = 200
 
 
 class NotToldError(Exception):
-    """An alert did not get there; the text says why, without an address or header: both may hold a secret."""
+    """An alert was not delivered; the text says why, without address or headers, which may hold a secret."""
 
 
 def post(alert: Alert, webhook: Webhook) -> None:
-    """Post an alert as JSON; twice more where nobody answers in time or the receiver is busy.
+    """Post an alert as JSON, with two retries if the receiver does not answer in time or is busy.
 
     Raises:
-        NotToldError: It was not taken.
+        NotToldError: The alert was not taken.
     """
-    # A receiver that says when to come back may name tomorrow: a run waits for seconds only.
+    # Retry-After is ignored: a receiver may name tomorrow, and a run waits for seconds only.
     retry = Retry(
         _TRIES_AGAIN,
         backoff_factor=0.5,
@@ -70,7 +70,7 @@ def post(alert: Alert, webhook: Webhook) -> None:
 
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep the HTTP library from logging the address, as it does with every try."""
+    """Keep the HTTP library from logging the address, as it does at every attempt."""
     logger = logging.getLogger("urllib3")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -81,7 +81,7 @@ def _unlogged() -> Iterator[None]:
 
 
 def _why(error: requests.RequestException, webhook: Webhook) -> str:
-    # One that was tried again is a ConnectionError, with the last failure somewhere inside.
+    # After retries it is a ConnectionError, with the last failure nested in it.
     text = str(error)
     if isinstance(error, requests.Timeout) or "timed out" in text:
         return f"no answer within {webhook.timeout_seconds} s"
@@ -91,10 +91,10 @@ def _why(error: requests.RequestException, webhook: Webhook) -> str:
 
 
 def run_program(alert: Alert, command: Sequence[str]) -> None:
-    """Run a program with an alert as text on its standard input; no shell sees any of it.
+    """Run a program with an alert as text on its standard input, without a shell.
 
     Raises:
-        NotToldError: It cannot be started, fails, or does not end within half a minute.
+        NotToldError: The program cannot be started, fails, or does not end within half a minute.
     """
     lines = [
         printable(f"{alert.pipeline}: {alert.text}"),
@@ -125,5 +125,5 @@ def run_program(alert: Alert, command: Sequence[str]) -> None:
 
 
 def _lines(text: str) -> str:
-    """Each line indented and printable: to a mailer, or to whoever reads on a terminal, none of it is a command."""
+    """Indent each line and make it printable, so that neither a mailer nor a terminal takes it as a command."""
     return "\n".join(f"  {printable(line.strip())}" for line in text.splitlines())

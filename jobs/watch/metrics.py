@@ -1,6 +1,6 @@
-"""What Prometheus is told of a pipeline: each metric with its meaning, a file of them, and a port that answers with them.
+"""Prometheus metrics of a pipeline: what each means, a file of them, and a port that serves them.
 
-Labels are what the config bounds: topics, partitions, classes, stages. A producer is never one.
+The config bounds all labels: topics, partitions, classes, stages. A producer is never a label.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Report
 
 Sample = tuple[str, tuple[str, ...], float | int | bool | None]
-"""A metric, the values of its labels, and its own; None leaves it out."""
+"""A metric's name, its label values and its value; None leaves it out."""
 
 
 class Meaning(NamedTuple):
-    """What a metric says.
+    """The meaning of a metric.
 
     Attributes:
         help: In words, with its unit.
-        labels: Its labels beside the pipeline.
-        is_counter: Whether it only rises, but for a restore.
+        labels: Its labels besides the pipeline.
+        is_counter: Whether it only rises, except by a restore.
     """
 
     help: str
@@ -67,7 +67,7 @@ METRICS = {
     "tidemark_last_offset": Meaning("Last Kafka offset that Silver decided, inclusive.", _OF_PARTITION),
     "tidemark_lag_offsets": Meaning("Offsets of Kafka that Silver has not decided.", _OF_PARTITION),
 }
-"""Every metric by its name, in the order of the documentation. The label `pipeline` goes with all of them."""
+"""Every metric by name, in the order of the documentation. All have the label `pipeline`."""
 
 
 class _Shown(Collector):
@@ -86,7 +86,7 @@ _REGISTRY.register(_SHOWN)
 
 
 def of_runs(state: State) -> Iterator[Sample]:
-    """What the runs themselves left."""
+    """Samples from the state that the runs left."""
     yield "tidemark_build_info", (__version__,), 1
     if state.ended_at is None:
         return
@@ -108,16 +108,16 @@ def of_runs(state: State) -> Iterator[Sample]:
 
 
 def of_tables(found: Mapping[str, Any]) -> Iterator[Sample]:
-    """What the tables say.
+    """Samples from the tables.
 
     Args:
-        found: What `jobs.readers.status.status` returned, or less: the parts that could be read.
+        found: What `jobs.readers.status.status` returned, or only the parts that could be read.
     """
     totals, last, published = found.get("totals"), found.get("last_load"), found.get("published")
     if totals and last:
         for name in CLASSES:
             yield "tidemark_records_total", (name,), totals[name]
-        # The last one that was claimed may not be finished.
+        # The last claimed load may not be finished.
         yield "tidemark_last_load", (), max((row["load_seq"] for row in found["partitions"]), default=0)
         held = {row["class"]: row["records"] for row in found["rejects"] if row["state"] == HELD}
         for name in QUARANTINED:
@@ -136,13 +136,13 @@ def of_tables(found: Mapping[str, Any]) -> Iterator[Sample]:
 
 
 def of_lags(lags: Iterable[Mapping[str, Any]] | None) -> Iterator[Sample]:
-    """How far Silver is behind, see `jobs.readers.lag.lags`; nothing where that is not known."""
+    """Samples of the lag, see `jobs.readers.lag.lags`; none if it is not known."""
     for row in lags or ():
         yield "tidemark_lag_offsets", (row["topic"], str(row["partition"])), row["lag"]
 
 
 def show(pipeline: str, samples: Iterable[Sample]) -> None:
-    """Have the file and the port tell this from now on; of a sample that comes twice, the later one."""
+    """Make these the metrics that the file and the port show; of a sample given twice, the later one counts."""
     last = {(name, labels): value for name, labels, value in samples if value is not None}
     families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
     for (name, labels), value in last.items():
@@ -157,17 +157,17 @@ def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
 
 
 def write_file(file: str) -> None:
-    """Write what is shown in Prometheus' text format, into a file of its own that is then renamed.
+    """Write the current metrics in Prometheus' text format, to a temporary file that is then renamed.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     write_to_textfile(file, _REGISTRY)
 
 
 @contextlib.contextmanager
 def listening(host: str, port: int, report: Report) -> Iterator[None]:
-    """Answer on a port with what is shown; where the port is not to be had, that is reported, and all else goes on."""
+    """Serve the current metrics on a port; if it cannot be opened, report that and go on without it."""
     try:
         server, thread = start_http_server(port, host, _REGISTRY)
     except OSError as error:

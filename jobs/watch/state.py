@@ -1,4 +1,4 @@
-"""What one run leaves for the next to tell whoever watches: a small file that a run reads before it ends, and writes anew."""
+"""What metrics and alerts keep from run to run: a small file that each run reads and replaces as it ends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Told(BaseModel):
-    """An alert that goes on.
+    """A firing alert.
 
     Attributes:
-        cause: What it is about: another one is told anew.
+        cause: What caused it: another cause is alerted again.
         since: When it began.
-        told_at: When somebody was told last; None where nobody could be.
+        told_at: When it was last sent; None if no channel took it.
     """
 
     cause: str
@@ -29,10 +29,10 @@ class Told(BaseModel):
 
 
 class Stage(BaseModel):
-    """The last time that a stage came to its end.
+    """The last completion of a stage.
 
     Attributes:
-        ended_at: When.
+        ended_at: When it ended.
         seconds: How long it took.
     """
 
@@ -41,20 +41,20 @@ class Stage(BaseModel):
 
 
 class State(BaseModel):
-    """What is known of a pipeline's runs, the last one included.
+    """The state of a pipeline's runs, up to the last one.
 
     Attributes:
         run_id: The last run.
         ended_at: When it ended; None before the first.
         seconds: How long it took.
-        exit_code: What it ended with.
-        stages: By stage, when it came to its end last.
-        classes: Records by class of the last run of Silver that ended.
+        exit_code: Its exit code.
+        stages: The last completion of each stage.
+        classes: Records by class of the last completed run of Silver.
         load_seq: The last load that a run finished.
         published_load_seq: The last load that a run published.
-        is_breaker_open: Whether the breaker stopped the last run that came to plan a load.
-        gate_unmet: Expectations that the last audit found not met, by severity; None before the first.
-        told: The alerts that go on, by name.
+        is_breaker_open: Whether the breaker stopped the last run that planned a load.
+        gate_unmet: How many expectations the last audit found not met, by severity; None before the first.
+        told: The firing alerts, by name.
     """
 
     run_id: str = ""
@@ -71,16 +71,16 @@ class State(BaseModel):
 
 
 def place(settings: Settings) -> Path:
-    """The file that keeps it: the one of the config, else `_watch/state.json` beside the tables."""
+    """The state's file: the one that the config names, else `_watch/state.json` next to the tables."""
     named, folder = settings.watch.state_file, settings.lakehouse.local_folder
     return Path(named) if named else Path(folder or "") / "_watch" / "state.json"
 
 
 def read(file: Path) -> State:
-    """The state that a file holds; an empty one where there is none yet.
+    """Read the state from a file; an empty one if the file does not exist yet.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
         ValueError: It holds something else.
     """
     try:
@@ -90,10 +90,10 @@ def read(file: Path) -> State:
 
 
 def write(file: Path, state: State) -> None:
-    """Keep the state, whole or not at all; for the user of this process alone.
+    """Write the state atomically; only the user of this process may read it.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     private_files.folder(file.parent)
     private_files.replace_file(file, state.model_dump_json(indent=2) + "\n")

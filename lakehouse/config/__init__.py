@@ -1,1 +1,1 @@
-"""Reading a config. The entry is `load.load`: flags over the environment over the file over defaults, checked whole."""
+"""Reading a config. The entry is `load.load`: flags override the environment, the file and defaults; all is validated."""

@@ -1,4 +1,4 @@
-"""The keys that a config can have, asked from the settings' own models: their types and descriptions."""
+"""The keys that a config can have, with the types and descriptions of the settings models."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ WEBHOOK: Path = ("watch", "alerts", "webhook")
 
 @dataclass(frozen=True)
 class Key:
-    """What is known of one key.
+    """A key of the config.
 
     Attributes:
         type: Its type, without Annotated and None; a model for a section.
         description: What it means; empty for an item of a list or mapping.
-        example: A value it can have, as YAML; empty where there is none.
+        example: An example value, as YAML; empty if there is none.
     """
 
     type: Any
@@ -33,11 +33,11 @@ class Key:
 
     @property
     def is_text(self) -> bool:
-        """Whether a scalar here is taken as it is written, and not read as a number or boolean."""
+        """Whether a scalar here is kept as written, not read as a number or boolean."""
         return self.type is str
 
     def children(self) -> list[str]:
-        """The keys below: a model's fields, or the names that a mapping is limited to."""
+        """Return the keys below this one: a model's fields, or the only names that a mapping allows."""
         if isinstance(self.type, type) and issubclass(self.type, Model):
             return self.type.keys()
         if get_origin(self.type) is dict and get_origin(get_args(self.type)[0]) is Literal:
@@ -45,7 +45,7 @@ class Key:
         return []
 
     def child(self, part: str | int) -> Key | None:
-        """What is known one step below; None where there is nothing."""
+        """Return the key one level below, or None if there is none."""
         if isinstance(self.type, type) and issubclass(self.type, Model):
             for name, field in self.type.model_fields.items():
                 if part == (field.alias or name):
@@ -62,13 +62,13 @@ def _plain(annotation: Any) -> Any:
     if get_origin(annotation) is Annotated:
         return _plain(get_args(annotation)[0])
     if get_origin(annotation) in {Union, UnionType}:
-        # Of a choice of forms the last is the richest: an offset per partition, beside earliest and latest.
+        # The last type of a union is the richest: for starting_offsets an offset per partition, not just earliest or latest.
         return _plain([arm for arm in get_args(annotation) if arm is not NoneType][-1])
     return annotation
 
 
 def key_at(path: Path) -> Key | None:
-    """What is known of the key at a path; None where there is no such key."""
+    """Return the key at a path, or None if there is no such key."""
     key: Key | None = Key(Settings)
     for part in path:
         key = key.child(part) if key else None
@@ -76,14 +76,14 @@ def key_at(path: Path) -> Key | None:
 
 
 def all_keys(under: Path = ()) -> list[Path]:
-    """Every key that has a name, sections included. Items of lists are left out."""
+    """Return the path of every named key, sections included; list items are left out."""
     key = key_at(under)
     here = [(*under, child) for child in (key.children() if key else [])]
     return [path for child in here for path in (child, *all_keys(child))]
 
 
 def dotted(path: Path) -> str:
-    """The path as it is written in a message.
+    """Format a path as messages show it.
 
     >>> dotted(("gold", "models", 0, "sql"))
     'gold.models[0].sql'
@@ -92,7 +92,7 @@ def dotted(path: Path) -> str:
 
 
 def parse_dotted(text: str) -> Path:
-    """The path of a flag's key. A Kafka property and a topic keep the points in their names.
+    """Parse a flag's dotted key. Kafka properties and topics keep the dots in their names.
 
     >>> parse_dotted("kafka.properties.security.protocol")
     ('kafka', 'properties', 'security.protocol')

@@ -1,4 +1,4 @@
-"""Loading a config: flags over TIDEMARK_ environment variables over the file over defaults, secrets resolved, checked whole."""
+"""Loading a config: flags override TIDEMARK_ variables, the file and defaults; secrets are resolved, and all is validated."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def load(
     Args:
         path: The YAML file. Relative paths in it start at its folder.
         overrides: Flags: a dotted key such as `kafka.bootstrap_servers`, and its value as YAML.
-        environ: The environment; that of this process when left out.
+        environ: The environment; by default this process's.
 
     Returns:
-        The settings, checked whole; secrets in them are masked wherever they are represented.
+        The validated settings, with secrets masked in every representation.
 
     Raises:
-        ConfigMistakesError: The config has mistakes: all of them, each with its key, place and way out.
+        ConfigMistakesError: The config has mistakes; the error lists all of them, each with its key, place and fix.
         ConfigError: The file cannot be read.
     """
     environ = os.environ if environ is None else environ
@@ -56,11 +56,11 @@ def load(
 
 
 def redacted(settings: Settings) -> dict[str, object]:
-    """The settings as plain data, defaults included, every secret as `********`; it loads again where none is masked."""
+    """Return the settings as plain data, defaults included, secrets as `********`; loadable again if none is masked."""
     shown = settings.model_dump(mode="json", by_alias=True, exclude_none=True)
     # The one key whose null differs from its default.
     shown["kafka"]["max_offsets_per_trigger"] = settings.kafka.max_offsets_per_trigger
-    # As written: what a topic leaves out follows `policies`, and its null is not the same as nothing.
+    # As written: keys missing from a topic are inherited from `policies`, and an explicit null is not a missing key.
     shown["policies"]["topics"] = {
         topic: own.model_dump(mode="json", exclude_unset=True) for topic, own in settings.policies.topics.items()
     }
@@ -73,12 +73,12 @@ def show_yaml(settings: Settings) -> str:
 
 
 def known_secrets(settings: Settings) -> frozenset[str]:
-    """Every secret value in the settings, in clear: what the log and report layer scrubs. Empty values are left out."""
+    """Return the non-empty secrets in the settings, in plain text, for the log and report layer to scrub."""
     return frozenset(secret_texts(_plain(settings)))
 
 
 def _plain(value: Any) -> Any:
-    """The values of a model, however deep, not dumped: dumping masks the secrets."""
+    """Turn a model into plain data recursively, without dumping it: a dump masks the secrets."""
     if hasattr(type(value), "model_fields"):
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     if isinstance(value, dict):
@@ -134,10 +134,10 @@ def _checked(data: Mapping[str, Any], source: Source, wrong: dict[KeyPath, Mista
     try:
         settings = Settings.model_validate(data, context={"folder": folder})
     except ValidationError as error:
-        # What could not be resolved is wrong only once.
+        # A reference that could not be resolved is reported only once.
         mistakes += [mistake for path, mistake in mistakes_of(error, data, source.place) if path not in wrong]
     else:
         if not mistakes:
             return settings
-    # Raised out here, so that the error carries no pydantic error, whose frames hold the values, as its context.
+    # Raised outside the except block, or its context would be the pydantic error, whose frames hold the values.
     raise ConfigMistakesError(source.file, mistakes)

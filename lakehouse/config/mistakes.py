@@ -22,10 +22,10 @@ _LONGEST_SHOWN = 80
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake.
+    """A mistake in a config.
 
     Attributes:
-        key: The dotted key; empty where the file itself is wrong.
+        key: The dotted key; empty if the file itself is wrong.
         place: File and line, environment variable or flag.
         what: What is wrong.
         observed: What was found, unless it may be a secret.
@@ -47,10 +47,10 @@ class Mistake:
 
 
 class ConfigMistakesError(ConfigError):
-    """A config has mistakes; all that could be found in one look are in it.
+    """A config has mistakes; the error lists all that one pass can find.
 
     Attributes:
-        mistakes: Each mistake, in the order in which they are shown.
+        mistakes: The mistakes, in display order.
     """
 
     def __init__(self, file: str, mistakes: list[Mistake]) -> None:
@@ -64,12 +64,12 @@ class ConfigMistakesError(ConfigError):
 
 
 def mistakes_of(error: ValidationError, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> list[tuple[Path, Mistake]]:
-    """What pydantic found, in our words, with the path of each.
+    """Translate pydantic's errors into mistakes, each with its path.
 
     Args:
-        error: What the settings raised.
-        data: The values that were checked; what is shown of them is not a secret.
-        place_of: Says where a key was given.
+        error: What validating the settings raised.
+        data: The validated values; their secrets are never shown.
+        place_of: Returns where a key was set.
     """
     found = []
     for detail in error.errors(include_url=False, include_input=False):
@@ -81,7 +81,7 @@ def mistakes_of(error: ValidationError, data: Mapping[str, Any], place_of: Calla
 def _translate(detail: ErrorDetails, data: Mapping[str, Any], place_of: Callable[[Path], str]) -> tuple[Path, Mistake]:
     context = detail.get("ctx", {})
     located = (*(part for part in detail["loc"] if part != "[key]"), *context.get("at", ()))
-    # For a key that was not given, pydantic names the field instead: schema_ for schema.
+    # For a missing key, pydantic names the field, not its alias: schema_ for schema.
     path: Path = (*located[:-1], "schema") if detail["type"] == "tidemark" and located[-1:] == ("schema_",) else located
     key, place = dotted(path), place_of(path)
     if detail["type"] == "missing":
@@ -120,7 +120,7 @@ def _unknown(path: Path, key: str, place: str) -> Mistake:
 
 def _wrong(detail: ErrorDetails, path: Path, place: str, observed: str | None) -> Mistake:
     known = key_at(path)
-    # Pydantic's own messages never repeat the input; they do not say what the key means, which the description does.
+    # Pydantic's messages never repeat the input, but do not say what the key means; the description does.
     rule = detail["msg"].removeprefix("Input should be ").removeprefix("String should ")
     if detail["type"] in {"model_type", "dict_type", "model_attributes_type"}:
         rule = "a mapping of keys and values"
@@ -145,7 +145,7 @@ def _value_at(data: Any, path: Path) -> Any:
 
 
 def describe(value: Any, path: Path = ()) -> str:
-    """What a message may show of a value: never a secret, never the inside of a mapping or list.
+    """Describe a value for a message: never a secret, never the values inside a mapping or list.
 
     >>> describe({"a": 1}), describe("x", ("kafka", "properties", "ssl.key.password"))
     ('a mapping of a', 'hidden, its key may hold a secret')

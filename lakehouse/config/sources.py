@@ -1,4 +1,4 @@
-"""Reading a config as written: YAML with the place of every key, environment variables and flags laid over it."""
+"""Reading a config as written: YAML with the place of every key, overridden by environment variables and flags."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _PROPERTY_PREFIX = "TIDEMARK_KAFKA__PROPERTIES__"
 
 @dataclass
 class Source:
-    """A config as it was given, before any of it is checked.
+    """A config as given, before validation.
 
     Attributes:
         file: The file's name, as messages show it.
         data: The values, as plain Python data.
-        places: Where each key was given.
-        mistakes: What was wrong with the writing itself.
+        places: Where each key was set.
+        mistakes: Mistakes found while reading: invalid YAML, repeated keys, unknown names.
     """
 
     file: str
@@ -40,13 +40,13 @@ class Source:
     mistakes: list[Mistake] = field(default_factory=list)
 
     def place(self, path: Path) -> str:
-        """The place of the key, of what made it by being put into it, or of the nearest one around it."""
+        """Return where the key was set, or else a key inside it, or else the nearest key around it."""
         inside = (place for known, place in self.places.items() if path and known[: len(path)] == path)
         around = (self.places[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.places)
         return self.places.get(path) or next(inside, None) or next(around, self.file)
 
     def put(self, path: Path, value: Any, place: str) -> None:
-        """Lay a value over what is there, and forget the places of what it replaces."""
+        """Set a value, and forget the places of what it replaces."""
         section: Any = self.data
         for part in path[:-1]:
             if not isinstance(section.get(part), dict):
@@ -59,7 +59,7 @@ class Source:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's plain scalars: `yes`, `no` and `on` are text, 0123 is no octal number and 4:12 is no time."""
+    """Loader with YAML 1.2's plain scalars: `yes`, `no` and `on` are text, 0123 is not octal and 4:12 is not a time."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 -- PyYAML declares it as an instance variable, so ClassVar would contradict it
 
@@ -74,7 +74,7 @@ for _tag, _form in {
 
 
 def read_yaml(text: str, source: Source) -> None:
-    """Fill the source from a file's text; what is wrong with the YAML is noted, with its line."""
+    """Fill the source from a file's text; mistakes in the YAML are recorded with their line."""
     try:
         value = _compose(text, source, (), lambda node: f"{source.file}:{node.start_mark.line + 1}")
     except yaml.YAMLError as error:
@@ -97,7 +97,7 @@ def read_yaml(text: str, source: Source) -> None:
 
 
 def lay_environment(environ: Mapping[str, str], source: Source) -> None:
-    """Lay every TIDEMARK_ variable over the file; wider ones first, so that the others go into them."""
+    """Override the file with every TIDEMARK_ variable, sections before the keys inside them."""
     names = (name for name in environ if name.startswith(PREFIX) and name not in RESERVED)
     for name in sorted(names, key=lambda name: (name.count("__"), name)):
         path = _path_of_variable(name)
@@ -109,7 +109,7 @@ def lay_environment(environ: Mapping[str, str], source: Source) -> None:
 
 
 def lay_flags(flags: Mapping[str, str], source: Source) -> None:
-    """Lay every flag, a dotted key and its text, over the rest."""
+    """Override the rest with every flag, given as a dotted key and its text."""
     for key in sorted(flags, key=lambda key: (key.count("."), key)):
         path = parse_dotted(key)
         if key_at(path) is None or not path[-1]:
@@ -131,7 +131,7 @@ def variable_name(path: Path) -> str:
 
 def _path_of_variable(name: str) -> Path:
     if name.startswith(_PROPERTY_PREFIX):
-        # A variable's name has no points, and no Kafka property has an underscore.
+        # A variable's name has no dots, and no Kafka property has an underscore.
         return (*PROPERTIES, name.removeprefix(_PROPERTY_PREFIX).lower().replace("_", "."))
     return tuple(name.removeprefix(PREFIX).lower().split("__"))
 
@@ -158,7 +158,7 @@ def _compose(text: str, source: Source, path: Path, place_of: Callable[[yaml.Nod
 
 @dataclass
 class _Builder:
-    """Turns YAML nodes into plain data, and notes places and repeated keys on the way."""
+    """Turns YAML nodes into plain data, and records places and repeated keys on the way."""
 
     loader: _Loader
     source: Source
@@ -168,13 +168,13 @@ class _Builder:
 
     def build(self, node: yaml.Node, path: Path) -> Any:
         self.built += 1
-        if self.built > _MOST_VALUES:  # a few lines of aliases, each of which names the one before ten times, are billions
+        if self.built > _MOST_VALUES:  # a few lines of nested aliases expand to billions of values
             problem = f"more than {_MOST_VALUES:,} values, aliases counted each time"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         if any(node is outer for outer in self.around):
             raise yaml.constructor.ConstructorError(None, None, "an alias that contains itself", node.start_mark)
         if node.tag not in _TAGS:
-            # Left to pass, a password that starts with "!" and is not in quotes would be an empty text.
+            # If accepted, an unquoted password that starts with "!" would be read as an empty text.
             raise yaml.constructor.ConstructorError(None, None, "a tag, which no setting has", node.start_mark)
         self.around.append(node)
         try:
@@ -213,7 +213,7 @@ class _Builder:
 
     def _scalar(self, node: yaml.Node, path: Path) -> Any:
         key = key_at(path)
-        # Text is taken as written: a password of digits keeps its zeros, a property is true and not True.
+        # Text is kept as written: a password of digits keeps its leading zeros, a property stays `true`, not True.
         is_text = path[: len(PROPERTIES)] == PROPERTIES or (key is not None and key.is_text)
         if is_text and node.tag != f"{_TAG}null":
             return node.value
@@ -237,6 +237,6 @@ def _yaml_mistake(error: yaml.YAMLError, place: str, path: Path = ()) -> Mistake
         next_step = (
             "Check the brackets, quotes, colons and spaces there; put text that starts with * & ! % @ ` [ or { in quotes."
         )
-    # PyYAML quotes what it stumbled over. One character is a help, more may be a password that was not put in quotes.
+    # PyYAML quotes the text it failed on. One character helps; more may be an unquoted password.
     shown = re.sub(r"(['\"])(?!\\t).{2,}\1", "some text", problem)
     return Mistake(dotted(path), place, "this is not valid YAML", observed=shown, expected="valid YAML", next_step=next_step)

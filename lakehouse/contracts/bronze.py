@@ -1,4 +1,4 @@
-"""The tables that Bronze writes: the records, which Silver reads, and what is known of their topics."""
+"""The tables that Bronze writes: the records, which Silver reads, and the history of their topics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BRONZE = Contract(
             is_added_later=True,
         ),
     ),
-    # The change feed is how Silver counts what each Bronze version added; for an append-only table it stores nothing.
+    # From the change feed Silver counts what each Bronze version added; an append-only table stores nothing for it.
     {"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"},
     clustered_by=("topic", "partition", "offset"),
 )
@@ -49,7 +49,7 @@ BRONZE = Contract(
 BEGUN = "begun"
 RECREATED = "recreated"
 EXPIRED = "expired"
-"""Why there is a row in `bronze_topics`: reading the topic began, or a person accepted a break of it."""
+"""Causes of a row in `bronze_topics`: reading the topic began, or an operator accepted a break of it."""
 
 TOPICS = Contract(
     BRONZE_TOPICS,
@@ -78,8 +78,8 @@ class LostRange:
 
     Attributes:
         partition: Kafka partition.
-        first_offset: The offset that was to be read next.
-        last_offset: The last one that is gone, inclusive.
+        first_offset: The first lost offset, which was to be read next.
+        last_offset: The last lost offset, inclusive.
     """
 
     partition: int
@@ -88,16 +88,16 @@ class LostRange:
 
 
 def plain_topic(stored_as: str) -> str:
-    """The Kafka topic of a name that the tables know: what policies are written for.
+    """The Kafka topic behind a topic name in the tables; policies use this name.
 
     >>> plain_topic("incidents@2"), plain_topic("incidents")
     ('incidents', 'incidents')
     """
-    return stored_as.partition("@")[0]  # no name of a Kafka topic holds one
+    return stored_as.partition("@")[0]  # a Kafka topic's name contains no @
 
 
 def is_of_topics(topics: Iterable[str]) -> str:
-    """Whether a row is of one of some Kafka topics, of any incarnation: SQL over a column `topic`.
+    """SQL over a column `topic`: whether a row is of any incarnation of some Kafka topics.
 
     >>> is_of_topics(["t", "u"])
     "topic = 't' OR startswith(topic, 't@') OR topic = 'u' OR startswith(topic, 'u@')"
@@ -107,12 +107,12 @@ def is_of_topics(topics: Iterable[str]) -> str:
 
 
 def of_last_incarnations(stored: Mapping[tuple[str, int], Value]) -> dict[tuple[str, int], Value]:
-    """What is known of the partitions that Kafka has now: of each topic's last incarnation, by its name in Kafka.
+    """The values of the partitions that Kafka has now: of each topic's last incarnation, under its name in Kafka.
 
-    The offsets of an earlier incarnation are those of another log.
+    The offsets of an earlier incarnation belong to another log.
 
     Args:
-        stored: Anything by (topic as the tables name it, partition).
+        stored: Any value by (topic as the tables name it, partition).
 
     >>> of_last_incarnations({("t", 0): 90, ("t", 1): 70, ("t@2", 0): 5, ("u", 0): 3})
     {('t', 0): 5, ('u', 0): 3}

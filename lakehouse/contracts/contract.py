@@ -31,8 +31,8 @@ class Column:
         name: The column's name.
         type: Its Spark type, as `simpleString` writes it.
         comment: What it holds, with its unit; written into the table.
-        is_checked: False where the type is the user's own (a payload's struct).
-        is_added_later: Whether tables of earlier versions lack it. `delta.create` adds it to them.
+        is_checked: False if the type is the user's own (a payload's struct).
+        is_added_later: Whether tables of earlier versions lack it. `lakehouse.delta.tables.create` adds it to them.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Contract:
         grain: What one row is; written into the table as its comment.
         columns: The columns, in their order.
         properties: Delta table properties that the table is created with.
-        clustered_by: The columns that maintenance puts rows together by; none keeps them as they were written.
+        clustered_by: The columns that maintenance clusters rows by; none keeps rows as they were written.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Contract:
         return ", ".join(column.ddl for column in self.columns)
 
     def check(self, schema: StructType, *, where: str, next_step: str | None = None) -> None:
-        """Raise unless a schema has exactly these columns, each of its type, in any order.
+        """Raise unless a schema has exactly these columns with their types, in any order.
 
         Raises:
             ContractError: A column is missing, unexpected or of another type; the error names each.
@@ -96,7 +96,7 @@ class Contract:
             raise ContractError(where, missing=missing, unexpected=unexpected, wrong_type=wrong_type, next_step=next_step)
 
     def select(self, rows: DataFrame) -> DataFrame:
-        """The contract's columns of a frame, in the contract's order.
+        """Select the contract's columns from a frame, in the contract's order.
 
         Raises:
             ContractError: The frame lacks one, or has one of another type.

@@ -1,4 +1,4 @@
-"""The gate's tables: a row per expectation and gate run, and a row per decision that a person made on one."""
+"""The gate's tables: a row per expectation and gate run, and a row per operator decision on a gate run."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ DECISIONS = Contract(
 
 @dataclass(frozen=True)
 class Decision:
-    """What a person decides of the last gate run.
+    """An operator's decision on the last gate run.
 
     Attributes:
         decision: `released` or `rejected`.
         reason: Why, in their words.
         decided_by: Who they are.
-        gate_run_id: The gate run that they mean, so that it is no other one by then; None for whichever is the last.
+        gate_run_id: The gate run they mean; refused if another one is the last by then. None for the last, whichever it is.
     """
 
     decision: str
@@ -74,7 +74,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Rejected:
-    """The loads that people rejected: Gold never gets them.
+    """The loads that operators rejected: Gold never gets them.
 
     Attributes:
         ranges: First and last load of each rejection, both inclusive; they may overlap.
@@ -89,7 +89,7 @@ class Rejected:
         return load_seq is not None and any(first <= load_seq <= last for first, last in self.ranges)
 
     def pending(self, after: int, up_to: int) -> tuple[int, int] | None:
-        """The first and the last load of (after, up_to] that are not rejected; None where all are, or there is none.
+        """The first and the last load of (after, up_to] that are not rejected; None if there is none.
 
         >>> Rejected(((3, 5),)).pending(2, 7), Rejected(((3, 5),)).pending(0, 5), Rejected(((3, 5),)).pending(2, 5)
         ((6, 7), (1, 2), None)
@@ -103,7 +103,7 @@ class Rejected:
 
     @property
     def excluded(self) -> str:
-        """As SQL: whether a row's load is none of them. Holds numbers only.
+        """SQL condition: whether a row's load is none of them. Contains numbers only.
 
         >>> Rejected(((3, 5), (9, 9))).excluded, Rejected().excluded
         ('load_seq NOT BETWEEN 3 AND 5 AND load_seq NOT BETWEEN 9 AND 9', 'true')
@@ -116,7 +116,7 @@ NOTHING_REJECTED = Rejected()
 
 @dataclass(frozen=True)
 class GateRun:
-    """One audit of the loads that are not published yet, as Gold needs to know it.
+    """One audit of the loads that are not published yet, as Gold needs it.
 
     Attributes:
         gate_run_id: The gate run; Gold's rows and commits name it.
@@ -124,10 +124,10 @@ class GateRun:
         last_load_seq: Last load of the audited range, inclusive.
         silver_version: Delta version of silver_records that was audited, and that Gold copies from.
         loads_version: Delta version of silver_loads that was audited.
-        failed: Names of the critical expectations that failed or errored; empty where the gate passed.
+        failed: Names of the critical expectations that failed or errored; empty if the gate passed.
         warned: Names of the expectations that failed or errored without being critical.
-        decision: What a person decided of it; None where nobody did.
-        rejected: The loads that people rejected: those in the range stay out of Gold.
+        decision: An operator's decision on it; None if there is none.
+        rejected: The loads that operators rejected: those in the range stay out of Gold.
     """
 
     gate_run_id: str
@@ -142,12 +142,12 @@ class GateRun:
 
     @property
     def named(self) -> str:
-        """Which one it is, in words."""
+        """Its loads and id, in words."""
         return f"loads {self.first_load_seq} to {self.last_load_seq}, gate run {self.gate_run_id}"
 
     @property
     def range(self) -> str:
-        """As SQL: whether a row's load is of the range, and was not rejected. Holds numbers only."""
+        """SQL condition: whether a row's load is in the range and was not rejected. Contains numbers only."""
         return f"load_seq BETWEEN {self.first_load_seq} AND {self.last_load_seq} AND {self.rejected.excluded}"
 
     @property
@@ -157,5 +157,5 @@ class GateRun:
 
     @property
     def is_let_out(self) -> bool:
-        """Whether Gold may publish the range: it passed, or a person released it."""
+        """Whether Gold may publish the range: it passed, or an operator released it."""
         return self.passed or self.decision == RELEASED

@@ -10,7 +10,7 @@ _GATE_RUN = Column("gate_run_id", "string", "The gate run that let the record's 
 
 
 def gold_records(payload_type: str | None = None) -> Contract:
-    """The contract of `gold_records`: Silver's columns and the gate run that let each record out."""
+    """The contract of `gold_records`: Silver's columns and the gate run that published each record."""
     return Contract(GOLD_RECORDS, "A published record.", (*record_columns(payload_type), _GATE_RUN))
 
 
@@ -18,8 +18,7 @@ def gold_latest(payload_type: str | None = None) -> Contract:
     """The contract of `gold_latest`: the latest published record of each topic and key.
 
     Of the published records with a topic and key, the one with the highest (epoch, sequence) of each stream, and of these the
-    one with the greatest (timestamp, partition, offset): how they were cut into loads does not matter, and when they arrived
-    does not either.
+    one with the greatest (timestamp, partition, offset). Neither the boundaries of loads nor the time of arrival matters.
     """
     grain = (
         "The latest published record of a topic and key: the highest (epoch, sequence) of each stream, of these the greatest "
@@ -29,13 +28,13 @@ def gold_latest(payload_type: str | None = None) -> Contract:
 
 
 def gold_latest_by_stream(payload_type: str | None = None) -> Contract:
-    """The contract of `gold_latest_by_stream`: what `gold_latest` chooses from, where more than one stream has a key."""
+    """The contract of `gold_latest_by_stream`: what `gold_latest` chooses from if more than one stream has a key."""
     grain = "The published record of a topic, key and stream with the highest (epoch, sequence), of keys in several streams."
     return Contract(GOLD_LATEST_BY_STREAM, grain, (*record_columns(payload_type), _GATE_RUN))
 
 
 UNMET = "unmet"
-"""What a record is called that Silver accepted and an expectation of the operator's kept out of Gold. No class of a load."""
+"""The label of a record that Silver accepted and an operator's expectation kept out of Gold. Not a class of a load."""
 
 REJECTS = Contract(
     GOLD_REJECTS,

@@ -23,13 +23,13 @@ CLASSES = (ACCEPTED, DUPLICATE, LATE, COLLISION, INVALID, JUMP, FENCED, REPLAY)
 """Every class a record can end in."""
 
 SUSPECT = "suspect"
-"""What a record is that lies below the watermark, until the exact look tells its class."""
+"""A record that is not in order, until it is compared by content and gets its class."""
 
 QUARANTINED = (LATE, COLLISION, INVALID, JUMP, FENCED)
-"""The classes whose records wait for somebody's decision, one row each in `silver_rejects`."""
+"""The classes whose records wait for an operator's decision, one row each in `silver_rejects`."""
 
 UNDECODABLE = "value_undecodable"
-"""The reason of an invalid record whose sequence could be read and whose value could not be decoded."""
+"""The reason of an invalid record whose sequence could be read but whose value could not be decoded."""
 
 PROBLEMS = {
     "missing": "there is no such header, path or byte range, or the extractor gave nothing",
@@ -59,14 +59,14 @@ ACCEPT = "accept"
 RESTORE: Final = "restore"
 REBUILD: Final = "rebuild"
 RETIRE: Final = "retire"
-"""What a load is: records from Bronze, or something that a person decided."""
+"""The kinds of loads: records from Bronze, an operator's request, or maintenance (`retire`)."""
 
 SWAPS = (RESTORE, REBUILD)
-"""The loads that put all of Silver's tables into another state at once."""
+"""The kinds of a cutover: a load that replaces the state of all Silver tables at once."""
 
 
 def problem_in_words(reason: str) -> str | None:
-    """What the reason of an invalid record means; None where it is not of this version.
+    """What the reason of an invalid record means; None if this version does not know it.
 
     >>> problem_in_words("producer_empty"), problem_in_words("value_undecodable")
     ('its producer could not be read: it is empty', 'its value is not of the format that `value` names')
@@ -78,7 +78,7 @@ def problem_in_words(reason: str) -> str | None:
 
 
 def is_retired(row: Mapping[str, Any]) -> bool:
-    """Whether a row of the ledger took its stream out of silver_watermarks: the others of its load stay there.
+    """Whether a ledger row took its stream out of silver_watermarks: its load's rows without a producer stay there.
 
     >>> is_retired({"kind": "retire", "producer": "a"}), is_retired({"kind": "retire", "producer": None})
     (True, False)
@@ -89,12 +89,12 @@ def is_retired(row: Mapping[str, Any]) -> bool:
 def lacking(kinds: Mapping[int, str], last: int, *, first: int = 1) -> list[int]:
     """The load numbers that the ledger should hold and does not, from the last to the first.
 
-    A restore or rebuild stands for those right before it, which it undid; a rebuild's first load for all before that.
+    A restore or rebuild accounts for those right before it, which it rolled back; a rebuild's first load for all before that.
 
     Args:
         kinds: The kind of each load that the ledger holds.
-        last: The last load that is asked for.
-        first: The first.
+        last: The last load to check.
+        first: The first one.
 
     >>> lacking({1: "records", 4: "restore", 6: "records"}, 6)
     [5]
@@ -115,7 +115,7 @@ KEPT = (ACCEPTED, "late_accepted", RELEASED)
 """The ledger's counts that add up to the rows that Silver gained."""
 
 STREAM = ("topic", "partition", "producer")
-"""What names a stream. Producer is null where none is configured, and for records that name none."""
+"""The columns that identify a stream. Producer is null if none is configured, and for records that name none."""
 
 _STREAM_COLUMNS = (
     Column("topic", "string", "Kafka topic"),
@@ -129,7 +129,7 @@ def record_columns(payload_type: str | None) -> tuple[Column, ...]:
     """The columns of a kept record, as Silver and Gold share them.
 
     Args:
-        payload_type: The SQL type of the decoded value; None where no format is configured, and no column then.
+        payload_type: The SQL type of the decoded value; None if no format is configured, which gives no column.
     """
     meaning = "Decoded value; null where the value is null or cannot be decoded"
     payload = Column("payload", payload_type or "", meaning, is_checked=False)
@@ -150,7 +150,7 @@ def record_columns(payload_type: str | None) -> tuple[Column, ...]:
 
 def silver_records(payload_type: str | None = None) -> Contract:
     """The contract of `silver_records`; see `record_columns` for the payload."""
-    # What the exact look asks for.
+    # The columns by which suspects are looked up.
     clustered_by = ("topic", "partition", "sequence")
     meaning = "Null, but where key, value and headers were erased: the load that did it, and the last decided offset by then"
     columns = (*record_columns(payload_type), Column("erased", ERASED, meaning))
@@ -182,7 +182,7 @@ WATERMARK_IN_LOADS = {
     "load_seq": "load_seq",
     "rules_fingerprint": "rules_fingerprint",
 }
-"""A watermark's columns, and what the ledger calls them: a load's rows say where each stream stands after it."""
+"""A watermark's columns and their names in the ledger, where a load's rows hold the watermarks after it."""
 
 REJECTS = Contract(
     SILVER_REJECTS,

@@ -1,23 +1,23 @@
-"""Views over the tables, in words that Spark and DuckDB both know.
+"""Views over the tables, in SQL that both Spark and DuckDB understand.
 
-`tidemark sql` has them; in a catalog's schema they are created beside the tables. Times are UTC, `*_share` is 0 to 1. Grain and
-columns:
+`tidemark sql` has them; in a catalog's schema they are created next to the tables. Times are UTC, `*_share` is 0 to 1. Grain
+and columns:
 
 - `watermark_status`: a stream. topic, partition, producer; epoch, high_watermark, last_offset (of its last decided record),
   load_seq (the load that moved it last), updated_at; and over all its loads: loads (how many), records, accepted, duplicate,
   late, collision, invalid, jump, fenced, replay, missing (at most 2^63-1), jumps_forward, jumps_backward (all bigint).
 - `duplicates_by_partition`: a partition. topic, partition; records, duplicate, late (bigint), duplicate_share, late_share
-  (double), last_duplicate_at (when the last load that had a duplicate was claimed; null where none had).
+  (double), last_duplicate_at (when the last load that had a duplicate was claimed; null if none had).
 - `quarantine_open`: a record, or block of records, that waits for a decision. topic, partition, producer, epoch, class,
   reason, first_offset, last_offset, first_sequence, last_sequence, records (bigint), load_seq (the load that kept it out),
   kept_out_at.
 - `gate_history`: an expectation in a gate run. gate_run_id, first_load_seq, last_load_seq, evaluated_at, gate_passed (whether
   the whole gate run did), expectation, column, severity, outcome, observed, expected.
 - `lag`: a partition in Bronze. topic, partition; bronze_offset (the last one in Bronze), decided_offset (the last one that
-  Silver decided, inclusive; null before the first), offsets (bigint: how many lie between the two, those that transactions left
-  included). Kafka's own end is asked by `tidemark report`.
+  Silver decided, inclusive; null before the first), offsets (bigint: how many lie between the two, including those that
+  transactions left). `tidemark report` asks for Kafka's own end.
 - `silver_last_accepted`: a stream that has accepted a record. topic, partition, producer, epoch, sequence (the last accepted
-  ones: the producer goes on with the next), last_offset, updated_at.
+  ones: the producer continues with the next), last_offset, updated_at.
 - `silver_missing`: an unbroken range of sequences of a contiguous stream that Silver lacks. topic, partition, producer, epoch,
   first_sequence, last_sequence, sequences (how many), load_seq (the load that stepped over them).
 """
@@ -58,7 +58,7 @@ _GAPS = {
     "spark": "{loads} LATERAL VIEW explode(missing_ranges) AS gap",
     "duckdb": "(SELECT *, unnest(missing_ranges) AS gap FROM {loads})",
 }
-"""A ledger row per range: the one thing that the two write differently."""
+"""A ledger row per missing range: the only thing that the two dialects write differently."""
 
 _SUMMED = ("records", *CLASSES, "missing", "jumps_forward", "jumps_backward")
 _SUM = {
@@ -75,7 +75,7 @@ _WORDS = {
     "critical": CRITICAL,
     "passed": PASSED,
 }
-"""What the queries below repeat, or take from the contracts."""
+"""What the queries below repeat or take from the contracts."""
 
 _WATERMARK_STATUS = """
     WITH summed AS (
@@ -130,7 +130,7 @@ _LAST_ACCEPTED = """
     FROM {silver_watermarks} WHERE high_watermark IS NOT NULL
 """
 
-# What Silver has of a range by now, of whatever arrival, cuts it: what lies between two cuts is open.
+# Each sequence of a range that Silver has by now, in order or late, cuts it: what lies between two cuts is missing.
 _MISSING = """
     WITH gaps AS (
       SELECT topic, partition, producer, load_seq, gap.epoch AS epoch, gap.first_sequence AS first_missing,
@@ -169,8 +169,8 @@ def queries(dialect: Dialect, table: Callable[[str], str] = str) -> dict[str, st
     """The query of each view, by the view's name.
 
     Args:
-        dialect: Who is to understand it.
-        table: How a table is written; its bare name by default.
+        dialect: The SQL dialect.
+        table: How to write a table's name; bare by default.
     """
     tables = {name: table(name) for read in READ_BY.values() for name in read}
     gaps = _GAPS[dialect].format(loads=tables[SILVER_LOADS])

@@ -1,9 +1,9 @@
-"""Some bytes looked for in every file under a folder, unpacked: what says that an erased key is nowhere. Knows no Spark.
+"""Search every file under a folder for a key, unpacking on the way, to prove that an erased key is gone. Knows no Spark.
 
-Every file is read as it is, and as what it holds: the values of Parquet files whatever their encoding, compressed files,
-archives, the strings of JSON whatever their escapes, JSON within JSON. A key is also found in hexadecimal and in base64, and
-where Delta's log cut it to its first characters. What a record's own value holds packed (a gzip in a value) is not unpacked;
-nor is a number taken for the text of its digits.
+Every file is searched as raw bytes and by content: Parquet values whatever their encoding, compressed files, archives, JSON
+strings whatever their escapes, JSON within JSON. A key is also found in hexadecimal and in base64, and where Delta's log cut it
+to its first characters. Data that a record's own value holds compressed (a gzip in a value) is not unpacked, and a number is
+not compared as the text of its digits.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SHORT = 8
-"""Bytes below which a key is looked for as a whole value only: a few bytes stand in any file by chance."""
+"""A key of fewer bytes is matched as a whole value only: a few bytes occur in any file by chance."""
 
 _CHUNK = 1 << 20
 _ROWS = 8_192
 _PREFIX = 32
-"""How many characters of a text Delta keeps in a file's statistics; one or two more stand for what follows the greatest."""
+"""Characters of a string that Delta keeps in a file's statistics; a maximum that was cut ends in one or two more."""
 _DEPTH = 4
 _PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
 _PACKED: dict[bytes, Callable[[IO[bytes]], Any]] = {
@@ -53,7 +53,7 @@ class Found:
 
     Attributes:
         file: The file, relative to the folder.
-        where: What of it: its bytes, its name, a column, a statistic; within an archive the part.
+        where: Where in it: its bytes, its name, a column, a string, a statistic; for an archive, in which member.
     """
 
     file: str
@@ -62,13 +62,13 @@ class Found:
 
 @dataclass
 class Searched:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
-        files: Files that were read.
+        files: How many files were read.
         bytes: Their size.
         found: Where the key is.
-        unread: Files that say to be of a form, and cannot be read as such: what they hold is not known.
+        unread: Files that cannot be read as the format they claim to be: what they hold is unknown.
     """
 
     files: int = 0
@@ -78,11 +78,11 @@ class Searched:
 
 
 def search(root: Path, key: bytes) -> Searched:
-    """Look for a key in every file under a folder, links followed.
+    """Search every file under a folder for a key, following links.
 
     Raises:
         ValueError: The key is empty.
-        OSError: A file may not be read.
+        OSError: A file cannot be opened.
     """
     if not key:
         raise ValueError("an empty key is everywhere")
@@ -115,7 +115,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 class _Wanted:
-    """A key in the forms in which a file may hold it."""
+    """A key in all the forms in which a file may hold it."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key
@@ -126,7 +126,7 @@ class _Wanted:
         except UnicodeDecodeError:
             self.text = None
         if not self.is_short:
-            # Of base64 what does not depend on what follows the key.
+            # Of its base64, only the characters that do not depend on the bytes after the key.
             forms |= {key.hex().encode(), key.hex().upper().encode(), base64.b64encode(key)[: len(key) * 4 // 3]}
         if self.text is not None and not self.is_short:
             once = json.dumps(self.text)[1:-1]
@@ -137,11 +137,11 @@ class _Wanted:
         self.prefix = self.text[:_PREFIX] if self.text is not None and is_cut else None
 
     def is_in(self, value: bytes) -> bool:
-        """Whether a whole value is the key, or holds it where it is long enough to mean something."""
+        """Whether a value is the key, or contains it if the key is long enough for that to mean something."""
         return value in self.forms if self.is_short else any(form in value for form in self.forms)
 
     def is_cut_in(self, text: str) -> bool:
-        """Whether a statistic may be of the key: Delta cuts it."""
+        """Whether a statistic may be the key as Delta cuts it."""
         return self.prefix is not None and text.startswith(self.prefix) and len(text) <= _PREFIX + 2
 
     def in_column(self, values: pa.Array) -> bool:
@@ -162,7 +162,7 @@ class _Wanted:
 
 
 def _look(file: IO[bytes], wanted: _Wanted, log: Path | None, depth: int) -> Iterator[str]:
-    """Where an open file holds the key. A log's folder says whose statistics its files hold."""
+    """Where an open file holds the key. `log` is the `_delta_log` folder that it is in, whose statistics may hold a cut key."""
     if not wanted.is_short and _in_bytes(file, wanted):
         yield "its bytes"
     file.seek(0)
@@ -232,7 +232,7 @@ def _in_array(values: pa.Array, wanted: _Wanted) -> Iterator[str]:
 
 
 def _in_json(file: IO[bytes], wanted: _Wanted, log: Path | None) -> Iterator[str]:
-    """A file of JSON, or of JSON lines; what is no JSON after all was read as bytes."""
+    """Search a file of JSON or of JSON lines; one that is neither is left to the search of its bytes."""
     lines = file.read().splitlines()
     try:
         values = [json.loads(line) for line in lines if line.strip()]
@@ -246,7 +246,7 @@ def _in_json(file: IO[bytes], wanted: _Wanted, log: Path | None) -> Iterator[str
 
 
 def _in_value(value: Any, wanted: _Wanted, log: Path | None, data: str | None) -> Iterator[str]:
-    """Where a value of JSON, or a row, holds the key; `data` is the data file that it is about."""
+    """Where a JSON value, or a row, holds the key; `data` is the data file that it describes."""
     if isinstance(value, dict):
         path = value.get("path")
         data = path if isinstance(path, str) else data
@@ -259,7 +259,7 @@ def _in_value(value: Any, wanted: _Wanted, log: Path | None, data: str | None) -
     elif isinstance(value, str):
         if wanted.is_in(value.encode(errors="surrogatepass")):
             yield "a string"
-        # Of a data file that is there every value is read: what the statistic was cut from is known then.
+        # If the data file exists, its values are searched themselves: what the statistic was cut from is known.
         elif log is not None and wanted.is_cut_in(value) and not (data and (log.parent / data).is_file()):
             yield "the beginning of a string, as statistics have it"
         if value[:1] in ("{", "[", '"'):

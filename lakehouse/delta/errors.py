@@ -1,4 +1,4 @@
-"""What Spark and Delta raise, by what it means: no table, a version that is gone, another writer."""
+"""What the errors of Spark and Delta mean: no table, a version that is gone, another writer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from lakehouse.table import Table
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
-"""What Spark raises. Classic pyspark hands on what it has no class for (Delta's conflicts, a missing file) as py4j's."""
+"""What Spark raises. Classic PySpark passes on what it has no class for (Delta's conflicts, a missing file) as Py4J's."""
 
 UNDONE = "tidemark_undone"
-"""What a guarded write says when it fails, see `lakehouse.protocol.swap_fence`."""
+"""The message of a guarded write that fails, see `lakehouse.protocol.swap_fence`."""
 
 OVERTAKEN = "tidemark_overtaken"
-"""The same of a claim, where others have claimed loads meanwhile."""
+"""The same for a claim, if other loads were claimed meanwhile."""
 
 _CONFLICTS = (
     OVERTAKEN,
@@ -37,15 +37,15 @@ _NO_TABLE = (
     "DELTA_TABLE_NOT_FOUND",
     "DELTA_PATH_DOES_NOT_EXIST",
     "DELTA_MISSING_DELTA_TABLE",
-    "DELTA_TABLE_ONLY_OPERATION",  # what DESCRIBE HISTORY says of a folder that is not there
+    "DELTA_TABLE_ONLY_OPERATION",  # DESCRIBE HISTORY of a folder that does not exist
     "TABLE_OR_VIEW_NOT_FOUND",
 )
 _NO_VERSION = (
     "DELTA_VERSION_NOT_FOUND",
-    "DELTA_LOG_FILE_NOT_FOUND",  # what a change feed says of versions that left a log which was cleaned
+    "DELTA_LOG_FILE_NOT_FOUND",  # a change feed whose versions were cleaned from the log
     "DELTA_TRUNCATED_TRANSACTION_LOG",
     "DELTA_NO_RECREATABLE_HISTORY_FOUND",
-    "Could not find any delta files for version",  # the same, of a version between two that are there: Delta has no name for it
+    "Could not find any delta files for version",  # a version missing between two others: Delta has no condition for it
     "DELTA_VERSIONS_NOT_CONTIGUOUS",
     "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
     "DELTA_MISSING_CHANGE_DATA",
@@ -58,21 +58,21 @@ _FIXED_SETTING = ("CONFIG_NOT_AVAILABLE", "CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY
 
 
 def is_fixed_setting(error: Exception) -> bool:
-    """Whether an error says that the platform does not let a session have this setting."""
+    """Whether an error says that the platform does not let a session change this setting."""
     return _mentions(error, _FIXED_SETTING)
 
 
 def is_no_table(error: AnalysisException) -> bool:
-    """Whether an error says that a table is not there."""
+    """Whether an error says that a table does not exist."""
     return _mentions(error, _NO_TABLE)
 
 
 def raise_if_conflict(error: Exception, table: Table) -> None:
-    """Turn Delta's conflicts between writers into ours; return where the error is another.
+    """Turn Delta's conflicts between writers into Tidemark's errors; return if the error is another.
 
     Raises:
         AnotherWriterError: The error is such a conflict.
-        UndoneError: The write was guarded, and what it belongs to has been undone.
+        UndoneError: The write was guarded, and its load has been rolled back.
     """
     if _mentions(error, (UNDONE,)):
         raise UndoneError.of(str(table)) from None
@@ -85,7 +85,7 @@ def raise_if_conflict(error: Exception, table: Table) -> None:
 
 
 def is_gone(error: Exception) -> bool:
-    """Whether an error says that a version of a table cannot be read any more: it left the log, or its files were vacuumed."""
+    """Whether an error says that a table's version can no longer be read: it left the log, or its files were vacuumed."""
     return _mentions(error, _NO_VERSION)
 
 

@@ -1,6 +1,6 @@
-"""A small Delta table in a local folder, read without Spark: by delta-rs, which finds its files, and Arrow, which reads them.
+"""Read a small Delta table in a local folder without Spark: delta-rs finds its files, Arrow reads them.
 
-A query of a few rows costs Spark two jobs or more, for the table's log and for its files, and each of them more than the rows.
+A query for a few rows costs Spark two jobs or more, for the table's log and for its files, and each of them more than the rows.
 What cannot be read here, for whatever reason, is left to Spark, which says what is wrong: see `lakehouse.delta.small_tables`.
 """
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 _ERRORS = (DeltaError, pa.ArrowException, OSError, KeyError)
 _FORMAT = ds.ParquetFileFormat(
-    # As Spark's own reading does, see `lakehouse.spark.session`.
+    # As Spark does, see `lakehouse.spark.session`.
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
 
 From = tuple[str, int]
-"""A whole-number column, and its lowest value that is asked for."""
+"""A whole-number column, and its lowest value to return."""
 
 
 def rows(folder: Path, columns: Sequence[str], *, start: From | None = None, version: int | None = None) -> pa.Table | None:
-    """The table's rows, in no order.
+    """The table's rows, in no particular order.
 
     Args:
         folder: The table's folder.
         columns: The columns.
-        start: Which rows; all where it is None. Files below it are not opened, by the log's statistics.
-        version: The table's version; the latest where it is None.
+        start: Which rows to return; None for all. The log's statistics tell which files lie below it and are not opened.
+        version: The table's version; None for the latest.
 
     Returns:
-        The rows; None where the table is not there or cannot be read here.
+        The rows; None if the table does not exist or cannot be read here.
     """
     with suppress(*_ERRORS):
         table = _open(folder, version)
@@ -49,26 +49,26 @@ def rows(folder: Path, columns: Sequence[str], *, start: From | None = None, ver
 
 
 def last(folder: Path, columns: Sequence[str], *, by: str) -> pa.Table | None:
-    """The rows whose value in a column is the highest; opens the files that may hold it, by the log's statistics.
+    """The rows with the highest value in a column; opens only files that may hold it by the log's statistics.
 
     Returns:
-        The rows, none where the table has none; None where the table is not there or cannot be read here.
+        The rows, none if the table is empty; None if the table does not exist or cannot be read here.
     """
     with suppress(*_ERRORS):
         table = _open(folder)
         files = _statistics(table, "path", f"max.{by}")
         known = [value for _, value in files if value is not None]
-        # Of a timestamp the log says the millisecond only, of all files alike.
+        # The log keeps timestamps to the millisecond only, for all files alike.
         rows = _read(folder, table, [file for file, value in files if value in (None, max(known, default=None))], columns)
         return rows.filter(pc.equal(rows[by], pc.max(rows[by]))) if rows.num_rows else rows
     return None
 
 
 def highest(folder: Path, column: str) -> int | None:
-    """The highest number in a column, by the log's statistics; 0 where the table has no row.
+    """The highest number in a column, by the log's statistics; 0 if no row has one.
 
     Returns:
-        The number; None where the table is not there, or its log does not say it.
+        The number; None if the table does not exist, or its log does not say.
     """
     with suppress(*_ERRORS):
         found = _statistics(_open(folder), f"max.{column}", f"null_count.{column}", "num_records")
@@ -81,7 +81,7 @@ def may_hold(folder: Path, column: str, text: str) -> bool | None:
     """Whether a row may have a short text in a column, by the log's statistics.
 
     Returns:
-        False where no file can hold it; None where the table is not there, or its log does not say it.
+        False if no file can hold it; None if the table does not exist, or its log does not say.
     """
     with suppress(*_ERRORS):
         found = _statistics(_open(folder), f"min.{column}", f"max.{column}")
@@ -90,17 +90,17 @@ def may_hold(folder: Path, column: str, text: str) -> bool | None:
 
 
 def properties(folder: Path) -> dict[str, str] | None:
-    """The table's properties; None where it is not there or its log cannot be read here."""
+    """The table's properties; None if it does not exist or its log cannot be read here."""
     with suppress(*_ERRORS):
         return dict(DeltaTable(folder).metadata().configuration)
     return None
 
 
 def last_transaction(folder: Path, app_id: str) -> int | None:
-    """The last version of an application that the table knows, however far back its commit is; -1 for none.
+    """The last version of an application that the table knows, however old its commit; -1 for none.
 
     Returns:
-        The version; None where the table is not there or its log cannot be read here.
+        The version; None if the table does not exist or its log cannot be read here.
     """
     with suppress(*_ERRORS):
         version = DeltaTable(folder).transaction_version(app_id)
@@ -109,10 +109,10 @@ def last_transaction(folder: Path, app_id: str) -> int | None:
 
 
 def _open(folder: Path, version: int | None = None) -> DeltaTable:
-    """A table whose files hold its rows as they are: no deletion vector takes any out, no column has another name.
+    """Open a table whose files alone hold its rows: no deletion vectors, no renamed columns.
 
     Raises:
-        DeltaError: It is not there, or another one.
+        DeltaError: The table does not exist, or needs a newer reader.
     """
     table = DeltaTable(folder, version=version)
     if table.protocol().min_reader_version > 1:
@@ -136,7 +136,7 @@ def _files(table: DeltaTable, start: From | None) -> list[str]:
 
 
 def _statistics(table: DeltaTable, *names: str) -> list[tuple[Any, ...]]:
-    """What the log says of each file; None for what it does not say."""
+    """These statistics of each file, as the log has them; None for what it lacks."""
     found = pa.table(table.get_add_actions(flatten=True))
     nothing = [None] * found.num_rows
     columns = [found[name].to_pylist() if name in found.column_names else nothing for name in names]

@@ -1,8 +1,8 @@
-"""The files of a Delta table in a local folder, looked at as files: what Delta reads without a word where they are damaged.
+"""The files of a Delta table in a local folder, checked for damage that Delta reads over without an error.
 
-An emptied last log file is an empty commit to Delta, a log file that lost a line another commit, and a last log file that is
-gone the version before. Each commit says of itself what it added, and beside it lies a checksum of the table after it
-(`<version>.crc`): both are held against what the log's lines come to. Nothing of Spark is needed.
+To Delta, an emptied last log file is an empty commit, a log file that lost a line is another commit, and without its last log
+file the table is at the version before. But each commit says what it added, and next to it is a checksum of the table after it
+(`<version>.crc`): both are compared with the log's lines. Needs no Spark.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
 _OTHER_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[0-9a-f-]{36}\.(?:json|parquet)")
 _TRACE = re.compile(r"\.?(\d{20})(?:\.crc|\.json\.crc|\.checkpoint\..*)")
-"""What Delta and Hadoop leave beside a commit's own file."""
+"""The files that Delta and Hadoop leave next to a commit's own."""
 
 _REMOVED = {"STREAMING UPDATE": "numRemovedFiles", "MERGE": "numTargetFilesRemoved"}
 _ADDING = ("WRITE", "STREAMING UPDATE", "MERGE")
-"""Operations whose `numOutputRows` are the rows of the files that they add. Their counts of files name empty ones too, which
+"""Operations whose `numOutputRows` counts the rows of the files that they add. Their file counts include empty files, which
 Delta leaves out of the log."""
 
 _OF_CHECKPOINT = ["add.path", "add.size", "txn.appId", "txn.version"]
@@ -39,12 +39,12 @@ Action = dict[str, Any]
 
 @dataclass
 class Log:
-    """What the log of a table comes to.
+    """The state of a table according to its log.
 
     Attributes:
-        version: The last version; -1 where there is none.
-        files: Path and size in bytes of each live data file; None where the log starts with a checkpoint of a form that is
-            not read here.
+        version: The last version; -1 if there is none.
+        files: Path and size in bytes of each live data file; None if the log is damaged, or starts with a checkpoint of a form
+            that is not read here.
         violations: What is wrong with the log's files.
     """
 
@@ -54,7 +54,7 @@ class Log:
 
 
 def read_log(table: Path) -> Log:
-    """Replay the log of a table from its last checkpoint on, and look at every file on the way."""
+    """Replay a table's log from its last checkpoint on, and check every file on the way."""
     folder = table / "_delta_log"
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     commits = {int(match[1]): folder / name for name in names if (match := _COMMIT.fullmatch(name))}
@@ -87,7 +87,7 @@ class Append:
 
     Attributes:
         rows: How many rows its files have, by their statistics.
-        metadata: The text that was kept with it.
+        metadata: The text kept with it.
     """
 
     rows: int
@@ -95,10 +95,10 @@ class Append:
 
 
 def last_append(table: Path, app_id: str, number: int) -> Append | None:
-    """The last commit of a table, where it is the append of a transaction and all that it added is there.
+    """The last commit of a table, if it is a transaction's append and all files that it added are there.
 
     Returns:
-        The append; None where the last commit is another one, removed files, is not whole, or does not say what it added.
+        The append; None if the last commit is another one, removed files, is damaged, or does not say what it added.
     """
     try:
         text = (table / "_delta_log" / f"{last_version(table):020}.json").read_bytes()
@@ -116,16 +116,16 @@ def last_append(table: Path, app_id: str, number: int) -> Append | None:
 
 
 def last_version(table: Path) -> int:
-    """The last version of a table, by the names of its commits' files; -1 where there is none."""
+    """The last version of a table, by the names of its commit files; -1 if there is none."""
     names = (path.name for path in (table / "_delta_log").glob("*.json"))
     return max((int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))), default=-1)
 
 
 def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
-    """What the last commits of a table say of themselves (`commitInfo`), the latest first, by version.
+    """Version and `commitInfo` of a table's last commits, newest first.
 
     Returns:
-        At most so many; fewer where older ones are gone from the log. None where there is none, or one does not say it.
+        At most `limit` commits, fewer if older ones are gone from the log; None if there is none, or one has no `commitInfo`.
     """
     folder, found = table / "_delta_log", []
     for version in range(last_version(table), -1, -1)[:limit]:
@@ -140,11 +140,11 @@ def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
 
 
 def damaged_files(table: Path, log: Log) -> Iterator[Violation]:
-    """The live data files that are not there, or not as long as the log says."""
+    """The live data files that are missing, or not as long as the log says."""
     for name, size in (log.files or {}).items():
         path = table / unquote(name)
         if "://" in name or name.startswith(("/", "file:")):
-            continue  # of a clone: it lies with another table
+            continue  # of a clone: the file belongs to another table
         try:
             observed = path.stat().st_size
         except FileNotFoundError:
@@ -155,7 +155,7 @@ def damaged_files(table: Path, log: Log) -> Iterator[Violation]:
 
 
 def _last_checkpoint(names: list[str]) -> int:
-    """The version of the last whole checkpoint; -1 where there is none."""
+    """The version of the last complete checkpoint; -1 if there is none."""
     parts: dict[tuple[int, int], int] = {}
     for name in names:
         if match := _CHECKPOINT.fullmatch(name):
@@ -197,7 +197,7 @@ def _replay(file: Path, version: int, log: Log, transactions: dict[str, int]) ->
 
 
 def _lines(file: Path, version: int, log: Log) -> list[Action] | None:
-    """The actions of a commit, or None where its file is not whole."""
+    """The actions of a commit; None if its file is damaged."""
     text = file.read_bytes()
     where = f"{file}, version {version}"
     if not text.strip():
@@ -223,7 +223,7 @@ def _apply(action: Action, log: Log, transactions: dict[str, int]) -> None:
 
 
 def _unlike_its_metrics(file: Path, version: int, info: Action, actions: list[Action]) -> Iterator[Violation]:
-    """What a commit says of itself and does not hold: a line was lost."""
+    """Where a commit's own metrics differ from its lines: a line was lost."""
     operation, metrics = info.get("operation", ""), info.get("operationMetrics") or {}
     added = [action["add"] for action in actions if "add" in action]
     counted = {_REMOVED.get(operation): (sum("remove" in action for action in actions), "files removed")}
@@ -242,7 +242,7 @@ def _unlike_its_metrics(file: Path, version: int, info: Action, actions: list[Ac
 def _unlike_its_checksum(
     file: Path, version: int, info: Action | None, log: Log, transactions: dict[str, int]
 ) -> Iterator[Violation]:
-    """What Delta noted of the table right after the commit, and the log does not come to."""
+    """Where the checksum that Delta wrote right after the commit differs from the log."""
     try:
         noted = json.loads(file.with_suffix(".crc").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -263,7 +263,7 @@ def _unlike_its_checksum(
 
 
 def _lost(folder: Path, names: list[str], last: int) -> Iterator[Violation]:
-    """Commits that left something behind and are gone: every later file of theirs was written after the commit."""
+    """Commits that are gone and left other files behind, which Delta writes only after the commit."""
     traces: dict[int, str] = {}
     for name in names:
         if (match := _TRACE.fullmatch(name)) and int(match[1]) > last:

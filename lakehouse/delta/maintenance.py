@@ -1,7 +1,7 @@
-"""Upkeep of one table: its retention, its small files, the files of its old versions. Every step is a commit of Delta's own.
+"""Maintenance of one table: retention, small files, files of old versions. Every step is a commit of Delta's own.
 
-None of them changes what the table holds. Files are put together by the columns that their contract names, up to a size from
-which on they are left alone, so that the work grows with what is new: docs/decisions/0017-maintenance.md.
+None of them changes what the table holds. Compaction clusters rows by the columns that the contract names, and leaves alone
+what has reached a certain size, so that the work grows with the new data: docs/decisions/0017-maintenance.md.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
 _FILES_IN_CUBE = 8
-"""Clustered files are put together anew until they are so many files' worth; Delta's default is 100 GB, at any cost."""
+"""Clustered files are rewritten until they add up to this many full files; Delta's default is 100 GB, at any cost."""
 _LISTING = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "16"}
-"""VACUUM lists in 10,000 tasks by default, which took 37 s for 82 files; no table of ours has partitions."""
+"""VACUUM lists in 10,000 tasks by default, which took 37 s for 82 files; Tidemark's tables have no partitions."""
 _MIB = 2**20
 
 
 @dataclass(frozen=True)
 class State:
-    """A table as its last version is.
+    """A table as of its latest version.
 
     Attributes:
         files: Its data files.
@@ -47,18 +47,18 @@ class State:
 
 
 def state(spark: SparkSession, table: Table) -> State:
-    """What the table's last version says of itself."""
+    """What Delta says of the table's latest version."""
     row = spark.sql(f"DESCRIBE DETAIL {table.sql}").select("numFiles", "sizeInBytes", "properties").collect()[0]
     return State(row["numFiles"], row["sizeInBytes"], dict(row["properties"]))
 
 
 def lacking(table: Table, found: State) -> dict[str, str]:
-    """The properties that the table should have and has not, or not with this value."""
+    """The properties that the table should have, but lacks or has with another value."""
     return {name: value for name, value in table.properties.items() if found.properties.get(name) != value}
 
 
 def set_properties(spark: SparkSession, table: Table, properties: dict[str, str]) -> None:
-    """Give the table properties.
+    """Set properties of the table.
 
     Raises:
         AnotherWriterError: Another writer committed at the same time.
@@ -68,7 +68,7 @@ def set_properties(spark: SparkSession, table: Table, properties: dict[str, str]
 
 
 def unset_properties(spark: SparkSession, table: Table, names: Sequence[str]) -> None:
-    """Take properties from the table.
+    """Remove properties from the table.
 
     Raises:
         AnotherWriterError: Another writer committed at the same time.
@@ -78,16 +78,16 @@ def unset_properties(spark: SparkSession, table: Table, names: Sequence[str]) ->
 
 
 def small_files(spark: SparkSession, table: Table, *, file_mib: int) -> int:
-    """How many files compaction would look at: those below the size. One alone stays as it is."""
+    """Count the files that compaction considers: those below the size. A single one is left as it is."""
     files = spark.read.table(table.sql).select("_metadata.file_path", "_metadata.file_size").distinct()
     return files.where(F.col("file_size") < file_mib * _MIB).count()
 
 
 def compact(spark: SparkSession, table: Table, *, file_mib: int) -> None:
-    """Put small files together, up to a size; commits nothing where there is not more than one.
+    """Merge small files, up to a size; commits nothing if there is only one or none.
 
     Raises:
-        AnotherWriterError: Another writer removed files at the same time; the table is as that one left it.
+        AnotherWriterError: Another writer removed files at the same time; the table is as that writer left it.
     """
     size = file_mib * _MIB
     sizes = {"minFileSize": size, "maxFileSize": size, "clustering.mergeStrategy.minCubeSize.threshold": _FILES_IN_CUBE * size}
@@ -96,22 +96,22 @@ def compact(spark: SparkSession, table: Table, *, file_mib: int) -> None:
 
 
 def unneeded_files(spark: SparkSession, table: Table) -> int:
-    """How many files no version within the table's retention has."""
+    """Count the files that no version within the table's retention uses."""
     with _configured(spark, _LISTING):
         return spark.sql(f"VACUUM {table.sql} DRY RUN").count()
 
 
 def vacuum(spark: SparkSession, table: Table) -> None:
-    """Remove the files that no version within the table's retention has; what a crashed writer left, too."""
+    """Remove the files that no version within the table's retention uses, including what a crashed writer left."""
     with _configured(spark, _LISTING):
         tables.execute(spark, f"VACUUM {table.sql}", table)
 
 
 @contextmanager
 def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """What these commands take from the session only; it is left as it was found.
+    """Set what these commands read only from the session, and restore it afterwards.
 
-    A platform that fixes such a setting (Databricks serverless) has its own idea of it, which holds then.
+    On a platform that fixes such a setting (Databricks serverless), the platform's value holds.
     """
     before: dict[str, str | None] = {}
     for name, value in settings.items():

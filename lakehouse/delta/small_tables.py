@@ -1,4 +1,4 @@
-"""The small tables that hold a pipeline's state, as rows on the driver: without Spark where they lie in a local folder."""
+"""The small tables that hold a pipeline's state, as rows on the driver: without Spark if they are in a local folder."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Row = dict[str, Any]
 def read(
     spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
 ) -> list[Row]:
-    """Some rows of a table, in no order.
+    """Some rows of a table, in no particular order.
 
     Args:
         spark: The session.
-        table: The table, which must be there.
-        columns: The columns that are read.
-        start: A whole-number column and the lowest value that is asked for; None for all rows.
+        table: The table, which must exist.
+        columns: The columns to read.
+        start: A whole-number column and its lowest value to return; None for all rows.
         version: The table's version; None for the latest.
     """
     folder = table.local_folder
@@ -42,7 +42,7 @@ def read(
 
 
 def last(spark: SparkSession, table: Table, columns: Sequence[str], *, by: str) -> list[Row]:
-    """The rows whose value in a column, which is one of those asked for, is the highest; none where the table has none."""
+    """The rows with the highest value in a column, which must be one of those read; none if the table is empty."""
     folder = table.local_folder
     rows = local_files.last(folder, columns, by=by) if folder is not None else None
     if rows is None:
@@ -54,14 +54,14 @@ def last(spark: SparkSession, table: Table, columns: Sequence[str], *, by: str) 
 
 
 def may_hold(spark: SparkSession, table: Table, column: str, text: str) -> bool:
-    """Whether a row may have a short text in a column, which is never null; False is certain. The table must be there."""
+    """Whether a row may have a short text in a column that is never null; False is certain. The table must exist."""
     if (folder := table.local_folder) is not None and (found := local_files.may_hold(folder, column, text)) is not None:
         return found
     return not spark.read.table(table.sql).where(F.col(column) == text).isEmpty()
 
 
 def highest(spark: SparkSession, table: Table, column: str) -> int:
-    """The highest number in a column, by the files' statistics where they say it; 0 where there is none, or no table."""
+    """The highest number in a column, by the files' statistics if they say; 0 if there is none, or no table."""
     if (folder := table.local_folder) is not None and (found := local_files.highest(folder, column)) is not None:
         return found
     rows = tables.found(spark, table)

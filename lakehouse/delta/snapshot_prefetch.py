@@ -1,7 +1,7 @@
-"""The state of tables that will be written, computed while something else is at work.
+"""Compute the snapshots of tables that are about to be written while other work runs.
 
-After each commit Delta knows the log's files, but not the table's state: it asks for that by a query of its own when the next
-append with a transaction, MERGE or replacement needs it. Asked for ahead, it waits in Delta's cache.
+After a commit Delta knows the log's files but not the table's state: it runs a query for that when the next append with a
+transaction, MERGE or replacement needs it. Prefetched, the state waits in Delta's cache.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def prefetch_snapshots(spark: SparkSession, tables: Sequence[Table]) -> Iterator[None]:
-    """Compute the tables' state beside what the `with` block does, one after another, and be done when the block is.
+    """Compute the tables' snapshots one after another while the `with` block runs, and wait for them at its end.
 
-    It changes no table and no result. What goes wrong here goes wrong again where the table is written, and is said there.
+    Changes no table and no result. An error is ignored here: it recurs, and is reported, when the table is written.
     """
     thread = Thread(target=_ask, args=(spark, tables), daemon=True)
     thread.start()

@@ -1,6 +1,6 @@
 """Delta access: create, read at a version, append once, and the version log. The only place that speaks Delta's dialect.
 
-Nothing here needs more than the DataFrame API and SQL, so that it runs over Spark Connect too.
+Uses only the DataFrame API and SQL, so that it also runs over Spark Connect.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _ADDING = (("STREAMING UPDATE", None), ("WRITE", "Append"))
 _NOT_CHANGING = ("CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "OPTIMIZE", "VACUUM START", "VACUUM END")
 _TRIES = 3
 _LIKELY_VERSIONS = 10
-"""Versions of Bronze since the last load, most of the time: how much of the log is looked at first."""
+"""How many commits to read from the log at first: usually at least those of Bronze since the last load."""
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """The idempotency key of one append: Delta skips it when it has seen this or a later version of the application.
+    """The idempotency key of one append: Delta skips the append if it has seen this or a later version of the application.
 
     Attributes:
         app_id: The pipeline and table.
@@ -49,9 +49,9 @@ class Streamed:
     """The last micro-batch that a streaming query appended to a table.
 
     Attributes:
-        query_id: The query's id, which its checkpoint keeps: Delta takes each batch of it once, in rising order.
+        query_id: The query's id, which its checkpoint keeps: Delta takes each of its batches once, in rising order.
         batch: The batch's number.
-        is_undone: Whether the table was put back to an earlier version since.
+        is_undone: Whether the table was restored to an earlier version since.
     """
 
     query_id: str
@@ -60,15 +60,15 @@ class Streamed:
 
 
 def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked: bool = True) -> None:
-    """Create a table if it is not there, and check that it has its contract's columns if it is.
+    """Create a table, or check that an existing one has its contract's columns.
 
-    Commits one empty version to a new table, and none to an existing one, unless it was made before the contract had a column.
+    Commits one empty version to a new table, and none to an existing one unless the contract has gained a column since.
 
     Args:
         spark: The session.
         table: The table.
         contract: Its contract.
-        is_checked: Whether a table that is there is looked at.
+        is_checked: Whether to check an existing table.
 
     Raises:
         ContractError: The table exists with other columns.
@@ -89,7 +89,7 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
 
 
 def _with_added(spark: SparkSession, table: Table, contract: Contract, there: DataFrame) -> DataFrame:
-    """The table with the columns that its contract has got since it was made. The rows that it holds have null there."""
+    """The table, with the columns added that its contract has gained since. Existing rows have null there."""
     missing = [column for column in contract.columns if column.is_added_later and column.name not in there.columns]
     if not missing:
         return there
@@ -102,16 +102,16 @@ def _with_added(spark: SparkSession, table: Table, contract: Contract, there: Da
 
 
 def exists(spark: SparkSession, table: Table) -> bool:
-    """Whether the table is there, as a Delta table."""
+    """Whether the table exists, as a Delta table."""
     folder = table.local_folder
     return (folder is not None and log_files.last_version(folder) >= 0) or found(spark, table) is not None
 
 
 def found(spark: SparkSession, table: Table) -> DataFrame | None:
-    """The table; None where it is not there."""
+    """The table; None if it does not exist."""
     try:
         rows = spark.read.table(table.sql)
-        rows.schema  # noqa: B018 -- over Spark Connect the look at the schema is what asks for the table
+        rows.schema  # noqa: B018 -- over Spark Connect only reading the schema looks up the table
     except AnalysisException as error:
         if is_no_table(error):
             return None
@@ -123,7 +123,7 @@ def version(spark: SparkSession, table: Table) -> int:
     """The table's latest Delta version.
 
     Raises:
-        TableMissingError: The table is not there.
+        TableMissingError: The table does not exist.
     """
     if (folder := table.local_folder) is not None and (last := log_files.last_version(folder)) >= 0:
         return last
@@ -131,10 +131,10 @@ def version(spark: SparkSession, table: Table) -> int:
 
 
 def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
-    """The table's latest Delta version, and the last micro-batch that its log tells of; None where it tells of none.
+    """The table's latest Delta version, and the last micro-batch in its log; None if the log has none.
 
     Raises:
-        TableMissingError: The table is not there.
+        TableMissingError: The table does not exist.
     """
     named = [f"operationParameters.{name}" for name in ("queryId", "epochId")]
     rows = _history(spark, table, _LIKELY_VERSIONS, "version", "operation", *named)
@@ -149,10 +149,10 @@ def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
 
 
 def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
-    """The last micro-batch of a streaming query by the table's transactions: they outlast the log, whose checkpoints keep them.
+    """The last micro-batch of a streaming query by the table's transactions, which checkpoints keep longer than the log.
 
     Returns:
-        The batch; of no query, and before the first batch, where the table knows none of this one.
+        The batch; one without a query id, and before the first batch, if the table knows none of this query.
     """
     folder = table.local_folder
     batch = local_files.last_transaction(folder, query_id) if folder is not None else None
@@ -162,20 +162,20 @@ def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
 
 
 def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) -> int:
-    """The last version of an application that the checkpoints of a table's log know; -1 for none. Not for the log's commits."""
+    """The last version of an application in the checkpoints of a table's log; -1 for none. Does not read the log's commits."""
     location = table.location if table.is_path else spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]["location"]
     try:
         checkpoints = spark.read.parquet(f"{location}/_delta_log/*.checkpoint*.parquet")
         found = checkpoints.where(checkpoints["txn.appId"] == app_id).selectExpr("max(txn.version)").collect()
     except AnalysisException as error:
-        if is_no_table(error):  # no checkpoint was written yet: the log holds all there is
+        if is_no_table(error):  # no checkpoint was written yet: the log still has every commit
             return -1
         raise
     return -1 if found[0][0] is None else int(found[0][0])
 
 
 def appended(spark: SparkSession, table: Table, *, after_version: int, to_version: int | None = None) -> tuple[int, int | None]:
-    """The last of some versions, and how many rows the versions added by what their commits say of themselves.
+    """The last version of a range, and how many rows the range added according to its commits.
 
     Args:
         spark: The session.
@@ -184,11 +184,11 @@ def appended(spark: SparkSession, table: Table, *, after_version: int, to_versio
         to_version: The last version that counts, inclusive; None for the latest.
 
     Returns:
-        The last version, and the rows of (after_version, to_version]; None where a commit is gone from the log, removed
-        rows, or does not say what it added.
+        The last version, and the rows of (after_version, to_version]; None for the rows if a commit is gone from the log,
+        removed rows, or does not say what it added.
 
     Raises:
-        TableMissingError: The table is not there.
+        TableMissingError: The table does not exist.
     """
     last = -1
     rows: Sequence[Mapping[str, Any] | Row] = []
@@ -207,12 +207,12 @@ def appended(spark: SparkSession, table: Table, *, after_version: int, to_versio
 
 
 def operations(spark: SparkSession, table: Table, *, limit: int = 1_000) -> list[tuple[int, str]]:
-    """Version and operation of the table's last commits, the latest first."""
+    """Version and operation of the table's last commits, newest first."""
     return [(row["version"], row["operation"]) for row in _history(spark, table, limit, "version", "operation")]
 
 
 def _history(spark: SparkSession, table: Table, limit: int, *columns: str) -> Sequence[Mapping[str, Any] | Row]:
-    """The table's last commits, the latest first. In a local folder by its files, which costs no query."""
+    """The table's last commits, newest first. Reads the log files of a local folder, which needs no query."""
     if (folder := table.local_folder) is not None and (commits := log_files.last_commits(folder, limit)) is not None:
         return [{name.rpartition(".")[2]: _named(version, said, name) for name in columns} for version, said in commits]
     try:
@@ -234,7 +234,7 @@ def _named(version: int, said: Mapping[str, Any], name: str) -> object:
 def _added(row: Mapping[str, Any] | Row) -> int | None:
     if (row["operation"], row["mode"]) in _ADDING:
         return None if row["numOutputRows"] is None else int(row["numOutputRows"])
-    if row["operation"] == "MERGE":  # an erasure: it changes rows, and brings none
+    if row["operation"] == "MERGE":  # an erasure: it changes rows and adds none
         return None if row["numTargetRowsInserted"] is None else int(row["numTargetRowsInserted"])
     return 0 if row["operation"] in _NOT_CHANGING else None
 
@@ -245,7 +245,7 @@ def read(spark: SparkSession, table: Table, *, version: int) -> DataFrame:
 
 
 def can_read(spark: SparkSession, table: Table, *, version: int, where: str) -> bool:
-    """Whether some rows can be read as of a version: it is in the log, and their files are there. Reads a column of them."""
+    """Whether the rows of a condition can be read as of a version: it is in the log and their files exist. Reads a column."""
     try:
         read(spark, table, version=version).where(where).count()
     except SPARK_ERRORS as error:
@@ -263,20 +263,20 @@ def collect_appended(
     to_version: int,
     summary: Callable[[DataFrame], DataFrame],
 ) -> list[Row] | None:
-    """Sum up the rows that the versions (after_version, to_version] appended, whatever was compacted since.
+    """Summarise the rows that the versions (after_version, to_version] appended, even if they were compacted since.
 
-    The table must have its change feed on. Its scan hands rows over one by one: select few and narrow columns.
+    The table's change feed must be on. Its scan returns rows one by one: select few and narrow columns.
 
     Args:
         spark: The session.
         table: The table.
         after_version: The version before the first that is read; -1 for all.
         to_version: The last version that is read, inclusive.
-        summary: Makes few rows of many; it sees the table's columns, and `_commit_version` (bigint).
+        summary: Aggregates the rows to a few; it gets the table's columns and `_commit_version` (bigint).
 
     Returns:
-        The summary's rows, or None where a version is gone from the log or its files were vacuumed. Delta says so only when
-        the rows are read, hence the collecting here.
+        The summary's rows; None if a version is gone from the log or its files were vacuumed. Delta says so only when the
+        rows are read, so they are collected here.
     """
     feed = (
         spark.read.option("readChangeFeed", "true")
@@ -298,10 +298,10 @@ def append(
     """Append rows in one commit; with a transaction, at most once.
 
     Args:
-        rows: Rows with the contract's columns, in any order; others are left out.
+        rows: Rows with the contract's columns, in any order; other columns are left out.
         table: The table, which must exist.
         contract: The table's contract.
-        transaction: The idempotency key. The options belong to this write alone: as session settings they would stick.
+        transaction: The idempotency key, set as options of this write: session settings would stick.
         metadata: Text kept with the commit, see `DESCRIBE HISTORY`.
 
     Raises:
@@ -315,7 +315,7 @@ def append(
 
 
 def note(spark: SparkSession, table: Table, transaction: Transaction) -> None:
-    """Have a table know a transaction, in a commit without rows: it takes none of the application's up to that number any more.
+    """Record a transaction in a commit without rows: the table then takes no append of the application up to that number.
 
     Raises:
         AnotherWriterError: Another writer committed under the same application at the same time.
@@ -325,14 +325,14 @@ def note(spark: SparkSession, table: Table, transaction: Transaction) -> None:
 
 
 def properties(spark: SparkSession, table: Table) -> dict[str, str]:
-    """The properties of a table that is there."""
+    """The properties of an existing table."""
     if (folder := table.local_folder) is not None and (found := local_files.properties(folder)) is not None:
         return found
     return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table.sql}").collect()}
 
 
 def set_property(spark: SparkSession, table: Table, name: str, value: str) -> None:
-    """Set a property of a table. Every transaction on the table that began before fails, where the value is another.
+    """Set a property of a table. If that changes its value, every transaction on the table that began before fails.
 
     Raises:
         AnotherWriterError: Another writer committed at the same time.
@@ -341,19 +341,19 @@ def set_property(spark: SparkSession, table: Table, name: str, value: str) -> No
 
 
 def last_append(table: Table, transaction: Transaction) -> Append | None:
-    """The table's last commit, where that is the append of a transaction and the table lies in a local folder; else None.
+    """The table's last commit, if it is a transaction's append and the table is in a local folder; else None.
 
-    Costs no query. What it says of rows holds for the table as it is: nothing was committed after it.
+    Needs no query. Nothing was committed after it, so what it says of rows holds for the current table.
     """
     folder = table.local_folder
     return None if folder is None else log_files.last_append(folder, transaction.app_id, transaction.version)
 
 
 def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, metadata: str | None = None) -> None:
-    """Put rows in the place of those that a condition selects, in one commit: a repeat leaves the table as it was.
+    """Replace the rows that a condition selects, in one commit. Idempotent.
 
-    Where the condition selects no row this appends, and removes no file. Delta counts what the condition selects as read:
-    of two that run at once with rows in the same place, one fails.
+    If the condition selects no row, this appends and removes no file. Delta counts what the condition selects as read: of two
+    concurrent writes with rows in the same place, one fails.
 
     Args:
         rows: Rows with the contract's columns, in any order; each must meet the condition, or Delta refuses the commit.
@@ -371,14 +371,14 @@ def replace(rows: DataFrame, table: Table, contract: Contract, *, where: str, me
 
 
 def merge(spark: SparkSession, statement: str, table: Table) -> int:
-    """Run a MERGE, an UPDATE or a DELETE; the rows that it changed or brought.
+    """Run a MERGE, UPDATE or DELETE and return how many rows it affected.
 
-    Where another writer is first it is tried again: maintenance puts the files together that a MERGE has read. So a statement
-    must come to the same rows however often it is run.
+    A conflict with another writer is retried: maintenance compacts files that a MERGE has read. So a statement must give the
+    same rows however often it runs.
 
     Raises:
-        AnotherWriterError: Another writer committed to the same place at the same time, again and again.
-        UndoneError: The statement is guarded, see `lakehouse.protocol.swap_fence`, and what it belongs to has been undone.
+        AnotherWriterError: Another writer committed to the same place at the same time, at each try.
+        UndoneError: The statement is guarded, see `lakehouse.protocol.swap_fence`, and its load has been rolled back.
     """
     for _ in range(_TRIES - 1):
         try:
@@ -391,7 +391,7 @@ def merge(spark: SparkSession, statement: str, table: Table) -> int:
 
 
 def execute(spark: SparkSession, statement: str, table: Table) -> list[Row]:
-    """Run a statement that commits to a table; the rows that it answers with.
+    """Run a statement that commits to a table and return its result rows.
 
     Raises:
         AnotherWriterError: Another writer committed to the same place at the same time.
@@ -404,12 +404,12 @@ def execute(spark: SparkSession, statement: str, table: Table) -> list[Row]:
 
 
 def drop(spark: SparkSession, table: Table) -> None:
-    """Drop a table that a catalog names, if it is there."""
+    """Drop a catalog table if it exists."""
     spark.sql(f"DROP TABLE IF EXISTS {table.sql}")
 
 
 def delete(spark: SparkSession, table: Table, where: str) -> int:
-    """Delete the rows that a condition selects, in one commit; how many they were. No commit where it selects none.
+    """Delete the rows that a condition selects, in one commit, and return how many. No commit if it selects none.
 
     Raises:
         AnotherWriterError: Another writer committed to the same place at the same time.
@@ -418,7 +418,7 @@ def delete(spark: SparkSession, table: Table, where: str) -> int:
 
 
 def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, transaction: Transaction | None = None) -> None:
-    """Make a table hold these rows and no others, with these columns and no others, in one commit; create it if need be.
+    """Replace all of a table's rows and columns with these, in one commit; create the table if need be.
 
     Args:
         rows: The rows.
@@ -436,7 +436,7 @@ def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, tra
 
 
 def last_metadata(spark: SparkSession, table: Table) -> str | None:
-    """The text kept with the last commit that changed the table's rows; None where it has none, or the table is not there."""
+    """The text kept with the last commit that changed the table's rows; None if it has none, or the table does not exist."""
     if not exists(spark, table):
         return None
     for row in _history(spark, table, _LIKELY_VERSIONS, "operation", "userMetadata"):

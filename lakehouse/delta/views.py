@@ -1,4 +1,4 @@
-"""The views of a catalog's schema, created beside the tables."""
+"""The views of a catalog's schema, created next to the tables."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def create(spark: SparkSession, lakehouse: Lakehouse, tables: set[str]) -> None:
-    """Create the views that read one of these tables and are not there yet; none where the tables are folders.
+    """Create the missing views that read one of these tables; none if the tables are folders.
 
-    A view that also reads a table that is not there is left out.
+    A view that also reads a table that does not exist is left out.
     """
     if lakehouse.root is not None:
         return

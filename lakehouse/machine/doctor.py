@@ -1,4 +1,4 @@
-"""What `tidemark doctor` looks at: whether this machine has what Tidemark needs. Starts no Spark and touches no network."""
+"""The checks of `tidemark doctor`: whether this machine has what Tidemark needs. Starts no Spark and uses no network."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ MINIMUM_PYTHON = (3, 11)
 MINIMUM_MEMORY_BYTES = 3 * 1024**3
 MINIMUM_DISK_BYTES = 2 * 1024**3
 PACKAGES = {"pyspark": "4.2", "delta-spark": "4.4", "great-expectations": "1.24"}
-"""The versions that were run together; each is the beginning of the version expected."""
+"""Versions that have been run together, as prefixes of the expected versions."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: What was looked at.
-        ok: Whether it will do.
+        name: What was checked.
+        ok: Whether it meets the need.
         observed: What was found.
         expected: What is needed.
-        next_step: What to do about it; empty when it will do.
+        next_step: What to do about it; empty if it is ok.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Finding:
 
 
 def diagnose() -> list[Finding]:
-    """Every finding, the good ones too, in the order in which they are worth mending."""
+    """Run every check and return all findings, good ones too, in the order in which to fix them."""
     return [
         check_python(),
         check_java(),
@@ -54,7 +54,7 @@ def diagnose() -> list[Finding]:
 
 
 def check_python(running: tuple[int, int] | None = None) -> Finding:
-    """Whether Python is recent enough; the running one unless another version is given."""
+    """Check that Python is recent enough; by default the running version."""
     found = running or (sys.version_info.major, sys.version_info.minor)
     observed, expected = ".".join(map(str, found)), ".".join(map(str, MINIMUM_PYTHON)) + " or later"
     return _finding(
@@ -63,7 +63,7 @@ def check_python(running: tuple[int, int] | None = None) -> Finding:
 
 
 def check_java() -> Finding:
-    """Whether the Java that Spark and the broker will start with is recent enough."""
+    """Check that the Java that will run Spark and the broker is recent enough."""
     expected = f"{MINIMUM_VERSION} or later"
     try:
         found, where = java_version(), java_executable()
@@ -73,7 +73,7 @@ def check_java() -> Finding:
 
 
 def check_package(name: str, expected: str) -> Finding:
-    """Whether a Python package is there in the version that the others were run with."""
+    """Check that a Python package is installed in the version that has been run with the others."""
     try:
         found = version(name)
     except PackageNotFoundError:
@@ -85,7 +85,7 @@ def check_package(name: str, expected: str) -> Finding:
 
 
 def check_jars(conf: str) -> Finding:
-    """Whether a configuration's jars are in the cache, and are those that the lock pins."""
+    """Check that a configuration's jars are in the cache and match the lock."""
     absent, changed, total = jars.missing(conf), jars.differing(conf), len(jars.pinned(conf))
     others = f", {len(changed)} more that the lock does not pin: {', '.join(changed)}" if changed else ""
     observed = f"{total - len(absent) - len(changed)} in {jars.cache_dir() / conf}{others}"
@@ -93,14 +93,14 @@ def check_jars(conf: str) -> Finding:
 
 
 def check_memory() -> Finding:
-    """Whether the machine, or the container that limits it, has memory for Spark beside a broker."""
+    """Check that the machine, or the container that limits it, has memory for Spark and a broker together."""
     found = memory_bytes()
     verdict = (found >= MINIMUM_MEMORY_BYTES, _gib(found), f"{_gib(MINIMUM_MEMORY_BYTES)} or more")
     return _finding("memory", verdict, "Give the machine or the container more memory.")
 
 
 def check_writable(folder: Path) -> Finding:
-    """Whether the cache folder can be written, or can be made."""
+    """Check that the cache folder can be written or created."""
     there = _nearest(folder)
     try:
         with tempfile.TemporaryFile(dir=there):
@@ -112,14 +112,14 @@ def check_writable(folder: Path) -> Finding:
 
 
 def check_disk(folder: Path) -> Finding:
-    """Whether the disk of the cache folder has room for the jars and Spark's temporary files."""
+    """Check that the cache folder's disk has room for the jars and Spark's temporary files."""
     free = shutil.disk_usage(_nearest(folder)).free
     verdict = (free >= MINIMUM_DISK_BYTES, f"{_gib(free)} free", f"{_gib(MINIMUM_DISK_BYTES)} free")
     return _finding("disk", verdict, "Make room there, or set TIDEMARK_JARS to a folder on another disk.")
 
 
 def memory_bytes() -> int:
-    """The memory of this machine, or the limit of its container where that is lower."""
+    """Return the memory of this machine, or the limit of its container if that is lower."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
     texts = [limit.read_text(encoding="ascii").strip() for limit in limits if limit.is_file()]
@@ -132,7 +132,7 @@ def _finding(name: str, verdict: tuple[bool, str, str], next_step: str) -> Findi
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder itself, or the closest one above it that exists."""
+    """Return the folder, or the closest folder above it that exists."""
     return next(each for each in (folder, *folder.parents) if each.is_dir())
 
 

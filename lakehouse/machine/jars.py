@@ -1,15 +1,15 @@
-"""The JVM jars that Tidemark needs beside pyspark's own: fetched once, in exact versions, and used offline from then on.
+"""The JVM jars that Tidemark needs in addition to pyspark's: fetched once, in exact versions, and used offline from then on.
 
-`jvm.xml` is the lock, `jvm.sha256` its checksums. The fetching is done by the Apache Ivy that pyspark ships, so no Maven, no
-Coursier and no `spark.jars.packages` is needed. A fetch, step by step:
+`jvm.xml` is the lock, `jvm.sha256` its checksums. Jars are fetched by the Apache Ivy that pyspark ships, so Maven, Coursier and
+`spark.jars.packages` are not needed. A fetch, step by step:
 
-1. one process at a time, by a lock file beside the jars;
+1. a lock file next to the jars admits one process at a time;
 2. Ivy resolves into a temporary folder in the same cache folder;
-3. names and SHA-256 of what arrived are compared with the lock;
+3. names and SHA-256 of the fetched jars are compared with the lock;
 4. a rename puts the whole set in place, so a reader sees all jars or none.
 
-Whoever starts a JVM from them gets them verified: the SHA-256 of each is compared with the lock, every time. That takes 0.02 s
-for Spark's and 0.05 s for the broker's, so nothing is remembered that could be forged.
+Before each start of a JVM the SHA-256 of every jar is compared with the lock. That takes 0.02 s for Spark's jars and 0.05 s for
+the broker's, so no result is cached that could be forged.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _MIRROR = (
 
 
 def cache_dir() -> Path:
-    """The folder of this lock's jars, with one folder per configuration: `spark` and `broker`.
+    """Return the folder of this lock's jars, with one folder per configuration: `spark` and `broker`.
 
-    It lies in $TIDEMARK_JARS, else $XDG_CACHE_HOME/tidemark, else ~/.cache/tidemark. Its name is a hash of the lock, so two
-    versions of Tidemark on one machine never share jars.
+    Its parent is $TIDEMARK_JARS, else $XDG_CACHE_HOME/tidemark, else ~/.cache/tidemark. Its name is a hash of the lock, so two
+    versions of Tidemark on one machine share jars only if their locks are equal.
     """
     named = os.environ.get("TIDEMARK_JARS")
     caches = os.environ.get("XDG_CACHE_HOME")
@@ -51,7 +51,7 @@ def cache_dir() -> Path:
 
 
 def pinned(conf: str) -> dict[str, str]:
-    """The jars of a configuration as the lock names them: file name to SHA-256.
+    """Return the jars that the lock pins for a configuration: file name to SHA-256.
 
     Raises:
         UsageError: There is no such configuration.
@@ -69,26 +69,26 @@ def missing(conf: str) -> list[str]:
 
 
 def differing(conf: str) -> list[str]:
-    """The names of a configuration's jars that are in the cache with other bytes than the lock pins, sorted."""
+    """The names of a configuration's jars whose bytes in the cache differ from the lock, sorted."""
     folder, expected = cache_dir() / conf, pinned(conf)
     there = [name for name in expected if (folder / name).is_file()]
     return sorted(name for name in there if _sha256(folder / name) != expected[name])
 
 
 def fetch(conf: str | None = None) -> Path:
-    """Puts the jars of one configuration, or of all, into the cache; without touching the network when they are there.
+    """Fetches the jars of one configuration, or of all, into the cache; uses no network if they are there.
 
-    Jars whose bytes are not those of the lock are replaced.
+    Jars whose bytes differ from the lock are replaced.
 
     Args:
         conf: `spark`, `broker`, or None for both.
 
     Returns:
-        The cache folder, as `cache_dir` names it.
+        The cache folder, see `cache_dir`.
 
     Raises:
         UsageError: There is no such configuration.
-        ToolError: Java or pyspark is missing, the jars could not be fetched, or what arrived is not what the lock pins.
+        ToolError: Java or pyspark is missing, the jars could not be fetched, or the fetched jars differ from the lock.
     """
     folder = cache_dir()
     for each in CONFIGURATIONS if conf is None else (conf,):
@@ -98,21 +98,21 @@ def fetch(conf: str | None = None) -> Path:
 
 
 def spark_jars() -> list[Path]:
-    """The jars to start a Spark session from, fetched first if need be.
+    """Return the jars to start a Spark session from, fetching them first if needed.
 
     Raises:
-        ToolError: One of them is not what the lock pins; or as `fetch`.
+        ToolError: A jar differs from the lock; or as `fetch`.
     """
     return _verified("spark")
 
 
 def broker_classpath() -> str:
-    """The Java class path of the local Kafka broker, fetched first if need be. Raises as `spark_jars`."""
+    """Return the class path of the local Kafka broker, fetching its jars first if needed. Raises as `spark_jars`."""
     return os.pathsep.join(str(jar) for jar in _verified("broker"))
 
 
 def _verified(conf: str) -> list[Path]:
-    """The jars of a configuration, their bytes compared with the lock. One that was changed is an alarm, and stays as it is."""
+    """Return a configuration's jars once their bytes match the lock. A changed jar is an error, and is not replaced."""
     if missing(conf):
         fetch(conf)
     folder = cache_dir() / conf
@@ -148,7 +148,7 @@ def _fetch_into(folder: Path, conf: str) -> None:
 
 
 def retrieve(lock: Path, conf: str, work: Path) -> Path:
-    """Lets Ivy fetch a configuration of a lock into a folder under `work`, and returns that folder. Nothing is checked yet.
+    """Lets Ivy fetch a configuration of a lock into a folder under `work`, and returns that folder. Verifies nothing.
 
     Raises:
         ToolError: Java or pyspark is missing, or the jars could not be fetched.
@@ -156,7 +156,7 @@ def retrieve(lock: Path, conf: str, work: Path) -> Path:
     arrived = work / conf
     command = [
         str(java_executable()),
-        # Keeps Ivy out of ~/.ivy2: a jar that was built or broken there must not be taken for the published one.
+        # Keeps Ivy out of ~/.ivy2: a jar built or corrupted there must not be taken for the published one.
         f"-Divy.default.ivy.user.dir={work / 'ivy'}",
         *("-jar", str(_ivy_jar())),
         *_mirror_settings(),
@@ -173,7 +173,7 @@ def retrieve(lock: Path, conf: str, work: Path) -> Path:
 
 
 def _ivy_jar() -> Path:
-    # find_spec, not import: importing pyspark takes a second, and its folder is all that is asked for.
+    # find_spec, not import: importing pyspark takes a second, and only its folder is needed.
     spec = importlib.util.find_spec("pyspark")
     roots = list(spec.submodule_search_locations or []) if spec else []
     found = [jar for root in roots for jar in sorted(Path(root).glob("jars/ivy-*.jar"))]
@@ -205,7 +205,7 @@ def _mirror_settings() -> list[str]:
 
 
 def _complaints(output: str) -> str:
-    """What Ivy warned of, or else the end of its output; without the user and password of a mirror."""
+    """Return Ivy's error lines, or else the end of its output, without the user and password of a mirror."""
     lines = output.splitlines()
     telling = re.compile(r"not found|error|exception|refused|denied", re.IGNORECASE)
     chosen = [line.strip() for line in lines if telling.search(line)] or lines
@@ -223,7 +223,7 @@ def _not_fetched(lock: Path, conf: str, observed: str) -> ToolError:
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each file of a folder, by its name."""
+    """The SHA-256 of each file in a folder, by name."""
     return {jar.name: _sha256(jar) for jar in sorted(folder.iterdir())}
 
 
@@ -250,13 +250,13 @@ def _check(arrived: Path, conf: str) -> None:
 
 
 def _put_in_place(arrived: Path, target: Path, aside: Path) -> None:
-    if target.exists():  # someone deleted single jars: a rename cannot replace a folder that is not empty
+    if target.exists():  # single jars were deleted or changed: a rename cannot replace a folder that is not empty
         target.rename(aside)
     arrived.rename(target)
 
 
 def pin() -> None:
-    """Resolves the lock anew and writes `jvm.sha256`. For whoever changes `jvm.xml`; read the difference before a commit."""
+    """Resolves the lock again and writes `jvm.sha256`. Run it after changing `jvm.xml`, and review the diff."""
     with tempfile.TemporaryDirectory(prefix="tidemark-pin-") as work:
         sums = {conf: checksums(retrieve(LOCK_FILE, conf, Path(work) / conf)) for conf in CONFIGURATIONS}
     lines = [f"{digest}  {conf}/{name}\n" for conf, jars in sums.items() for name, digest in jars.items()]
@@ -264,7 +264,7 @@ def pin() -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs `fetch [spark|broker]` or `pin`; what `make setup` calls before there is a command line."""
+    """Runs `fetch [spark|broker]` or `pin`; `make setup` calls it before the `tidemark` command is installed."""
     match sys.argv[1:] if argv is None else argv:
         case ["pin"]:
             pin()

@@ -1,4 +1,4 @@
-"""Where this machine's Java is, and how old it is: everything that starts a JVM asks here, so that all start the same one."""
+"""The path and version of this machine's Java. Everything that starts a JVM asks here, so that all start the same one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOW_TO_GET_JAVA = (
 
 
 def java_executable() -> Path:
-    """The `java` of JAVA_HOME, or else the first one on the path.
+    """Return the `java` of JAVA_HOME, or else the first one on the PATH.
 
     Raises:
         ToolError: JAVA_HOME is set and holds no `bin/java`, or neither place has one.
@@ -26,7 +26,7 @@ def java_executable() -> Path:
     home = os.environ.get("JAVA_HOME")
     if home:
         candidate = Path(home) / "bin" / "java"
-        # A JAVA_HOME that leads nowhere is a mistake to name, not one to work around: Spark's own launcher would follow it.
+        # A wrong JAVA_HOME is reported, not worked around: Spark's own launcher would follow it.
         if not os.access(candidate, os.X_OK):
             raise ToolError(
                 "JAVA_HOME does not lead to a Java.",
@@ -49,7 +49,7 @@ def java_executable() -> Path:
 
 
 def java_version() -> int:
-    """The major version of the Java that `java_executable` finds (8 for the old form `1.8.0`).
+    """Return the major version of the Java that `java_executable` finds (8 for the old form `1.8.0`).
 
     Raises:
         ToolError: There is no Java, or it does not answer `-version`.
@@ -66,7 +66,7 @@ def java_version() -> int:
 
 
 def parse_version(answer: str) -> int | None:
-    """The major version in what `java -version` prints, or None when there is none in it.
+    """Return the major version in the output of `java -version`, or None if there is none.
 
     Examples:
         >>> parse_version('openjdk version "17.0.15" 2025-04-15')

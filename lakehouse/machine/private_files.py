@@ -1,4 +1,4 @@
-"""Files and folders of our own that nobody else of this machine may read: reports, what runs leave for each other."""
+"""Files and folders that no other user of this machine may read: reports, and what runs leave for later runs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _OWNER_ONLY = 0o700
 
 
 def folder(path: Path) -> Path:
-    """Make a folder that is the owner's alone, whatever the umask; one that is there stays as somebody has made it."""
+    """Create a folder that only its owner may access, whatever the umask; an existing folder keeps its mode."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(mode=_OWNER_ONLY, exist_ok=True)
     return path
 
 
 def replace_file(target: Path, text: str) -> Path:
-    """Write a file that is the owner's alone, whole or not at all.
+    """Atomically write a file that only its owner may read.
 
-    What is written lies under a name that nobody can guess until it is whole: no link can be waiting there.
+    Until it is whole, the file has a name that cannot be guessed, so that no link can be planted there.
 
     Args:
-        target: The file; its folder must be there.
-        text: What it will hold.
+        target: The file; its folder must exist.
+        text: Its content.
 
     Returns:
         The file.

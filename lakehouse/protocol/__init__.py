@@ -1,1 +1,1 @@
-"""What processes agree on by commits: who writes Bronze, what a restore or rebuild undid, what is kept out of Gold."""
+"""What processes agree on through commits: who writes Bronze, what a cutover rolled back, what is kept out of Gold."""

@@ -1,7 +1,7 @@
-"""Whose Bronze it is: a property of the table names the pipeline that reads into it, and nobody else may.
+"""Ownership of Bronze: a table property names the only pipeline that may ingest into it.
 
-The ledger refuses another pipeline too, but only once Bronze has committed: the first pipeline would take those records for its
-own.
+The ledger refuses another pipeline too, but only after Bronze has committed: the first pipeline would then take those records
+for its own.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PROPERTY = "tidemark.pipeline"
 
 
 def create_bronze(spark: SparkSession, run: Run) -> None:
-    """Create `bronze_records` where it is not there, as this pipeline's; make sure that it is this pipeline's where it is.
+    """Create `bronze_records` as this pipeline's, or check that the existing table is.
 
-    Commits nothing where it is another's. A table that was made before the name was kept with it belongs to the pipeline that
-    the ledger names, or else to the first that comes: it is noted then, in one commit.
+    Commits nothing to another pipeline's table. A table created before the property existed belongs to the pipeline that the
+    ledger names, or else to the first one that comes; one commit then records the owner.
 
     Raises:
-        TableStateError: It is another pipeline's.
-        ContractError: The table is there with other columns.
+        TableStateError: The table is another pipeline's.
+        ContractError: The table exists with other columns.
     """
     table = run.table(BRONZE_RECORDS)
     owner = require(spark, run)  # before a column is added, which is a commit
@@ -46,13 +46,13 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
 
 
 def require(spark: SparkSession, run: Run) -> str | None:
-    """Make sure that Bronze, where it is there, is not another pipeline's; commits nothing.
+    """Check that Bronze, if it exists, is not another pipeline's. Commits nothing.
 
     Returns:
-        The pipeline that it names; None where it names none, or is not there.
+        The pipeline that the table names; None if it names none or does not exist.
 
     Raises:
-        TableStateError: It is another pipeline's.
+        TableStateError: The table is another pipeline's.
     """
     table = run.table(BRONZE_RECORDS)
     if not tables.exists(spark, table):
@@ -63,12 +63,12 @@ def require(spark: SparkSession, run: Run) -> str | None:
 
 
 def require_own(run: Run, owners: Iterable[str], *, where: Table) -> None:
-    """Make sure that tables that name these pipelines are not another's.
+    """Check that no other pipeline is among the owners that some tables name.
 
-    A pipeline's name is part of what keeps a repeated write from counting twice.
+    A pipeline's name is part of the idempotency key of its writes.
 
     Raises:
-        TableStateError: They are.
+        TableStateError: Another pipeline is.
     """
     if others := set(owners) - {run.pipeline}:
         raise TableStateError(

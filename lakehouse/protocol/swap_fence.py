@@ -1,14 +1,14 @@
-"""The fence between a swap and what was claimed before it: who wakes up after a restore or rebuild writes nothing any more.
+"""Fence between a cutover (a restore or rebuild) and earlier claims: a stale process that wakes up after it writes nothing.
 
-A swap undoes loads that somebody may still be carrying out. Three things together keep that from doing harm, and none of them
-is a look before a commit:
+A cutover rolls back loads that another process may still be executing. Three mechanisms together make that harmless, and none
+of them is a check before a commit:
 
-- The swap commits to Silver's records and rejects under its own number. Delta takes a load's append only under a number above
-  all that the table has seen, so one of an undone load is skipped, or conflicts.
-- A MERGE, and what is published, cannot carry a number. Its rows are `guarded`: the statement itself reads the ledger, inside
-  its transaction, and fails where a swap is claimed above the load.
-- Between that look and the commit the swap may be claimed. So, after its claim and before it changes anything, the swap changes
-  a property of each table: a transaction that began before conflicts with that, one that begins later sees the claim.
+- The cutover commits to Silver's records and rejects under its own number. Delta takes a load's append only under a number
+  above all that the table has seen, so the append of a rolled-back load is skipped, or conflicts.
+- A MERGE, or a write to Gold, cannot carry the load's number. Its rows are `guarded`: the statement itself reads the ledger in
+  its transaction, and fails if a cutover is claimed above the load.
+- The cutover may be claimed between that read and the commit. So, after its claim and before it changes anything, it changes a
+  property of each table: a transaction that began earlier conflicts with that, one that begins later sees the claim.
 """
 
 from __future__ import annotations
@@ -43,34 +43,34 @@ _PROPERTY = "tidemark.swap"
 
 
 def guarded(rows: DataFrame, run: Run, load_seq: int) -> DataFrame:
-    """The same rows, which may be written only where no restore or rebuild was claimed above a load.
+    """The same rows, which can be written only if no restore or rebuild was claimed above a load.
 
-    Not looked at now: the statement that writes them looks, in its own transaction. It fails with `UndoneError`.
+    Nothing is checked now: the statement that writes the rows checks in its own transaction, and fails with `UndoneError`.
 
     Args:
-        rows: What is written, or the source of a MERGE.
+        rows: The rows to write, or the source of a MERGE.
         run: The run.
-        load_seq: The load; of what is published the last one.
+        load_seq: The load; the last one of a published range.
     """
     swaps = f"SELECT count(*) FROM {run.table(SILVER_LOADS).sql} WHERE {_swaps_above(load_seq)}"  # noqa: S608 -- a name of ours and a number
     return rows.where(f"assert_true(({swaps}) = 0, '{UNDONE}') IS NULL")
 
 
 def unclaimed(rows: DataFrame, run: Run, load_seq: int) -> DataFrame:
-    """The same rows of the ledger, which may be written only where no load above one was claimed; see `guarded`."""
+    """The same ledger rows, which can be written only if no load above this one was claimed; see `guarded`."""
     later = f"SELECT count(*) FROM {run.table(SILVER_LOADS).sql} WHERE load_seq > {load_seq}"  # noqa: S608 -- a name of ours and a number
     return rows.where(f"assert_true(({later}) = 0, '{OVERTAKEN}') IS NULL")
 
 
 def close(spark: SparkSession, run: Run, load_seq: int, *, is_noted: bool, with_bronze: bool) -> None:
-    """Let nothing through that was claimed before a swap. Commits to every table that a load writes, or that is published.
+    """Fence off what was claimed before a cutover. Commits to every table that a load or a publish writes.
 
     Args:
         spark: The session.
         run: The run.
-        load_seq: The swap's number; its claim must stand.
-        is_noted: Whether records and rejects are to know the number from here on: where what the swap writes there has none.
-        with_bronze: Whether somebody may be erasing: nothing else that is claimed changes Bronze.
+        load_seq: The cutover's number; it must be claimed already.
+        is_noted: Whether to record the number in records and rejects now, because the cutover's own writes there carry none.
+        with_bronze: Whether an erasure may be under way: no other claimed load changes Bronze.
     """
     for name in _APPENDED_TO if is_noted else ():
         tables.note(spark, run.table(name), Transaction(run.app_id(name), load_seq))
@@ -80,10 +80,10 @@ def close(spark: SparkSession, run: Run, load_seq: int, *, is_noted: bool, with_
 
 
 def require_standing(spark: SparkSession, run: Run, load_seq: int) -> None:
-    """Raise where a restore or rebuild was claimed above a load: so that nobody tells of a load that is not there.
+    """Raise if a restore or rebuild was claimed above a load, so that a load that is rolled back is not reported as done.
 
     Raises:
-        UndoneError: It was.
+        UndoneError: One was.
     """
     table = run.table(SILVER_LOADS)
     if spark.read.table(table.sql).where(_swaps_above(load_seq)).limit(1).count():

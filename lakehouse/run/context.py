@@ -1,4 +1,4 @@
-"""One run of a pipeline: its name, its number, where its tables lie and whom it tells."""
+"""One run of a pipeline: its name, its id, where its tables are and where it reports."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Report(Protocol):
-    """Whoever follows a run: a terminal, a log, a test."""
+    """Receives the events of a run: a terminal, a log, a test."""
 
     def event(self, name: str, **fields: object) -> None:
-        """Something happened, for example `silver.claimed` with its `load_seq` and counts."""
+        """Report an event, for example `silver.claimed` with its `load_seq` and counts."""
 
 
 def new_id(now: datetime | None = None) -> str:
@@ -33,8 +33,8 @@ class Run:
 
     Attributes:
         pipeline: The pipeline's name; with a table's name, the idempotency key of writes to it.
-        lakehouse: Where the tables lie.
-        report: Whom to tell.
+        lakehouse: Where the tables are.
+        report: Where to report events.
         run_id: The run's identifier, kept with every row that it writes.
     """
 

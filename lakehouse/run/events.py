@@ -1,4 +1,4 @@
-"""What both ways to follow a run share: which fields of an event stay with the later ones."""
+"""What the log and the terminal view share: which fields of an event apply to later ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BOUND = ("pipeline", "run_id")
-"""Fields that stay with every later event, from the first event that carries them."""
+"""Fields that apply to every later event, from the first event that carries them."""
 WORKING = "working"
-"""What is told after the name of a stage that is long at work, see `lakehouse.spark.progress`."""
+"""The event, after its stage's name, of a stage that is still at work, see `lakehouse.spark.progress`."""
 BOUND_IN_STAGE = ("load_seq",)
-"""Fields that stay until another stage starts: the gate audits other loads than the one that Silver wrote last."""
+"""Fields that apply until another stage starts: the gate audits other loads than the one that Silver wrote last."""
 
 
 def bind(bound: dict[str, object], name: str, fields: Mapping[str, object]) -> None:
-    """Keep of an event what belongs to the later ones too.
+    """Keep the fields of an event that apply to later ones.
 
     >>> bound = {"run_id": "r1", "load_seq": 7}
     >>> bind(bound, "gate.started", {})

@@ -1,4 +1,4 @@
-"""Findings: what a check looked at, whether it holds, and the way out where it does not."""
+"""Findings: what a check looked at, whether it holds, and what to do if it does not."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Finding:
     Attributes:
         check: The check's name.
         ok: Whether it holds.
-        where: What was looked at; where it does not hold, the first place where it does not.
+        where: What was looked at; if the check does not hold, the first violation's place.
         observed: What was found.
         expected: What should have been found.
-        next_step: The way out; empty where it holds.
+        next_step: What to do; empty if the check holds.
     """
 
     check: str
@@ -55,10 +55,10 @@ def finding(check: str, violations: Iterable[Violation], *, where: str, holds: s
 
     Args:
         check: The check's name.
-        violations: What does not hold, the first cause first.
+        violations: What does not hold, the root cause first.
         where: What was looked at.
-        holds: What is true where there is no violation.
-        next_step: The way out where there is one.
+        holds: What is true if there is no violation.
+        next_step: What to do if there is one.
 
     >>> finding("sums", [Violation("load 2", "3", "4"), Violation("load 3", "0", "1")], where="t", holds="-", next_step="mend")
     Finding(check='sums', ok=False, where='load 2', observed='3; 1 more', expected='4', next_step='mend')
@@ -72,7 +72,7 @@ def finding(check: str, violations: Iterable[Violation], *, where: str, holds: s
 
 
 def require_sound(findings: Iterable[Finding]) -> None:
-    """Raise what the first failed check found: the checks stand in an order in which that is the cause of those after it.
+    """Raise the first failed check, which by the order of the checks is the cause of those that fail after it.
 
     Raises:
         TableStateError: A check does not hold.

@@ -1,4 +1,4 @@
-"""One writer on a local root: Delta on a local disk is not safe between processes."""
+"""One writer per local root: Delta on a local disk is not safe between processes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 _MAINTENANCE_SECONDS = 300
 """How long a run waits for maintenance, which holds the lock for one table at a time."""
 _BETWEEN_SECONDS = 0.2
-"""Maintenance takes the lock and then its own: a run that comes in between must not take it for another run."""
+"""Maintenance takes the lock and then its own: a run that comes in between must not mistake maintenance for a run."""
 
 
 @contextlib.contextmanager
 def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0, is_maintenance: bool = False) -> Iterator[None]:
-    """Hold the lock of a local root; do nothing elsewhere, where the log store or the catalog decides who commits.
+    """Hold the lock of a local root; do nothing for others, where the log store or the catalog decides who commits.
 
-    The operating system releases the lock when its holder dies. Maintenance is waited for, whatever the seconds are: a second
-    lock file says that it is maintenance which holds the first.
+    The operating system releases the lock when its holder dies. A run waits for maintenance whatever `wait_seconds` is: a
+    second lock file says that maintenance holds the first.
 
     Args:
         lakehouse: The lakehouse.
-        wait_seconds: How long another run is waited for.
-        is_maintenance: Whether the holder lets go soon, so that a run waits for it.
+        wait_seconds: How long to wait for another run.
+        is_maintenance: Whether the holder is maintenance, which releases the lock soon, so that runs wait for it.
 
     Raises:
-        AnotherWriterError: Another process holds it, and did so for the seconds that were waited.
+        AnotherWriterError: Another process held the lock for the whole wait.
     """
     root = lakehouse.local_root
     if root is None:

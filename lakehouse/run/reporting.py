@@ -1,6 +1,6 @@
-"""Who follows a run: a live view on a terminal or JSON lines in a log, and the run's result as a file. Knows no Spark.
+"""Reporting of a run: a live view on a terminal or JSON lines in a log, and the run's result as a file. Knows no Spark.
 
-Whatever is reported passes a scrubber first: no secret that the config resolved reaches a log, a screen or a file.
+Everything reported passes a scrubber first: no secret that the config resolved reaches a log, a screen or a file.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 MASK = "********"
 _LONGEST_IN_LOG = 10_000
-"""Characters of an event's text: the message of an error with its parts, each of which is cut by itself."""
+"""Characters of an event's text: enough for the message of an error, whose parts are cut one by one."""
 
 
 def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
-    """A function that makes any value safe to show: JSON-able, and with every secret in it masked, however deep.
+    """Return a function that makes any value safe to show: JSON-able, with every secret masked at any depth.
 
-    A secret is also found where Python or JSON escaped it. Keys of mappings are scrubbed too; numbers stay numbers.
+    Secrets are also found as Python or JSON escapes them. Keys of mappings are scrubbed too; numbers stay numbers.
 
     >>> scrubber(["hunter2"])({"password": "hunter2", "tries": [1, "not hunter2"]})
     {'password': '********', 'tries': [1, 'not ********']}
     """
     given = [secret for secret in secrets if secret]
     forms = {form for secret in given for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1])}
-    # The longest first: a secret that begins with another one must not leave its own end behind.
+    # Longest first: of a secret that begins with another one, the end must not stay visible.
     pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)) or r"(?!)")
 
     def scrub(value: object) -> object:
@@ -60,11 +60,11 @@ def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
 
 @contextlib.contextmanager
 def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None) -> Iterator[Report]:
-    """The report of a process, on stderr, so that stdout holds results only.
+    """Open the report of a process, on stderr, so that stdout holds results only.
 
     Args:
         secrets: Texts that must not be shown.
-        terminal: Whether to draw a live view; None: where stderr is a terminal that can move its cursor. JSON lines otherwise.
+        terminal: Whether to draw a live view rather than JSON lines; None: if stderr is a terminal that can move its cursor.
 
     Yields:
         The report, open.
@@ -85,7 +85,7 @@ def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None) ->
 
 
 class JsonReport:
-    """One JSON object per event and line: `event`, `level`, `timestamp` (UTC), what is bound, and the event's fields."""
+    """One JSON object per event and line: `event`, `level`, `timestamp` (UTC), the bound fields, and the event's own."""
 
     def __init__(self, scrub: Callable[[object], object]) -> None:
         import structlog  # a third of a second: not for a command that reports nothing
@@ -111,8 +111,8 @@ class JsonReport:
     def event(self, name: str, **fields: object) -> None:
         """Write one line.
 
-        Its level is error where the name ends in `.failed`: a run or a stage did; warning where it ends in `_failed`: something
-        beside the run did.
+        Its level is error if the name ends in `.failed` (a run or a stage did), and warning if it ends in `_failed` (something
+        next to the run did).
         """
         bind(self.bound, name, fields)
         write = self._log.error if name.endswith(".failed") else self._log.info
@@ -127,10 +127,10 @@ class JsonReport:
 
 
 def save_result(folder: Path, result: Mapping[str, object]) -> Path:
-    """Keep a run's result as `<run_id>.json`, whole or not at all; for the user of this process alone.
+    """Save a run's result as `<run_id>.json`, whole or not at all, readable by this process's user only.
 
     Args:
-        folder: The `_reports` folder of a lakehouse on a local disk; made if it is not there.
+        folder: The `_reports` folder of a lakehouse on a local disk; created if missing.
         result: What `pipelines.medallion.run` returned; it must have a `run_id`.
 
     Returns:

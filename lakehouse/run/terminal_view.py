@@ -26,7 +26,7 @@ _NOT_SHOWN = {*BOUND, "seconds"}
 
 @dataclass
 class _Stage:
-    """One line: a stage, the last thing that happened in it, how far that is, and every number told so far."""
+    """One line: a stage, its latest event, the progress since, and every number reported so far."""
 
     name: str
     what: str = ""
@@ -55,9 +55,9 @@ class LiveReport:
         self._spinner = Spinner("line")
 
     def event(self, name: str, **fields: object) -> None:
-        """Take up one event; an event `run.started` begins a new view below the old one.
+        """Show one event; `run.started` begins a new view below the old one.
 
-        What is about one partition is for the log: here the next one would be written over it.
+        Events about one partition are for the log only: here the next one would overwrite them.
         """
         bind(self.bound, name, fields)
         if "partition" in fields:
@@ -86,7 +86,7 @@ class LiveReport:
             list(self._stages.values())[-1].what = what
 
     def close(self) -> None:
-        """Draw the view a last time and leave it on the screen."""
+        """Draw the view one last time and leave it on the screen."""
         self._end_stages()
         if self._live is not None:
             self._live.stop()
@@ -110,7 +110,7 @@ class LiveReport:
 
     def _draw(self) -> None:
         if self._live is None:
-            # Results go to stdout while the view is on stderr: it must not be taken for the view's own.
+            # Stdout carries results while the view is on stderr, and must not be redirected into the view.
             self._live = Live(self, console=self._console, refresh_per_second=_REDRAWS_PER_SECOND, redirect_stdout=False)
             self._live.start()
 
@@ -131,7 +131,7 @@ class LiveReport:
 
 
 def _numbers(fields: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Names and values worth a place in one line: numbers, zeros only where they count records, and short texts."""
+    """Names and values worth showing in one line: numbers, zeros only as counts of records, and short texts."""
     for name, value in fields.items():
         label = prefix + name.replace("_", " ")
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What every part of the settings shares: frozen, no unknown keys, no input in an error, and errors that name a way out."""
+"""The base of all settings models: frozen, no unknown keys, no input in errors, and errors that say what to do."""
 
 import difflib
 import re
@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET
 
 Text = Annotated[str, StringConstraints(min_length=1), KEEP_SECRET, MASK_SECRET]
-# Strict, so that a number is a number: neither "5" nor true, and no ${env:NAME}, whose text would then be shown as a number.
+# Strict: neither "5" nor true is a number, and neither is ${env:NAME}, whose text would then be shown as a number.
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Flag = Annotated[bool, Field(strict=True)]
 
@@ -21,7 +21,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 class Model(BaseModel):
     """The base of all settings.
 
-    A key with nothing after it counts as not given, unless null is one of its values.
+    A key without a value counts as missing, unless null is one of its values.
     """
 
     model_config = ConfigDict(
@@ -49,27 +49,27 @@ class Model(BaseModel):
 
 
 def refusal(what: str, *, expected: str, next_step: str, at: tuple[str | int, ...] = ()) -> PydanticCustomError:
-    """The error that a validator raises.
+    """Build the error that a validator raises.
 
     Args:
-        what: What is wrong. Never holds the value: it may be a secret, and whoever reports the error adds what may be shown.
+        what: What is wrong, without the value: it may be a secret, and the code that reports the error adds what may be shown.
         expected: What would be right.
         next_step: What the reader can do.
-        at: The keys from the validated place down to the wrong one.
+        at: The keys from the validated value down to the wrong one.
     """
     context = {"what": what, "expected": expected, "next_step": next_step, "at": at}
     return PydanticCustomError("tidemark", "{what}; expected {expected}. {next_step}", context)
 
 
 def nearest(wrong: str, known: list[str]) -> str | None:
-    """The known name that was probably meant, whatever its case; None where none is near."""
+    """Return the known name that was probably meant, ignoring case, or None if none is close."""
     by_lower = {name.lower(): name for name in known}
     found = difflib.get_close_matches(wrong.lower(), list(by_lower), n=1)
     return by_lower[found[0]] if found else None
 
 
 def is_uri(path: str) -> bool:
-    """Whether the path names its own file system (s3://, abfss://, dbfs:/, file:/), so that no folder applies.
+    """Whether the path names its own file system (s3://, abfss://, dbfs:/, file:/) and so is relative to no folder.
 
     >>> is_uri("s3://bucket/lake"), is_uri("./lakehouse")
     (True, False)
@@ -78,7 +78,7 @@ def is_uri(path: str) -> bool:
 
 
 def from_config_folder(path: str, info: ValidationInfo) -> str:
-    """The path, a relative one resolved against the config file's folder (validation context `folder`), `~` expanded."""
+    """Resolve a relative path against the config file's folder (validation context `folder`), and expand `~`."""
     if is_uri(path):
         return path
     folder = Path((info.context or {}).get("folder", "."))

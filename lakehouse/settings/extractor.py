@@ -1,4 +1,4 @@
-"""Where a sequence, producer or epoch is read from: one closed form of the config, never SQL text."""
+"""Where a sequence, producer or epoch is read from: one of a fixed set of forms, never SQL text."""
 
 import re
 from typing import Annotated, Literal, cast
@@ -62,9 +62,9 @@ Function = Annotated[str, AfterValidator(_function), KEEP_SECRET, MASK_SECRET]
 
 
 class Extractor(Model):
-    """Exactly one form, and how its bytes are read.
+    """Exactly one form, and the encoding of its bytes.
 
-    A sequence and an epoch are whole numbers from 0 to 2^63-1: ASCII digits (utf8), or 4 or 8 big-endian bytes (int32, int64).
+    Sequences and epochs are whole numbers from 0 to 2^63-1: ASCII digits (utf8), or 4 or 8 big-endian bytes (int32, int64).
     """
 
     header: Text | None = Field(default=None, description="the name of a record header", examples=["seq"])
@@ -91,7 +91,7 @@ class Extractor(Model):
     def _encoding_fits(cls, encoding: Encoding | None, info: ValidationInfo) -> Encoding | None:
         given = [form for form, field in _FIELDS.items() if info.data.get(field) is not None]
         if encoding is None or len(given) != 1:
-            return encoding  # no form, or several: reported as that
+            return encoding  # no form, or several: `_has_one_form` reports it
         if given[0] not in {"header", "bytes"}:
             raise refusal(
                 f"encoding does not go with {given[0]}",
@@ -132,9 +132,9 @@ class Extractor(Model):
 
     @property
     def encoding(self) -> Encoding:
-        """How the bytes are read: as given, else by the form.
+        """The encoding of the bytes: as given, or else by form.
 
-        A value names its own. A byte range of 8 is an int64 and one of 4 an int32. All else is digits.
+        `value` names its own. A range of 8 bytes is an int64, one of 4 an int32. Everything else is digits (utf8).
         """
         if self.given_encoding or self.value:
             return self.given_encoding or cast(Encoding, self.value)
@@ -144,7 +144,7 @@ class Extractor(Model):
         return "utf8"
 
     def describe(self) -> str:
-        """One line for people.
+        """Describe the extractor in one readable line.
 
         >>> Extractor(header="seq").describe()
         'header "seq" (utf8)'

@@ -28,7 +28,7 @@ _HAS_SHARE = {"duplicate", "late", "quarantined", "undecodable"}
 
 
 def _as_written(limit: float | None) -> float | None:
-    """A whole number stays one, so that a count is shown as 3 and not as 3.0."""
+    """Turn a whole float into an int, so that a count is shown as 3 and not as 3.0."""
     return int(limit) if limit is not None and limit.is_integer() else limit
 
 
@@ -68,7 +68,7 @@ class UserExpectation(Model):
     """A Great Expectations expectation on Gold's columns, by name; the gate checks that it exists.
 
     In YAML: `{expect_column_values_to_not_be_null: {column: payload.id, severity: warn}}`. With `on_fail: quarantine_rows` the
-    rows that do not meet it are kept out of Gold, and the rest of the load goes on.
+    rows that do not meet it are kept out of Gold, and the rest of the load is not held up.
     """
 
     name: str
@@ -129,7 +129,7 @@ class UserExpectation(Model):
 
 
 class Gate(Model):
-    """What a load must hold before it reaches Gold. With no budget set, only the invariants can fail it."""
+    """What a load must meet to reach Gold. Without budgets and expectations, only the invariants can fail it."""
 
     budgets: dict[Measure, Budget] = Field(default={}, description="limits by measure", examples=["{late: {critical: 0}}"])
     expectations: tuple[UserExpectation, ...] = Field(

@@ -34,7 +34,7 @@ OWN_TABLES = frozenset(
         "silver_missing",
     }
 )
-"""The names of the tables and views that Tidemark makes."""
+"""The names of the tables and views that Tidemark creates."""
 
 
 def _model_name(name: str) -> str:
@@ -83,7 +83,7 @@ def _sql_file(given: Any, info: ValidationInfo) -> Path:
 
 
 class GoldModel(Model):
-    """A table of your own in Gold, made by a SQL query over Gold's tables."""
+    """A table of your own in Gold, built by a SQL query over Gold's tables."""
 
     name: Annotated[str, AfterValidator(_model_name), KEEP_SECRET, MASK_SECRET] = Field(
         description="the table's name", examples=["incidents_by_day"]
@@ -94,7 +94,7 @@ class GoldModel(Model):
 
 
 class Gold(Model):
-    """What is published beside the built-in tables."""
+    """What is published in addition to the built-in tables."""
 
     models: tuple[GoldModel, ...] = Field(
         default=(),

@@ -14,7 +14,7 @@ _SERVER = re.compile(r"([A-Za-z0-9_]+://)?(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):
 _HIGHEST_PORT = 65_535
 _EARLIEST_AND_LATEST = -2
 
-# Spark's Kafka source sets or forbids these itself; passed through, they would be ignored or break the promise.
+# Spark's Kafka source sets or forbids these itself; passed through, they would be ignored or break our guarantees.
 _OWNED = {
     "bootstrap.servers": "Write it as kafka.bootstrap_servers.",
     "key.deserializer": "Leave it out: Bronze keeps the bytes as they are.",
@@ -122,7 +122,7 @@ class Kafka(Model):
     @field_validator("topics")
     @classmethod
     def _topics_differ(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
-        # Not min_length: it would be counted after a wrong name was taken out, and reported beside it.
+        # Not min_length: pydantic counts without the invalid names, and would report an empty list as a second mistake.
         if not topics:
             raise refusal("no topic is listed", expected="at least one topic", next_step="For example topics: [incidents]")
         if len(set(topics)) < len(topics):
@@ -169,7 +169,7 @@ class Kafka(Model):
         return {name: MASK if isinstance(value, SecretStr) else str(mask(value)) for name, value in properties.items()}
 
     def client_properties(self) -> dict[str, str]:
-        """What a Kafka client is configured with, secrets in clear: for the client only, never for a message.
+        """Return a Kafka client's configuration, secrets in plain text: for the client only, never for a message.
 
         Returns:
             Every property under `properties`, and `bootstrap.servers`.
@@ -177,5 +177,5 @@ class Kafka(Model):
         clear = {
             name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in self.properties.items()
         }
-        # Plain str: a client that represents its configuration would hand on the mask of a Secret.
+        # Plain str: a client that takes the repr of its configuration would pass on the mask of a Secret.
         return {name: str(value) for name, value in {**clear, "bootstrap.servers": self.bootstrap_servers}.items()}

@@ -1,7 +1,7 @@
-"""What a Kafka property may not be: a file where a URL belongs, a URL where a file does, code nobody installed for it.
+"""Refused values of Kafka properties: a file in place of a URL, a URL in place of a file, classes not installed for Kafka.
 
-The client takes its configuration at its word: a token's endpoint may be `file:///etc/passwd`, a login module may look up an
-object at another host and run it. Pure.
+The Kafka client trusts its configuration: a token endpoint may be `file:///etc/passwd`, a login module may look up an object on
+another host and run it. Pure.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _FOREIGN = (
     "scala.",
     "groovy.",
 )
-"""Packages that are on the class path whatever an operator installs, and hold nothing that a Kafka client needs by name."""
+"""Packages that are always on the class path and hold nothing that a Kafka client needs by name, `_LOGINS` apart."""
 _LOGINS = {"com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule"}
-"""What of them logs in, by Kerberos."""
+"""The Kerberos login modules in these packages."""
 _CLASSES = ("partition.assignment.strategy", "metric.reporters", "security.providers")
 
 
@@ -44,7 +44,7 @@ class Refused:
 
 
 def refused(name: str, value: str) -> Refused | None:
-    """Why a property of this name may not have this value; None where it may.
+    """Return why a property may not have a value, or None if it may.
 
     >>> refused("sasl.oauthbearer.token.endpoint.url", "file:///etc/passwd").what
     'this is no address of a server'
@@ -99,7 +99,7 @@ def _login(value: str) -> Refused | None:
 
 
 def _modules(value: str) -> list[str] | None:
-    """The login modules that a JAAS text names, read as strictly as it is written; None where it cannot be."""
+    """Parse a JAAS text strictly into the login modules that it names; None if it cannot be parsed."""
     names, at = [], 0
     while value[at:].strip():
         found = _MODULE.match(value, at)

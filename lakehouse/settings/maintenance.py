@@ -1,4 +1,4 @@
-"""Maintenance: how long old versions of the tables can be read, and how their files are put together."""
+"""Maintenance: how long old versions of the tables can be read, and how their files are compacted."""
 
 from typing import Annotated
 
@@ -7,11 +7,11 @@ from pydantic import Field, ValidationInfo, field_validator
 from lakehouse.settings.base import Flag, Model, Whole, refusal
 
 _SAFE_HOURS = 168
-"""Delta's own bound: below it a reader or writer at work may lose its files."""
+"""Delta's own minimum: below it, an active reader or writer may lose files that it uses."""
 
 
 class Maintenance(Model):
-    """What `tidemark maintain` does to every table, and how long it keeps what is no longer current."""
+    """What `tidemark maintain` does to every table, and how long it keeps old files and logs."""
 
     allow_short_retention: Flag = Field(default=False, description="whether retain_hours may be below 168", examples=["true"])
     retain_hours: Annotated[int, Field(strict=True, ge=0)] = Field(
@@ -55,11 +55,11 @@ class Maintenance(Model):
 
     @property
     def table_properties(self) -> dict[str, str]:
-        """Delta's properties that every table gets."""
+        """The Delta properties of every table."""
         return {
             "delta.deletedFileRetentionDuration": f"interval {self.retain_hours} hours",
             "delta.logRetentionDuration": f"interval {self.log_retain_days} days",
-            # Not left to the session's default: a platform's own may be to use them, and not every engine reads them.
+            # Set explicitly: a platform may enable them by default, and not every engine reads them.
             "delta.enableDeletionVectors": "false",
             # Delta's default of 10 makes every tenth run write a checkpoint of every table, a second each.
             "delta.checkpointInterval": "100",

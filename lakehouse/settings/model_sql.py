@@ -1,9 +1,9 @@
-"""What the text of a Gold model may not say: what leaves SQL over tables. Looked at before there is a session.
+"""Refuses SQL in a Gold model that does more than query tables. The text is checked before there is a session.
 
-A model runs with the rights of the run. Spark's SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USING`),
-put variables of the environment into its text (`${env:...}`), and read files that options of some functions name. The text is
-taken apart as Spark's own lexer does it; where the two might differ, the text is refused. Which relations it reads is seen in
-its plan: `foreign_relations`.
+A model runs with the rights of the run. Spark SQL can call the JVM (`reflect`), run a program (`SELECT TRANSFORM ... USING`),
+substitute environment variables in its text (`${env:...}`), and read files named in the options of some functions. The text is
+tokenized as Spark's own lexer does it, and refused if the two might differ. Which relations it reads is checked in its plan, by
+`foreign_relations`.
 
 >>> problem("SELECT topic, count(*) FROM gold_records GROUP BY topic -- reflect('java.lang.System', 'exit')")
 >>> problem("SELECT `Reflect` /* */ ('java.lang.System', 'getenv', 'HOME')")
@@ -55,7 +55,7 @@ class _Token(NamedTuple):
 
 
 def problem(query: str) -> str | None:
-    """What a model's query says that it may not; None where it says nothing of the kind."""
+    """Return what a model's query contains that it may not, or None if there is nothing."""
     if _VARIABLE.search(query):
         return "a variable, ${...}, which is put into the text before it is read"
     before = _Token("other", "")
@@ -68,10 +68,10 @@ def problem(query: str) -> str | None:
 
 
 def foreign_relations(parsed_plan: str, *, is_in_catalog: bool) -> list[str]:
-    r"""The relations of a parsed plan, as Spark's EXPLAIN EXTENDED shows it, that a model may not read.
+    r"""Return the relations in a parsed plan, as printed by Spark's EXPLAIN EXTENDED, that a model may not read.
 
-    A name of one part is a view of ours or a CTE. One of several parts is a file named in the query, or a table of a catalog:
-    where the pipeline's tables are in a catalog, whose own rights hold, such a table may be read.
+    A one-part name is one of our views or a CTE. A multi-part name is a file named in the query, or a catalog table: that may
+    be read if the pipeline's own tables are in a catalog, because the catalog's permissions apply.
 
     >>> foreign_relations("'Project [*]\n+- 'UnresolvedRelation [text, /etc/hostname], [], false", is_in_catalog=True)
     ['text./etc/hostname']
@@ -98,7 +98,7 @@ def _tokens(query: str) -> Iterator[_Token]:
 
 
 def _unread(token: _Token) -> str | None:
-    """What keeps the text from being taken apart for certain."""
+    """Return why the text cannot be tokenized reliably, or None."""
     if token.kind == "nested":
         return "a comment within a comment"
     if token.kind == "dollar":

@@ -1,4 +1,4 @@
-"""The schema of a JSON payload: Spark DDL, read without Spark, and only with types that every reader of the tables knows."""
+"""The schema of a JSON payload: Spark DDL, parsed without Spark, limited to types that every reader of the tables knows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from lakehouse.settings.base import nearest
 
 CORRUPT = "_tidemark_corrupt"
-"""The field that says whether a value could be decoded; none of the user's may have its name."""
+"""The field that says whether a value could be decoded; no field of the user's may have this name."""
 
 Kind = Literal["scalar", "array", "map", "struct"]
 
@@ -58,7 +58,7 @@ _TOKEN = re.compile(
 
 
 class SchemaError(ValueError):
-    """The text is no schema that a payload can have.
+    """The text is not a valid payload schema.
 
     Attributes:
         what: What is wrong.
@@ -73,14 +73,14 @@ class SchemaError(ValueError):
 
 @dataclass(frozen=True)
 class Type:
-    """The type of a field, or of what is in it.
+    """The type of a field, or of its elements or values.
 
     Attributes:
         kind: scalar, array, map or struct.
-        name: Of a scalar: Spark's name, in capitals, without digits: DECIMAL, BIGINT.
-        digits: Of a DECIMAL: its precision and scale.
-        of: Of an array or map: what its elements or values are; the keys of a map are strings.
-        fields: Of a struct: its fields.
+        name: For a scalar: Spark's name, in capitals, without digits: DECIMAL, BIGINT.
+        digits: For a DECIMAL: its precision and scale.
+        of: For an array or map: the type of its elements or values; the keys of a map are strings.
+        fields: For a struct: its fields.
     """
 
     kind: Kind
@@ -90,7 +90,7 @@ class Type:
     fields: tuple[Field, ...] = ()
 
     def sql(self) -> str:
-        """The type in SQL, all of it nullable: tables hold what a producer sent, and a table's NOT NULL would stop the load.
+        """Format the type as SQL, all of it nullable: tables hold whatever a producer sent, and NOT NULL would fail the load.
 
         >>> parse("id STRING NOT NULL, tags ARRAY<LONG>").sql()
         'STRUCT<`id`: STRING, `tags`: ARRAY<BIGINT>>'
@@ -106,7 +106,7 @@ class Type:
                 return f"{self.name}({self.digits[0]},{self.digits[1]})" if self.digits else self.name
 
     def has(self, path: str) -> bool:
-        """Whether there is a field at a path of names, each within the one before.
+        """Whether the struct has a field at a dotted path.
 
         >>> parse("id STRING, at STRUCT<lat: DOUBLE>").has("at.lat"), parse("id STRING").has("id.x")
         (True, False)
@@ -115,7 +115,7 @@ class Type:
         return any(field.name == name and (not rest or field.type.has(rest)) for field in self.fields)
 
     def inner(self) -> tuple[Type, ...]:
-        """The types that stand in this one, one level down."""
+        """Return the types directly inside this one."""
         return (self.of,) if self.of else tuple(field.type for field in self.fields)
 
 
@@ -127,7 +127,7 @@ class Field:
         name: Its name.
         type: Its type.
         is_required: Whether the schema says NOT NULL: a value that lacks the field cannot be decoded.
-        comment: Its comment, as the SQL literal that it was written as; empty where there is none.
+        comment: Its comment, as the SQL literal in the DDL; empty if there is none.
     """
 
     name: str
@@ -136,12 +136,12 @@ class Field:
     comment: str = ""
 
     def sql(self) -> str:
-        """The field in SQL, nullable."""
+        """Format the field as SQL, nullable."""
         return f"{quoted(self.name)}: {self.type.sql()}" + (f" COMMENT {self.comment}" if self.comment else "")
 
 
 def quoted(name: str) -> str:
-    """A name as SQL quotes it.
+    """Quote a name for SQL.
 
     >>> quoted("a`b")
     '`a``b`'
@@ -150,14 +150,14 @@ def quoted(name: str) -> str:
 
 
 def parse(ddl: str) -> Type:
-    """The struct that a DDL names: fields by name, with their types.
+    """Parse DDL into a struct of its fields.
 
     Args:
         ddl: Names with types, separated by commas, as in CREATE TABLE.
 
     Raises:
-        SchemaError: It is no list of fields; a type is unknown, or is one that JSON cannot be decoded as, Delta cannot store or
-            another engine cannot read; a name stands twice, or is one that Delta does not take.
+        SchemaError: The DDL is not a list of fields; a type is unknown, or one that JSON cannot be decoded as, Delta cannot
+            store or another engine cannot read; a name is repeated, or one that Delta does not accept.
 
     >>> [(field.name, field.type.name) for field in parse("id STRING, n: decimal(10, 2) NOT NULL").fields]
     [('id', 'STRING'), ('n', 'DECIMAL')]
@@ -166,7 +166,7 @@ def parse(ddl: str) -> Type:
 
 
 class _Reader:
-    """Reads tokens from left to right, each rule of the grammar a method."""
+    """A recursive-descent parser: one method for each rule of the grammar."""
 
     def __init__(self, ddl: str) -> None:
         self._tokens: list[tuple[str, str]] = []

@@ -1,6 +1,6 @@
-"""The settings of a pipeline, checked whole before anything starts. `lakehouse.config.load` loads them.
+"""The settings of a pipeline, validated as a whole before anything starts. `lakehouse.config.load` loads them.
 
-No part of it imports Spark or Great Expectations: the command line answers `--help` and `config check` with it.
+Imports neither Spark nor Great Expectations: the command line uses it for `--help` and `config check`.
 """
 
 import re
@@ -48,7 +48,7 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$"), KEEP
 
 
 class LakehouseSettings(Model):
-    """Where the tables are: folders under a root, or tables of a catalog's schema. Exactly one of the two."""
+    """Where the tables are: either folders under a root, or tables in a catalog's schema."""
 
     root: Root | None = Field(
         default=None,
@@ -97,7 +97,7 @@ class LakehouseSettings(Model):
 
     @property
     def local_folder(self) -> str | None:
-        """The root, or else the volume, as a folder that this machine sees; None where it sees none."""
+        """The root, or else the volume, as a folder of this machine; None if it is a URI of another file system."""
         place = self.root or self.volume or ""
         if place.startswith("file:"):
             return "/" + place.removeprefix("file:").lstrip("/")
@@ -105,7 +105,7 @@ class LakehouseSettings(Model):
 
 
 class ValueFormat(Model):
-    """How the record's value is decoded into the column `payload`."""
+    """How a record's value is decoded into the column `payload`."""
 
     format: Literal["text", "json"] = Field(description="text, or json", examples=["json"])
     schema_: Text | None = Field(
@@ -182,7 +182,7 @@ def _pipeline_name(name: str) -> str:
 
 
 class Settings(Model):
-    """Everything that one pipeline is told."""
+    """All settings of one pipeline."""
 
     pipeline: Annotated[str, AfterValidator(_pipeline_name), KEEP_SECRET, MASK_SECRET] = Field(
         description="the pipeline's name, also the idempotency key of its writes", examples=["incidents"]

@@ -1,4 +1,4 @@
-"""The policies: what happens to records that are not simply new, in all topics and in single ones."""
+"""The policies: what happens to records that are not simply new, for all topics and for single ones."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -9,7 +9,7 @@ from lakehouse.settings.base import Model, Whole
 
 
 class TopicPolicies(Model):
-    """The policies of one topic. Under `policies.topics`, what is left out is as in `policies`."""
+    """The policies of one topic. Under `policies.topics`, missing keys are inherited from `policies`."""
 
     late: Literal["quarantine", "accept", "drop"] = Field(
         default="quarantine", description="what a late record gets: quarantine, accept or drop", examples=["quarantine"]
@@ -30,14 +30,14 @@ class TopicPolicies(Model):
     )
 
     def over(self, inherited: Mapping[str, Any]) -> "TopicPolicies":
-        """These policies, with what is left out as inherited; `model_fields_set` still says what was named here."""
-        # Not by value: a null that was written lifts an inherited max_jump.
+        """Return these policies with missing keys inherited; `model_fields_set` still names only the keys set here."""
+        # By key, not by value: an explicit null lifts an inherited max_jump.
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return TopicPolicies.model_construct(self.model_fields_set, **{**inherited, **named})
 
 
 class Policies(TopicPolicies):
-    """The policies of all topics, and of those that have their own."""
+    """The policies of all topics, and of single topics that have their own."""
 
     topics: dict[str, TopicPolicies] = Field(
         default={}, description="policies of single topics", examples=["{incidents: {late: accept}}"]
@@ -50,11 +50,11 @@ class Policies(TopicPolicies):
 
     @property
     def new_streams_of_topics(self) -> dict[str, int | None]:
-        """The `max_new_streams` of each topic that names one."""
+        """The `max_new_streams` of each topic that sets its own."""
         return {topic: own.max_new_streams for topic, own in self.topics.items() if "max_new_streams" in own.model_fields_set}
 
     @property
     def topic_shares(self) -> dict[str, float]:
-        """The `max_quarantined_share` of each topic that names one."""
+        """The `max_quarantined_share` of each topic that sets its own."""
         named = "max_quarantined_share"
         return {topic: own.max_quarantined_share for topic, own in self.topics.items() if named in own.model_fields_set}

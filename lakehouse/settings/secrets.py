@@ -1,7 +1,7 @@
-"""Secrets: `${env:NAME}` and `${secret:scope/key}` in config values, and the text type that never shows them.
+"""Secrets: `${env:NAME}` and `${secret:scope/key}` in config values, and the text type that masks them.
 
 A secret is read once, when the config is loaded. It is held as `Secret` or pydantic's `SecretStr`, whose representations are
-masked; whoever needs the real value asks for it by name (`Kafka.client_properties`).
+masked; code that needs the real value asks for it explicitly (`Kafka.client_properties`).
 """
 
 import importlib
@@ -34,7 +34,7 @@ _SMELLS = (
 
 
 class Secret(str):
-    """Text that came from a reference: usable as text, masked wherever Python represents it.
+    """Text that came from a reference: usable as text, masked in its repr.
 
     Attributes:
         parts: The referenced values in it; a log line may hold one of them without the text around it.
@@ -57,7 +57,7 @@ class Secret(str):
 
 
 class UnresolvedReferenceError(ValueError):
-    """A reference in a config value cannot be resolved. Its texts hold no value, so they may be shown.
+    """A reference in a config value cannot be resolved. The error's texts hold no value, so they may be shown.
 
     Args:
         what: What is wrong with the reference.
@@ -83,9 +83,9 @@ _SIGNATURES = ("sig", "signature", "auth", "pass", "pwd")
 
 
 def in_uri(text: str) -> list[tuple[int, int]]:
-    """Where a text holds what logs in, within a URI: behind its scheme, and in parameters whose names say so.
+    """Return the (start, end) of credentials in a text's URIs: user info, and parameters named like a secret.
 
-    A login without a password is one where the scheme is the web's: elsewhere it is a name (`abfss://container@account`).
+    User info without a password is a credential only under http(s); elsewhere it is a name (`abfss://container@account`).
 
     >>> [text[a:b] for text in ("s3://id:pass@b/x", "https://t0ken@h", "abfss://c@a") for a, b in in_uri(text)]
     ['id:pass', 't0ken']
@@ -102,7 +102,7 @@ _SHORTEST = 4
 
 
 def mask(value: object) -> object:
-    """The value as it may be shown: what came from a reference is masked, inside lists and mappings too, and logins in URIs.
+    """Mask what may not be shown of a value: text from references, in lists and mappings too, and credentials in URIs.
 
     >>> mask({"a": [Secret("x"), 1], "b": "s3://id:pass@bucket/lake"})
     {'a': ['********', 1], 'b': 's3://********@bucket/lake'}
@@ -120,14 +120,14 @@ def mask(value: object) -> object:
     return value
 
 
-# Pydantic turns a subclass of str into plain str when it validates; these keep a Secret one, and mask it when dumped.
-# They stand last in an Annotated, around the checks of the text.
+# Pydantic's validation turns a subclass of str into plain str; these keep a Secret, and mask it when dumped.
+# They come last in an Annotated, around the checks of the text.
 KEEP_SECRET = WrapValidator(_keep)
 MASK_SECRET = PlainSerializer(mask)
 
 
 def smells_of_secret(name: str) -> bool:
-    """Whether a key of this name usually holds a secret, so that its value is masked though it was written out.
+    """Whether a key of this name usually holds a secret, so that its value is masked even if written in plain text.
 
     >>> smells_of_secret("sasl.jaas.config"), smells_of_secret("ssl.keystore.location"), smells_of_secret("ssl.keystore.key")
     (True, False, True)
@@ -137,7 +137,7 @@ def smells_of_secret(name: str) -> bool:
 
 
 def resolve(text: str, environ: Mapping[str, str]) -> str:
-    """The text with its references replaced: a `Secret` where there was one, else the text as it is.
+    """Replace a text's references: the result is a `Secret` if there was one, else plain text.
 
     Raises:
         UnresolvedReferenceError: A variable is not set, a secret scope cannot be read, or the reference is malformed.
@@ -197,7 +197,7 @@ def _databricks_secret(scope: str, key: str) -> str:
 
 
 def secret_texts(value: object) -> set[str]:
-    """Every secret text in a value, however deep: the whole, and each referenced part; of a URI what logs in.
+    """Return every secret text in a value, at any depth: whole secrets, their referenced parts, credentials in URIs.
 
     >>> sorted(secret_texts({"a": (Secret("user=ada", parts=("ada",)), "plain")}))
     ['ada', 'user=ada']
@@ -209,7 +209,7 @@ def secret_texts(value: object) -> set[str]:
     if isinstance(value, str):
         logins = [value[start:end] for start, end in in_uri(value)]
         parts = {part for login in logins for part in (login, login.partition(":")[2])}
-        return {part for part in parts if len(part) >= _SHORTEST}  # a letter or two would be masked in every word
+        return {part for part in parts if len(part) >= _SHORTEST}  # a shorter text would be masked inside ordinary words
     if isinstance(value, Mapping):
         value = tuple(value.values())
     if isinstance(value, (list, tuple)):

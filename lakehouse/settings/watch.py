@@ -1,4 +1,4 @@
-"""Who watches a pipeline: the metrics' file and port, and who is alerted. All of it is off unless it is named."""
+"""Monitoring of a pipeline: metrics in a file or on a port, and alerts. Everything is off unless configured."""
 
 import re
 from typing import Annotated
@@ -26,7 +26,7 @@ def _url(text: str) -> str:
             expected="a URL that begins with https:// or http://",
             next_step="Write it like https://hooks.example.org/tidemark, or ${env:NAME}, with all of it in the variable.",
         )
-    # Whoever knows it may post: it is secret however it was written.
+    # Anyone who knows the URL may post to it: it is secret even if written in plain text.
     return text if isinstance(text, Secret) else Secret(text)
 
 
@@ -87,7 +87,7 @@ def _tells_who(name: str) -> bool:
 
 
 class Alerts(Model):
-    """Who is told when the gate fails, the breaker opens or the lag passes a limit, and when that is over."""
+    """Who is notified when the gate fails, the breaker opens or the lag passes a limit, and when that is over."""
 
     webhook: Webhook | None = Field(default=None, description="an address to post to", examples=["{url: '${env:ALERT_URL}'}"])
     mail_command: tuple[Text, ...] | None = Field(
@@ -104,7 +104,7 @@ class Alerts(Model):
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody is alerted."""
+        """Whether alerts are sent anywhere."""
         return self.webhook is not None or self.mail_command is not None
 
     @field_validator("mail_command")
@@ -131,7 +131,7 @@ class Alerts(Model):
 
 
 class Watch(Model):
-    """What watches the pipeline from outside."""
+    """Metrics and alerts of the pipeline."""
 
     metrics_file: LocalFile | None = Field(
         default=None,
@@ -156,5 +156,5 @@ class Watch(Model):
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is watched."""
+        """Whether metrics or alerts are on."""
         return self.has_metrics or self.alerts.is_on

@@ -1,4 +1,4 @@
-"""Whole numbers as bits of 64-bit words: a set of them in few rows, counted exactly also where one comes twice."""
+"""Sets of whole numbers as bitmaps of 64-bit words: few rows, and exact counts even if a number occurs twice."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _IN_WORD = 2**WORD_BITS - 1
 
 
 def word(number: str) -> Column:
-    """The word that a number lies in."""
+    """The bitmap word that a number is in."""
     return F.shiftright(number, WORD_BITS)
 
 
 def bit(number: str) -> Column:
-    """A number's bit in its word, as bigint."""
+    """A number's bit in its bitmap word, as bigint."""
     nth = F.col(number).bitwiseAND(_IN_WORD).cast("int")
     return F.call_function("shiftleft", F.lit(1).cast("bigint"), nth)

@@ -1,7 +1,7 @@
-"""Small frames from rows on the driver, by way of Arrow.
+"""Small frames from rows on the driver, through Arrow.
 
-`createDataFrame` on a list of rows starts a Python worker on classic Spark, a tenth of a second or more of a core each time;
-an Arrow table goes to the JVM as it is.
+On classic Spark `createDataFrame` of a list of rows starts a Python worker, a tenth of a second or more of a core each time; an
+Arrow table goes to the JVM as it is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ARROW = {
 def of_contract(spark: SparkSession, rows: Sequence[Mapping[str, object]], contract: Contract) -> DataFrame:
     """Rows with a contract's columns as a frame; a column that a row lacks is null."""
     schema = pa.schema([(column.name, ARROW[column.type]) for column in contract.columns])
-    return of_arrow(spark, pa.Table.from_pylist(rows, schema)).coalesce(1)  # so one file, where they are written
+    return of_arrow(spark, pa.Table.from_pylist(rows, schema)).coalesce(1)  # written as one file
 
 
 def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -> DataFrame:
@@ -70,7 +70,7 @@ def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: st
 def of_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """An Arrow table as a frame.
 
-    Over Spark Connect a table without rows says nothing of its columns: a row of nulls does, and is left out.
+    Over Spark Connect a table without rows loses its columns, so a row of nulls is sent and filtered out.
     """
     if table.num_rows:
         return spark.createDataFrame(table)
@@ -83,12 +83,12 @@ def of_streams(spark: SparkSession, rows: DataFrame, streams: Iterable[Sequence[
     Args:
         spark: The session.
         rows: Rows with topic, partition and producer.
-        streams: Topic, partition and producer of each; what is null is compared, too.
+        streams: Topic, partition and producer of each; nulls are equal.
     """
     wanted = of_tuples(spark, streams, "topic string, partition int, producer string")
     return rows.join(F.broadcast(wanted), on=same_stream(rows, wanted), how="left_semi")
 
 
 def same_stream(rows: DataFrame, others: DataFrame, *more: str) -> Column:
-    """The condition of a join on topic, partition and producer, and on more columns: what is null is compared, too."""
+    """The condition of a join on topic, partition, producer and more columns; nulls are equal."""
     return reduce(and_, [rows[name].eqNullSafe(others[name]) for name in (*STREAM, *more)])

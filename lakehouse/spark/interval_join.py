@@ -1,7 +1,7 @@
-"""Spans of offsets or sequences, and the records in them: joined by buckets, so that no wide row is shuffled.
+"""Joins intervals of offsets or sequences with the records in them, by buckets, so that no wide row is shuffled.
 
-Where producers take turns their spans lie over each other, each over nearly all offsets of the load. The rows that are
-broadcast stay few all the same: what is long is bucketed on its own, more coarsely.
+When producers take turns their intervals overlap, each covering nearly all offsets of the load. The broadcast rows stay few all
+the same: long intervals are bucketed on their own, more coarsely.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 BITS = 8
-"""A bucket holds 2^8 numbers: a record is compared with the spans of its bucket only, found by hash."""
+"""A bucket holds 2^8 numbers: a record is compared only with the intervals of its bucket, found by hash."""
 _MOST_BUCKETS = 2**16
-"""Buckets that spans touch before the long ones among them are looked at on their own."""
+"""How many buckets intervals may touch before the long ones are bucketed on their own."""
 _SHORT = 2**12
-"""A span up to so long touches 17 buckets at most."""
+"""An interval of at most this length touches at most 17 buckets."""
 
 
 def bits_of(numbers: int) -> int:
-    """How wide the buckets of spans have to be that hold so many numbers, for their rows to be few enough to be broadcast.
+    """The bucket width, in bits, at which intervals of this many numbers in all give few enough rows to broadcast.
 
     >>> bits_of(1_000_000), bits_of(10**9)
     (8, 14)
@@ -41,12 +41,12 @@ def bits_of(numbers: int) -> int:
 
 
 def bucketed(spans: DataFrame, *, of: str = "offset", bits: int = BITS) -> DataFrame:
-    """A row per span and bucket that it touches, so that a hash join finds the spans of a record.
+    """One row per interval and bucket that it touches, so that a hash join finds the intervals of a record.
 
     Args:
         spans: Rows with topic, partition, and first_offset and last_offset (inclusive).
-        of: What they are spans of: offset, or sequence, whose columns are first_sequence and last_sequence.
-        bits: A bucket holds 2 to the power of it.
+        of: What the intervals are of: offset, or sequence, whose columns are first_sequence and last_sequence.
+        bits: A bucket holds 2^bits numbers.
 
     Returns:
         The rows with `bucket` (bigint), to be broadcast.
@@ -57,20 +57,20 @@ def bucketed(spans: DataFrame, *, of: str = "offset", bits: int = BITS) -> DataF
 
 
 def _bucket(rows: DataFrame, nth: Column) -> Column:
-    """One number for topic, partition and the bucket in it: Spark finds a row by a bigint in half the time of three columns."""
+    """One number for topic, partition and bucket: Spark looks up one bigint in half the time of three columns."""
     return F.xxhash64(rows["topic"], rows["partition"]).bitwiseXOR(nth)
 
 
 def by_length(spans: pa.Table) -> list[tuple[pa.Table, int]]:
-    """Spans of offsets, parted so that their buckets are few: at most 18 for each, or 65,536 in all.
+    """Split intervals of offsets so that their buckets are few: at most 18 for each, or 65,536 in all.
 
-    A stream's own spans lie apart from each other. So in a coarse bucket, too, a record meets few long spans of its stream.
+    The intervals of one stream do not overlap. So even in a coarse bucket a record meets few long intervals of its stream.
 
     Args:
         spans: Rows with first_offset and last_offset.
 
     Returns:
-        Some of the rows, and the bits of their buckets: all as one, or the short and the long ones.
+        Parts of the rows, each with the bits of its buckets: all rows as one, or the short and the long ones.
 
     >>> import pyarrow as pa
     >>> one = pa.table({"first_offset": [7], "last_offset": [8]})
@@ -93,18 +93,18 @@ def by_length(spans: pa.Table) -> list[tuple[pa.Table, int]]:
 
 
 def _buckets(numbers: pa.ChunkedArray, bits: int) -> int:
-    """How many buckets spans of so many numbers touch, at most."""
+    """How many buckets intervals of these lengths touch, at most."""
     return sum((number >> bits) + 2 for number in numbers.to_pylist())
 
 
 def outside(spark: SparkSession, records: DataFrame, spans: pa.Table, *, by_producer: bool) -> DataFrame:
-    """The records that lie in none of some spans.
+    """The records that are in none of the intervals.
 
     Args:
         spark: The session.
-        records: Rows with topic, partition, offset, and producer where `by_producer`.
+        records: Rows with topic, partition, offset, and producer if `by_producer`.
         spans: topic, partition, producer, first_offset and last_offset: segments or rejects.
-        by_producer: Whether a span is of its producer's records only.
+        by_producer: Whether an interval holds records of its producer only.
     """
     for part, bits in by_length(spans.select([*STREAM, "first_offset", "last_offset"])):
         out = bucketed(frames.of_arrow(spark, part), bits=bits)
@@ -114,13 +114,13 @@ def outside(spark: SparkSession, records: DataFrame, spans: pa.Table, *, by_prod
 
 
 def within(spark: SparkSession, records: DataFrame, spans: pa.Table, told: Mapping[str, str]) -> DataFrame:
-    """The records that lie in a span of their stream, as often as they lie in one.
+    """The records that are in an interval of their stream, once for each such interval.
 
     Args:
         spark: The session.
         records: Rows with topic, partition, producer and offset.
-        spans: topic, partition, producer, first_offset, last_offset, and what is told of them; at least one.
-        told: What is told of a record's span: the span's columns, and how they are called then.
+        spans: topic, partition, producer, first_offset, last_offset, and the columns that `told` names; at least one row.
+        told: The columns that a record gets from its interval, each with its new name.
 
     Returns:
         The records' columns and these.
@@ -135,7 +135,7 @@ def within(spark: SparkSession, records: DataFrame, spans: pa.Table, told: Mappi
 
 
 def merged(spans: DataFrame) -> DataFrame:
-    """The offsets of spans that may lie over each other, as spans that do not.
+    """Merge intervals of offsets that may overlap into intervals that do not.
 
     Args:
         spans: Rows with topic, partition, first_offset and last_offset.
@@ -154,7 +154,7 @@ def merged(spans: DataFrame) -> DataFrame:
 
 
 def summed() -> list[Column]:
-    """What a group of records comes to: how many they are, and the offsets and sequences that they span."""
+    """The aggregates of a group of records: its count, and its first and last offset and sequence."""
     return [
         F.count(F.lit(1)).alias("records"),
         F.min("offset").alias("first_offset"),
@@ -165,7 +165,7 @@ def summed() -> list[Column]:
 
 
 def is_within(records: DataFrame, spans: DataFrame, *, by_producer: bool, of: str = "offset", bits: int = BITS) -> Column:
-    """Whether a record lies in a bucketed span; of the span's stream, where producers share a partition's offsets."""
+    """Whether a record is in a bucketed interval; with `by_producer`, in one of its own producer."""
     in_span = (
         (_bucket(records, F.shiftright(records[of], bits)) == spans["bucket"])
         & records[of].between(spans[f"first_{of}"], spans[f"last_{of}"])
@@ -176,7 +176,7 @@ def is_within(records: DataFrame, spans: DataFrame, *, by_producer: bool, of: st
 
 
 def _is(one: Column, other: Column) -> Column:
-    """Whether two are equal, in a form that Spark does not take for a key of the join."""
+    """Whether two columns are equal, in a form that Spark does not use as a join key."""
     return one.between(other, other)
 
 
@@ -190,5 +190,5 @@ def at(topic: str, partition: int, condition: str) -> str:
 
 
 def any_of(conditions: Iterable[str]) -> Column:
-    """Whether one of some conditions holds; at least one. As SQL: a thousand are one call, and Spark's parser balances them."""
+    """Whether any of one or more conditions holds. As SQL: a thousand are one call, and Spark's parser balances them."""
     return F.expr(" OR ".join(f"({each})" for each in conditions))

@@ -1,4 +1,4 @@
-"""How far Spark is while a stage runs: told every few seconds, so that a load of an hour is not an hour without a word."""
+"""Spark's progress while a stage runs, reported every few seconds, so that an hour's load is not an hour of silence."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LOOKS_PER_WORD = 5
 
 @contextlib.contextmanager
 def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: float = _TELL_SECONDS) -> Iterator[None]:
-    """Report `<stage>.working` every few seconds while the block runs; where Spark has no tasks then, as soon as it has some.
+    """Report `<stage>.working` every few seconds while the block runs; if Spark has no tasks then, as soon as it has some.
 
-    Its fields are `tasks_done` and `tasks`, of the Spark stages that run at that moment. Over Spark Connect there is nobody to
-    ask: nothing is reported then.
+    Its fields are `tasks_done` and `tasks`, of the Spark stages that run at that moment. Over Spark Connect nothing is
+    reported: it offers no status tracker.
     """
     if is_remote():
         yield
@@ -40,7 +40,7 @@ def told(spark: SparkSession, report: Report, stage: str, *, every_seconds: floa
         yield
     finally:
         is_over.set()
-        looking.join(every_seconds)  # not for ever: it may be asking a JVM that no longer answers
+        looking.join(every_seconds)  # with a limit: the JVM that it asks may no longer answer
 
 
 def _look(context: SparkContext, report: Report, event: str, is_over: threading.Event, every_seconds: float) -> None:
@@ -51,7 +51,7 @@ def _look(context: SparkContext, report: Report, event: str, is_over: threading.
             continue
         try:
             stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
-        except Exception:  # noqa: BLE001 -- whatever the JVM fails with, a look at it must not end the run
+        except Exception:  # noqa: BLE001 -- whatever the JVM fails with, asking for progress must not end the run
             return
         if stages:
             done, tasks = sum(each.numCompletedTasks for each in stages), sum(each.numTasks for each in stages)

@@ -1,7 +1,7 @@
 """The one place that opens a Spark session.
 
-On a platform that brings its session (Databricks, a Spark Connect server) that one is taken; under
-spark-submit its master, jars and memory are; otherwise a local session is started from the jars in the cache.
+A session that the platform brings (Databricks, a Spark Connect server) is used; under spark-submit its master, jars and memory
+are; otherwise a local session is started with the cached jars.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RUNTIME = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
 }
-"""What every session gets, also one that a platform brought: the only settings that its tables' content depends on."""
+"""Set on every session, including one that a platform brought: the only settings that the tables' content depends on."""
 
 _OWN = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -34,14 +34,14 @@ _OWN = {
     "spark.databricks.delta.snapshotPartitions": "2",
     # Other engines read every table; not all of them know deletion vectors.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
-    # Timestamps as the other engines read them: Spark's default in Parquet is an old form that some read wrong.
+    # Spark's default for timestamps in Parquet is an old form that some engines misread.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # The JVM compiles no method above 8,000 bytes: what Spark makes of a long expression as one would be interpreted.
+    # The JVM compiles no method above 8,000 bytes: a long expression generated as one method would be interpreted.
     "spark.sql.codegen.hugeMethodLimit": "8000",
-    # A run of all stages generates 400 classes, most of them those of the run before. By default 100 are kept.
+    # A run of all stages generates 400 classes, mostly the same as in the run before. By default 100 are kept.
     "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.ui.showConsoleProgress": "false",
-    # ${env:NAME} in the text of a query would be put in before it is parsed.
+    # Otherwise ${env:NAME} in a query's text is substituted before parsing.
     "spark.sql.variable.substitute": "false",
 }
 
@@ -52,13 +52,13 @@ _MEMORY_RANGE_GIB = (1, 8)
 
 
 def open_session(app_name: str) -> SparkSession:
-    """A session with the settings that Tidemark needs: UTC, ANSI, checksums verified, Delta.
+    """Open a session with the settings that Tidemark needs: UTC, ANSI, checksums verified, Delta.
 
     Args:
-        app_name: The application's name where the session is started here.
+        app_name: The application's name, if the session is started here.
 
     Returns:
-        The platform's session where there is one, else a new or already running classic one.
+        The platform's session if there is one, else a new or already running classic one.
 
     Raises:
         ToolError: A local session is needed and Java or the jars are missing.
@@ -71,7 +71,7 @@ def open_session(app_name: str) -> SparkSession:
 
 @contextlib.contextmanager
 def no_file_relations(spark: SparkSession) -> Iterator[None]:
-    """In a session of ours, have Spark take no file for a table (``text.`/etc/hostname` ``) while it analyses a query."""
+    """In a session started here, let Spark resolve no file as a table (``text.`/etc/hostname` ``) while it analyses a query."""
     if _is_brought_by_platform():
         yield
         return
@@ -109,13 +109,13 @@ def _local() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(max(2, 2 * cores)),
         "spark.ui.enabled": "false",
-        # The default starts a process to ask for links, a dozen times for each small file that Delta and streams write.
+        # The default starts a process to look for links, a dozen times for each small file that Delta and streams write.
         "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     }
 
 
 def driver_memory() -> str:
-    """The memory of a local session's driver: what SPARK_DRIVER_MEMORY says, else a share of the machine's."""
+    """The driver memory of a local session: SPARK_DRIVER_MEMORY, else a share of the machine's memory."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
     low, high = _MEMORY_RANGE_GIB
     return os.environ.get("SPARK_DRIVER_MEMORY") or f"{max(low, min(high, total // _MEMORY_SHARE))}g"

@@ -1,4 +1,4 @@
-"""What a machine says when it cannot write, as an error that says what to do. Pure."""
+"""Errors of a machine that cannot write, turned into one that says what to do. Pure."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _KINDS = {
 
 
 def whole_text(error: Exception) -> str:
-    """What an error says, with Spark's stack trace: the cause is often only there.
+    """An error's text with Spark's stack trace, often the only place that names the cause.
 
-    Classic Spark and Spark Connect keep it under two names, neither public.
+    Classic Spark and Spark Connect keep the trace under two names, neither public.
     """
     traces = (getattr(error, name, None) for name in ("_stackTrace", "_stacktrace"))
     return "\n".join([str(error), *(trace for trace in traces if trace)])
 
 
 def failure(error: Exception, lakehouse: Lakehouse) -> StorageError | None:
-    """The error that says so where the disk is full or refuses; None where the error says something else.
+    """The error to raise instead if a disk is full or denies access; None if the error has another cause.
 
     Args:
-        error: What Python or Spark raised; of Spark's the cause stands in the text.
+        error: What Python or Spark raised; Spark's names the cause in its text.
         lakehouse: Where the tables are.
     """
     text = whole_text(error)

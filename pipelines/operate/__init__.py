@@ -1,1 +1,1 @@
-"""What a person decides, carried out: requests to Silver, a topic's break, a gate run, the end of an erasure."""
+"""Execute what an operator decides: requests to Silver, a topic's break, a gate run, the end of an erasure."""

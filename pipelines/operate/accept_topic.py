@@ -1,4 +1,4 @@
-"""A person has a topic go on after a break: a load of the ledger that keeps the decision, then Bronze's own note of it."""
+"""Accept a topic's break so that it is read on: first a load that keeps the decision in the ledger, then Bronze's own note."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 
 
 def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Request, *, is_dry_run: bool) -> dict[str, object]:
-    """Find what broke a topic, write the acceptance into the ledger, and have Bronze go on.
+    """Find what broke a topic, write the acceptance to the ledger, and let Bronze read on.
 
-    The claim comes first: what Bronze goes on without is never unknown to the ledger. Asked again after a crash in between, it
-    finds its load and does what is left. The next run begins a new checkpoint after what Bronze holds; the old one stays where
-    it is, and is not used again. A topic that was created anew goes on as `name@2`, from its beginning: a stream of its own,
-    for which no offset and no watermark of the old one means anything.
+    The claim comes first, so the ledger always knows what Bronze goes on without. A repeat after a crash in between finds its
+    load and does the rest. The next run starts a new checkpoint after what Bronze holds; the old one stays in place, unused. A
+    recreated topic goes on as `name@2`, from its beginning: a stream of its own, to which no offset or watermark of the old one
+    applies.
 
     Args:
         spark: The session.
         run: The run.
         settings: The pipeline's settings.
-        request: What is asked for; of its `wanted` the topic.
-        is_dry_run: Only say what it comes to; write nothing.
+        request: The request; its `wanted` names the topic.
+        is_dry_run: Only report the result; write nothing.
 
     Returns:
-        kind (accept), topic, cause (recreated, expired; None where nothing is broken and nothing was done), stored_as (its name
-        in the tables from now on), old_topic_id, new_topic_id, lost (partition, first_offset, last_offset), load_seq and
+        kind (accept), topic, cause (recreated, expired; None if nothing is broken and nothing was done), stored_as (its name in
+        the tables from now on), old_topic_id, new_topic_id, lost (partition, first_offset, last_offset), load_seq and
         is_dry_run.
 
     Raises:
         UsageError: The topic is not one of kafka.topics, or was never read.
-        SourceError: The topic cannot be looked at.
+        SourceError: The brokers do not describe the topic.
         TableMissingError: Bronze has not been written yet.
-        TableStateError: Bronze is another pipeline's.
+        TableStateError: Bronze belongs to another pipeline.
     """
     bronze_owner.require(spark, run)
     topic = str(request.wanted.topic) if request.wanted else ""
@@ -111,7 +111,7 @@ def _accepted(found: Break) -> Accepted:
 
 
 def _kept(spark: SparkSession, run: Run, accepted: Accepted) -> tuple[int, Request] | None:
-    """The load and request of the same acceptance, where the ledger has it already."""
+    """The load and request of the same acceptance, if the ledger has it already."""
     ledger = run.table(SILVER_LOADS)
     if not tables.exists(spark, ledger):
         return None

@@ -1,12 +1,12 @@
-"""What an erasure leaves aside, brought to its end: old versions of the tables, their change feed, their logs, shadows.
+"""Finish erasures: remove what still holds an erased key (old versions, change feed, logs, shadows), and search for it.
 
-An erased key is in no row any more. It is still in the files of earlier versions, in the change data of the erasure itself,
-and, where a column of text holds it, in the statistics of earlier commits. Retention takes all of it away in time; this
-takes it away now, and looks through every file for the key.
+An erased key is in no current row. It is still in the files of earlier versions, in the change data of the erasure itself, and,
+if a text column holds it, in the statistics of earlier commits. Retention removes all of this in time; this module removes it
+now, and searches every file for the key.
 
-Nothing may read or write the tables meanwhile: what reads an earlier version loses its files. On a local root the root's
-lock keeps runs out for as long as it takes; a query of somebody else's at work may fail, and is to be asked again. Elsewhere
-nobody can be kept out, so `maintenance.allow_short_retention` must say that nobody is there.
+Nothing may read or write the tables meanwhile: a reader of an earlier version loses its files. On a local root the root's lock
+keeps runs out for as long as it takes; another user's query may fail, and must be repeated. Elsewhere nothing can be kept out,
+so `maintenance.allow_short_retention` must state that nothing else uses the tables.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PATIENCE_SECONDS = 60
 _AT_ONCE = {
     "delta.deletedFileRetentionDuration": "interval 0 hours",
     "delta.logRetentionDuration": "interval 0 hours",
-    # Each commit from this one on brings a checkpoint, which names live files only.
+    # From this commit on, each one writes a checkpoint, which names live files only.
     "delta.checkpointInterval": "1",
 }
 _OF_VERSION = re.compile(r"\.?(\d{20})\..+")
@@ -47,13 +47,13 @@ _HOURS_A_DAY = 24
 
 
 def tables(spark: SparkSession, run: Run, settings: Settings) -> list[Table]:
-    """Every table that is there, the operator's models too."""
+    """Every existing table, including the operator's models."""
     names = (*TABLE_NAMES, *(model.name for model in settings.gold.models))
     return [table for table in map(run.table, names) if delta.exists(spark, table)]
 
 
 def keep_out_of_logs(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Have the tables' logs hold no more of what records hold: a table that an earlier version made still lets them.
+    """Keep record contents out of the tables' logs from now on: a table made by an earlier version still lets them in.
 
     Commits to each table that lacks the property, once.
     """
@@ -69,8 +69,8 @@ def left(settings: Settings, now: datetime | None = None) -> dict[str, str]:
     """What still holds an erased key after its erasure, and until when, as ISO 8601 in UTC.
 
     Returns:
-        old_versions: from when on `maintain` removes the files of earlier versions and of the change feed; log: from when on
-        Delta removes the commits, with the next checkpoint that it writes.
+        old_versions, when `maintain` begins to remove the files of earlier versions and of the change feed; log, when Delta
+        begins to remove the commits, with the next checkpoint that it writes.
 
     >>> from types import SimpleNamespace as Of
     >>> kept = Of(maintenance=Of(retain_hours=168, log_retain_days=30))
@@ -79,36 +79,36 @@ def left(settings: Settings, now: datetime | None = None) -> dict[str, str]:
     """
     now = (now or datetime.now(UTC)).replace(microsecond=0)
     files = now + timedelta(hours=settings.maintenance.retain_hours)
-    # Delta looks at whole days.
+    # Delta counts whole days.
     log = now + timedelta(hours=_HOURS_A_DAY * (settings.maintenance.log_retain_days + 1))
     return {"old_versions": files.isoformat(), "log": log.replace(hour=0, minute=0, second=0).isoformat()}
 
 
 def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_dry_run: bool) -> dict[str, Any]:
-    """Bring erasures to their end, and look through every file under the root for a key.
+    """Finish erasures, and search every file under the root for a key.
 
-    Commits to each table that holds what records hold: properties for this once, VACUUM, and the properties that were.
-    Then the log starts at a checkpoint of what is there: no earlier version can be read any more.
+    Commits to each table that holds record contents: temporary properties, VACUUM, and the former properties. Then the log
+    starts at a checkpoint of the current version: no earlier one can be read any more.
 
     Args:
         spark: The session.
         run: The run.
         settings: The pipeline's settings.
         key: The key's bytes; they reach no table, log or error.
-        is_dry_run: Only look.
+        is_dry_run: Only search.
 
     Returns:
-        tables, a row for each: table, removed_files and removed_log_files, None where no folder of this machine
-        holds it; searched_files, searched_bytes; found, where the key
-        is: file and where; unread, files that could not be read as what they are; is_whole_value, whether the key is so short
-        that only whole values were compared; is_proven, whether all was searched and nothing found.
+        tables, a row for each: table, removed_files and removed_log_files, both None if the table is not in a local folder;
+        searched_files, searched_bytes; found, where the key is: file and where; unread, files that could not be read as their
+        format; is_whole_value, whether the key is so short that only whole values were compared; is_proven, whether all was
+        searched and nothing found; is_dry_run.
 
     Raises:
         TableMissingError: There are no tables.
         TableStateError: A load is claimed and not finished, or let out and not published: it reads an earlier version.
-        UsageError: The tables are not in a local folder, and nobody said that nobody else is there.
-        AnotherWriterError: Another run is at work, and was so for a minute.
-        ModelError: A model of the operator's could not be made anew without the key.
+        UsageError: The tables are not in a local folder, and the config does not allow short retention.
+        AnotherWriterError: Another run was still active after a minute.
+        ModelError: One of the operator's models could not be rebuilt without the key.
     """
     root = run.lakehouse.local_root
     if root is None and not is_dry_run and not settings.maintenance.allow_short_retention:
@@ -151,7 +151,7 @@ def _forget(spark: SparkSession, run: Run, settings: Settings, found: list[Table
 
 
 def _require_settled(spark: SparkSession, run: Run) -> None:
-    """Nobody of the pipeline may still have to read an earlier version."""
+    """Raise if the pipeline still has to read an earlier version of a table."""
     claimed, finished = (small_tables.highest(spark, run.table(name), "load_seq") for name in (SILVER_LOADS, SILVER_WATERMARKS))
     waiting = verdict.last(spark, run)
     observed = None
@@ -169,9 +169,9 @@ def _require_settled(spark: SparkSession, run: Run) -> None:
 
 
 def _forget_versions(spark: SparkSession, table: Table) -> dict[str, object]:
-    """Leave of a table its last version only: its files, and a log that starts with it.
+    """Reduce a table to its last version: its files, and a log that starts with it.
 
-    A crash in between leaves the properties as they are meant for this once: `maintain` and the next try put them back.
+    A crash in between leaves the temporary properties set: `maintain` and the next try put the others back.
     """
     before, folder = maintenance.state(spark, table).properties, table.local_folder
     files = None if folder is None else _data_files(folder)
@@ -195,10 +195,10 @@ def _data_files(folder: Path) -> int:
 
 
 def _start_log_anew(folder: Path) -> int:
-    """Remove what the log has from before its last checkpoint, and what a crashed writer left there; how many files.
+    """Remove log files from before the last checkpoint, and what a crashed writer left there; return how many.
 
     Raises:
-        TableStateError: The last version has no checkpoint of its own, or the log does not come to the same without the rest.
+        TableStateError: The last version has no checkpoint of its own, or the log is damaged.
     """
     log, last = folder / "_delta_log", log_files.last_version(folder)
     before = log_files.read_log(folder)
@@ -211,7 +211,7 @@ def _start_log_anew(folder: Path) -> int:
             expected="a checkpoint of its last version",
             next_step="Look at it with `tidemark verify`, and run this again.",
         )
-    # The commits first: a log whose first commits are gone starts with a checkpoint, one without its checkpoint is broken.
+    # In order of version: a log may lack its first commits if a checkpoint follows; without that checkpoint it is broken.
     gone = sorted(
         name for name in names if (match := _OF_VERSION.fullmatch(name)) and (int(match[1]) < last or _is_litter(name))
     )

@@ -1,8 +1,8 @@
-"""What a person decides of a gate run that failed: its loads come into Gold all the same, or never.
+"""An operator's decision on a gate run that failed: its loads go to Gold all the same, or never.
 
-A release is recorded first, in one commit, and published then, from the versions that were audited. Where it dies between the
-two, the next run publishes the range before it audits anything. A rejection is one commit, after which the gate goes on behind
-the range. What its loads erase or take back in Gold is done before it.
+A release is first recorded, in one commit, and then published from the audited versions. If it dies between the two, the next
+run publishes the range before it audits anything. A rejection is one commit, after which the gate goes on after the range.
+What the range's loads erase or roll back in Gold is applied before it.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 
 
 def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *, is_dry_run: bool) -> dict[str, object]:
-    """Release or reject the range of the last gate run. A release that died after its record is published when asked again.
+    """Release or reject the range of the last gate run. A release that died after its record is published by a repeat.
 
-    Commits to gate_decisions. Then a release commits to Gold's tables, see `gold.publish`; a rejection to none of them, but for
-    what has to be followed before it, see `pipelines.amendments`.
+    Commits to gate_decisions. A release then commits to Gold's tables, see `gold.publish`. A rejection does not, except for
+    amendments before it, see `pipelines.amendments`.
 
     Args:
         spark: The session.
         run: The run.
         settings: The pipeline's settings.
         asked: The decision.
-        is_dry_run: Only say what it comes to; write nothing.
+        is_dry_run: Only report the result; write nothing.
 
     Returns:
-        decision, gate_run_id, first_load_seq, last_load_seq; expectations, the critical ones that were not met; records, of
-        Silver in the range; published, what Gold did, None but after a release; is_dry_run.
+        decision, gate_run_id, first_load_seq, last_load_seq; expectations, the critical ones that were not met; records,
+        Silver's in the range; published, what Gold did, None except after a release; is_dry_run.
 
     Raises:
-        UsageError: No gate run waits for a decision, it is not the one that is meant, or its range cannot be rejected.
+        UsageError: No gate run waits for this decision, it is not the one that is meant, or its range cannot be rejected.
         TableStateError: An invariant was not met, or what was audited cannot be read any more; nothing was released.
-        AnotherWriterError: Somebody else has decided on this gate run meanwhile.
+        AnotherWriterError: Another decision on this gate run was recorded meanwhile.
         ModelError: A model failed; Gold's own tables are published, or amended.
     """
     waiting = _waiting(spark, run, asked)
@@ -95,7 +95,7 @@ def _record(spark: SparkSession, run: Run, settings: Settings, waiting: GateRun,
 
 
 def _waiting(spark: SparkSession, run: Run, asked: Decision) -> GateRun:
-    """The gate run that waits for this decision, or for what it began."""
+    """The gate run that waits for this decision, or for its completion."""
     waiting = verdict.last(spark, run)
     if waiting is None or waiting.passed or waiting.decision not in (None, asked.decision):
         raise UsageError(
@@ -117,7 +117,7 @@ def _waiting(spark: SparkSession, run: Run, asked: Decision) -> GateRun:
 
 
 def _standing(spark: SparkSession, run: Run, waiting: GateRun | None) -> str:
-    """What there is instead of a gate run that waits."""
+    """Describe what there is instead of a waiting gate run."""
     if waiting is not None:
         return f"{waiting.named}: {'it has passed' if waiting.passed else f'{waiting.decision}, and not published yet'}"
     rows = verdict.recorded(spark, run)
@@ -151,9 +151,9 @@ def _require_no_rebuild(spark: SparkSession, run: Run, waiting: GateRun) -> None
 
 
 def _records(spark: SparkSession, run: Run, waiting: GateRun, asked: Decision) -> int:
-    """How many records of Silver the range has. Before a release the files are read: a person releases what was audited.
+    """How many records of Silver the range has. Before a release the files are checked: only what was audited is released.
 
-    What is released already is published whatever became of the version, see `gold.publish`.
+    A range that was released before is published whether or not the version still exists, see `gold.publish`.
     """
     if asked.decision == RELEASED and waiting.decision is None:
         for name, version in {SILVER_LOADS: waiting.loads_version, SILVER_RECORDS: waiting.silver_version}.items():

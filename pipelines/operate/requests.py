@@ -1,4 +1,4 @@
-"""What a person decides: release or discard, reset, accept a topic's break, erase a key. Each is a load of Silver."""
+"""Operators' requests: release or discard, reset, accept a topic's break, erase a key. Each is a load of Silver."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MOVED = ("topic", "partition", "producer", "epoch_before", "high_watermark_befo
 
 
 def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Request, *, is_dry_run: bool) -> dict[str, object]:
-    """Carry out a request, after finishing a load that an earlier run left unfinished. Asked again, it finds nothing to do.
+    """Execute a request, after finishing a load that an earlier run left unfinished. A repeat finds nothing to do.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
 
@@ -50,26 +50,26 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         spark: The session.
         run: The run.
         settings: The pipeline's settings.
-        request: What is asked for.
-        is_dry_run: Only say what it comes to; write nothing.
+        request: The request.
+        is_dry_run: Only report the result; write nothing.
 
     Returns:
-        kind; load_seq, None where there was nothing to do; records settled, and `classes`, how many of each class; erased, how
-        many lost their content; retired, how many streams; `left`, how many were meant and had to stay, by why; `streams`, the
-        watermark of each before and after, and its declared epoch; is_dry_run. Of an erasure that was carried out `left_until`,
-        see `forget.left`. Of the dry run of a reset also `next_load`, what the next load would do after it, and `first_load`,
-        what would be loaded before it, None where nothing is.
+        kind; load_seq, None if there was nothing to do; records settled, and `classes`, how many of each class; erased, how
+        many lost their content; retired, how many streams; `left`, how many were meant but had to stay, by reason; `streams`,
+        the watermark of each before and after, and its declared epoch; is_dry_run. After an erasure also `left_until`, see
+        `pipelines.operate.erasure.left`. For a dry run of a reset also `next_load`, what the next load would do after it, and
+        `first_load`, what would be loaded before it, None if nothing would be.
 
     Raises:
         TableMissingError: Silver has not been written yet.
         TableStateError: A load is unfinished, and this is a dry run. Or the tables contradict each other.
-        UsageError: A watermark is to be moved that is not there, or to where it must not go.
+        UsageError: The watermark to move does not exist, or must not go there.
         AnotherWriterError: Another run claimed the same load first.
     """
     rules = Rules.of(settings)
     bronze_owner.require(spark, run)
     if request.accepted is None:  # a topic can break before Silver's first load
-        tables.version(spark, run.table(SILVER_WATERMARKS))  # raises where Silver has not been written yet
+        tables.version(spark, run.table(SILVER_WATERMARKS))  # raises if Silver has not been written yet
     if request.erase is not None and not is_dry_run and _undecided(spark, run, request.erase):
         bronze_to_silver.run(spark, run, settings)
     if request.reset is not None and not is_dry_run and _begins_epoch(request.reset, watermarks.read(spark, run)):
@@ -97,7 +97,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
 
 
 def _begins_epoch(asked: Reset, known: Watermarks) -> bool:
-    """Whether a reset begins an epoch that the stream's records to come are not in already."""
+    """Whether a reset begins a new epoch, unless one is already declared for the stream's coming records."""
     mark = known.rows.get((asked.topic, asked.partition, asked.producer))
     if not asked.is_new_epoch or mark is None or mark.ordinal is None:
         return False
@@ -105,7 +105,7 @@ def _begins_epoch(asked: Reset, known: Watermarks) -> bool:
 
 
 def _decide_before(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Load what Bronze holds undecided: it came before the new epoch. What the breaker keeps out is what the epoch is for."""
+    """Load what Bronze holds undecided: it precedes the new epoch. What the breaker stops is left to that epoch."""
     try:
         bronze_to_silver.run(spark, run, settings)
     except BreakerOpenError as error:
@@ -113,7 +113,7 @@ def _decide_before(spark: SparkSession, run: Run, settings: Settings) -> None:
 
 
 def _undecided(spark: SparkSession, run: Run, asked: Erase) -> bool:
-    """Whether Bronze holds records of the key that no load has decided: an erasure takes only what was."""
+    """Whether Bronze holds undecided records of the key: an erasure covers only decided ones."""
     whole = spark.read.table(run.table(BRONZE_RECORDS).sql).where(erase_key.has_key(asked))
     decided = erase_key.records(whole, asked, watermarks.read(spark, run), 0)
     return whole.count() > decided.count()
@@ -139,7 +139,7 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool)
 
 
 def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:
-    """The request with an age as the loads that it means, and with what Gold has by now: a repeat may be on another day."""
+    """The request with its age as a load number, and with Gold's last published load: a repeat may run on another day."""
     if request.kind in (RELEASE, DISCARD):
         request = replace(request, published_to=small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq"))
     if request.wanted is None or request.wanted.days is None:
@@ -152,7 +152,7 @@ def _pinned(spark: SparkSession, run: Run, request: Request) -> Request:
 def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, request: Request) -> Answer:
     known = recovered.watermarks
     pinned = nothing_of_bronze(known, recovered.bronze_version)
-    # It decides no topic: those that the load before did not decide are left to the next one.
+    # A request decides no topic: topics that the previous load did not decide are left to the next one.
     rules = replace(rules, decided_topics=recovered.decided_topics)
     claim = shared_columns(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
     return by_request.plan_request(spark, run, known, claim)
@@ -177,7 +177,7 @@ def _told(answer: Answer) -> dict[str, object]:
 def _next_loads(  # noqa: PLR0913 -- what a plan takes, the answer and what was asked
     spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, *, answer: Answer, asked: Reset
 ) -> dict[str, object]:
-    """The next load's plan under the watermarks that the answer leaves; and of what would be loaded before a new epoch."""
+    """Preview the next load under the watermarks that the answer leaves, and the load that would precede a new epoch."""
     first = None
     if _begins_epoch(asked, recovered.watermarks):
         first = bronze_to_silver.previewed(spark, run, settings, recovered)

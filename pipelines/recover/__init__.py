@@ -1,4 +1,4 @@
-"""All tables taken back to an earlier load, or Silver made again from Bronze.
+"""Take all tables back to an earlier load, or rebuild Silver from Bronze.
 
 The entries are `restore.restore` and `rebuild.rebuild`.
 """

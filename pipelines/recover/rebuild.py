@@ -1,4 +1,4 @@
-"""Silver made anew from Bronze: in a shadow, beside what there is; put in its place only when asked for."""
+"""Rebuild Silver from Bronze in a shadow next to the live tables; cut over to it only on request."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from silver.rebuild.replay import Replayed, Row
 
 CHANGES = "decision_changes"
-"""The shadow's table of what is decided otherwise."""
+"""The shadow's table of records that are decided differently."""
 
 _SHOWN = 20
 
 
 @dataclass(frozen=True)
 class _Rebuild:
-    """A rebuild at work: the run, the same over its shadow, the rules of today."""
+    """A rebuild in progress: the run, the same run over its shadow, the current rules."""
 
     spark: SparkSession
     run: Run
@@ -52,43 +52,42 @@ class _Rebuild:
         return self.spark.read.table(run.table(name).sql)
 
 
-def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
+def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     spark: SparkSession, run: Run, settings: Settings, *, is_applied: bool, reason: str, by: str
 ) -> dict[str, object]:
-    """Decide all of Bronze again under the config of today, and say which records are decided otherwise than before.
+    """Decide all of Bronze again under the current config, and report which records are decided differently.
 
-    Serves a changed extractor, a changed policy, a damaged table. What a person had decided is done again in its place, as far
-    as the ledger tells. Everything is written into a shadow; only where it is asked for it takes the place of Silver's tables,
-    all at once as one load (`silver.load.cutover`), and Gold follows with the next gate that passes.
+    For a changed extractor, a changed policy, or a damaged table. Operators' decisions are repeated in their place, as far as
+    the ledger records them. Everything is written to a shadow. Only on request it replaces Silver's tables, all at once as one
+    load (`silver.load.cutover`), and Gold follows with the next gate that passes.
 
     Args:
         spark: The session.
         run: The run.
         settings: The pipeline's settings.
-        is_applied: Whether the shadow takes the tables' place.
+        is_applied: Whether the shadow replaces the tables.
         reason: Why, kept in the ledger.
         by: Who decides, kept in the ledger.
 
     Returns:
-        load_seq, None where nothing was put in place; records of Bronze that were decided; repeated, and not_repeated with why,
-        of a person's decisions; changes, rows of before, after and records; samples, the first of them; shadow, the table that
-        holds them all, None once it was put in place; is_applied.
+        load_seq, None if nothing was applied; records of Bronze that were decided; repeated, how many of the operators'
+        decisions were, and not_repeated, which were not and why; changes, rows of before, after and records; samples, the first
+        of the changed records; shadow, the table that holds them all, None once applied; is_applied.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
-        TableStateError: The ledger contradicts itself, so that nobody knows what had been decided; or a restore or rebuild is
-            not finished, and this is to apply none.
+        TableStateError: The ledger contradicts itself, so what had been decided is unknown; or a restore or rebuild is
+            unfinished, and this one is not to be applied.
         AnotherWriterError: Another run wrote at the same time.
     """
     rules = Rules.of(settings)
     if not delta.exists(spark, run.table(BRONZE_RECORDS)):
         raise TableMissingError("There is no Bronze to make Silver from.", where=str(run.table(BRONZE_RECORDS)))
-    highest = cutover.highest_load(
-        spark, run
-    )  # first: what is claimed from here on is not in the shadow, and stops the rebuild
+    # First: a load claimed from here on is not in the shadow, and stops the rebuild.
+    highest = cutover.highest_load(spark, run)
     found = _steps(spark, run, rules, is_applied=is_applied)
     decided = {plain_topic(row["topic"]) for step in found for row in step.rows if "topic" in row}
-    # What was decided stays decided, also of a topic that the config no longer names; one that waits is left to the next load.
+    # A decided topic stays decided, even if the config no longer names it; one that waits is left to the next load.
     rules = replace(rules, decided_topics=tuple(sorted(decided))) if decided else rules
     shadows.drop(spark, run)
     work = _Rebuild(spark, run, cutover.in_shadow(run, _shadow_of(run)), rules)
@@ -98,7 +97,7 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
     told = {**_told(work, done), "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
     if not is_applied:
         return {**told, "is_applied": False}
-    for planned in done.erasures:  # one that was claimed and not finished had not come to Bronze yet
+    for planned in done.erasures:  # an unfinished one may not have reached Bronze yet
         if planned.request is not None and planned.request.erase is not None:
             erase_key.in_bronze(spark, work.shadow, planned, planned.request.erase)
     create_missing(spark, run, rules)
@@ -108,11 +107,11 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as a person gives them
 
 
 def _shadow_of(run: Run) -> str:
-    return run.run_id.replace("-", "_")  # catalogs take no hyphen in a name
+    return run.run_id.replace("-", "_")  # catalogs allow no hyphen in a name
 
 
 def _steps(spark: SparkSession, run: Run, rules: Rules, *, is_applied: bool) -> list[Step]:
-    """What is to be done again: the ledger's loads, one that is not finished too. Without a ledger all of Bronze, in one."""
+    """The loads to repeat: the ledger's, including an unfinished one. Without a ledger, all of Bronze in one."""
     rows = _without_swap(spark, run, _ledger(spark, run), is_applied=is_applied)
     if not rows:
         bronze = run.table(BRONZE_RECORDS)
@@ -141,7 +140,7 @@ def _ledger(spark: SparkSession, run: Run) -> list[Row]:
 
 
 def _without_swap(spark: SparkSession, run: Run, rows: list[Row], *, is_applied: bool) -> list[Row]:
-    """The ledger without a swap that was claimed and not finished: this one takes its place, or is refused."""
+    """The ledger's rows without an unfinished swap: this rebuild takes its place, or is refused."""
     claimed = claim.open_claim(rows, small_tables.highest(spark, run.table(SILVER_WATERMARKS), "load_seq"))
     if not claimed:
         return rows
@@ -153,7 +152,7 @@ def _without_swap(spark: SparkSession, run: Run, rows: list[Row], *, is_applied:
 
 
 def _told(work: _Rebuild, done: Replayed) -> dict[str, Any]:
-    """What the shadow decides otherwise, kept there as a table."""
+    """Write what the shadow decides differently to a table there, and summarise it."""
     tables = Tables(work.read(work.shadow, SILVER_RECORDS), work.read(work.shadow, SILVER_REJECTS))
     table = work.shadow.table(CHANGES)
     delta.overwrite(decision_diff.changed(_live(work, tables), tables), table)
@@ -171,7 +170,7 @@ def _told(work: _Rebuild, done: Replayed) -> dict[str, Any]:
 
 
 def _live(work: _Rebuild, shadow: Tables) -> Tables:
-    """The tables as they are; where one is not there it says nothing."""
+    """The live tables; one that does not exist counts as empty."""
     parts = {}
     for name, like in ((SILVER_RECORDS, shadow.records), (SILVER_REJECTS, shadow.rejects)):
         there = delta.exists(work.spark, work.run.table(name))
@@ -180,10 +179,11 @@ def _live(work: _Rebuild, shadow: Tables) -> Tables:
 
 
 def _put_in_place(work: _Rebuild, done: Replayed, highest: int, *, reason: str, by: str) -> int:
-    """Claim the shadow's loads and the swap, and carry it out.
+    """Claim the shadow's loads and the swap, and execute it.
 
     Raises:
-        AnotherWriterError: Another run has claimed a load since the ledger was read: the shadow lacks it. Nothing was written.
+        AnotherWriterError: Another run has claimed a load since the ledger was read, which the shadow lacks. Nothing was
+            written.
     """
     spark, run = work.spark, work.run
     asked = Swap(keep_to=0, undo_to=highest, shadow=_shadow_of(run))

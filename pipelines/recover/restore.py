@@ -1,4 +1,4 @@
-"""All tables back to an earlier load, together; the pipeline goes on from there."""
+"""Take all tables back to an earlier load, together; the pipeline goes on from there."""
 
 from __future__ import annotations
 
@@ -32,37 +32,37 @@ if TYPE_CHECKING:
 _TABLES = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS)
 
 
-def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
+def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     spark: SparkSession, run: Run, settings: Settings, to: int, *, reason: str, by: str, is_dry_run: bool
 ) -> dict[str, object]:
-    """Take Silver, watermarks, rejects, the ledger and Gold back to where a load had left them.
+    """Take Silver, watermarks, rejects, the ledger and Gold back to where a load left them.
 
-    What the tables say of later loads does not matter: this is the way out where one of them was restored, emptied or written
-    alone, and where a claimed load cannot be carried out: `to` is the last finished load then. Bronze stays, so that the next
-    run decides again what the undone loads had decided. What a person had decided in them is undone too. Commits: see
+    What the tables hold of later loads does not matter: this is the way out if one of them was restored, emptied or written
+    alone, or if a claimed load cannot be executed; `to` is then the last finished load. Bronze stays, so the next run decides
+    again what the rolled-back loads had decided. Operators' decisions in them are rolled back too. Commits: see
     `silver.load.cutover` and `pipelines.amendments`.
 
     Args:
         spark: The session.
         run: The run.
         settings: The pipeline's settings.
-        to: The load.
+        to: The load to go back to.
         reason: Why, kept in the ledger.
         by: Who decides, kept in the ledger.
-        is_dry_run: Only say what goes; write nothing.
+        is_dry_run: Only report what would be removed; write nothing.
 
     Returns:
-        load_seq, the restore's own; to; undone, the first and last load that go, or None; records, rejects and loads: rows that
-        go of each table; is_dry_run.
+        load_seq, the restore's own; to; undone, the first and last load rolled back, or None; records, rejects and loads: rows
+        removed from each table; is_dry_run.
 
     Raises:
         TableMissingError: Silver has not been written yet.
         UsageError: There is no such load in the ledger.
-        TableStateError: The tables do not hold that load whole any more.
+        TableStateError: The tables no longer hold the loads up to that one whole.
         AnotherWriterError: Another run wrote at the same time.
     """
     rules = Rules.of(settings)
-    tables.version(spark, run.table(SILVER_LOADS))  # raises where Silver has not been written yet
+    tables.version(spark, run.table(SILVER_LOADS))  # raises if Silver has not been written yet
     if not is_dry_run:
         create_missing(spark, run, rules)
         _finish(spark, run, rules, to)
@@ -97,9 +97,9 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as a person gives them
 
 
 def _finish(spark: SparkSession, run: Run, rules: Rules, to: int) -> None:
-    """Finish a load that is at work, where it can be; where it cannot, it is undone like all that follows.
+    """Finish a claimed load if possible; otherwise it is rolled back with the rest.
 
-    One that only adds is not finished in order to be undone. An erasure is: half of it would be left.
+    One that only adds is not finished just to be rolled back. An erasure is: half of it would remain.
     """
     try:
         recovered = recover.recover(spark, run, rules)
@@ -114,7 +114,7 @@ def _finish(spark: SparkSession, run: Run, rules: Rules, to: int) -> None:
 
 
 def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> None:
-    """Raise unless ledger, records and rejects still hold the load and all before it."""
+    """Raise unless ledger, records and rejects still hold the load and all loads before it."""
     rows = loads.where(F.col("load_seq") <= to).select(*LEDGER).toArrow().sort_by([("load_seq", "ascending")]).to_pylist()
     if to not in {row["load_seq"] for row in rows}:
         known = loads.agg(F.min("load_seq"), F.max("load_seq")).collect()[0]

@@ -1,4 +1,4 @@
-"""The shadows of rebuilds: what a rebuild that was not applied leaves beside the tables, for people to look at."""
+"""The shadows of rebuilds: what a rebuild that was not applied leaves next to the tables, for inspection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def drop(spark: SparkSession, run: Run) -> None:
-    """Remove all shadows: local folders, and a catalog's tables. A rebuild that is not finished must have none to come."""
+    """Remove all shadows: local folders, or a catalog's tables. No unfinished rebuild may still need one."""
     place = run.lakehouse
     if place.local_root is not None:
         shutil.rmtree(place.local_root / SHADOWS, ignore_errors=True)

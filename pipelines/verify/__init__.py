@@ -1,1 +1,1 @@
-"""The tables proven against each other. Reads only. The entry is `run.verify`."""
+"""Prove the tables against each other. Reads only. The entry is `run.verify`."""

@@ -1,4 +1,4 @@
-"""Bronze, Silver, the rejects and Gold held against each other, offset by offset: one pass over each."""
+"""Compare Bronze, Silver, the rejects and Gold offset by offset, in one pass over each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _FEW_PARTITIONS = 32
 _MOST_BROADCAST = 50_000_000
-"""Kept records up to which Silver's words are broadcast."""
+"""Kept records up to which Silver's bitmap words are broadcast."""
 
 _GOLD = ("producer", "epoch", "sequence", "load_seq", "arrival")
 
@@ -41,8 +41,8 @@ class Offsets:
     Args:
         spark: The session.
         run: The run.
-        pins: What is looked at.
-        rules: The rules of the last load, where sequences are to be read from Bronze again (`--deep`); else None.
+        pins: The pinned tables.
+        rules: The rules of the last load if sequences are to be read from Bronze again (`--deep`), else None.
     """
 
     def __init__(self, spark: SparkSession, run: Run, pins: Pins, rules: Rules | None) -> None:
@@ -51,7 +51,7 @@ class Offsets:
         self._columns = words.CONTENT if rules is None else (*words.CONTENT, "headers", *_again(rules))
 
     def findings(self) -> Iterator[Finding]:
-        """The checks by offset, in the order of what depends on what."""
+        """The checks by offset, causes before consequences."""
         pins = self._pins
         rows = self._compared(is_doubled=bool(pins.count(REPLAY)))
         if any(row["doubled"] for row in rows if row["word"] is None) and not pins.count(REPLAY):
@@ -97,7 +97,7 @@ class Offsets:
         return rows
 
     def _as_in_gold(self, kept: DataFrame) -> DataFrame:
-        """Silver's rows with the load that brought each into Gold: of what was kept aside none, or the one that released it."""
+        """Silver's rows with the load that brought each into Gold: for records kept out, none or the one that released it."""
         names = ("topic", "partition", "offset", "state", "settled_load_seq")
         columns = "topic string, partition int, offset bigint, state string, settled_load_seq bigint"
         aside = frames.of_tuples(self._spark, [[row[name] for name in names] for row in self._pins.aside], columns)
@@ -107,7 +107,7 @@ class Offsets:
 
     def _bronze_words(self, silver: DataFrame, *, is_doubled: bool) -> DataFrame:
         hashed = self._bronze().select("topic", "partition", "offset", words.content(self._columns).alias("hash"))
-        if is_doubled:  # Bronze read some twice: two equal hashes would cancel out
+        if is_doubled:  # Bronze holds some offsets twice: equal hashes would cancel out
             hashed = hashed.dropDuplicates(["topic", "partition", "offset"])
         if self._pins.is_plain:
             return words.by_word("b", hashed, F.col("hash"))
@@ -132,7 +132,7 @@ class Offsets:
         return records if self._rules is None else extract(records, self._rules.of_sequences)
 
     def _differing(self, wrong: Iterable[Row]) -> Iterator[Violation]:
-        """The words whose content differs, the first of them down to the offset."""
+        """The bitmap words whose content differs, the first of them down to the offset."""
         for nth, row in enumerate(row for row in wrong if row["differs"]):
             offset = self._first_differing(row) if nth == 0 else words.offset_of(row, "differs")
             yield _violation(row, offset, SILVER_RECORDS, "another content than in Bronze", _named(self._columns))
@@ -166,12 +166,12 @@ _PUBLISHED = {
 
 
 def _again(rules: Rules) -> list[str]:
-    """What is read from Bronze's records again. An epoch that nobody sends may have been declared by a person."""
+    """The columns to read from Bronze's records again. An epoch that is not extracted may be one that an operator declared."""
     return ["producer", "sequence", *(["epoch"] if rules.epoch else [])]
 
 
 def _counted(loads: Iterable[Row], offsets: Counter[tuple[str, int]]) -> Iterator[Violation]:
-    """Bronze's different offsets of each partition are as many as the ledger decided."""
+    """Compare the number of distinct offsets that Bronze holds of each partition with what the ledger decided."""
     expected: Counter[tuple[str, int]] = Counter()
     for row in loads:
         expected[row["topic"], row["partition"]] += row["records"] - row[REPLAY]

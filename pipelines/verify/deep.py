@@ -1,4 +1,4 @@
-"""What `tidemark verify --deep` adds: every data file read whole, every payload decoded again, every load decided again."""
+"""What `tidemark verify --deep` adds: read every data file whole, decode every payload again, decide every load again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rules(spark: SparkSession, run: Run, pins: Pins) -> Rules | None:
 
 
 def findings(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
-    """The checks that take long, in this order: files, payloads, decisions."""
+    """The slow checks, in this order: files, payloads, decisions."""
     for name in pins.versions:
         rows = pins.read(spark, run, name)
         values = [_comparable(F.col(f"`{field.name}`"), field.dataType) for field in rows.schema.fields]
@@ -59,7 +59,7 @@ def findings(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
 
 
 def _payloads(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
-    """The decoded values that their bytes do not give."""
+    """The payloads that differ from what their values decode to."""
     last = rules(spark, run, pins)
     silver = pins.read(spark, run, SILVER_RECORDS).where(F.col("load_seq") <= pins.finished)
     if last is None or last.payload is None or "payload" not in silver.columns:
@@ -85,7 +85,7 @@ def _payloads(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
 
 
 def _loads_by_payload(rules_of: Mapping[int, str]) -> dict[Payload | None, list[str]]:
-    """For each way that values were decoded, the loads that did it, as conditions on load_seq."""
+    """For each way of decoding values, the loads that used it, as conditions on load_seq."""
     payloads = {load_seq: Rules.from_json(rules_of[load_seq]).payload for load_seq in sorted(rules_of)}
     found: dict[Payload | None, list[str]] = {}
     runs = [(payload, next(iter(loads))) for payload, loads in groupby(payloads, key=payloads.__getitem__)]
@@ -96,7 +96,7 @@ def _loads_by_payload(rules_of: Mapping[int, str]) -> dict[Payload | None, list[
 
 
 def _comparable(found: Column, kind: DataType) -> Column:
-    """A value as Spark can hash and compare it: maps as arrays of their entries, in their order."""
+    """A value in a form that Spark can hash and compare: maps as arrays of their entries, in their order."""
     if not _has_map(kind):
         return found
     if isinstance(kind, MapType):
@@ -123,7 +123,7 @@ def _rules_of(spark: SparkSession, run: Run, pins: Pins) -> dict[int, str]:
 
 
 def _decided(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
-    """Each load once more, in order, from the watermarks that the ledger had before it."""
+    """Decide each load again, in order, from the watermarks that the ledger had before it."""
     names = {"bronze": BRONZE_RECORDS, "silver": SILVER_RECORDS, "rejects": SILVER_REJECTS}
     tables = {name: pins.read(spark, run, table) for name, table in names.items()}
     rules_of = _rules_of(spark, run, pins)

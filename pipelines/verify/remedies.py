@@ -1,4 +1,4 @@
-"""What to do where `tidemark verify` finds that something does not hold, by what is damaged."""
+"""What to do if a check of `tidemark verify` does not hold, by what is damaged."""
 
 LOG_OUT = (
     "Put the file back from a backup. Without one: remove the folder of that table. Silver's are made anew from Bronze by "

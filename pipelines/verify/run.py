@@ -1,7 +1,7 @@
-"""Prove the tables against each other. Reads only, and takes no lock: what a run beside it writes is left out.
+"""Prove the tables against each other. Reads only, and takes no lock: what a concurrent run writes is left out.
 
-The order of the checks is that of causes: files and logs; the ledger by itself; the watermarks, Silver and the rejects against
-the ledger; all of them and Bronze by offset; Gold against Silver. So the first that does not hold names what is damaged.
+The checks run in the order of causes: files and logs; the ledger by itself; the watermarks, Silver and the rejects against the
+ledger; all of them and Bronze by offset; Gold against Silver. So the first that does not hold names what is damaged.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _UNREADABLE = ("FAILED_READ_FILE", "FILE_NOT_EXIST", "ChecksumException", "is no
 _DATA_FILE = re.compile(r"[^\s'\"`]+\.parquet")
 _HEALTH = ("records", *CLASSES, "missing", "jumps_forward", "jumps_backward", "last_offset")
 _FOREIGN = ("DELETE", "UPDATE", "RESTORE", "TRUNCATE", "REPLACE TABLE", "CREATE OR REPLACE TABLE", "CLONE")
-"""What no load of records does. A restore of Tidemark's own deletes and updates too: a hint, no proof."""
+"""Operations that no load of records performs. Tidemark's own restore deletes and updates too: a hint, no proof."""
 
 
 def verify(spark: SparkSession, run: Run, *, is_deep: bool) -> dict[str, object]:
-    """Check the tables, one check after another; those after a file that cannot be read are left out.
+    """Run the checks one after another; after a file that cannot be read, the remaining ones are skipped.
 
     Args:
         spark: The session.
@@ -62,8 +62,8 @@ def verify(spark: SparkSession, run: Run, *, is_deep: bool) -> dict[str, object]
         is_deep: Whether every file is read whole and every load decided again.
 
     Returns:
-        ok; is_deep; last_load_seq and published_load_seq, up to where was looked; open_claim, the load that the next run
-        finishes, or None; `checks`, a row per check (see `lakehouse.run.findings.Finding`); seconds.
+        ok; is_deep; last_load_seq and published_load_seq, the last loads that were checked; open_claim, the load that the next
+        run finishes, or None; `checks`, a row per check (see `lakehouse.run.findings.Finding`); seconds.
 
     Raises:
         TableMissingError: Silver has not been written yet.
@@ -85,7 +85,7 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
     files = list(_files(run))
     yield from files
     if not all(each.ok for each in files):
-        return  # Spark would read something else than what was written, or nothing
+        return  # Spark would read something other than what was written, or nothing
     pins = pin(spark, run)
     result.update(last_load_seq=pins.finished, published_load_seq=pins.published, open_claim=pins.open_claim)
     yield from _ledger(run, pins)
@@ -101,7 +101,7 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
 
 
 def _files(run: Run) -> Iterator[Finding]:
-    """The files of the tables in a local folder; elsewhere the store keeps them, and reading finds what is missing."""
+    """Check the tables' files in a local folder; elsewhere the store keeps them, and reading finds what is missing."""
     root = run.lakehouse.local_root
     if root is None:
         return
@@ -131,7 +131,7 @@ def _ledger(run: Run, pins: Pins) -> Iterator[Finding]:
 def _silver(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
     silver, rejects = str(run.table(SILVER_RECORDS)), str(run.table(SILVER_REJECTS))
     rows = pins.read(spark, run, SILVER_RECORDS)
-    # An open claim's rows may be there or not. What names no load, or one that nobody claimed, is looked at.
+    # An open claim's rows may be there or not. Rows that name no load, or one that was never claimed, are checked.
     claimed = max((row["load_seq"] for row in pins.ledger), default=0)
     is_known = F.col("load_seq").isNull() | (F.col("load_seq") <= pins.finished) | (F.col("load_seq") > claimed)
     by_load, repeated = row_summaries.parted(row_summaries.kept(rows.where(is_known)).toArrow().to_pylist())
@@ -162,7 +162,7 @@ def _gold(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
 
 
 def _latest(spark: SparkSession, run: Run, pins: Pins) -> Finding:
-    """Whether gold_latest has the record of each key that the rule names; a publishing that is under way is left alone."""
+    """Check that gold_latest has the record of each key that the rule names; skipped while a publish is under way."""
     where, holds = str(run.table(GOLD_LATEST)), "the record of each key that is the latest"
     records = pins.read(spark, run, GOLD_RECORDS)
     if not newest.is_kept(spark, run):
@@ -205,7 +205,7 @@ def _unhealthy(pins: Pins, rows: list[Row]) -> Iterator[Violation]:
 
 
 def _with_history(spark: SparkSession, run: Run, found: Finding) -> Finding:
-    """A failed finding with what was done to its tables that Tidemark does not do."""
+    """Add to a failed finding the operations on its tables that Tidemark does not perform."""
     place = found.where.split(",")[0]
     named = [name for name in TABLE_NAMES if name in place and "/" not in place]
     if found.ok or not named:
@@ -220,10 +220,10 @@ def _with_history(spark: SparkSession, run: Run, found: Finding) -> Finding:
 
 
 def _unreadable(run: Run, error: Exception) -> Finding:
-    """The finding of a data file that cannot be read.
+    """The finding for a data file that cannot be read.
 
     Raises:
-        Exception: The error, where it says something else.
+        Exception: The error itself, if it is about anything else.
     """
     text = str(error)
     if not any(each in text for each in _UNREADABLE):

@@ -1,4 +1,4 @@
-"""What `tidemark verify` looks at: one version of each table, pinned so that a run beside it changes nothing. Reads only."""
+"""What `tidemark verify` reads: one version of each table, pinned so that a concurrent run changes nothing. Reads only."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LEDGER = (
     "rules_fingerprint",
     "run_id",
 )
-"""The ledger's columns that are compared: all but the texts."""
+"""The ledger's columns that are compared: without missing ranges, rules, request and time of the claim."""
 
 _MARK = (*STREAM, "epoch", "high_watermark", "last_offset", "declared_epoch", "load_seq", "rules_fingerprint")
 _TRIES = 3
@@ -64,16 +64,16 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Pins:
-    """What is finished and published, and the version of each table that is looked at.
+    """What is finished and published, and the pinned version of each table.
 
     Attributes:
-        finished: The last finished load; what lies beyond is left out.
-        published_to: The last load that Gold has published; None where there is no Gold.
+        finished: The last finished load; later ones are left out.
+        published_to: The last load that Gold has published; None if there is no Gold.
         watermarks: All rows of silver_watermarks, read once.
-        ledger: The ledger's rows in the order of their loads, an open claim's too.
-        versions: The Delta version of each table that is there.
-        rejected: The loads that people rejected: Gold holds none of their rows.
-        aside: What expectations kept out of Gold: the rows of gold_rejects that hold.
+        ledger: The ledger's rows in the order of their loads, including an open claim's.
+        versions: The Delta version of each table that exists.
+        rejected: The rejected loads: Gold holds none of their rows.
+        aside: What expectations kept out of Gold: the rows of gold_rejects that are in effect.
     """
 
     finished: int
@@ -86,12 +86,12 @@ class Pins:
 
     @cached_property
     def published(self) -> int:
-        """The last of the finished loads that Gold has published; 0 where there is none."""
+        """The last finished load that Gold has published; 0 if there is none."""
         return 0 if self.is_before_rebuild else min(self.finished, self.published_to or 0)
 
     @cached_property
     def is_before_rebuild(self) -> bool:
-        """Whether Gold holds what was audited last before a rebuild: none of Silver's loads of today."""
+        """Whether Gold is still as it was before a rebuild, and so has none of Silver's current loads."""
         return any(row["kind"] == REBUILD and row["load_seq"] > (self.published_to or 0) for row in self.loads)
 
     @cached_property
@@ -101,7 +101,7 @@ class Pins:
 
     @property
     def open_claim(self) -> int | None:
-        """The load that is claimed and not finished."""
+        """The load that is claimed and not finished, or None."""
         is_open = any(row["load_seq"] == self.finished + 1 for row in self.ledger)
         return self.finished + 1 if is_open else None
 
@@ -115,12 +115,12 @@ class Pins:
         return found
 
     def count(self, *names: str) -> int:
-        """The sum of some of the ledger's counts over the finished loads."""
+        """The sum of the named ledger counts over the finished loads."""
         return sum(row[name] for row in self.loads for name in names)
 
     @property
     def is_plain(self) -> bool:
-        """Whether every record that Bronze holds of the finished loads was kept."""
+        """Whether Silver kept every record that Bronze holds of the finished loads."""
         return self.count(DUPLICATE, REPLAY, *QUARANTINED) == 0
 
     def read(self, spark: SparkSession, run: Run, name: str) -> DataFrame:
@@ -129,12 +129,12 @@ class Pins:
 
 
 def pin(spark: SparkSession, run: Run) -> Pins:
-    """Pin what is to be looked at.
+    """Pin the versions to check.
 
-    The watermarks come first: what they call finished is whole in every version of the other tables that is read after. Then
-    Gold, then what was rejected: such loads are not in the Gold that was pinned before, and none is rejected that was. The
-    ledger comes after Silver: a load's rows follow its claim. Where a run beside this one has finished loads
-    meanwhile, everything is pinned anew.
+    The watermarks come first: what they call finished is whole in every version of the other tables that is read later. Then
+    Gold, then the rejections: a rejected load is not in the Gold pinned before, and a published one is never rejected. The
+    ledger comes after Silver: a load's rows follow its claim. If a concurrent run has finished loads meanwhile, everything is
+    pinned again.
 
     Raises:
         TableMissingError: Silver has not been written yet.

@@ -1,4 +1,4 @@
-"""The arrival order of a stream, told as deviations from rising by one.
+"""The arrival order of a stream, as deviations from rising by one.
 
 The vocabulary is that of the article `002_ee2887fe6fbf22bc.txt`: a jump forward (JF) or backward (JB) to a number that was not
 read before, and a duplicate jump forward (DJF) or backward (DJB) to one that was.
@@ -43,7 +43,7 @@ class Jump:
         epoch: Its epoch.
         before: The sequence before it.
         sequence: Its sequence.
-        block: Records from there on that were read before, in a row.
+        block: Consecutive records from there on that were read before.
     """
 
     kind: Kind
@@ -72,7 +72,7 @@ class Order:
         received: Records whose sequence could be read.
         duplicates: Those of them whose epoch and sequence had been read before.
         jumps: The deviations, in offset order.
-        collisions: Records that Silver refused as collisions; 0 where nobody counted.
+        collisions: Records that Silver refused as collisions; 0 if not counted.
     """
 
     stream: Stream
@@ -87,10 +87,10 @@ class Order:
 
 
 def arrival_order(islands: Iterable[Island]) -> Order:
-    """Tell one stream's order.
+    """Find where one stream deviates from rising by one, and count its records and duplicates.
 
     Args:
-        islands: All islands of one stream, in offset order; a record whose sequence could not be read is passed over.
+        islands: All islands of one stream, in offset order; records whose sequence could not be read are skipped.
 
     >>> from silver.model import Island
     >>> sent = [(1, 10), (30, 40), (15, 29), (11, 14), (5, 10), (2, 4), (41, 44)]
@@ -118,7 +118,7 @@ def arrival_order(islands: Iterable[Island]) -> Order:
             kind = _KINDS[first > before[1], bool(block)]
             found.jumps.append(Jump(kind, island.first_offset, island.epoch, before[1], first, block))
             is_open = True
-        elif is_open:  # a stream that is read record by record: the block goes on
+        elif is_open:  # a stream read record by record: the block continues
             found.jumps[-1] = replace(found.jumps[-1], block=found.jumps[-1].block + block)
         is_open = is_open and block == island.records
         found.received += island.records
@@ -137,14 +137,14 @@ class _Seen:
         self.lasts: list[int] = []
 
     def run_from(self, first: int, last: int) -> int:
-        """How many numbers in a row from `first` on were read before, up to `last`."""
+        """Count the consecutive numbers from `first` on, up to `last`, that were read before."""
         place = bisect_right(self.firsts, first) - 1
         return max(0, min(last, self.lasts[place]) - first + 1) if place >= 0 else 0
 
     def add(self, first: int, last: int) -> int:
-        """Take a range in; how many of its numbers are new."""
+        """Add a range; return how many of its numbers are new."""
         low = bisect_right(self.lasts, first - 2)  # the first range that it overlaps or touches
-        high = bisect_right(self.firsts, last + 1)  # behind the last one
+        high = bisect_right(self.firsts, last + 1)  # one past the last of them
         firsts, lasts = self.firsts[low:high], self.lasts[low:high]
         known = sum(max(0, min(last, end) - max(first, start) + 1) for start, end in zip(firsts, lasts, strict=True))
         self.firsts[low:high], self.lasts[low:high] = [min([first, *firsts])], [max([last, *lasts])]

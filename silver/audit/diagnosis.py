@@ -1,4 +1,4 @@
-"""What a stream's arrival order says of its producer, and the setting that cures it."""
+"""What a stream's arrival order says about its producer, and the setting that fixes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from silver.audit.arrival_order import Order
 
 _RACE = 10
-"""The farthest that two threads which number records get out of step; beyond that whole batches changed places."""
+"""Threads that number records get out of step by at most this much; beyond it whole batches were reordered."""
 
 
 class Finding(NamedTuple):
@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 
 
 def diagnose(order: Order) -> list[Finding]:
-    """What the order of one stream shows; nothing where it rises, gaps or not.
+    """Diagnose the order of one stream; no findings if it rises, with or without gaps.
 
     Args:
         order: The arrival order in Bronze.

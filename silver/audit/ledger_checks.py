@@ -1,7 +1,7 @@
-"""Silver's own tables held against each other: what the ledger says, and what the others come to. Pure, on few rows.
+"""Silver's own tables reconciled: the ledger with itself, then the other tables with the ledger. Pure, on few rows.
 
-The ledger is the measure. Each of its rows says where a stream stood before and after a load and what the load did, so it is
-first held against itself (`chain`, `sums`), and then the watermarks, the records and the rejects against it.
+The ledger is the reference. Each of its rows gives a stream's watermark before and after a load and what the load did. So it is
+first checked against itself (`chain`, `sums`), and then the watermarks, the records and the rejects against it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ StreamLoad = tuple["Stream", int | None]
 
 
 def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
-    """The ledger's last claim is the last finished load or the one after it; what is finished is in the ledger."""
+    """Check that the last claim is of the last finished load or the one after it, and that finished loads are in the ledger."""
     last = max((row["load_seq"] for row in ledger), default=0)
     if last > finished and any(row["load_seq"] == last and row["kind"] in SWAPS for row in ledger):
         yield Violation(SILVER_LOADS, f"load {last}, a restore or rebuild, is claimed and not finished", "that it is finished")
@@ -54,9 +54,9 @@ def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
 
 
 def chain(ledger: Sequence[Row], pipeline: str) -> Iterator[Violation]:
-    """The loads are one pipeline's, and each takes up where the one before it ended.
+    """Check that all loads are one pipeline's, and that each starts where the one before it ended.
 
-    They are numbered without gaps, but for what a restore or rebuild undid.
+    They are numbered without gaps, except for loads that a restore or rebuild rolled back.
 
     Args:
         ledger: The ledger's rows, in the order of their loads.
@@ -95,7 +95,7 @@ def _of_one_load(rows: Sequence[Row], bronze_version: int, pipeline: str) -> Ite
 
 
 def _steps(rows: Sequence[Row], marks: dict[Stream, Row]) -> Iterator[Violation]:
-    """Each stream's watermark before the load is the one after its load before; moves the marks to after this load."""
+    """Check each stream's watermark before the load against the one after its previous load; then advance `marks`."""
     reached: dict[tuple[str, int], int] = {}
     for stream, row in marks.items():
         reached[stream[:2]] = max(row["last_offset"], reached.get(stream[:2], row["last_offset"]))
@@ -120,7 +120,7 @@ def _steps(rows: Sequence[Row], marks: dict[Stream, Row]) -> Iterator[Violation]
 
 
 def sums(ledger: Iterable[Row]) -> Iterator[Violation]:
-    """The classes of each row add up to its records; what a person decided takes none of Bronze's."""
+    """Check that each row's classes add up to its records, and that operators' requests take no records from Bronze."""
     for row in ledger:
         where = f"{SILVER_LOADS}, load {row['load_seq']}, {stream_text(stream_of(row))}"
         classes = sum(row[name] for name in CLASSES)
@@ -139,7 +139,7 @@ def sums(ledger: Iterable[Row]) -> Iterator[Violation]:
 
 
 def marks(ledger: Iterable[Row], watermarks: Iterable[Row]) -> Iterator[Violation]:
-    """Each watermark is where the stream's last row of the ledger left it; a stream that was retired has none."""
+    """Check that each watermark is where the stream's last ledger row left it, and that retired streams have none."""
     last = {stream_of(row): row for row in ledger}
     last = {stream: row for stream, row in last.items() if not is_retired(row)}
     standing = {stream_of(row): row for row in watermarks}
@@ -162,11 +162,11 @@ def marks(ledger: Iterable[Row], watermarks: Iterable[Row]) -> Iterator[Violatio
 
 
 def records(ledger: Sequence[Row], silver: Iterable[Row]) -> Iterator[Violation]:
-    """Silver has as many rows of each stream and load as the ledger says, and none of another load.
+    """Check that Silver has as many rows of each stream and load as the ledger says, and none of other loads.
 
     Args:
         ledger: The ledger's rows of the finished loads.
-        silver: The rows of `silver.audit.row_summaries.by_load`.
+        silver: The rows by load of `silver.audit.row_summaries.parted`.
     """
     kept = {(stream_of(row), row["load_seq"]): sum(row[name] for name in KEPT) for row in ledger}
     found: Counter[StreamLoad] = Counter()
@@ -180,9 +180,10 @@ def records(ledger: Sequence[Row], silver: Iterable[Row]) -> Iterator[Violation]
 
 
 def reach(ledger: Sequence[Row], silver: Iterable[Row]) -> Iterator[Violation]:
-    """What is in order lies above the watermark before its load and rises by offset; the highest row is the one after it.
+    """Check Silver's rows against the watermarks before and after their load.
 
-    But for a reset, where a person said where the watermark is.
+    In-order rows lie above the one before and rise by offset; the highest row is the one after, except in a reset, where an
+    operator says what it is.
     """
     lowest: dict[StreamLoad, Ordinal] = {}
     highest: dict[StreamLoad, Ordinal] = {}
@@ -211,7 +212,7 @@ def reach(ledger: Sequence[Row], silver: Iterable[Row]) -> Iterator[Violation]:
 
 
 def repeats(rows: Iterable[Row]) -> Iterator[Violation]:
-    """No (stream, epoch, sequence) stands twice. Takes the rows of `silver.audit.row_summaries.repeated`."""
+    """Check that no (stream, epoch, sequence) occurs twice. Takes the repeated sequences of `row_summaries.parted`."""
     for row in rows:
         where = f"{SILVER_RECORDS}, {stream_text(stream_of(row))}, epoch {row['epoch']}"
         places = f"sequences {row['first_sequence']} to {row['last_sequence']}"

@@ -1,11 +1,11 @@
-"""The tables held against each other by Kafka offset: a word of 64 offsets at a time. Pure: nothing is read or written here.
+"""The tables compared by Kafka offset, one bitmap word of 64 offsets at a time. Pure: nothing is read or written here.
 
-Each table comes to a row per word: which offsets it holds, as bits, and a hash over what it holds of them. That is exact for
+Each table is reduced to a row per word: the offsets that it holds, as bits, and a hash over their content. That is exact for
 the offsets, misses a changed record once in 2^64, and joins few narrow rows instead of every wide one.
 
 The sources, and the letter that their columns begin with:
 
-- b: Bronze, up to the last decided offset; s: Silver; r: what was kept out (spans that may reach over other producers' offsets)
+- b: Bronze, up to the last decided offset; s: Silver; r: rejects (offset ranges that may cover other producers' offsets)
 - p: Silver's rows of published loads; g: gold_records; l: gold_latest
 """
 
@@ -30,7 +30,7 @@ _COLUMNS = tuple(f"{source}_{what}" for source in "bsrpgl" for what in ("rows", 
 _MOST_WORDS = 20_000
 
 CONTENT = ("timestamp", "key", "value")
-"""What Bronze and Silver hold of a record and cannot differ in."""
+"""The columns of a record that must be equal in Bronze and Silver."""
 
 PROBLEMS = (
     "unknown",
@@ -44,16 +44,16 @@ PROBLEMS = (
     "gold_differs",
     "latest_unknown",
 )
-"""What can be wrong with a word, as bits of the offsets that it is wrong with."""
+"""What can be wrong with a word; each is a bitmap of the offsets concerned."""
 
 
 def content(columns: Sequence[str]) -> Column:
-    """A hash of an offset and some columns that tells null from empty."""
+    """Hash the offset and some columns; null and empty differ."""
     return F.xxhash64("offset", *_told(columns))
 
 
 def whole(columns: Sequence[str]) -> Column:
-    """A hash of some columns and of what `content` gave as `hash`: a value is hashed once."""
+    """Hash some columns and `hash`, the result of `content`, so that a value is hashed only once."""
     return F.xxhash64("hash", *_told(columns))
 
 
@@ -62,15 +62,15 @@ def _told(columns: Sequence[str]) -> list[Column]:
 
 
 def by_word(source: str, rows: DataFrame, hashed: Column | None = None) -> DataFrame:
-    """A table's rows by word.
+    """Aggregate a table's rows by word.
 
     Args:
         source: The letter that the columns begin with.
         rows: Rows with topic, partition and offset, and what `hashed` reads.
-        hashed: What is compared, per row.
+        hashed: The hash to compare, per row.
 
     Returns:
-        topic, partition, word, and of the source: rows, bits of the offsets, content (bigint).
+        topic, partition, word, and the source's rows, bits (of the offsets) and content (bigint).
     """
     found = F.lit(0).cast("bigint") if hashed is None else hashed
     narrow = rows.select("topic", "partition", word("offset").alias("word"), bit("offset").alias("bit"), found.alias("hash"))
@@ -82,13 +82,13 @@ def by_word(source: str, rows: DataFrame, hashed: Column | None = None) -> DataF
 
 
 def silver_by_word(silver: DataFrame, is_published: Column, whole: Column) -> DataFrame:
-    """Silver's rows by word, all of them and those of published loads, in one pass; see `by_word`.
+    """Aggregate Silver's rows by word, all of them and those of published loads, in one pass; see `by_word`.
 
     Args:
-        silver: Rows with topic, partition, offset, load_seq, is_erased, `hash` (see `content`), and what `whole` reads. What
-            was erased is not in Gold.
+        silver: Rows with topic, partition, offset, load_seq, is_erased, `hash` (see `content`), and what `whole` reads. Erased
+            rows are not in Gold.
         is_published: Whether Gold has the row's load.
-        whole: What Gold is compared by.
+        whole: The hash to compare with Gold.
     """
     is_in_gold = is_published & ~F.col("is_erased")
     narrow = silver.select(
@@ -111,14 +111,13 @@ def silver_by_word(silver: DataFrame, is_published: Column, whole: Column) -> Da
 
 
 def rejects_by_word(rejects: DataFrame) -> DataFrame:
-    """The offsets of what is kept out, by word; a block's span as all offsets in it.
+    """Aggregate the rejects' offsets by word; a block counts as all offsets in its range.
 
     Args:
         rejects: Rows of `silver_rejects`; released ones are in Silver and left out.
     """
-    out = interval_join.merged(
-        rejects.where(F.col("state") != RELEASED)
-    )  # of producers in turns, each spans nearly all offsets
+    # Merged, because the blocks of interleaved producers each span nearly all offsets.
+    out = interval_join.merged(rejects.where(F.col("state") != RELEASED))
     spanned = out.withColumn("word", F.explode(F.sequence(word("first_offset"), word("last_offset"))))
     start = F.call_function("shiftleft", F.col("word"), F.lit(WORD_BITS))
     first = F.greatest(F.col("first_offset") - start, F.lit(0)).cast("int")
@@ -131,7 +130,7 @@ def rejects_by_word(rejects: DataFrame) -> DataFrame:
 
 
 def masked(records: DataFrame, silver: DataFrame) -> DataFrame:
-    """Bronze's records with `is_kept`: whether Silver holds the offset.
+    """Add `is_kept` to Bronze's records: whether Silver holds the offset.
 
     Args:
         records: Rows of `bronze_records`.
@@ -149,15 +148,15 @@ def masked(records: DataFrame, silver: DataFrame) -> DataFrame:
 
 
 def compared(words: Sequence[DataFrame], *, has_producers: bool) -> DataFrame:
-    """The words of all sources held against each other.
+    """Compare the words of all sources.
 
     Args:
-        words: The rows of `by_word` and the like, a frame per source.
-        has_producers: Whether producers share a partition's offsets: a kept-out span may then reach over kept records.
+        words: The rows of `by_word`, `silver_by_word` and `rejects_by_word`, one frame each.
+        has_producers: Whether producers share a partition's offsets: a reject's range may then cover kept records.
 
     Returns:
-        A row per partition, whose `word` is null, and one per word that something is wrong with, the first 20,000 of them.
-        topic, partition, word; offsets (bigint; of Bronze, each once); doubled (bigint; words of which Bronze holds an offset
+        A row per partition, whose `word` is null, then one per word with a problem; the first 20,000 rows.
+        topic, partition, word; offsets (bigint; Bronze's distinct ones); doubled (bigint; words in which Bronze holds an offset
         twice, so that their content is not compared); silver and gold (bigint; rows); and the columns of `PROBLEMS` (bigint;
         bits, null in a partition's row).
     """
@@ -213,7 +212,7 @@ def _less(one: Column, other: Column) -> Column:
 
 
 def offset_of(row: dict[str, Any], problem: str) -> int:
-    """The first offset that a word is wrong with.
+    """Return the first offset of a word that has a problem.
 
     >>> offset_of({"word": 2, "lost": 0b1000}, "lost")
     131

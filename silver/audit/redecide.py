@@ -1,7 +1,7 @@
-"""A load decided again, from Bronze by its offsets, and held against what the ledger and the rejects say. Reads only.
+"""A load decided again, from Bronze by its offsets, and compared with the ledger and the rejects. Reads only.
 
-Versions of Bronze may be gone by now, and what was compacted or read again since does not matter: an offset's bytes never
-change. What Bronze holds twice is not counted again, for nobody knows which load read the second copy.
+Versions of Bronze may be gone by now, and compaction and replays since do not matter: an offset's bytes never change. Replays
+are not counted again, because it is unknown which load read the second copy.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _REJECT = tuple(name for name in model.REJECT.names if name not in ("load_seq", 
 def redecide_load(
     spark: SparkSession, claim: Sequence[Row], before: Watermarks, tables: Mapping[str, DataFrame]
 ) -> Iterator[Violation]:
-    """Decide a load again; give what comes out otherwise than the ledger and the rejects have it.
+    """Decide a load again; yield its differences from the ledger and the rejects.
 
     Args:
         spark: The session.
-        claim: The ledger's rows of the load, whole. What a person decided is left out.
+        claim: The ledger's rows of the load, with all columns. Operators' requests are skipped.
         before: The watermarks before the load, as the ledger has them.
         tables: Bronze, Silver and rejects, each at one version: `bronze`, `silver`, `rejects`.
     """
@@ -105,7 +105,7 @@ def _otherwise(load_seq: int, claimed: Mapping[Stream, Row], again: Mapping[Stre
 
 
 def _other_rejects(load_seq: int, listed: DataFrame, again: pa.Table) -> Iterator[Violation]:
-    """The rejects of the load as it left them, against those that come out now."""
+    """Compare the load's rejects, as it left them, with those decided now."""
     found = {_reject(row) for row in listed.toArrow().to_pylist()}
     expected = {_reject(row) for row in again.to_pylist()}
     for kind, rows in (("listed", found - expected), ("not listed", expected - found)):

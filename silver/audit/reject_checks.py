@@ -1,4 +1,4 @@
-"""The rejects held against the ledger: what was kept out, and what a person settled. Pure, on few rows."""
+"""The rejects reconciled with the ledger: what was kept out, and what an operator settled. Pure, on few rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SETTLED_AS = {RELEASE: RELEASED, DISCARD: DISCARDED, ERASE: DISCARDED}
 
 
 def compare(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Violation]:
-    """What was kept out is listed, as many of each class as the ledger counts; what was settled, by the load that says so.
+    """Check that the rejects of each class, and those that each load settled, are as many as the ledger counts.
 
     Args:
         ledger: The ledger's rows of the finished loads.
@@ -62,7 +62,7 @@ def compare(ledger: Sequence[Row], found: Iterable[Row]) -> Iterator[Violation]:
 
 
 def _wrong_state(row: Row, kinds: Mapping[int, str]) -> Iterator[Violation]:
-    """A state that nobody can have given."""
+    """Check for a state that no load can have set."""
     state, by = row["state"], row["settled_load_seq"]
     if by is None:
         is_right = state == HELD or (state == DISCARDED and row["class"] in (DUPLICATE, LATE))

@@ -1,7 +1,7 @@
-"""What Silver's tables come to, in few rows, each in one narrow pass. Pure: nothing is read or written here.
+"""Summaries of Silver's tables, in few rows, each in one narrow pass. Pure: nothing is read or written here.
 
-Numbers are counted as bits of 64-bit words, as `silver.decide.islands` does it: exact, and little is shuffled however many
-there are.
+Numbers are counted as bits of 64-bit words, as in `silver.decide.islands`: exact, and little is shuffled however many there
+are.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _OF_WORD = (*STREAM, "epoch", "word")
 
 
 def kept(records: DataFrame) -> DataFrame:
-    """What Silver's rows come to by load, and where a sequence stands twice: one pass for both.
+    """Sum up Silver's rows by load, and find sequences that occur twice, in one pass.
 
-    In-order rows are looked at by words of 64 sequences: that each word's offsets lie above those of the word before. What
-    falls within a word is not seen here; the gate looks at it, and `verify --deep`.
+    In-order rows are checked by words of 64 sequences: each word's offsets must be above those of the word before. A fall
+    within a word is not seen here, but by the gate and `verify --deep`.
 
     Args:
         records: Rows of `silver_records`.
 
     Returns:
-        topic, partition, producer, epoch (null where grouped out), load_seq, arrival, is_word (0 for a row by load, 1 for a
-        word with more rows than sequences), rows, sequences, first_sequence, last_sequence and falls (bigint).
+        topic, partition, producer, load_seq, epoch, arrival, is_word (0 for a row by load, 1 for a word with more rows than
+        sequences, whose load_seq and arrival are null), rows, sequences, first_sequence, last_sequence and falls (bigint).
     """
     by_sequence = Window.partitionBy(*STREAM, "load_seq", "arrival").orderBy("epoch", "word")
     words = (
@@ -65,12 +65,12 @@ def kept(records: DataFrame) -> DataFrame:
 
 
 def parted(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of `kept` by load, and those of repeated sequences."""
+    """Split the rows of `kept` into those by load and those of repeated sequences."""
     return [row for row in rows if not row["is_word"]], [row for row in rows if row["is_word"]]
 
 
 def rejects(rows: DataFrame, finished: int) -> DataFrame:
-    """What was kept out, by stream, load, class and state: as it stood after the last finished load.
+    """Sum up the rejects by stream, load, class and state, as of the last finished load.
 
     Args:
         rows: Rows of `silver_rejects`.
@@ -81,7 +81,7 @@ def rejects(rows: DataFrame, finished: int) -> DataFrame:
 
 
 def as_of(rejects: DataFrame, finished: int) -> DataFrame:
-    """The rejects of the loads up to one, in the state in which that load left them."""
+    """Return the rejects of the loads up to `finished`, in the state in which that load left them."""
     is_later = F.coalesce(F.col("settled_load_seq") > finished, F.lit(False))
     known = rejects.where(F.col("load_seq").isNull() | (F.col("load_seq") <= finished))
     return known.withColumns(

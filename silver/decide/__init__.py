@@ -1,4 +1,4 @@
-"""Which class each record of a load ends in.
+"""Decides the class of each record of a load, except that suspects are left to `silver.suspects`.
 
-The entry is `decision.collect`. It chooses between three ways that decide alike: islands, monotonic streams, and windows.
+The entry is `decision.decide`. It decides by islands, monotonic streams or windows, with the same outcome.
 """

@@ -1,4 +1,4 @@
-"""The segments of a load: what the decision comes to, few rows on the driver however many records there are."""
+"""Decide the records of a load as segments: few rows on the driver, however many records there are."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 
 _MOST_ISLANDS = 50_000
-"""More of them are not handed to the driver: the input is no chain, and each record is decided on its own."""
+"""The most islands that the driver takes; an input with more does not come in islands, and is decided record by record."""
 
 
 _BATCH = 10_000
-"""Records that are taken out of Arrow at once: as Python's objects they are ten times as large."""
+"""Records converted from Arrow at a time: as Python objects they are ten times as large."""
 
 
 class How(StrEnum):
-    """How a decision is sought. The outcome is the same; what fits the input costs least.
+    """The way to decide. The outcome is the same; which one is cheapest depends on the input.
 
     Attributes:
-        FEW: Every record comes to the driver and is decided there: no shuffle, nothing to compile.
-        ISLANDS: By islands, and the streams that do not come in islands record by record.
+        FEW: All records are collected and decided on the driver: no shuffle, nothing to compile.
+        ISLANDS: By islands; streams that do not come in islands are decided record by record.
         RECORDS: Record by record.
     """
 
@@ -50,12 +50,11 @@ class How(StrEnum):
 
 
 class Collected(NamedTuple):
-    """What a decision comes to.
+    """The result of a decision.
 
     Attributes:
         segments: Rows of `SEGMENT`.
-        islands: All records, as islands, each stream's in offset order; None where the decision was not sought or not found
-            by them.
+        islands: All records as islands, each stream's in offset order; None unless all were decided by islands.
     """
 
     segments: pa.Table
@@ -68,12 +67,12 @@ def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules,
     Args:
         spark: The session.
         narrow: A row per record with topic, partition, producer, offset, epoch, sequence and problem.
-        streams: The watermarks that the records meet.
+        streams: The watermarks before the load.
         rules: The rules: each topic's `max_jump`, and whether epochs differ.
-        how: How.
+        how: The way to decide.
 
     Returns:
-        The rows of `silver.decide.running_max.segments`, without the block numbers; and the islands that they were found by.
+        The rows of `silver.decide.running_max.segments`, without the block numbers; and the islands, if all were decided so.
     """
     if how is How.FEW:
         ordered = narrow.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
@@ -96,7 +95,7 @@ def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules,
 
 
 def _all_by_records(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules) -> pa.Table:
-    """All records of a load by the running maximum. Retired streams must be known before it; all others are met after it."""
+    """Decide all records by the running maximum. If some streams may be retired, they are met before it, else after it."""
     if streams.has_retired:
         streams.meet(narrow.select(*STREAM).distinct().toArrow())
     found = _by_records(spark, narrow, streams.watermarks, rules)
@@ -105,7 +104,7 @@ def _all_by_records(spark: SparkSession, narrow: DataFrame, streams: Known, rule
 
 
 def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules) -> pa.Table:
-    """Decide each record on its own, by the running maximum; streams that show a jump by a fold over their records."""
+    """Decide record by record: by the running maximum, and streams with a jump by the sequential fold."""
     has_epochs = rules.epoch is not None or bool(watermarks.declared)
     classified = running_max.classify(narrow, watermarks.frame(spark), has_epochs=has_epochs)
     columns = running_max.segments(classified).withColumn("content_sha256", F.lit(None).cast("string"))
@@ -119,7 +118,7 @@ def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, 
 
 
 def _jumping(found: pa.Table, rules: Rules) -> set[Stream]:
-    """The streams that show a step above their topic's `max_jump`."""
+    """The streams with a step above their topic's `max_jump`."""
     limits = [limit for limit in (rules.max_jump, *(own.max_jump for _, own in rules.topics)) if limit is not None]
     if not limits:
         return set()
@@ -129,11 +128,11 @@ def _jumping(found: pa.Table, rules: Rules) -> set[Stream]:
 
 
 def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Island]:
-    """All records as islands, one stream after another, each in offset order; what comes in no island as islands of one.
+    """All records as islands, stream by stream, in offset order; streams that do not come in islands as islands of one.
 
     Args:
         spark: The session.
-        narrow: As `decide` takes them.
+        narrow: The records, as for `decide`.
     """
     chained, odd = islands.split(islands.find_islands(narrow).toArrow().to_pylist())
     yield from chained
@@ -144,17 +143,17 @@ def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Island]:
 def gaps(
     spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, streams: set[Stream]
 ) -> dict[Stream, list[Range]]:
-    """What some streams step over: their records once more, as islands. Takes what `decide` takes."""
+    """The sequences that some streams skip, found by reading their records again, as islands. Arguments as for `decide`."""
     return fold_gaps(in_order(spark, frames.of_streams(spark, narrow, streams)), watermarks.ordinals, rules)
 
 
 def _in_offset_order(narrow: DataFrame) -> Iterator[Island]:
-    """Records as islands of one, one stream after another, handed over batch by batch."""
+    """Records as islands of one, one stream after another, fetched in batches."""
     return map(_single, narrow.orderBy(*STREAM, "offset").toLocalIterator(prefetchPartitions=True))
 
 
 def _one_by_one(records: pa.Table) -> Iterator[Island]:
-    """Records as islands of one, in their order."""
+    """Records as islands of one, in the given order."""
     for batch in records.to_batches(max_chunksize=_BATCH):
         yield from map(_single, batch.to_pylist())
 
@@ -179,7 +178,7 @@ def _row(segment: Segment) -> dict[str, object]:
 
 
 def summary(found: pa.Table) -> Iterator[Segment]:
-    """The segments of each stream, epoch and class as one: few, however many blocks there are."""
+    """Merge the segments of each stream, epoch and class into one: few, however many blocks there are."""
     grouped = found.group_by([*STREAM, "epoch", "class"]).aggregate(
         [
             ("first_offset", "min"),
@@ -206,18 +205,18 @@ def summary(found: pa.Table) -> Iterator[Segment]:
 
 
 def late(found: pa.Table, rules: Rules) -> pa.Table:
-    """The segments of the late records that Silver takes."""
+    """The segments of the late records that Silver accepts."""
     return found.filter(_is_late(found, rules, "accept"))
 
 
 def _is_late(found: pa.Table, rules: Rules, policy: Late) -> pa.Array:
-    """Whether a segment is of late records, and its topic's policy for them is the given one."""
+    """Whether each segment holds late records of a topic with the given policy."""
     topics = [topic for topic in pc.unique(found["topic"]).to_pylist() if rules.policy(topic).late == policy]
     return pc.and_(pc.equal(found["class"], LATE), pc.is_in(found["topic"], pa.array(topics, pa.string())))
 
 
 def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
-    """The segments that are kept out, as rows of `silver_rejects`."""
+    """The segments that are kept out of Silver, as rows of `silver_rejects`."""
     is_kept = pc.or_(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY])), _is_late(found, rules, "accept"))
     out = found.filter(pc.invert(is_kept))
     is_decided_away = pc.or_(pc.equal(out["class"], DUPLICATE), _is_late(out, rules, "drop"))
@@ -228,6 +227,6 @@ def rejects(found: pa.Table, load_seq: int, rules: Rules) -> pa.Table:
 
 
 def replayed(found: pa.Table) -> list[tuple[str, int, int, int]]:
-    """The offset spans that Bronze holds twice: topic, partition, first and last offset, inclusive."""
+    """The offset ranges that Bronze holds twice: topic, partition, first and last offset, inclusive."""
     spans = found.filter(pc.equal(found["class"], REPLAY)).to_pylist()
     return [(span["topic"], span["partition"], span["first_offset"], span["last_offset"]) for span in spans]

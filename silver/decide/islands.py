@@ -1,8 +1,7 @@
-"""The narrow records of a load as islands: records in a row whose sequences rise one by one with their offsets.
+"""Find the islands in a load's narrow records: consecutive offsets whose sequences rise one by one.
 
-That is how a producer sends, and sends again, so millions of records come to few islands, found by one aggregation: no
-record is sorted or shuffled. A stream that does not come in islands is decided record by record, see
-`silver.decide.running_max`.
+Producers send and resend like this, so millions of records form few islands, found by one aggregation: no record is sorted or
+shuffled. A stream that does not come in islands is decided record by record, see `silver.decide.running_max`.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _KEYS = (*STREAM, "epoch", "problem", "distance")
 
 
 def find_islands(records: DataFrame) -> DataFrame:
-    """Sum narrow records up by the distance of their sequence from their offset.
+    """Group narrow records by the distance of their sequence from their offset.
 
-    A row is an island where `records`, `offsets` and the span of its offsets are one number. The offsets are counted as bits
-    of 64-bit words, which is exact also where Bronze holds an offset twice.
+    A row is an island if `records`, `offsets` and the length of its offset range are equal. The offsets are counted as bits
+    of 64-bit words, which is exact even if Bronze holds an offset twice.
 
     Grain: a distance of a stream and epoch; or an invalid record.
 
@@ -39,8 +38,8 @@ def find_islands(records: DataFrame) -> DataFrame:
         records: Rows with topic, partition, producer, offset, epoch, sequence and problem.
 
     Returns:
-        topic, partition, producer, epoch, problem, distance (bigint; sequence less offset, the offset where it is invalid),
-        records, offsets (different ones), first_offset and last_offset (all bigint).
+        topic, partition, producer, epoch, problem, distance (bigint; sequence minus offset, or the offset if there is no
+        sequence), records, offsets (distinct ones), first_offset and last_offset (all bigint).
     """
     distance = F.coalesce(F.col("sequence") - F.col("offset"), F.col("offset"))
     words = (
@@ -62,13 +61,13 @@ def find_islands(records: DataFrame) -> DataFrame:
 
 
 def split(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Island], set[Stream]]:
-    """Part the streams that come in islands from those that do not.
+    """Separate the streams that come in islands from those that do not.
 
     Args:
-        rows: The rows of `islands`.
+        rows: The rows of `find_islands`.
 
     Returns:
-        The islands of the former, one stream after another, each in offset order; and the latter's names.
+        The islands of the former, one stream after another, each in offset order; and the latter.
     """
     found = sorted(((_island(row), row) for row in rows), key=lambda pair: _place(pair[0]))
     chained: list[Island] = []

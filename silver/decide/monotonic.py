@@ -1,7 +1,7 @@
-"""Streams that only rise, decided as a whole: each record above the one before it, gaps allowed. Pure, on Arrow.
+"""Decide monotonic streams as a whole: each record is above the one before it, gaps allowed. Pure, on Arrow.
 
-That is how most streams come, also where many producers take turns so that no two records of one stand in a row. Columns that
-are compared with themselves show it, for all streams at once.
+Most streams are monotonic, even if many producers take turns so that no two records of one are adjacent. Comparing columns with
+themselves, shifted by a row, shows it for all streams at once.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def part(records: pa.Table, watermarks: Mapping[Stream, Ordinal], rules: Rules) -> tuple[list[Segment], pa.Table]:
-    """Part the streams that only rise, from their watermark on and with no jump, from the others.
+    """Separate the monotonic streams, which rise above their watermark without a jump, from the others.
 
     Args:
-        records: Narrow records, by stream and then offset: topic, partition, producer, offset, epoch, sequence and problem.
+        records: Narrow records, sorted by stream and offset: topic, partition, producer, offset, epoch, sequence and problem.
         watermarks: The watermark of each stream that has one.
         rules: The rules: each topic's `max_jump`.
 
     Returns:
-        A segment for each of the former, as `silver.decide.sequential.fold` gives it; and the records of the latter.
+        A segment for each of the former, as `silver.decide.sequential.fold` yields it; and the records of the latter.
 
     >>> from silver.rules import Rules, Source
     >>> names = {"topic": ["t", "t", "t", "u"], "producer": ["p"] * 4, "problem": pa.nulls(4, pa.string())}
@@ -52,7 +52,7 @@ def part(records: pa.Table, watermarks: Mapping[Stream, Ordinal], rules: Rules) 
 
 
 def _streams(records: pa.Table) -> tuple[pa.Array, pa.Table]:
-    """The number of each record's stream, and the streams: whether all of their records rise, and what these come to."""
+    """The number of each record's stream; and a row per stream with its totals and whether all of its records rise."""
     column = {name: records[name].combine_chunks() for name in records.column_names}
     topic, partition, producer = (_differs(column[name]) for name in STREAM)
     starts = pc.or_(pc.or_(topic, partition), producer)
@@ -72,7 +72,7 @@ def _streams(records: pa.Table) -> tuple[pa.Array, pa.Table]:
 
 
 def _accepted(stream: Stream, row: Mapping[str, Any], watermark: Ordinal | None, max_jump: int | None) -> Segment | None:
-    """The segment of a stream's records; None where some do not rise, or not from the watermark on, or where one is a jump."""
+    """The segment of a stream's records; None unless all rise and start above the watermark, and none is a jump."""
     epoch, first = row["epoch_min"], row["sequence_min"]
     if not row["rises_all"] or (watermark is not None and (epoch, first) <= watermark):
         return None
@@ -94,11 +94,11 @@ def _accepted(stream: Stream, row: Mapping[str, Any], watermark: Ordinal | None,
 
 
 def _differs(column: pa.Array) -> pa.Array:
-    """Whether each value is another than the one before it; null is a value like any other."""
+    """Whether each value differs from the one before it; null is a value like any other."""
     before = _before(column)
     return pc.or_(pc.fill_null(pc.not_equal(column, before), fill_value=False), pc.xor(column.is_null(), before.is_null()))
 
 
 def _before(column: pa.Array) -> pa.Array:
-    """The value before each; null before the first, which no topic is."""
+    """The value before each; null before the first, which differs from any topic."""
     return pa.concat_arrays([pa.nulls(1, column.type), column])[:-1]

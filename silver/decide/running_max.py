@@ -1,7 +1,7 @@
-"""The decision: which class each record ends in. A pure function of the records, the watermarks and the rules.
+"""Decide each record by the running maximum of its stream. A pure function of the records, the watermarks and the rules.
 
 Rule: DESIGN section 1. Records are decided in Kafka offset order. A record is in order when its (epoch, sequence) is
-above its stream's watermark and above every earlier one of the load. The rest are suspects.
+above its stream's watermark and above every earlier one of the load. Others of the same epoch are suspects.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ SEGMENT_KEYS = (*STREAM, "epoch", "class", "reason", "block")
 def classify(records: DataFrame, watermarks: DataFrame, *, has_epochs: bool) -> DataFrame:
     """Give each record its class, by the running maximum of its stream.
 
-    Exact except for `jump`, which no running maximum can decide: a record steps `step` above what stood before it, and
-    where a stream shows a step above `max_jump`, `silver.model` decides the stream instead.
+    Exact except for `jump`, which no running maximum can decide: if a stream has a `step` above `max_jump`,
+    `silver.decide.sequential` decides the stream instead.
 
     Grain: a record, as given.
 
     Args:
-        records: Rows with topic, partition, offset, producer, epoch, sequence and problem, as `silver.extract.columns` makes
-            them; all offsets lie above the partition's last decided one.
+        records: Rows with topic, partition, offset, producer, epoch, sequence and problem, as `silver.extract.columns`
+            returns them; all offsets are above the partition's last decided one.
         watermarks: A row per stream with topic, partition, producer, known_epoch and known_sequence.
-        has_epochs: Whether epochs differ. Where all are 0, sequences alone are compared, which costs half.
+        has_epochs: Whether epochs differ. If all are 0, only sequences are compared, at half the cost.
 
     Returns:
-        The records with epoch and sequence null where they could not be read or are replayed, `class` and `reason` (string),
-        `step` (bigint; sequences above the highest before it, null for the first of an epoch) and `previous` (bigint;
-        sequence of the record before it in its stream and epoch).
+        The records with epoch and sequence (null if they could not be read, or for a replay), `class` and `reason` (string),
+        `step` (bigint; how far an accepted sequence is above the highest before it, null for the first of an epoch) and
+        `previous` (bigint; sequence of the record before it in its stream and epoch).
     """
     by_offset, earlier = _by_offset(), _by_offset().rowsBetween(Window.unboundedPreceding, -1)
     known = records.join(F.broadcast(watermarks), on=frames.same_stream(records, watermarks), how="left").select(
@@ -89,10 +89,10 @@ def classify(records: DataFrame, watermarks: DataFrame, *, has_epochs: bool) -> 
 
 
 def segments(classified: DataFrame) -> DataFrame:
-    """Fold the classified records into few rows: one per stream, epoch and class, and one per block of rejects.
+    """Sum up the classified records: one row per stream and epoch for the accepted ones, and one per block of the others.
 
-    Grain: all accepted records of a stream and epoch; or a block of rejects: one record for what waits for a decision, an
-    unbroken run with rising sequences for what was resent.
+    Grain: all accepted records of a stream and epoch; or a block of the others: a single record if it waits for a decision, an
+    unbroken run of replays, or of suspects with rising sequences.
 
     Args:
         classified: What `classify` returns.
@@ -137,7 +137,7 @@ def _class() -> Column:
 
 
 def _block() -> Column:
-    """Numbers the blocks of a stream: a new one starts where the run of resent records breaks."""
+    """Number the blocks of a stream: a new one starts where a run of suspects or replays breaks."""
     by_offset = _by_offset()
     rises = (F.lag("epoch").over(by_offset) == F.col("epoch")) & (F.lag("sequence").over(by_offset) < F.col("sequence"))
     continues = (F.lag("class").over(by_offset) == F.col("class")) & (

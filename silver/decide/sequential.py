@@ -1,7 +1,7 @@
 """The sequential decision: DESIGN section 1 as a fold over each stream, in offset order.
 
-It takes islands, which are few. Single records come here where a stream shows a jump: a jump does not raise the watermark, so
-what counts as one depends on every record before it, and no running maximum decides that.
+It takes islands, which are few, or single records, of small loads and of streams with a jump. A jump does not raise the
+watermark, so whether a record is one depends on every record before it, and no running maximum can decide that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def fold(islands: Iterable[Island], watermarks: Mapping[Stream, Ordinal], rules: Rules) -> Iterator[Segment]:
-    """Decide islands one after another and give the segments that they make.
+    """Decide islands one after another, and yield their segments.
 
     Args:
         islands: Whole streams, each in offset order, one stream after another.
@@ -39,7 +39,7 @@ def fold(islands: Iterable[Island], watermarks: Mapping[Stream, Ordinal], rules:
         The rejects' blocks in offset order, and after a stream's last island one accepted segment per epoch.
 
     Raises:
-        ValueError: A stream comes a second time: its records would be decided as if those before them had not been there.
+        ValueError: A stream comes a second time: its records would be decided as if the earlier ones did not exist.
 
     >>> from silver.rules import Rules, Source
     >>> rules = Rules(Source("header", "seq"), max_jump=10)
@@ -56,9 +56,9 @@ def fold(islands: Iterable[Island], watermarks: Mapping[Stream, Ordinal], rules:
 
 
 def gaps(islands: Iterable[Island], watermarks: Mapping[Stream, Ordinal], rules: Rules) -> dict[Stream, list[Range]]:
-    """The sequences that the accepted records of each stream step over, as ranges, in the order of their offsets.
+    """The sequences that the accepted records of each stream skip, as ranges, in offset order.
 
-    Takes what `fold` takes.
+    Arguments as for `fold`.
 
     >>> from silver.rules import Rules, Source
     >>> stream = ("t", 0, None)
@@ -76,7 +76,7 @@ def gaps(islands: Iterable[Island], watermarks: Mapping[Stream, Ordinal], rules:
 
 
 def _by_stream(islands: Iterable[Island]) -> Iterator[tuple[Stream, Iterator[Island]]]:
-    """The islands of each stream. One that comes twice was sorted wrongly: it would be decided twice."""
+    """The islands of each stream. Raises ValueError if a stream comes twice, because it would be decided twice."""
     seen: set[Stream] = set()
     for stream, of_stream in groupby(islands, key=lambda island: island.stream):
         if stream in seen:
@@ -86,7 +86,7 @@ def _by_stream(islands: Iterable[Island]) -> Iterator[tuple[Stream, Iterator[Isl
 
 
 class _Stream:
-    """One stream while it is folded: its watermark so far, the open block, the accepted segments, what these step over."""
+    """The state of one stream's fold: its watermark so far, the open block, the accepted segments and the gaps in them."""
 
     def __init__(self, watermark: Ordinal | None, max_jump: int | None) -> None:
         self.watermark = watermark
@@ -98,7 +98,7 @@ class _Stream:
         self.gaps: list[Range] = []
 
     def take(self, island: Island) -> Iterator[Segment]:
-        """Decide one island; give the blocks that it ends."""
+        """Decide one island; yield the blocks that it ends."""
         for kind, start, records in list(self._parts(island)):
             segment = self._segment(island, kind, start, records)
             if kind == ACCEPTED and segment.epoch is not None and segment.last_sequence is not None:
@@ -115,7 +115,7 @@ class _Stream:
         self.last_offset = island.last_offset
 
     def finish(self) -> Iterator[Segment]:
-        """Give what is open after the stream's last island."""
+        """Yield what is still open after the stream's last island."""
         if self.block:
             yield self.block
         yield from self.accepted.values()
@@ -125,7 +125,7 @@ class _Stream:
             self.gaps.append((epoch, self.watermark[1] + 1, first_sequence + start - 1))
 
     def _parts(self, island: Island) -> Iterator[tuple[str, int, int]]:
-        """Class, first record and records of each part that the watermark cuts an island into."""
+        """Cut an island at the watermark; yield the class, first record (from 0) and number of records of each part."""
         epoch, sequence, records = island.epoch, island.first_sequence, island.records
         if island.first_offset == self.last_offset:
             yield REPLAY, 0, 1
@@ -154,7 +154,7 @@ class _Stream:
         first = island.first_sequence + start
         last = first + records - 1
         segment = Segment(island.stream, island.epoch, kind, reason, first_offset, last_offset, first, last, records)
-        if kind == INVALID:  # its value: where it stands could be read, and counts for nothing
+        if kind == INVALID:  # undecodable value: its sequence could be read, but does not count
             return segment
         before, self.before = self.before, (island.epoch, last)
         if before is None or before[0] != island.epoch:
@@ -164,12 +164,12 @@ class _Stream:
 
 
 def _one_by_one(kind: str, records: range) -> Iterator[tuple[str, int, int]]:
-    """Each record as a part of its own: each waits for a decision of its own."""
+    """Each record as a separate part, because each waits for its own decision."""
     return ((kind, record, 1) for record in records)
 
 
 def _continues(block: Segment, segment: Segment) -> bool:
-    """Whether a record belongs to the open block: resent ones in a row whose sequences rise, or replayed ones in a row."""
+    """Whether a segment continues the open block: consecutive suspects with rising sequences, or consecutive replays."""
     if block.kind != segment.kind or segment.kind not in (SUSPECT, REPLAY):
         return False
     if block.last_sequence is None or segment.first_sequence is None:

@@ -1,6 +1,6 @@
-"""Extractors: sequence, producer and epoch as closed forms of the Column API, and why one could not be read.
+"""Extractors: read sequence, producer and epoch with the Column API, or the reason why one could not be read.
 
-Every form ends in a value or in one problem, never in an error: what a producer sends cannot stop a load.
+Every form yields a value or one problem, never an error: nothing that a producer sends can stop a load.
 Digits are ASCII 0-9 only; a sequence and an epoch are whole numbers from 0 to 2^63-1.
 """
 
@@ -39,35 +39,35 @@ NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
 
 _DIGITS = r"\A[0-9]+\z"  # not ^...$: Java's $ also matches before a last line feed
 _MOST_BYTES = 1_024
-"""The longest text that is a producer's name or a number: names of a megabyte, in every row and in every list, end a driver."""
+"""The longest text of a producer's name or a number: names of a megabyte, in every row and list, would crash a driver."""
 _BIGINT_BYTES = 8
 _WIDTHS = {"int32": 4, "int64": _BIGINT_BYTES}
 
 _Pair = tuple[Column, Column]
-"""A value, and why there is none: the problem is null where there is one."""
+"""A value, and the problem if it could not be read, else null."""
 
 
 def extract(records: DataFrame, rules: Rules) -> DataFrame:
-    """Add what the rules read from each record.
+    """Add producer, epoch, sequence and problem, as the rules read them from each record.
 
     Grain: a record, as given.
 
     Args:
-        records: Rows with Bronze's columns, or those of them that the rules read.
+        records: Rows with Bronze's columns, or at least those that the rules read.
         rules: Where sequence, producer and epoch are read from.
 
     Returns:
-        The rows with `producer` (string; null where none is configured), `epoch` and `sequence` (bigint) and `problem`
-        (string; null where all could be read, else the first of sequence, producer, epoch that could not and why,
-        for example `sequence_missing`; epoch and sequence are null then). Where they could be read and undecodable values are
-        kept out, the problem of such a value is `value_undecodable`; epoch and sequence stay then.
+        The rows with `producer` (string; null if none is configured), `epoch` and `sequence` (bigint) and `problem` (string;
+        null if all could be read, else the first of sequence, producer, epoch that could not and why, for example
+        `sequence_missing`; epoch and sequence are null then). If all could be read, but the value could not be decoded and
+        undecodable values are quarantined, the problem is `value_undecodable`; epoch and sequence are kept then.
 
     Raises:
         ConfigError: A custom extractor cannot be imported or asks for a column that Bronze does not have.
     """
     sources = {"sequence": rules.sequence, "producer": rules.producer, "epoch": rules.epoch}
     roles = {role: source for role, source in sources.items() if source}
-    # One step after the other, each a projection that the next one refers to more than once: Spark then computes it once.
+    # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
     found = records.withColumns({f"_found_{role}": _found(source) for role, source in roles.items()})
     raw = found.withColumns(_pairs({role: _raw(source, f"_found_{role}") for role, source in roles.items()}))
     whole = raw.withColumns({f"_whole_{role}": _whole(source, f"_value_{role}") for role, source in roles.items()})
@@ -95,7 +95,7 @@ def extract(records: DataFrame, rules: Rules) -> DataFrame:
 
 
 def _with_erased(extracted: DataFrame, rules: Rules) -> DataFrame:
-    """What was read of a record before it was erased, for those that were."""
+    """For erased records, take what was read before they were erased."""
     erased = F.col("erased")
     names = ("producer", "epoch", "sequence", "problem")
     known = {name: erased[name] for name in names}
@@ -105,7 +105,7 @@ def _with_erased(extracted: DataFrame, rules: Rules) -> DataFrame:
 
 
 def narrow(records: DataFrame, rules: Rules) -> DataFrame:
-    """What a decision needs of each record, with no other column read: stream, offset, epoch, sequence and problem."""
+    """Extract what a decision needs: stream, offset, epoch, sequence and problem. Reads no more columns than necessary."""
     read = extract(records.select("topic", "partition", "offset", *columns_read(rules), *if_erased(records)), rules)
     return read.select(*NARROW)
 
@@ -124,7 +124,7 @@ def columns_read(rules: Rules) -> list[str]:
 
 
 def if_erased(records: DataFrame) -> list[str]:
-    """The column that says what was erased, where the rows are Bronze's or Silver's own."""
+    """The column `erased`, if the rows have it, as Bronze's and Silver's do; for a `select`."""
     return ["erased"] if "erased" in records.columns else []
 
 
@@ -141,10 +141,10 @@ def _reads(source: Source) -> list[str]:
 
 
 def _found(source: Source) -> Column:
-    """What the form points at: all headers of the name, or a column, or what is at a path in it."""
+    """What the form reads from: the headers' keys, a whole column, the JSON at a path, or a custom function's result."""
     match source.form:
         case "header":
-            # No lambda function: one of them keeps Spark from compiling the whole projection.
+            # No lambda function: a single one keeps Spark from compiling the whole projection.
             return F.col("headers")["key"]
         case "json":
             return F.get_json_object(F.col("value").cast("string"), source.argument)
@@ -158,7 +158,7 @@ def _found(source: Source) -> Column:
 
 
 def _raw(source: Source, found: str) -> _Pair:
-    """The bytes of what was found, undecoded."""
+    """The bytes that were found, not yet decoded."""
     value, at_path = F.col("value"), F.col(found)
     match source.form:
         case "header":
@@ -180,10 +180,10 @@ def _raw(source: Source, found: str) -> _Pair:
 
 
 def _header(name: str, keys: Column) -> _Pair:
-    """A header's value; one that is repeated must say the same each time."""
+    """A header's value; if the header is repeated, all its values must be equal."""
     headers, nth = F.col("headers"), F.array_position(keys, name)
     value = F.get(headers, (nth - 1).cast("int"))["value"]
-    # Headers that are not like the first of the name; where one of them has the name, it says something else.
+    # Without all copies of the first header of this name: if one with the name remains, its value differs.
     others = F.array_remove(headers, F.struct(F.lit(name).alias("key"), value.alias("value")))
     problem = (
         F.when(headers.isNull() | (nth < 1), F.lit(MISSING))
@@ -194,11 +194,11 @@ def _header(name: str, keys: Column) -> _Pair:
 
 
 def _whole(source: Source, value: str) -> Column:
-    """The whole number that the bytes spell, null where they spell none or one that no bigint holds."""
+    """The integer that the bytes encode; null if they encode none, or one that does not fit a bigint."""
     found = F.col(value)
     if source.encoding == "utf8":
         return F.when(F.octet_length(found) <= _MOST_BYTES, found.cast("string").try_cast("bigint"))
-    # More than eight bytes overflow `conv`, which raises under ANSI; what is longer has not the width, see _number.
+    # More than eight bytes overflow `conv`, which raises under ANSI; `_number` rejects longer values by their width.
     return F.conv(F.hex(F.substring(found, 1, _BIGINT_BYTES)), 16, 10).try_cast("bigint")
 
 
@@ -211,7 +211,7 @@ def _number(role: str, source: Source) -> _Pair:
     found, problem, number = F.col(f"_value_{role}"), F.col(f"_problem_{role}"), F.col(f"_whole_{role}")
     if source.encoding == "utf8":
         text = found.cast("string")
-        # A number that prints as the text is digits; only what does not (a leading zero) needs the slow regular expression.
+        # If the number prints as the text, the text is digits; only others (a leading zero) need the slow regular expression.
         is_digits = F.coalesce((number >= 0) & (number.cast("string") == text), F.lit(False))
         is_whole, is_in_range = is_digits | F.coalesce(text.rlike(_DIGITS), F.lit(False)), number.isNotNull()
         problem = F.coalesce(problem, F.when(F.octet_length(found) > _MOST_BYTES, F.lit(TOO_LONG)))
@@ -224,7 +224,7 @@ def _number(role: str, source: Source) -> _Pair:
 
 
 def _name(role: str, source: Source) -> _Pair:
-    """A producer's name, of 1 to 1,024 bytes. Bytes that are no UTF-8 are no name; numbers are digits."""
+    """A producer's name: 1 to 1,024 bytes of valid UTF-8. A binary number becomes its digits."""
     if source.encoding != "utf8":
         number, problem = _number(role, source)
         return F.when(problem.isNull(), number.cast("string")), problem
@@ -250,14 +250,14 @@ def _imported(source: Source) -> Callable[..., Column]:
 
 
 def imported(named: str, *, where: str) -> Callable[..., Column]:
-    """The operator's own extractor: a function of Columns that are named after Bronze's.
+    """Import a custom extractor: an operator's function whose parameters are Columns, named after Bronze's.
 
     Args:
         named: `module:function`.
         where: The place that names it, for the error.
 
     Raises:
-        ConfigError: The module or function is not there, or a parameter is no column of Bronze.
+        ConfigError: The module or function cannot be imported, or a parameter is not a column of Bronze.
     """
     module_name, _, function_name = named.partition(":")
     try:

@@ -1,22 +1,22 @@
-"""The decoding of values, and the one place that says whether a value is undecodable.
+"""Decodes values; the one place that determines whether a value is undecodable.
 
-`decoded` adds two columns to records: `payload`, and `undecodable`, which is null where the value could be decoded or is null
+`decoded` adds two columns to records: `payload`, and `undecodable`, which is null if the value could be decoded or is null
 (a tombstone, an erased record), else the reason:
 
-- `value_too_long`: longer than `value.max_bytes`; it is not looked at.
-- `value_not_utf8`: its bytes are no UTF-8.
-- `value_not_of_schema`: it is no JSON, or not as the schema says: another type, a field that is NOT NULL and lacking, a number
-  or a moment past the bounds below, a key of a MAP twice.
+- `value_too_long`: longer than `value.max_bytes`; it is not parsed.
+- `value_not_utf8`: not valid UTF-8.
+- `value_not_of_schema`: not JSON, or not of the schema: a wrong type, a missing NOT NULL field, a number or timestamp outside
+  the bounds below, a duplicate key in a MAP.
 
-Whoever needs only the reason (a policy that keeps such records aside) selects that one, and Spark leaves the payload out.
+A caller that needs only the reason (to quarantine such records) selects that column, and Spark omits the payload.
 
-Whatever a producer sends ends in a payload or in a reason, soon, and in the same one whenever it is decoded:
+Any input yields a payload or a reason, quickly, and the same one whenever it is decoded:
 
-- A number is at most 1,000 characters long, its exponent at most three digits: as DECIMAL, `1e32000000` takes 75 s. That is
-  looked at before anything is cast. Spark reads a DECIMAL from a string too, commas in it, and escapes may hide the digits.
-- A TIMESTAMP is one of the years 1 to 9999, as is a DATE: others Python and delta-rs cannot hold. A time without a date is
-  none: Spark would take today's.
-- Text that looks as if it passed these bounds is decoded as strings first; that is where exactness is bought with time.
+- A number has at most 1,000 characters, its exponent at most three digits: as DECIMAL, `1e32000000` takes 75 s. This is checked
+  before anything is cast. Spark also reads a DECIMAL from a string, even with commas, and escapes may hide the digits.
+- A TIMESTAMP or DATE is in the years 1 to 9999: Python and delta-rs cannot hold others. A time without a date is invalid: Spark
+  would take today's date.
+- Text that may exceed these bounds is first decoded as strings, which is exact but slower.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOT_OF_SCHEMA = "value_not_of_schema"
 _MOST_CHARACTERS = 1_000
 _CORRUPT = {"columnNameOfCorruptRecord": CORRUPT}
 
-# What may pass the bounds, by type; and an escape, behind which digits may hide.
+# Text that may exceed the bounds, by type; and an escape, which may hide digits.
 _LOOKS_ODD = {
     "DECIMAL": r"[eE][+-]?[\p{Nd},]{4}|[\p{Nd},.]{50}",
     "TIMESTAMP": r"""[0-9]{11}|["'][ \t]*T?[0-9]{1,2}:""",
@@ -63,7 +63,7 @@ _BOUNDS = {
 
 
 def decoded(records: DataFrame, payload: Payload) -> DataFrame:
-    """Add the decoded value, or why there is none.
+    """Add the decoded value, or the reason why it is undecodable.
 
     Grain: a record, as given.
 
@@ -72,8 +72,8 @@ def decoded(records: DataFrame, payload: Payload) -> DataFrame:
         payload: How values are decoded.
 
     Returns:
-        The rows with `payload`, of `payload.sql_type`, null where the value is null or undecodable; and `undecodable` (string),
-        null where there is nothing to say, else value_too_long, value_not_utf8 or value_not_of_schema.
+        The rows with `payload`, of `payload.sql_type`, null if the value is null or undecodable; and `undecodable` (string):
+        value_too_long, value_not_utf8, value_not_of_schema, or null.
     """
     value = F.col("value")
     text = F.col("_text")
@@ -85,7 +85,7 @@ def decoded(records: DataFrame, payload: Payload) -> DataFrame:
     if payload.format == "text":
         return looked_at.withColumns({"payload": text, "undecodable": undecodable}).drop("_refused", "_text")
     schema = payload_schema.parse(payload.schema)
-    # One step after the other, each a projection that the next one refers to more than once: Spark then computes it once.
+    # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
     parsed = looked_at.withColumn("_parsed", F.when(~_passes_bounds(text, schema), _parse(text, schema)))
     violated = _violated(F.col("_parsed"), schema)
     is_read = F.col("_parsed").isNotNull() & F.col(f"_parsed.{CORRUPT}").isNull()
@@ -100,13 +100,13 @@ def decoded(records: DataFrame, payload: Payload) -> DataFrame:
 
 
 def _parse(text: Column, schema: Type) -> Column:
-    """The struct of the schema's fields and of CORRUPT; null for text that is empty."""
+    """Parse into a struct of the schema's fields and CORRUPT; null for empty text."""
     with_corrupt = Type("struct", fields=(*schema.fields, Field(CORRUPT, Type("scalar", "STRING"))))
     return F.from_json(text, with_corrupt.sql(), _CORRUPT)
 
 
 def _passes_bounds(text: Column, schema: Type) -> Column:
-    """Whether a number or moment in the text must not be cast, told without casting it."""
+    """Whether the text holds a number or timestamp outside the bounds, determined without casting it."""
     odd = [pattern for kind, pattern in _LOOKS_ODD.items() if kind in _scalars(schema)]
     if not odd:
         return F.lit(False)
@@ -114,7 +114,7 @@ def _passes_bounds(text: Column, schema: Type) -> Column:
     parsed = _parse(text, strings)
     is_long = [F.regexp_replace(text, _STRINGS, '""').rlike(_LONG_EXPONENT)] if "DECIMAL" in _scalars(schema) else []
     outside = _any_of(parsed, schema, _is_outside)
-    # A variant takes no key twice: of two, the one that is not seen here would be cast all the same.
+    # A variant rejects duplicate keys: of two values, the one that is not checked here would be cast all the same.
     is_strict = F.try_parse_json(text).isNotNull() & parsed[CORRUPT].isNull()
     found = [*is_long, *([] if outside is None else [F.coalesce(outside, F.lit(False))])]
     return F.when(text.rlike("|".join([*odd, _ESCAPE])), ~F.coalesce(is_strict, F.lit(False)) | reduce(or_, found)).otherwise(
@@ -127,7 +127,7 @@ def _scalars(schema: Type) -> set[str]:
 
 
 def _as_strings(schema: Type) -> Type:
-    """The same with strings for what is to be looked at before it is cast."""
+    """The schema with STRING for the types that are checked before they are cast."""
     if schema.kind == "scalar":
         return Type("scalar", "STRING") if schema.name in _LOOKS_ODD else schema
     fields = tuple(Field(field.name, _as_strings(field.type)) for field in schema.fields)
@@ -135,7 +135,7 @@ def _as_strings(schema: Type) -> Type:
 
 
 def _is_outside(text: Column, kind: Type) -> Column | None:
-    """Whether the text of a number or moment passes the bounds."""
+    """Whether the text of a number or timestamp is outside the bounds."""
     match kind.name:
         case "DECIMAL":
             return ~F.replace(text, F.lit(","), F.lit("")).rlike(_NUMBER) | (F.length(text) > _MOST_CHARACTERS)
@@ -146,7 +146,7 @@ def _is_outside(text: Column, kind: Type) -> Column | None:
 
 
 def _violated(parsed: Column, schema: Type) -> Column | None:
-    """Whether what was parsed is not as the schema says, or not as all readers can have it; None where nothing can be amiss."""
+    """Whether the parsed value violates the schema or exceeds what all readers can hold; None if neither is possible."""
     return _any_of(parsed, schema, _is_far_out)
 
 
@@ -154,7 +154,7 @@ def _is_far_out(found: Column, kind: Type) -> Column | None:
     if kind.kind == "struct":
         lacking = [found.getField(field.name).isNull() for field in kind.fields if field.is_required]
         return found.isNotNull() & reduce(or_, lacking) if lacking else None
-    if kind.kind == "map":  # DuckDB reads no map with a key twice
+    if kind.kind == "map":  # DuckDB cannot read a map with duplicate keys
         keys = F.map_keys(found)
         return F.size(F.array_distinct(keys)) < F.size(keys)
     if kind.name in _BOUNDS:
@@ -164,13 +164,13 @@ def _is_far_out(found: Column, kind: Type) -> Column | None:
 
 
 def _any_of(found: Column, kind: Type, is_amiss: Callable[[Column, Type], Column | None]) -> Column | None:
-    """Whether something is amiss with a value, or with any value within; None where nothing can be."""
+    """Whether a value, or any value nested in it, is amiss; None if the type has nothing to check."""
     inside: Iterable[Column | None]
     if kind.kind == "struct":
         inside = [_any_of(found.getField(field.name), field.type, is_amiss) for field in kind.fields]
     elif kind.of is not None:
         elements, of = (F.map_values(found) if kind.kind == "map" else found), kind.of
-        # Asked once, outside the lambda: whether there is anything to ask.
+        # Determined once, outside the lambda: whether the elements have anything to check.
         has_any = _any_of(F.lit(None), of, is_amiss) is not None
         inside = [F.exists(elements, lambda element: _some(_any_of(element, of, is_amiss)))] if has_any else []
     else:

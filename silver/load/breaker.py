@@ -1,4 +1,4 @@
-"""The breaker: stops a load that looks wrong as a whole, before anything of it is written."""
+"""The breaker: stops a load that looks wrong as a whole before any of it is written."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from silver.state.plan import Plan
 
 _FEWEST = 10
-"""Records kept out below which nothing is stopped: a handful of bad records is not a pattern, whatever their share."""
+"""With fewer quarantined records the breaker stays closed: a handful is not a pattern, whatever its share."""
 
 
 _MOST_NAMED = 20
-"""Reasons that are told one by one; a restarted host may have thousands of streams."""
+"""Trips listed one by one; a restarted host may have thousands of streams."""
 _LONGEST = 250
-"""Characters of a name that are shown; a topic has at most 249."""
+"""Characters shown of a name; a topic name has at most 249."""
 
 
 class _Limit(NamedTuple):
-    """The largest share that is let through, and of which topics together: of one, or of all that have none of their own."""
+    """The largest quarantined share allowed, of one topic or of all topics without a share of their own together."""
 
     share: float
     topic: str | None
@@ -59,7 +59,7 @@ class Trip(NamedTuple):
         what: What looks wrong, in words.
         where: The load, or the stream.
         observed: What was counted.
-        expected: What would be let through, and the key that says so.
+        expected: What is allowed, and the config key that sets it.
     """
 
     what: str
@@ -71,13 +71,13 @@ class Trip(NamedTuple):
 def trips(
     load_seq: int, ledger: Sequence[Mapping[str, object]], max_share: float, topic_shares: Mapping[str, float] | None = None
 ) -> list[Trip]:
-    """What opens the breaker on a planned load: too much quarantine in all, or a stream of which only old numbers come.
+    """List what opens the breaker on a planned load: too large a quarantined share, or a stream with only old sequences.
 
     Args:
         load_seq: The planned load.
-        ledger: Its rows, see `lakehouse.contracts.silver.LOADS`.
-        max_share: The largest share of quarantined records that is let through, 0 to 1.
-        topic_shares: The same for topics that have their own; each of them is judged alone, and the others together.
+        ledger: Its ledger rows, see `lakehouse.contracts.silver.LOADS`.
+        max_share: The largest share of quarantined records allowed, 0 to 1.
+        topic_shares: The same for topics with a share of their own; each is judged alone, all others together.
     """
     parts: defaultdict[_Limit, list[Mapping[str, object]]] = defaultdict(list)
     for row in ledger:
@@ -115,15 +115,15 @@ def _started_anew(row: Mapping[str, object], limit: _Limit) -> Trip | None:
 
 
 def trip_of(opened: BreakerOpenError) -> Trip:
-    """An error as the reason that it gives."""
+    """Convert the breaker's error back to a trip."""
     return Trip(opened.what, str(opened.where), str(opened.observed), str(opened.expected))
 
 
 def require_closed(run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None) -> None:
-    """Raise where the breaker opens on a plan; `trips` says what the shares are.
+    """Raise if the breaker opens on a plan; for the shares see `trips`.
 
     Raises:
-        BreakerOpenError: It does. Nothing was written, and the records are in Bronze.
+        BreakerOpenError: The breaker opened. Nothing was written; the records are in Bronze.
     """
     found = trips(planned.load_seq, planned.ledger, max_share, topic_shares)
     if not found:

@@ -1,4 +1,4 @@
-"""The pinned Bronze range of a load: whole Bronze versions, and the offsets that were decided before them."""
+"""The pinned Bronze range of a load: whole Bronze versions, less the offsets already decided."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
 
 _HALVINGS = 3
-"""Fifteen conditions at the most for the neighbouring partitions of a topic: each new record is compared with all of them."""
+"""At most fifteen conditions for neighbouring partitions of a topic: each new record is tested against all of them."""
 
 
 def pin(
@@ -37,10 +37,10 @@ def pin(
     above: Mapping[Partition, int],
     to_version: int | None = None,
 ) -> BronzeRange:
-    """Pin the Bronze versions after one, up to the latest or a given one.
+    """Pin the Bronze versions after `after_version`, up to `to_version` or the latest.
 
     Raises:
-        TableStateError: Bronze has lost versions that loads have decided: what comes next would pass for known.
+        TableStateError: Bronze lost versions that loads have decided: new commits under their numbers would pass for decided.
     """
     bronze = run.table(BRONZE_RECORDS)
     to_version, appended = tables.appended(spark, bronze, after_version=after_version, to_version=to_version)
@@ -59,13 +59,13 @@ def pin(
 def by_offset(
     *, after_version: int, to_version: int, above: Mapping[Partition, int], rows: Iterable[Row | Mapping[str, Any]]
 ) -> BronzeRange:
-    """The range of a load that was claimed, by its offsets: what holds where Bronze's versions are gone.
+    """Return the range of a claimed load by its offsets, for when Bronze's versions are gone.
 
     Args:
-        after_version: The version that the load before ended with.
+        after_version: The last version of the load before.
         to_version: The last version of the range.
         above: The last decided offset of each partition before the load.
-        rows: The load's rows of the ledger.
+        rows: The load's ledger rows.
     """
     up_to: dict[Partition, int] = {}
     for row in rows:
@@ -75,13 +75,13 @@ def by_offset(
 
 
 def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
-    """The range's records that are not decided yet, whole.
+    """Return the range's undecided records, with all columns.
 
-    Bronze is read as of the range's last version, above the offsets that were decided before: Delta's file statistics leave
-    out what lies below, and columns that are not selected are not read. Where that version is gone, Bronze is read as it is
-    now, up to the range's last offsets: an offset's bytes never change.
+    Reads Bronze as of the range's last version, above the offsets decided before: Delta skips files below them by their
+    statistics, and columns that are not selected are not read. If that version is gone, reads Bronze's current version up to
+    the range's last offsets: an offset's bytes never change.
 
-    Grain: a Bronze record above its partition's last decided offset; one that was read twice comes twice.
+    Grain: a Bronze record above its partition's last decided offset; one that was ingested twice comes twice.
     """
     bronze = run.table(BRONZE_RECORDS)
     if bronze_range.up_to is not None:
@@ -96,10 +96,10 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
 
 
 def decided_together(above: Mapping[Partition, int]) -> Iterator[str]:
-    """What the decided offsets of neighbouring partitions say of all of them: no more than those of each partition do.
+    """Yield conditions on neighbouring partitions that those on each partition imply, for Delta to skip files by.
 
-    A file's statistics say from which partition to which, and up to which offset. Of a file that holds several partitions,
-    as OPTIMIZE writes them, they rule out no condition about one.
+    A file's statistics give its lowest and highest partition and offset. For a file with several partitions, as OPTIMIZE
+    writes them, they never prove a condition on a single partition.
 
     >>> list(decided_together({("t", 0): 7, ("t", 1): 5, ("t", 3): 9}))
     ["topic = 't' AND partition BETWEEN 0 AND 1 AND offset <= 5"]
@@ -110,13 +110,13 @@ def decided_together(above: Mapping[Partition, int]) -> Iterator[str]:
 
 
 def _numbered_on(nth_partition: tuple[int, tuple[Partition, int]]) -> tuple[str, int]:
-    """What all partitions of a topic share whose numbers follow each other."""
+    """A group key: the same for a topic's partitions with consecutive numbers."""
     nth, ((topic, partition), _) = nth_partition
     return topic, partition - nth
 
 
 def _halves(topic: str, neighbours: list[tuple[int, int]], halvings: int) -> Iterator[str]:
-    """A condition for all of them, and for each half of them, and so on: partitions need not be equally far."""
+    """Yield a condition for all of them, then for each half, and so on: partitions may have reached different offsets."""
     if len(neighbours) == 1:
         return
     first, last, up_to = neighbours[0][0], neighbours[-1][0], min(offset for _, offset in neighbours)
@@ -130,11 +130,11 @@ def _halves(topic: str, neighbours: list[tuple[int, int]], halvings: int) -> Ite
 def arrivals(
     spark: SparkSession, run: Run, bronze_range: BronzeRange, decided: Mapping[Partition, int]
 ) -> tuple[list[Arrivals], bool]:
-    """Count what the range holds of each partition; and say whether that counts the records that were read again.
+    """Count the range's records per partition, and say whether the count includes replays.
 
-    Where the range's commits added as many records as were decided, nothing was read again and the count is done. Else the
-    change feed is counted, which names what a version added whatever was compacted since. Where a version is gone from the
-    log, the decided records are all that is known; re-read ones are not seen then.
+    If the range's commits added as many records as were decided, there are no replays and the count is done. Otherwise count
+    the change feed, which lists what a version added even if it was compacted since. If a version is gone from the log, only
+    the decided records are known and replays are not seen.
 
     Args:
         spark: The session.
@@ -166,7 +166,7 @@ def arrivals(
     }
     arrived = [each for each in arrived if (each.topic, each.partition) not in joined]
     arrived += [each for each in all_new if (each.topic, each.partition) in joined]
-    # Decided, and not brought by the range: the partition's watermark was put back, and its records are older.
+    # Decided, but not added by the range: the partition's watermark was set back, and its records are older.
     unbrought = decided.keys() - {(each.topic, each.partition) for each in arrived}
     return arrived + [Arrivals(*partition, 0, 0, above.get(partition)) for partition in sorted(unbrought)], True
 
@@ -176,7 +176,7 @@ def _is_joined(place: Partition, bronze_range: BronzeRange) -> bool:
 
 
 def _counted(records: DataFrame, *, decided: DataFrame, topics: Sequence[str] | None) -> DataFrame:
-    """Count the records of each partition, and those of them that were decided before."""
+    """Count the records of each partition, and how many of them were decided before."""
     records = records if topics is None else records.where(is_of_topics(topics))
     compared = records.select("topic", "partition", "offset").join(F.broadcast(decided), on=["topic", "partition"], how="left")
     is_replay = F.coalesce(F.col("offset") <= F.col("above"), F.lit(False))

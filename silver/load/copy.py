@@ -1,4 +1,4 @@
-"""The wide copy: the records of a planned range that are kept, as Silver keeps them. No wide row is shuffled."""
+"""The wide copy: a planned range's kept records in Silver's columns. Wide rows are shuffled only where Bronze has replays."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from silver.state.plan import Plan
 
 _NUMBERS = {"first_offset": "offset", "first_sequence": "sequence"}
-"""What a reject that is a single record calls its offset and sequence, and what Silver does."""
+"""The columns for the offset and sequence of a single-record reject, and their names in Silver."""
 
 
 def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
-    """The records of a planned range that Silver takes: the accepted ones, and by policy the late ones.
+    """Return the records of a planned range that Silver keeps: the accepted ones, and by policy the late ones.
 
     Grain: a record, once. Columns: those of `silver_records`.
 
     Args:
         spark: The session.
-        records: The range's Bronze records, whole.
-        plan: The plan; what it rejects is left out, by offset span and stream.
+        records: The range's Bronze records, with all columns.
+        plan: The plan; its rejects are left out, by offset range and stream.
     """
     if plan.islands is not None and not plan.late.num_rows:
         found = pieces.pieces(plan.islands, plan.rejects)
@@ -58,13 +58,13 @@ def _completed(rows: DataFrame, plan: Plan) -> DataFrame:
 
 
 def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
-    """The records that a release takes out of quarantine, under the stream and sequence that they were decided by.
+    """Return the records that a release takes out of quarantine, with the stream and sequence they were decided by.
 
-    Grain: a record, or as often as Bronze holds it. Columns: those of `silver_records`.
+    Grain: a Bronze row; a record that Bronze holds twice comes twice. Columns: those of `silver_records`.
 
     Args:
         spark: The session.
-        bronze: Bronze's records, whole.
+        bronze: Bronze's records, with all columns.
         plan: The plan of the release.
     """
     places = frames.of_arrow(spark, plan.settled.select(["topic", "partition", "producer", "epoch", *_NUMBERS]))
@@ -79,7 +79,7 @@ def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
 
 
 def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
-    """The first and last offset of each partition: Delta's file statistics leave out what lies elsewhere."""
+    """The first and last offset of each partition, for Delta to skip other files by their statistics."""
     grouped = rows.group_by(["topic", "partition"]).aggregate([("first_offset", "min"), ("first_offset", "max")])
     names = ("topic", "partition", "first_offset_min", "first_offset_max")
     return [tuple(row[name] for name in names) for row in grouped.to_pylist()]
@@ -90,13 +90,13 @@ def _with_payload(rows: DataFrame, rules: Rules) -> DataFrame:
 
 
 def _erased() -> dict[str, Column]:
-    """As Silver keeps it: what was read of the record is in its other columns."""
+    """The column `erased` as Silver keeps it; what was extracted from the record is in Silver's other columns."""
     erased = F.col("erased")
     return {"erased": F.when(erased.isNotNull(), F.struct(erased["load_seq"], erased["up_to_offset"]))}
 
 
 def _once(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
-    """Keep one copy of what Bronze holds twice. Only the spans with such records are shuffled."""
+    """Keep one copy of records that Bronze holds twice. Shuffles only the offset ranges with such records."""
     columns = "topic string, partition int, first_offset bigint, last_offset bigint"
     replayed = interval_join.bucketed(frames.of_tuples(spark, plan.replayed, columns))
     is_twice = interval_join.is_within(records, replayed, by_producer=False)

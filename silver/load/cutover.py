@@ -1,18 +1,18 @@
-"""A swap: a load that puts all of Silver's tables into another state, whatever state they are in.
+"""A cutover (class `Swap`): a load that replaces the state of all of Silver's tables, whatever state they are in.
 
-A restore takes them back to an earlier load. A rebuild puts the loads of a shadow in the place of all others. Numbers never
-come twice: the swap's own load, and the shadow's before it, are numbered above all that any of the tables has seen, because
-Delta remembers the transactions of rows that are gone.
+A restore takes them back to an earlier load. A rebuild replaces all loads with those of a shadow. Load numbers are never
+reused: the cutover's own load, and the shadow's before it, are numbered above every number that any of the tables has seen,
+because Delta remembers the transactions of rows that are gone.
 
-3. claim:   append the ledger's rows: the shadow's loads under their new numbers, then the swap's own, one for each stream, with
-            the watermark that it is to have. From here on the swap is finished, whoever does it, whatever the tables say.
-   fence:   nothing that was claimed before is carried out any more, see `lakehouse.protocol.swap_fence`.
-4. silver:  the undone loads' rows go; the shadow's come.
-5. rejects: the same. What an undone load had settled waits again.
-   ledger:  the undone loads' rows go.
-6. advance: the watermark table holds the swap's rows, and no others. Last.
+3. claim:   append the ledger's rows: the shadow's loads under their new numbers, then the cutover's own, one per stream with
+            the watermark it will have. From here on any run can finish the cutover, whatever the tables hold.
+   fence:   block all earlier claims, see `lakehouse.protocol.swap_fence`.
+4. silver:  remove the rows of rolled-back loads; add the shadow's.
+5. rejects: the same. What a rolled-back load had settled is held again.
+   ledger:  remove the rows of rolled-back loads.
+6. advance: overwrite the watermark table with the cutover's rows. Last.
 
-Gold follows: at once in a restore, with the next gate that passes after a rebuild (`pipelines.recover.restore`,
+Gold follows: at once after a restore, with the next gate that passes after a rebuild (`pipelines.recover.restore`,
 `gold.publish`).
 """
 
@@ -59,17 +59,17 @@ _NUMBERED = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS, GO
 
 
 def highest_load(spark: SparkSession, run: Run) -> int:
-    """The highest number of a load that any of the tables has seen; 0 where none is there."""
+    """Return the highest load number in any of the tables; 0 if there is none."""
     seen = max(small_tables.highest(spark, run.table(name), "load_seq") for name in _NUMBERED)
     return max(seen, small_tables.highest(spark, run.table(GATE_DECISIONS), "last_load_seq"))
 
 
 def marks_after(loads: DataFrame, load_seq: int) -> Watermarks:
-    """The watermarks as the ledger's loads up to one have left them, without the streams that were retired by then.
+    """Return the watermarks after a load, from the ledger, without the streams retired by then.
 
     Args:
         loads: Rows of `silver_loads`.
-        load_seq: The last load that counts.
+        load_seq: The load.
     """
     names = [*STREAM, "kind", *dict.fromkeys(WATERMARK_IN_LOADS.values())]
     last = F.max_by(F.struct(*names), "load_seq").alias("last")
@@ -88,24 +88,24 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
     first_free: int,
     before: DataFrame | None = None,
 ) -> int:
-    """Step 3. Claim a swap; commits to silver_loads.
+    """Step 3. Claim a cutover; commits to silver_loads.
 
     Args:
         spark: The session.
         run: The run.
-        request: What is asked for. Of a restore the claim says that all loads up to its own number go.
-        marks: The watermarks after the swap.
-        rules: The rules that they were made by.
-        pinned: The Bronze range, of no records, that ends where the last load before the swap ended.
-        first_free: The first number that is not taken.
-        before: Rows of `silver_loads` that come with the swap: a shadow's.
+        request: The request. A restore's claim rolls back every load between `keep_to` and its own number.
+        marks: The watermarks after the cutover.
+        rules: The rules that they were made with.
+        pinned: The Bronze range: empty, at the Bronze version that the last load behind `marks` ended with.
+        first_free: The first free load number.
+        before: The shadow's rows of `silver_loads`; None for a restore.
 
     Returns:
-        The swap's number.
+        The cutover's load number.
 
     Raises:
         AnotherWriterError: Another run claimed the same load first.
-        TableStateError: The ledger takes none of the next numbers.
+        TableStateError: The ledger accepts none of the next numbers.
     """
     loads = {stream: load_of(stream, marks) for stream in marks.rows}
     for load_seq in range(first_free, first_free + MOST_TRIES):
@@ -113,7 +113,7 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
         shared = shared_columns(run, rules, pinned, load_seq=load_seq, request=asked)
         rows = frames.of_contract(spark, ledger.rows(loads, marks, shared, rules), LOADS)
         if before is not None and request.swap is not None:
-            # The numbers of a shadow's loads are not claimed one by one: nobody else may have taken one.
+            # A shadow's load numbers are not claimed one by one, so no other run may have claimed one.
             rows = swap_fence.unclaimed(before.select(*LOADS.names).union(rows), run, request.swap.undo_to)
         if try_claim(spark, run, rows, load_seq):
             crash_point("swap.claimed")
@@ -128,7 +128,7 @@ def claim(  # noqa: PLR0913 -- what a claim is made of, each by name
 
 
 def unfinished(run: Run, claimed: Row | Mapping[str, Any]) -> TableStateError:
-    """The error of what cannot be done before a swap is finished. Takes a row of its claim."""
+    """Return the error for whatever must wait for an unfinished cutover. Takes a row of its claim."""
     return TableStateError(
         "Silver's tables are being put into another state, and that is not finished.",
         where=str(run.table(SILVER_LOADS)),
@@ -138,10 +138,10 @@ def unfinished(run: Run, claimed: Row | Mapping[str, Any]) -> TableStateError:
 
 
 def carry_out(spark: SparkSession, run: Run, load_seq: int, swap: Swap) -> None:
-    """Steps 4 to 6: what a claim says, done or done again. Commits to all of Silver's tables.
+    """Steps 4 to 6. Apply a claim; a repeat is safe. Commits to all of Silver's tables.
 
     Raises:
-        AnotherWriterError: Another run is finishing the same swap.
+        AnotherWriterError: Another run is finishing the same cutover.
         TableStateError: The shadow is gone.
     """
     undone = spark.read.table(run.table(SILVER_LOADS).sql).where(_undone(swap))
@@ -163,7 +163,7 @@ def carry_out(spark: SparkSession, run: Run, load_seq: int, swap: Swap) -> None:
 
 
 def _cut(spark: SparkSession, run: Run, swap: Swap) -> None:
-    """Take the undone loads' rows out; let wait again what they settled."""
+    """Delete the rows of rolled-back loads; set what they settled back to held."""
     tables.delete(spark, run.table(SILVER_RECORDS), _undone(swap))
     crash_point("swap.records")
     rejects = run.table(SILVER_REJECTS)
@@ -174,7 +174,7 @@ def _cut(spark: SparkSession, run: Run, swap: Swap) -> None:
 
 
 def _replace(spark: SparkSession, run: Run, load_seq: int, swap: Swap, shadow: str) -> None:
-    """Put the shadow's rows in the place of all there are. A repeat is skipped by Delta, also after later loads."""
+    """Overwrite all rows with the shadow's. Delta skips a repeat, even after later loads."""
     table = in_shadow(run, shadow).table(SILVER_RECORDS)
     if not tables.exists(spark, table):
         raise TableStateError(
@@ -194,7 +194,7 @@ def _overwrite(run: Run, rows: DataFrame, name: str, load_seq: int) -> None:
 
 
 def undoing_up_to(swap: Swap, load_seq: int) -> Swap:
-    """A restore also undoes what was claimed under numbers that it found used up. Those before a rebuild are its shadow's."""
+    """Let a restore also roll back claims under numbers that it found used up. Before a rebuild these are its shadow's."""
     return swap if swap.shadow is not None else replace(swap, undo_to=load_seq)
 
 
@@ -203,12 +203,12 @@ def _undone(swap: Swap, column: str = "load_seq") -> str:
 
 
 def renumbered(spark: SparkSession, run: Run, swap: Swap, shadow: str, name: str) -> DataFrame:
-    """A shadow's table, its loads numbered on from those that it replaces."""
+    """Return a shadow's table with its loads numbered on from those it replaces."""
     rows = spark.read.table(in_shadow(run, shadow).table(name).sql)
     numbers = [column for column in ("load_seq", "settled_load_seq") if column in rows.columns]
     return rows.withColumns({column: F.col(column) + swap.undo_to for column in numbers})
 
 
 def in_shadow(run: Run, shadow: str) -> Run:
-    """The same run over a shadow of Silver's tables: Bronze is the same, nothing that it writes is seen."""
+    """Return the same run over a shadow of Silver's tables: Bronze is shared, and what the run writes is not visible."""
     return replace(run, lakehouse=replace(run.lakehouse, shadow=shadow))

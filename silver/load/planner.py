@@ -1,4 +1,4 @@
-"""The planner: pins a Bronze range and decides it, and writes nothing. One planner serves every way to run a load."""
+"""The planner: pins a Bronze range and decides it; writes nothing. Every way to run a load uses it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 _FEW, _FEW_IN_TURNS = 10_000, 250_000
-"""Bronze records up to which a load is decided on the driver; more of them where few islands are to be expected."""
+"""Bronze records up to which a load is decided on the driver; the second applies if they are unlikely to form islands."""
 
 
 def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, limits: Limits | None = None) -> Plan | None:
     """Plan the load after the last finished one: pin what Bronze gained, and decide it.
 
     Returns:
-        The plan, or None where Bronze gained nothing.
+        The plan, or None if Bronze gained nothing.
 
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.
@@ -63,12 +63,12 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, limi
 
 
 def of_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -> BronzeRange:
-    """A range of the topics that the rules name.
+    """Restrict a range to the topics that the rules name.
 
     Args:
         pinned: The range.
         rules: The rules.
-        before: The topics that the load before decided; None for all that Bronze held then, or where there was none.
+        before: The topics that the load before decided; None for all that Bronze held then, or if there was no load.
     """
     topics = rules.decided_topics
     joined = frozenset(topics) - frozenset(before) if topics is not None and before is not None else frozenset[str]()
@@ -76,7 +76,7 @@ def of_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -
 
 
 def _how(recovered: Recovered, records: int | None) -> How:
-    """What fits a load of so many records, by what came before it."""
+    """Choose how to decide a load, by its number of records, the known streams and the load before."""
     streams = recovered.watermarks.ordinals
     takes_turns = not recovered.was_in_islands or len(streams) > len({stream[:2] for stream in streams})
     if records is not None and records <= (_FEW_IN_TURNS if takes_turns else _FEW):
@@ -95,9 +95,9 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
     how: How = How.ISLANDS,
     limits: Limits | None = None,
 ) -> Plan:
-    """Decide a pinned range. The same range, watermarks and rules give the same plan, whenever and however often.
+    """Decide a pinned range. The same range, watermarks and rules always give the same plan.
 
-    `how` it is sought does not change it. `limits` are for what is not claimed yet.
+    `how` affects only the cost. `limits` are for loads that are not claimed yet.
 
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.
@@ -144,15 +144,15 @@ def replan_range(  # noqa: PLR0913 -- as `plan_range`
     rows: Sequence[Row | Mapping[str, Any]],
     decided_topics: Sequence[str] | None = None,
 ) -> Plan:
-    """Decide a range that was claimed before: by the Bronze versions that the claim names, or by offset where those are gone.
+    """Decide a claimed range again: by the Bronze versions that the claim names, or by offset if those are gone.
 
     Args:
         spark: The session.
         run: The run.
         rules: The rules.
-        watermarks: The watermarks that the load meets.
+        watermarks: The watermarks before the load.
         claim: What all ledger rows of the load share.
-        rows: The ledger's rows that the range was claimed with: where it ends in each partition.
+        rows: The ledger's rows of the range: they say where it ends in each partition.
         decided_topics: The topics that the load before decided, see `of_topics`.
     """
     after_version, to_version = (int(str(claim[name])) for name in ("bronze_after_version", "bronze_to_version"))
@@ -178,22 +178,21 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
     past: Callable[[], resolve.Past],
     how: How = How.ISLANDS,
 ) -> Collected:
-    """Give each record its class, the suspects too.
+    """Assign each record its class, suspects included.
 
     Args:
         spark: The session.
-        records: The load's Bronze records, whole.
+        records: The load's Bronze records, with all columns.
         rules: The rules.
-        streams: The watermarks that the load meets.
-        past: What suspects are compared with; asked for only where there are some.
-        how: How the decision is sought.
+        streams: The watermarks to decide by.
+        past: Returns what suspects are compared with; called only if there are some.
+        how: How to decide; it does not change the outcome.
 
     Returns:
-        The load's segments, see `silver.model.SEGMENT`; and the islands that they were found by.
+        The load's segments, see `silver.model.SEGMENT`; and the islands that they were decided by, if any.
     """
-    watermarks = (
-        streams.watermarks
-    )  # of a stream with a declared epoch the row is there always, see `silver.requests.retire_streams`
+    # A stream with a declared epoch always has a row here, see `silver.requests.retire_streams`.
+    watermarks = streams.watermarks
     narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
     found, chained = decision.decide(spark, narrowed, streams, rules, how)
     if resolve.is_needed(found):

@@ -1,4 +1,4 @@
-"""Recovery: where the last run stopped, read from the tables; refuse to go on where they contradict each other."""
+"""Recovery: read from the tables where the last run stopped; refuse to go on if they contradict each other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from silver.state.watermarks import Watermarks
 AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
 _SHORTEST_ISLAND = 16
-"""Records per island below which islands are not worth looking for."""
+"""Records per island below which looking for islands does not pay."""
 
 WAY_OUT = (
     "One table was restored, emptied or written alone. `tidemark restore --to LOAD` takes all of them to the same load; "
@@ -39,13 +39,13 @@ WAY_OUT = (
 
 @dataclass(frozen=True)
 class Recovered:
-    """Where the pipeline stands.
+    """The state that the last run left.
 
     Attributes:
         watermarks: The watermark table as it was read, once.
-        last: The ledger's rows of the last finished load; none before the first.
-        open_claim: The ledger's rows of a load that was claimed and not finished. Where it is a swap, the rest is as it was
-            found, and may contradict itself.
+        last: The ledger's rows of the last finished load; empty before the first.
+        open_claim: The ledger's rows of a load that was claimed and not finished, or None. For a cutover `watermarks` is
+            unchecked and may contradict the other tables, and `last` is empty.
     """
 
     watermarks: Watermarks
@@ -54,7 +54,7 @@ class Recovered:
 
     @property
     def swap(self) -> Swap | None:
-        """What the open claim puts in place of all that is, see `silver.load.cutover`; None where it is of another kind."""
+        """The open claim's cutover, see `silver.load.cutover`; None if the claim is of another kind."""
         request = self.open_claim[0]["request"] if self.open_claim else None
         return Request.from_json(request).swap if request else None
 
@@ -65,12 +65,12 @@ class Recovered:
 
     @property
     def decided_topics(self) -> tuple[str, ...] | None:
-        """The topics that the last finished load decided, or passed on; None for all, or where there was none."""
+        """The topics that the last finished load decided or carried over; None for all, or if there was no load."""
         return Rules.from_json(self.last[0]["rules"]).decided_topics if self.last and self.bronze_version >= 0 else None
 
     @property
     def was_in_islands(self) -> bool:
-        """Whether the last load's sequences rose one by one, most of them: no gap at every turn, no producers in turns."""
+        """Whether most of the last load's sequences rose one by one: few jumps, and no producers that share a partition."""
         jumps = sum(row["jumps_forward"] + row["jumps_backward"] for row in self.last)
         accepting = [(row["topic"], row["partition"]) for row in self.last if row["accepted"]]
         is_shared = len(accepting) > len(set(accepting))
@@ -82,7 +82,7 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
 
     Raises:
         TableStateError: Watermarks, ledger and Silver do not belong to the same load, or the ledger is another pipeline's.
-        RulesChangedError: The extractors are not those of the watermarks.
+        RulesChangedError: The watermarks were made with other extractors.
     """
     known = watermarks.read(spark, run)
     try:
@@ -91,7 +91,7 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
         again = watermarks.read(spark, run)
         if again.load_seq == known.load_seq:
             raise
-        return _recovered(spark, run, rules, again)  # another run finished a load between the reading of two tables
+        return _recovered(spark, run, rules, again)  # another run finished a load between two reads
 
 
 def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -> Recovered:
@@ -118,7 +118,7 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -
 
 
 def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterable[Row]) -> None:
-    """The last finished load's rows are in Silver, a claimed one's are all there or none, and nothing is beyond."""
+    """Require in Silver all rows of the last finished load, all or none of an open claim's, and none of later loads."""
     table = run.table(SILVER_RECORDS)
     expected: dict[int, int] = {}
     for row in ledger:
@@ -142,7 +142,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterab
 
 
 def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
-    """Each stream of the last finished load stands where the ledger left it, and none that it retired."""
+    """Require the ledger's watermark for each stream of the last finished load, and none for those that it retired."""
     for row in last:
         mark = known.rows.get(stream_of(row))
         observed = (mark.epoch, mark.high_watermark, mark.last_offset, mark.declared_epoch) if mark else None

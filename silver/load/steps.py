@@ -1,18 +1,18 @@
 """A load of Silver, exactly once over several tables.
 
 Delta commits one table at a time. So a load is claimed first, in the ledger, which is the write-ahead log: the claim pins
-everything that the load's result depends on, and whatever follows can be done again, by anyone, with the same outcome.
+everything that the load's result depends on, so that any run can repeat the following steps with the same outcome.
 
-1. recover: read the watermark table once; its last finished load is n. A claim of n+1 is taken up at step 4.
+1. recover: read the watermark table once; its last finished load is n. If n+1 is claimed already, go on at step 4.
 2. plan:    pin the Bronze range of load n+1 and decide it.
 3. claim:   append the ledger's rows, with the load's transaction id; read the claim back.
 4. silver:  append the accepted records, with the load's transaction id.
 5. rejects: append what was kept out, with the load's transaction id.
 6. advance: MERGE the watermark rows, last.
 
-What a person decided (`silver.state.request`) is a load too, and takes the same steps: step 4 appends what is released, step
-5 marks what is settled, in a MERGE that a repeat finds done. An erasure (`silver.requests.erase_key`) comes after step 5. A
-restore or rebuild takes all tables along: `silver.load.cutover`.
+An operator's request (`silver.state.request`) is a load too, and takes the same steps: step 4 appends what is released, step
+5 marks what is settled, in an idempotent MERGE. An erasure (`silver.requests.erase_key`) comes after step 5. A restore or
+rebuild replaces all tables: `silver.load.cutover`.
 """
 
 from __future__ import annotations
@@ -95,20 +95,20 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     topic_shares: Mapping[str, float] | None = None,
     stream_limits: Limits | None = None,
 ) -> Load | None:
-    """Do one load: finish the one that was claimed and not finished, else plan and write the next.
+    """Run one load: finish the one that was claimed and not finished, else plan and write the next.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
 
     Returns:
-        What the load did, or None where Bronze gained nothing.
+        What the load did, or None if Bronze gained nothing.
 
     Raises:
         TableStateError: The tables contradict each other.
-        RulesChangedError: The extractors are not those of the watermarks.
+        RulesChangedError: The watermarks were made with other extractors.
         AnotherWriterError: Another run claimed the same load first.
         ConservationError: The classes do not add up; nothing was written.
-        BreakerOpenError: More of the load, or of a topic, than its share would go into quarantine, or a topic brings more new
-            streams than it may; nothing was written.
+        BreakerOpenError: The breaker opened on the plan (see `silver.load.breaker`), or a topic brings more new streams than it
+            may; nothing was written.
     """
     recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is not None:
@@ -129,7 +129,7 @@ def finish(spark: SparkSession, run: Run, recovered: Recovered) -> Load:
 
     Raises:
         TableStateError: Its outcome is not the claimed one.
-        AnotherWriterError: Another run finishes it.
+        AnotherWriterError: Another run is finishing it.
     """
     claimed = (recovered.open_claim or [])[0]
     if recovered.swap is not None:
@@ -141,11 +141,11 @@ def finish(spark: SparkSession, run: Run, recovered: Recovered) -> Load:
 
 
 def carry_out(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Steps 4 to 6: what a claim pinned, done or done again.
+    """Steps 4 to 6. Apply a claim; a repeat is safe.
 
     Raises:
-        ClaimStuckError: A table does not take what the claim says.
-        UndoneError: A restore or rebuild has undone the load.
+        ClaimStuckError: A table does not accept what the claim says.
+        UndoneError: A restore or rebuild has rolled back the load.
     """
     try:
         _carry_out(spark, run, planned)
@@ -179,10 +179,10 @@ def claim(spark: SparkSession, run: Run, planned: Plan) -> None:
 
 
 def append_silver(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Step 4. Append the kept records. A repeat is skipped by Delta, and that is what is wanted.
+    """Step 4. Append the kept records. Delta skips a repeat, as intended.
 
     Raises:
-        TableStateError: Bronze lacks a record that is released.
+        TableStateError: Bronze lacks a record that is to be released.
     """
     kept = sum(planned.count(name) for name in KEPT)
     if kept:
@@ -198,7 +198,7 @@ def _kept(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
 
 
 def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
-    """Read as of now: an offset's bytes never change, and the version that brought it may be vacuumed."""
+    """Read Bronze's current version: an offset's bytes never change, and the version that added it may be vacuumed."""
     bronze = run.table(BRONZE_RECORDS)
     rows = copy.released(spark, tables.read(spark, bronze, version=tables.version(spark, bronze)), planned)
     place = ["topic", "partition", "offset"]
@@ -212,11 +212,11 @@ def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
             next_step="Bronze was changed by something else than Tidemark: restore it. The load is claimed, and the next run "
             "finishes it then.",
         )
-    return rows if counted[0] == counted[1] else rows.dropDuplicates(place)  # Bronze read some twice
+    return rows if counted[0] == counted[1] else rows.dropDuplicates(place)  # Bronze holds some twice
 
 
 def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Step 5. Append what was kept out; mark what was settled."""
+    """Step 5. Append the rejects; mark those that the load settles."""
     if planned.rejects.num_rows:
         rows = frames.of_arrow(spark, planned.rejects)
         tables.append(rows, run.table(SILVER_REJECTS), REJECTS, transaction=_transaction(run, SILVER_REJECTS, planned))
@@ -231,7 +231,7 @@ def append_rejects(spark: SparkSession, run: Run, planned: Plan) -> None:
 
 
 def advance(spark: SparkSession, run: Run, planned: Plan) -> None:
-    """Step 6. Move the watermarks. The load is finished when this commit stands."""
+    """Step 6. Move the watermarks. This commit finishes the load."""
     watermarks.advance(spark, run, planned.load_seq)
     run.report.event("silver.advanced", load_seq=planned.load_seq, streams=len(planned.ledger))
     crash_point("silver.advanced")
@@ -251,12 +251,12 @@ def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
 
 
 def planned_again(spark: SparkSession, run: Run, recovered: Recovered) -> Plan:
-    """Decide a claimed load again, from what its claim pinned: its Bronze range and rules, whatever the config says now.
+    """Plan a claimed load again from what its claim pinned, whatever the config says now.
 
-    Or a person's request, where the claim is of one.
+    The claim pins the rules, and a Bronze range or an operator's request.
 
     Raises:
-        TableStateError: The outcome is not the claimed one, so what the claim relies on has been changed.
+        TableStateError: The outcome is not the claimed one, so something that the claim relies on has changed.
     """
     claim = recovered.open_claim or []
     shared = {name: claim[0][name] for name in _SHARED}
@@ -288,9 +288,9 @@ def _planned(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, 
 
 
 def _outcomes(rows: Iterable[Mapping[str, Any]], *, counts_replays: bool) -> dict[tuple[object, ...], tuple[object, ...]]:
-    """What a load's repeat must give again, by stream.
+    """Return the outcome that a repeat of a load must reproduce, by stream.
 
-    Replays are left out where a version of Bronze is gone: nobody knows any more which of them read a record again.
+    Leaves out replays if a version of Bronze is gone: they can no longer be counted.
     """
     outcome = _OUTCOME if counts_replays else [name for name in _OUTCOME if name not in ("records", REPLAY)]
     named = [row for row in rows if counts_replays or row["records"] > row[REPLAY]]

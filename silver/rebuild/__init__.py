@@ -1,1 +1,1 @@
-"""Silver decided again from Bronze, beside the tables that there are, and what differs. The entry is `replay.replay`."""
+"""Silver decided again from Bronze, next to the live tables, and the differences. The entry is `replay.replay`."""

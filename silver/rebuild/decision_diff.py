@@ -1,4 +1,4 @@
-"""Which records are decided otherwise by one set of Silver's tables than by another, offset by offset. Pure."""
+"""Compare the decisions in two sets of Silver's tables, offset by offset. Pure."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Tables:
 
 
 def changed(before: Tables, after: Tables) -> DataFrame:
-    """The records that are decided otherwise, or under another stream or number.
+    """Return the records whose decision, producer, epoch or sequence differs.
 
-    Grain: a Kafka record. Columns: topic, partition, offset; before and after (string: accepted, duplicate, or a class and what
-    became of it, as `late, held`; nothing where the tables do not say); producer, epoch and sequence, as `producer_before`,
+    Grain: a Kafka record. Columns: topic, partition, offset; before and after (string: accepted, duplicate, or class and state,
+    such as `late, held`; `nothing` if the tables do not hold the record); producer, epoch and sequence, as `producer_before`,
     `producer_after` and so on, null for a duplicate.
     """
     old = _decided(before).withColumnsRenamed({name: f"{name}_before" for name in _SAID})
@@ -43,7 +43,7 @@ def changed(before: Tables, after: Tables) -> DataFrame:
 
 
 def _decided(tables: Tables) -> DataFrame:
-    """What is said of each record on its own: all but duplicates."""
+    """The decisions on single records: all but duplicates, which may be in blocks."""
     arrival = F.when(F.col("arrival") == IN_ORDER, F.lit(ACCEPTED)).otherwise(F.lit("late, kept"))
     kept = tables.records.select(*PLACE, arrival.alias("decision"), *_SAID[1:])
     told = F.concat_ws(", ", "class", "state").alias("decision")
@@ -53,7 +53,7 @@ def _decided(tables: Tables) -> DataFrame:
 
 
 def _with_blocks(rows: DataFrame, rejects: DataFrame, name: str) -> DataFrame:
-    """The decisions that are null, filled in: what is not named on its own is in a block of duplicates, or nowhere."""
+    """Fill in the decisions that are null: such a record is in a block of duplicates, or nowhere."""
     blocks = rejects.where(F.col("class") == DUPLICATE).select("topic", "partition", "first_offset", "last_offset")
     spans = bucketed(merged(blocks))
     unnamed, rest = rows.where(F.col(name).isNull()), rows.where(F.col(name).isNotNull())

@@ -1,7 +1,7 @@
-"""All loads of the ledger once more, over a shadow of Silver's tables: from Bronze, under the rules of today.
+"""Replay all loads of the ledger into a shadow of Silver's tables: from Bronze, under the current rules.
 
-Loads of records that follow each other are done as one, for it is offsets that are decided and not loads. What a person had
-decided is done again in its place between them.
+Consecutive loads of records are replayed as one, because decisions are by offset and not by load. Operators' requests are
+repeated in their place between them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Step:
     """One load of the replay.
 
     Attributes:
-        rows: The ledger's rows of the loads that it stands for, in their order.
-        request: What a person had asked for; None where the loads took records.
+        rows: The ledger's rows of the loads that it replays, in their order.
+        request: The operator's request; None for loads of records.
     """
 
     rows: Sequence[Row]
@@ -49,21 +49,21 @@ class Step:
 
     @property
     def last_load(self) -> int:
-        """The last load that the step stands for."""
+        """The last load that the step replays."""
         return int(self.rows[-1]["load_seq"])
 
 
 @dataclass
 class Replayed:
-    """What a replay came to.
+    """The result of a replay.
 
     Attributes:
-        loads: Loads that the shadow has.
+        loads: The number of loads in the shadow.
         watermarks: The watermarks after the last of them.
-        bronze_version: The Bronze version that the last of them ended with; -1 where there is none.
-        repeated: Decisions of a person that were done again.
+        bronze_version: The Bronze version that the last of them ended with; -1 if there is none.
+        repeated: How many operators' requests were repeated.
         not_repeated: Those that could not be, and why.
-        erasures: Those of them that erased a key. Bronze, which is not the shadow's, was left as it is.
+        erasures: The plans of the repeated erasures. They left Bronze, which is not the shadow's, unchanged.
     """
 
     loads: int = 0
@@ -75,7 +75,7 @@ class Replayed:
     _reached: dict[int, int] = field(default_factory=dict)
 
     def take(self, planned: Plan, last_load: int) -> None:
-        """Count a load that was done."""
+        """Record a load that was replayed."""
         self.loads = planned.load_seq
         self.watermarks = self.watermarks.after(planned.ledger)
         self.bronze_version = planned.range.to_version
@@ -84,14 +84,14 @@ class Replayed:
         self.pass_by(last_load)
 
     def pass_by(self, last_load: int) -> None:
-        """Note how far the shadow has come when a load of the ledger is done again, or has nothing to do."""
+        """Note the shadow's last load once a load of the ledger was replayed, or had nothing to do."""
         self._reached[last_load] = self.loads
 
     def translated(self, request: Request, load_seq: int) -> Request:
-        """A request with the loads that it names as the shadow numbers them; of an erasure the load that Bronze knows."""
+        """Return a request with the shadow's load numbers; an erasure keeps the number that Bronze knows."""
         if request.erase is not None:
             return replace(request, erase=replace(request.erase, load_seq=request.erase.load_seq or load_seq))
-        request = replace(request, published_to=None)  # the gate finds anew what is kept out of Gold
+        request = replace(request, published_to=None)  # the gate audits again what to keep out of Gold
         if request.up_to_load_seq is None:
             return request
         reached = [own for other, own in self._reached.items() if other <= request.up_to_load_seq]
@@ -99,13 +99,13 @@ class Replayed:
 
 
 def steps(ledger: Iterable[Row]) -> list[Step]:
-    """The loads of a replay.
+    """Group the ledger's loads into the steps of a replay.
 
     Args:
-        ledger: The ledger's rows of the finished loads, with their texts, in the order of the loads.
+        ledger: The ledger's rows with all columns, in the order of the loads.
     """
     loads = [list(rows) for _, rows in groupby(ledger, key=lambda row: row["load_seq"])]
-    loads = [rows for rows in loads if rows[0]["kind"] not in (*SWAPS, RETIRE)]  # a retirement decides no record otherwise
+    loads = [rows for rows in loads if rows[0]["kind"] not in (*SWAPS, RETIRE)]  # a retirement changes no decision
     asked = [Request.from_json(rows[0]["request"]) if rows[0]["request"] else None for rows in loads]
     named = {request.up_to_load_seq for request in asked if request is not None}
     found: list[Step] = []
@@ -119,7 +119,7 @@ def steps(ledger: Iterable[Row]) -> list[Step]:
 
 
 def replay(spark: SparkSession, shadow: Run, rules: Rules, found: Iterable[Step]) -> Replayed:
-    """Do the steps over the shadow's tables, which are new. Commits to them as any load does.
+    """Run the steps over the shadow's tables, which are new. Commits to them as any load does.
 
     Raises:
         ConservationError: The classes do not add up to what Bronze holds.
@@ -141,7 +141,7 @@ def replay(spark: SparkSession, shadow: Run, rules: Rules, found: Iterable[Step]
 
 
 def _records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
-    """The records of the loads that follow each other."""
+    """Plan the records of consecutive loads."""
     to_version = step.rows[-1]["bronze_to_version"]
     claim = _claim(shadow, rules, done, step, BronzeRange(done.bronze_version, to_version, {}, None))
     planned = planning.replan_range(spark, shadow, rules, watermarks=done.watermarks, claim=claim, rows=step.rows)
@@ -149,7 +149,7 @@ def _records(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, ste
 
 
 def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, step: Step) -> Plan | None:
-    """What a person had decided, once more. Where it finds nothing now there is nothing to do."""
+    """Plan an operator's request again; None if it finds nothing to do now."""
     done.not_repeated.extend(_of_gold(spark, shadow, step))
     pinned = plan.nothing_of_bronze(done.watermarks, done.bronze_version)
     claim = _claim(shadow, rules, done, step, pinned)
@@ -163,7 +163,7 @@ def _decision(spark: SparkSession, shadow: Run, rules: Rules, done: Replayed, st
 
 
 def _of_gold(spark: SparkSession, shadow: Run, step: Step) -> Iterator[str]:
-    """What a decision had said of records that an expectation kept out of Gold: a shadow has no Gold."""
+    """Report a request's records that an expectation kept out of Gold: not repeated, since a shadow has no Gold."""
     table = shadow.table(GOLD_REJECTS)
     if step.request is None or step.request.published_to is None or not tables.exists(spark, table):
         return

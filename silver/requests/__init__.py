@@ -1,4 +1,4 @@
-"""What a person asks for: release, discard, reset, accept, erase, retire. Each is planned as a load.
+"""Operators' requests: release, discard, reset, accept, erase, retire. Each is planned as a load.
 
-The entry is `planner.answer`.
+The entry is `planner.plan_request`.
 """

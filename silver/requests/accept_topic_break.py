@@ -1,4 +1,4 @@
-"""Accept: a person has a topic go on after a break, as a load of its own that moves no watermark. Pure."""
+"""Accept: an operator lets a topic go on after a break, as a load of its own that moves no watermark. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def stream_loads(accepted: Accepted, watermarks: Watermarks) -> Mapping[Stream, StreamLoad]:
-    """The ledger's rows of the break: one for each partition concerned, with its watermark as it is.
+    """Return the ledger's rows of the break: one per affected partition, with its watermark unchanged.
 
-    Of lost offsets those partitions that lost some; of a topic that was created anew all partitions that Silver knows of the
-    one that ended. Where Silver knows none, the row names what was accepted, and no offset.
+    After lost offsets these are the partitions that lost some; for a recreated topic, all partitions that Silver knows of the
+    old incarnation. If Silver knows none, one row for partition 0 records what was accepted, without an offset.
     """
     last_offsets = watermarks.last_offsets()
     known = sorted(partition for topic, partition in last_offsets if topic == accepted.stored_as)

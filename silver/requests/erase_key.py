@@ -1,10 +1,10 @@
 """Erasure: the records of a key lose key, value and headers, in every table of Bronze and Silver, as a load of its own.
 
-The rows stay, with their places, sequences and classes, so that every count, offset and watermark holds. What the extractors
-had read of them is kept in Bronze, so that deciding it again comes to the same. Old versions of the tables hold the bytes until
-VACUUM removes them; `pipelines.operate.erasure` sees to that, and proves it.
+The rows stay, with their offsets, sequences and classes, so that every count, offset and watermark holds. Bronze keeps what
+the extractors had read of them, so that deciding them again gives the same result. Old versions of the tables hold the bytes
+until VACUUM removes them; `pipelines.operate.erasure` does that, and proves it.
 
-What is meant is found by the key's hash, or by this load's number where an earlier try was here: the same rows, however often.
+The records are found by the key's hash, or by this load's number if an earlier attempt erased them: always the same rows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def has_key(erase: Erase) -> Column:
 
 
 def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: int) -> DataFrame:
-    """Bronze's records of the key that were decided, also those that this load, or the one it replays, has erased."""
+    """Return Bronze's decided records of the key, including those that this load, or the one it replays, has erased."""
     is_meant = has_key(erase) | (F.col("erased.load_seq") == (load_seq if erase.load_seq is None else erase.load_seq))
     decided = _decided(erase, watermarks)
     if not decided:
@@ -70,7 +70,7 @@ def _decided(erase: Erase, watermarks: Watermarks) -> dict[tuple[str, int], int]
 
 
 def choose(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
-    """What waits in quarantine of the key: it is given up.
+    """Choose the key's quarantined records, which the erasure discards.
 
     Args:
         meant: The rows of `records`.
@@ -84,10 +84,10 @@ def choose(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
 
 
 def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Known) -> dict[Stream, StreamLoad]:
-    """What the erasure comes to, per stream: a row of the ledger whose watermark stays.
+    """Count the erasure per stream, for rows of the ledger whose watermark stays.
 
     Raises:
-        TableStateError: No stream of a record's partition has a watermark: somebody removed it.
+        TableStateError: No stream of a record's partition has a watermark: it was removed.
     """
     read = extract(meant, rules.of_sequences).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
     streams.meet(read)
@@ -102,9 +102,9 @@ def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Known)
 
 
 def _decided_under(stream: Stream, watermarks: Watermarks) -> Stream:
-    """The stream that a record counts in: another one of its partition where the rules read it otherwise when it was decided.
+    """Return the stream that a record counts in: another one of its partition if its producer was read differently then.
 
-    Version 0.1 took an empty name, or one of a megabyte, for a producer's; today such a record names none.
+    Version 0.1 accepted producer names that were empty or a megabyte long; today such a record has no producer.
     """
     if stream in watermarks.rows:
         return stream
@@ -113,14 +113,14 @@ def _decided_under(stream: Stream, watermarks: Watermarks) -> Stream:
 
 
 def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
-    """Erase, in Bronze last: what is meant is found there.
+    """Erase the records, in Bronze last because they are found there.
 
-    Commits to silver_rejects, silver_records and bronze_records, each in a MERGE that a repeat finds done. Over a shadow it
-    leaves Bronze alone, which is not the shadow's: see `in_bronze`.
+    Commits to silver_rejects, silver_records and bronze_records, each in an idempotent MERGE. Over a shadow it leaves Bronze
+    alone, which is not the shadow's: see `in_bronze`.
 
     Raises:
         AnotherWriterError: Another run wrote to the same place at the same time.
-        UndoneError: A restore or rebuild has undone the load.
+        UndoneError: A restore or rebuild has rolled back the load.
     """
     meant, up_to = _meant(spark, run, plan, erase)
     load_seq = F.lit(erase.load_seq or plan.load_seq).cast("bigint")
@@ -137,11 +137,11 @@ def carry_out(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
 
 
 def in_bronze(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
-    """The last of an erasure: what is meant goes from Bronze. Where it is gone, nothing is committed.
+    """Erase the records in Bronze, the last step of an erasure. Commits nothing if they are erased already.
 
     Args:
         spark: The session.
-        run: The run; over a shadow it is the shadow's rejects that say what was a collision.
+        run: The run; over a shadow, the shadow's rejects say which records were collisions.
         plan: The erasure's load.
         erase: Its request.
     """
@@ -150,13 +150,13 @@ def in_bronze(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
     left = extract(meant.where(F.col("erased").isNull()), plan.rules).withColumn("up_to_offset", up_to)
     kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
-    swap_fence.require_standing(spark, run, plan.load_seq)  # before Bronze is opened
+    swap_fence.require_standing(spark, run, plan.load_seq)  # before append-only is lifted
     left_ones = swap_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)
     _in_bronze(spark, run.table(BRONZE_RECORDS), left_ones, erase.load_seq or plan.load_seq)
 
 
 def _meant(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> tuple[DataFrame, Column]:
-    """The records that an erasure means, of Bronze as it is, and the last decided offset of a record's partition."""
+    """The records to erase in Bronze's current version, and a column: the last decided offset of a record's partition."""
     bronze = run.table(BRONZE_RECORDS)
     whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
     last = _decided(erase, plan.watermarks)
@@ -165,10 +165,10 @@ def _meant(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> tuple[Dat
 
 
 def hold(spark: SparkSession, run: Run, shadow: Run) -> None:
-    """Erase in a shadow what Bronze says is erased, whether or not the ledger still has the load that did it.
+    """Erase in a shadow what is erased in Bronze, whether or not the ledger still has the load that did it.
 
-    A replay reads Bronze as it was when a load had claimed it. After a restore to before an erasure nothing of the ledger says
-    that what stood there then is to go.
+    A replay reads Bronze at the version that a load claimed, which may still hold the records. After a restore to before an
+    erasure nothing in the ledger says that they were erased.
 
     Commits to the shadow's silver_rejects and silver_records.
     """
@@ -179,7 +179,7 @@ def hold(spark: SparkSession, run: Run, shadow: Run) -> None:
 
 
 def _in_rejects(spark: SparkSession, table: Table, places: DataFrame) -> None:
-    """A hash of key and value tells somebody who guesses them that they were right. What was settled before has one too."""
+    """Overwrite hashes of key and value, which would confirm a guess. Rejects that were settled before have one too."""
     left = f"found.content_sha256 IS NOT NULL AND NOT startswith(found.content_sha256, '{ERASED}')"
     is_collision = f"CASE WHEN found.class = '{COLLISION}' THEN ':collision' ELSE '' END"
     emptied = f"content_sha256 = concat('{ERASED}', place.up_to_offset, {is_collision})"
@@ -194,9 +194,9 @@ def _in_silver(spark: SparkSession, table: Table, places: DataFrame, left: str) 
 
 
 def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int) -> None:
-    """Bronze is append-only for everybody else: the property is lifted for this one MERGE.
+    """Erase rows of Bronze, which is append-only otherwise: the property is lifted for this one MERGE.
 
-    Where there is no row to change nothing is committed, but by the repeat of one that died with the property lifted.
+    If no row is left to change, commits nothing, except to set the property again after an attempt that died before it did.
     """
     if left.limit(1).count() == 0:
         if not _is_append_only(spark, table):
@@ -209,7 +209,7 @@ def _in_bronze(spark: SparkSession, table: Table, left: DataFrame, load_seq: int
     _append_only(spark, table, is_on=False)
     try:
         _update(spark, table, left.select(*_PLACE, *kept, is_collision), "found.erased IS NULL", emptied)
-    finally:  # also where a restore has undone the erasure meanwhile: then nobody repeats it
+    finally:  # even if a restore has rolled back the erasure meanwhile: no run would repeat it then
         _append_only(spark, table, is_on=True)
 
 
@@ -227,7 +227,7 @@ def _append_only(spark: SparkSession, table: Table, *, is_on: bool) -> None:
 def _update(  # noqa: PLR0913 -- the parts of the statement
     spark: SparkSession, table: Table, places: DataFrame, left: str, emptied: str, *, offset: str = "offset"
 ) -> None:
-    """A MERGE that empties the rows at some places that are left to be emptied; none where there is no place."""
+    """Empty the rows at these offsets that are not empty yet, in one MERGE; commit nothing if there are no offsets."""
     if places.limit(1).count() == 0:
         return
     places.createOrReplaceTempView(_PLACES)

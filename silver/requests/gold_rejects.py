@@ -1,6 +1,6 @@
-"""Release and discard of what expectations kept out of Gold: it is in Silver, so a load of Silver only says what was decided.
+"""Release and discard of records that expectations kept out of Gold: Silver has them, so a load only records the decision.
 
-Gold gets what is released with the next range that is published, under the number of the load that released it: see
+Gold gets released records with the next range that is published, under the number of the load that released them: see
 `gold.publish`.
 """
 
@@ -29,7 +29,7 @@ _SETTLED = "tidemark_aside_settled"
 
 
 def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: int) -> pa.Table:
-    """Choose what a release or discard settles of what was kept out of Gold. A repeat of the same load chooses the same.
+    """Choose which records kept out of Gold a release or discard settles. A repeat of the same load chooses the same.
 
     Args:
         spark: The session.
@@ -38,11 +38,11 @@ def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: in
         load_seq: The load that settles it.
 
     Returns:
-        Rows of `gold_rejects`, a record each.
+        Rows of `gold_rejects`, one per record.
     """
     wanted, up_to = request.wanted, request.published_to
     is_meant = up_to is not None and (wanted is None or wanted.kind in (None, UNMET))
-    if not is_meant or run.lakehouse.shadow is not None:  # a shadow has no Gold: what waits for it is found anew
+    if not is_meant or run.lakehouse.shadow is not None:  # a shadow has no Gold: the gate audits its records again
         return ROW.empty_table()
     asked = {}
     if wanted is not None:
@@ -59,7 +59,7 @@ def select_rejects(spark: SparkSession, run: Run, request: Request, load_seq: in
 
 
 def mark_settled(spark: SparkSession, run: Run, plan: Plan) -> None:
-    """Mark what a load settles as released or discarded: one MERGE on what is held still, so a repeat changes nothing.
+    """Mark what a load settles as released or discarded: one MERGE on rows still held, so a repeat changes nothing.
 
     Commits to gold_rejects.
 

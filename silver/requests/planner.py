@@ -1,4 +1,4 @@
-"""The planner of what a person asked for: each request is a load, planned like any other; writes nothing."""
+"""The planner of operators' requests: each request is a load, planned like any other. Writes nothing."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a request comes to.
+    """The result of planning a request.
 
     Attributes:
-        plan: The load that carries it out; None where there is nothing to do.
-        left: Records that are meant and cannot be settled, by why; see `silver.requests.quarantine.Choice`.
+        plan: The load that executes it; None if there is nothing to do.
+        left: Records asked for that cannot be settled, by reason; see `silver.requests.quarantine.Choice`.
     """
 
     plan: Plan | None
@@ -42,10 +42,10 @@ class Answer:
 
 
 def plan_request(spark: SparkSession, run: Run, watermarks: Watermarks, claim: Mapping[str, Any]) -> Answer:
-    """Plan what a claim's request asks for. The same claim, watermarks, rejects and Silver give the same plan.
+    """Plan a claim's request. The same claim, watermarks, rejects and Silver always give the same plan.
 
     Raises:
-        UsageError: A watermark is to be moved that is not there, or to where it must not go.
+        UsageError: A watermark to be moved does not exist, or must not move to the requested value.
     """
     load_seq, rules, request = claim["load_seq"], Rules.from_json(claim["rules"]), Request.from_json(claim["request"])
     silver = before_load(spark, run, silver_records(), load_seq)

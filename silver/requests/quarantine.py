@@ -1,8 +1,8 @@
-"""Release and discard: what waits in quarantine is settled, as a load of its own.
+"""Release and discard: settle quarantined records, as a load of its own.
 
-A release puts records into Silver as Bronze holds them, marked late. Their values are decoded by the config of today; what
-cannot be decoded has a null payload. It keeps what Silver promises: a sequence that Silver holds already stays out, and a
-released jump moves the watermark, since what follows it must not be accepted twice.
+A release puts records into Silver as Bronze holds them, marked late. Their values are decoded by the current config; a value
+that cannot be decoded has a null payload. Silver's guarantees hold: a sequence that Silver already has stays out, and a
+released jump moves the watermark, since the sequences that follow it must not be accepted twice.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Choice:
     """The records that a request settles.
 
     Attributes:
-        rows: Their rows of `silver_rejects`, a record each.
-        left: Records that it means and cannot settle, by why: no_sequence, already_kept.
+        rows: Their rows of `silver_rejects`, one per record.
+        left: Records asked for that cannot be settled, by reason: no_sequence, already_kept.
     """
 
     rows: pa.Table
@@ -95,7 +95,7 @@ def _meant(request: Request, rejects: DataFrame, load_seq: int) -> pa.Table:
 
 
 def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """What the settled records come to, per stream: none of Bronze's records, and a watermark that never falls.
+    """Count the settled records per stream: the load takes no records from Bronze, and its watermarks never fall.
 
     Args:
         choice: The records.
@@ -121,13 +121,13 @@ def stream_loads(choice: Choice, kind: str, watermarks: Watermarks) -> dict[Stre
 
 
 def mark_settled(spark: SparkSession, run: Run, plan: Plan) -> None:
-    """Mark what a load settles as released or discarded: one MERGE on what is held still, so a repeat changes nothing.
+    """Mark what a load settles as released or discarded: one MERGE on rows still held, so a repeat changes nothing.
 
     Commits to silver_rejects.
 
     Raises:
         AnotherWriterError: Another run marked the same rows at the same time.
-        UndoneError: A restore or rebuild has undone the load: what it settled waits again, and must not be marked.
+        UndoneError: A restore or rebuild has rolled back the load: what it settled is held again, and must not be marked.
     """
     rejects, rows = run.table(SILVER_REJECTS), plan.settled
     first, last = (bound.as_py() for bound in pc.min_max(rows["load_seq"]).values())
@@ -151,7 +151,7 @@ def mark_settled(spark: SparkSession, run: Run, plan: Plan) -> None:
 
 
 def _raise(load: StreamLoad, released: Iterable[Ordinal]) -> None:
-    """Move the watermark over the released records above it, and count what they step over."""
+    """Move the watermark up to the released records above it, and count the sequences they step over."""
     ranges = []
     for epoch, sequence in sorted(released):
         if load.ordinal is None or (epoch, sequence) > load.ordinal:

@@ -1,4 +1,4 @@
-"""Reset: a person moves one watermark, as a load of its own. Pure but for one question to Silver."""
+"""Reset: an operator moves one watermark, as a load of its own. Pure except for one query of Silver."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def stream_loads(reset: Reset, watermarks: Watermarks, rules: Rules, silver: DataFrame) -> Mapping[Stream, StreamLoad]:
-    """What the reset comes to: the stream's row of the ledger; none where the watermark is there already.
+    """Return the stream's row of the ledger for the reset; none if the watermark is there already.
 
-    Within an epoch a watermark falls only where Silver holds nothing above the new value: else the next record with such a
-    sequence would be kept twice. A new epoch keeps them apart.
+    Within an epoch a watermark may fall only if Silver holds nothing above the new value: otherwise the next record with such
+    a sequence would be kept twice. A new epoch keeps old and new sequences apart.
 
     Args:
         reset: The request.
@@ -34,7 +34,7 @@ def stream_loads(reset: Reset, watermarks: Watermarks, rules: Rules, silver: Dat
         silver: The rows of `silver_records` of earlier loads.
 
     Raises:
-        UsageError: There is no such stream, or it cannot be moved there.
+        UsageError: There is no such stream, or its watermark cannot be moved there.
     """
     stream = reset.stream
     mark = watermarks.rows.get(stream)

@@ -1,8 +1,8 @@
-"""Retire: streams that have been quiet for long leave the watermark table, as a load of its own. Pure.
+"""Retire: remove streams that have been quiet for long from the watermark table, as a load of its own. Pure.
 
-The ledger's rows of the load say where each of them stood (`silver.state.streams` asks it when one comes back). A row for each
-partition concerned stays in the table: it carries the partition's last decided offset and the load's number, which are read
-from there. So a partition's own row, that of no producer, is never retired.
+The load's ledger rows keep the last position of each (`silver.state.streams` reads it when a stream comes back). One row per
+affected partition stays in the table: it carries the partition's last decided offset and the load's number, which are read
+from there. So a partition's own row, the one without a producer, is never retired.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def stream_loads(up_to_load_seq: int, watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """The ledger's rows: one for each stream that no load has moved since one, and one for each of their partitions.
+    """Return the ledger's rows: one per stream that no later load has moved, and one for each of their partitions.
 
-    A stream whose epoch a person declared stays: the records of such a stream are read under that epoch.
+    A stream with a declared epoch stays: its records are read under that epoch.
 
     Args:
         up_to_load_seq: The last load that does not count as recent.

@@ -1,4 +1,4 @@
-"""What Silver knows between loads: the watermark table, the ledger, and the claim that a load's rows in it are.
+"""Silver's state between loads: the watermark table and the ledger, in which a load's rows are its claim.
 
 `watermarks.read` and `watermarks.advance` are the first and the last step of every load.
 """

@@ -1,4 +1,4 @@
-"""The claim: a load's rows in the ledger, the write-ahead log. It stands before anything else of the load is written."""
+"""The claim: a load's rows in the ledger, the write-ahead log. It is committed before anything else of the load."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from silver.state.request import Request
 
 MOST_TRIES = 20
-"""Numbers that a swap tries: those that a RESTORE of the ledger took back are used up, and nothing says how many they are."""
+"""Load numbers that a cutover tries: a RESTORE of the ledger leaves an unknown number of them used up."""
 
 
 def claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> None:
-    """Step 3. Write a load into the ledger, and make sure that the claim which stands is this run's.
+    """Step 3. Write a load into the ledger, and check that the claim is this run's.
 
-    Two runs that claim the same load conflict, or the later one is skipped by Delta without a word: hence the reading back.
+    Two runs that claim the same load conflict, or Delta silently skips the later one: so the claim is read back.
 
     Args:
         spark: The session.
         run: The run.
-        rows: The load's rows of the ledger.
+        rows: The load's ledger rows.
         load_seq: The load's number.
-        records: How many Bronze records it is of.
+        records: How many Bronze records the load decides.
 
     Raises:
-        AnotherWriterError: The load is another run's.
-        TableStateError: Delta has seen the number, and no claim stands under it.
+        AnotherWriterError: Another run claimed the load.
+        TableStateError: Delta has seen the load's number, but the ledger has no claim under it.
     """
     if not try_claim(spark, run, rows, load_seq, records=records):
         raise TableStateError(
@@ -60,7 +60,7 @@ def claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, reco
 
 
 def try_claim(spark: SparkSession, run: Run, rows: DataFrame, load_seq: int, *, records: int = 0) -> bool:
-    """Claim a load, see `claim`; False where its number is used up and no claim stands under it."""
+    """Claim a load, see `claim`; return False if its number is used up and the ledger has no claim under it."""
     table, transaction = run.table(SILVER_LOADS), Transaction(run.app_id(SILVER_LOADS), load_seq)
     tables.append(rows, table, LOADS, transaction=transaction, metadata=run.run_id)
     last = tables.last_append(table, transaction)
@@ -87,7 +87,7 @@ def _claimers(spark: SparkSession, table: Table, load_seq: int) -> set[str]:
 def shared_columns(
     run: Run, rules: Rules, pinned: BronzeRange, *, load_seq: int, request: Request | None = None
 ) -> dict[str, object]:
-    """What all ledger rows of a load share."""
+    """The columns that have the same value in all ledger rows of a load."""
     return {
         "load_seq": load_seq,
         "kind": request.kind if request else RECORDS,
@@ -108,10 +108,10 @@ _Row = TypeVar("_Row", Row, dict[str, Any])
 
 
 def open_claim(ledger_rows: Iterable[_Row], finished: int) -> list[_Row]:
-    """The rows of a swap that was claimed and not finished; none where there is none.
+    """The ledger rows of a cutover that was claimed but not finished; empty if the last load is not one.
 
     Args:
-        ledger_rows: The last loads of the ledger.
+        ledger_rows: The ledger's rows of its last loads.
         finished: The last finished load.
     """
     rows = list(ledger_rows)

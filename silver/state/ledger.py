@@ -1,4 +1,4 @@
-"""From segments to the ledger: one row per stream that a load touches. Pure, on few rows, in numbers that do not overflow."""
+"""Sum up segments as ledger rows, one per stream that a load touches. Pure, on few rows, with Python's unbounded integers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 _LARGEST = 2**63 - 1
 _MOST_RANGES = 1_000
-"""More ranges of a stream in a load are no gaps that somebody follows up: the stream is not contiguous."""
+"""Missing ranges kept per stream and load. A stream with more is not contiguous, and its gaps are not worth following up."""
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What the pinned Bronze range holds of one partition.
+    """What the pinned Bronze range holds for one partition.
 
     Attributes:
         topic: Kafka topic.
         partition: Kafka partition.
         records: Bronze records in the range.
-        replayed: Those of them at or below the partition's last decided offset.
+        replayed: How many of them are at or below the partition's last decided offset.
         above: The partition's last decided offset before the load; None before its first.
     """
 
@@ -44,18 +44,18 @@ class Arrivals:
 
 @dataclass
 class StreamLoad:
-    """One stream in a load, while its segments are summed up.
+    """The totals of one stream in a load, added up segment by segment.
 
     Attributes:
         counts: Records of each class.
         last_offset: Last offset of the stream in the load.
-        ordinal: The highest accepted (epoch, sequence), from the watermark on.
-        missing: Sequences that the accepted records stepped over.
-        missing_ranges: These as ranges, of a contiguous stream.
-        released: Records of earlier loads that go into Silver now.
-        discarded: Records of earlier loads that are given up.
-        erased: Records of earlier loads that lose key, value and headers now.
-        declared_epoch: A new epoch for the stream; None leaves it as it is.
+        ordinal: The highest accepted (epoch, sequence); the watermark at first.
+        missing: How many sequences the accepted records skipped.
+        missing_ranges: The same as ranges, for a contiguous stream.
+        released: Records of earlier loads that this load puts into Silver.
+        discarded: Records of earlier loads that this load discards.
+        erased: Records of earlier loads whose key, value and headers this load erases.
+        declared_epoch: A new epoch for the stream; None leaves it unchanged.
     """
 
     ordinal: Ordinal | None
@@ -71,7 +71,7 @@ class StreamLoad:
     declared_epoch: int | None = None
 
     def add(self, segment: Segment) -> None:
-        """Add a segment of the stream; accepted ones come in rising order of their epochs."""
+        """Add a segment of the stream; accepted ones must come in ascending order of epoch."""
         self.counts[segment.kind] += segment.records
         self.last_offset = max(self.last_offset, segment.last_offset)
         self.jumps_forward += segment.jumps_forward
@@ -85,13 +85,13 @@ class StreamLoad:
 
 
 def stream_loads(segments: Iterable[Segment], arrivals: Iterable[Arrivals], watermarks: Watermarks) -> dict[Stream, StreamLoad]:
-    """Sum segments up per stream.
+    """Sum up segments per stream.
 
-    Replayed records name nothing new, so they are counted in the partition's own row, whose producer is null.
+    Replays need no decision, so they are counted in the partition's own row, whose producer is null.
 
     Raises:
-        ConservationError: The classes of a partition do not add up to the records that Bronze holds of it; or more records
-            of a stream were accepted than there are sequences above its watermark.
+        ConservationError: The classes of a partition do not add up to its Bronze records, or more records of a stream were
+            accepted than there are sequences above its watermark.
     """
     known = watermarks.ordinals
     loads: dict[Stream, StreamLoad] = {}
@@ -117,10 +117,10 @@ def rows(
     """The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
 
     Args:
-        loads: What each stream's segments add up to.
+        loads: The totals of each stream.
         watermarks: The watermarks before the load.
-        claim: What every row of the load shares: load_seq, Bronze range, rules, run.
-        rules: The rules: whether Silver takes a topic's late records.
+        claim: The values that all rows of the load share: load_seq, Bronze range, rules, run.
+        rules: The rules: whether a topic's late records are accepted, and whether it is contiguous.
     """
     last_offsets = watermarks.last_offsets()
     return [
@@ -148,10 +148,10 @@ def rows(
 
 
 def by_partition(ledger: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A load's rows summed up by partition, as a log tells of them.
+    """Sum up a load's rows by partition, for the log.
 
     Returns:
-        A row per partition: topic, partition, records, the classes that any of its records ended as, and last_offset.
+        A row per partition: topic, partition, records, the classes that any of its records have, and last_offset.
 
     >>> stream = {"topic": "t", "partition": 0, **dict.fromkeys(CLASSES, 0)}
     >>> two = [{**stream, "records": 2, "accepted": 2, "last_offset": 4}, {**stream, "records": 1, "late": 1, "last_offset": 3}]
@@ -171,7 +171,7 @@ def by_partition(ledger: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _ranges(load: StreamLoad, *, is_contiguous: bool) -> list[dict[str, int]] | None:
-    """The ranges as the ledger keeps them. Where they are too many the rest is one: what Silver holds of it is not missing."""
+    """The missing ranges for the ledger. Those past the limit become one per epoch, which may cover accepted sequences."""
     if not is_contiguous:
         return None
     ranges = list(load.missing_ranges[:_MOST_RANGES])
@@ -188,7 +188,7 @@ def _ordinal(when: str, ordinal: Ordinal | None) -> dict[str, object]:
 
 
 def _require_rising(segment: Segment, watermark: Ordinal | None, *, missing: int) -> None:
-    """Accepted records lie above the watermark and have a sequence each. Anything else would be kept twice."""
+    """Raise unless accepted records are above the watermark and have distinct sequences: others would be kept twice."""
     first = (segment.epoch, segment.first_sequence)
     if missing >= 0 and (watermark is None or first > watermark):
         return
@@ -218,10 +218,10 @@ def _require_conservation(arrivals: Iterable[Arrivals], counted: Mapping[tuple[s
 
 
 def load_of(stream: Stream, watermarks: Watermarks) -> StreamLoad:
-    """A stream in a load that takes nothing from Bronze: it stands where it stood.
+    """The totals of a stream in a load that takes nothing from Bronze: its watermark and last offset are unchanged.
 
     Raises:
-        TableStateError: A record's stream has no watermark: somebody removed it.
+        TableStateError: The stream has no watermark, because its row was removed.
     """
     mark = watermarks.rows.get(stream)
     if mark is None:

@@ -27,17 +27,17 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class BronzeRange:
-    """The Bronze versions (after_version, to_version], and where the decided records of each partition end.
+    """The Bronze versions (after_version, to_version], and each partition's last decided offset before them.
 
     Attributes:
-        after_version: The version that the load before ended with; -1 before the first.
+        after_version: The last version of the previous load; -1 before the first.
         to_version: The last version of the range, inclusive.
         above: The last decided offset of each partition before the load.
-        appended: Records that the versions added, by their commits; None where a commit does not say.
+        appended: Records that the versions added, according to their commits; None if a commit does not say.
         topics: The topics that are read; None for all.
-        joined: Those of them that the load before did not decide. What Bronze holds of them may be older than the range: it is
-            read by offset, and not counted by version.
-        up_to: The last offset of each partition, where the versions themselves can no longer be read; else None.
+        joined: Those of them that the previous load did not decide. Their Bronze records may be older than the range, so they
+            are read by offset and not counted by version.
+        up_to: The last offset of each partition if the versions themselves can no longer be read, else None.
     """
 
     after_version: int
@@ -56,18 +56,18 @@ class Plan:
     Attributes:
         load_seq: The load's number.
         rules: The rules that it is decided by.
-        watermarks: The watermarks that it meets, of retired streams too where it meets some.
-        range: The pinned Bronze range; empty where a person decided.
+        watermarks: The watermarks before the load, including those of retired streams that it meets again.
+        range: The pinned Bronze range; empty if the load carries out a request.
         ledger: The ledger's rows, see `lakehouse.contracts.silver.LOADS`.
         rejects: The rows of `silver_rejects`.
-        late: The late records that Silver takes, by policy: rows of `silver.model.SEGMENT`.
-        replayed: Offset spans that Bronze holds twice in the range: topic, partition, first and last offset.
-        settled: Rows of `silver_rejects` of earlier loads that a person released or discarded.
-        settled_aside: Rows of `gold_rejects` that a person released or discarded.
-        request: What that person asked for.
-        islands: All records of the load, as islands; None where they did not come so.
-        counts_replays: Whether the records that Bronze read again before the load are counted: where the versions that brought
-            them are gone from the log, nobody knows any more.
+        late: The late records that Silver accepts, by policy: rows of `silver.model.SEGMENT`.
+        replayed: Offset ranges that Bronze holds twice in the range: topic, partition, first and last offset.
+        settled: Rows of `silver_rejects` of earlier loads that an operator released or discarded.
+        settled_aside: Rows of `gold_rejects` that an operator released or discarded.
+        request: The request that the load carries out; None if it decides Bronze records.
+        islands: All records of the load as islands; None if they were not decided by islands.
+        counts_replays: Whether `replay` counts the records that earlier loads decided and Bronze ingested again; that is
+            unknown once the versions that brought them are gone from the log.
     """
 
     load_seq: int

@@ -1,4 +1,4 @@
-"""What a person asks for, of records, of a topic or of all tables. The claim pins it."""
+"""Requests of an operator for some records, a topic or all tables. The claim pins them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Kind = Literal["release", "discard", "reset", "accept", "erase", "restore", "reb
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which records of the quarantine are meant; None for any.
+    """A filter on the records in quarantine; a field that is None matches any.
 
     Attributes:
-        kind: Their class; `unmet` for what an expectation kept out of Gold.
+        kind: Their class; `unmet` for those that an expectation kept out of Gold.
         topic: Kafka topic.
         partition: Kafka partition.
         offset: Kafka offset.
         producer: The stream's producer.
-        days: How many days they have waited at least.
+        days: The minimum number of days that they have waited.
     """
 
     kind: str | None = None
@@ -39,14 +39,14 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Reset:
-    """Which watermark is moved, and where to.
+    """Which watermark to move, and where to.
 
     Attributes:
         topic: Kafka topic.
         partition: Kafka partition.
-        producer: The stream's producer; None where none is configured.
+        producer: The stream's producer; None if none is configured.
         to: The highest sequence that counts as accepted; None leaves that to the first record of a new epoch.
-        is_new_epoch: Whether the records to come are numbered anew.
+        is_new_epoch: Whether the next records start a new epoch.
     """
 
     topic: str
@@ -57,18 +57,18 @@ class Reset:
 
     @property
     def stream(self) -> Stream:
-        """The stream whose watermark it is."""
+        """The stream whose watermark moves."""
         return self.topic, self.partition, self.producer
 
 
 @dataclass(frozen=True)
 class Swap:
-    """What takes the place of Silver's state; see `silver.load.cutover`.
+    """A cutover: which loads are rolled back, and what replaces them; see `silver.load.cutover`.
 
     Attributes:
-        keep_to: The last load that stays; 0 where none does.
-        undo_to: The last load that goes.
-        shadow: The shadow whose loads come instead, numbered on from `undo_to`; None where none do.
+        keep_to: The last load that is kept; 0 if none is.
+        undo_to: The last load that is rolled back.
+        shadow: The shadow whose loads replace them, numbered from `undo_to` + 1; None if none do.
     """
 
     keep_to: int
@@ -78,7 +78,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A break of a topic that is gone on from.
+    """A topic break that an operator accepted, so that ingestion goes on.
 
     Attributes:
         topic: Kafka topic.
@@ -86,9 +86,9 @@ class Accepted:
         cause: recreated or expired.
         incarnation: Its incarnation from now on.
         goes_on_as: Its name in the tables from now on.
-        old_topic_id: Kafka's id of it before; None where that is not known.
+        old_topic_id: Kafka's id of it before the break; None if unknown.
         new_topic_id: Kafka's id of it from now on.
-        lost: The offsets that are given up.
+        lost: The offset ranges that are given up.
     """
 
     topic: str
@@ -103,15 +103,15 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Erase:
-    """Whose records are erased.
+    """The key whose records are erased.
 
     Attributes:
         topic: Kafka topic.
         key_sha256: SHA-256 of the salt and the records' key, hexadecimal: the ledger must not hold what it erases.
-        load_seq: The load that erased them in Bronze, where this is its replay by a rebuild.
-        salt: What the key was hashed behind, hexadecimal; empty in requests of version 0.1.
-        is_of_all_incarnations: Whether the topic is meant each time that it was created, not only as it is named here. Requests
-            of version 0.1 are repeated as they were meant.
+        load_seq: The load that erased them in Bronze, if this is its replay by a rebuild.
+        salt: Prefix of the key in the hash, hexadecimal; empty in requests of version 0.1.
+        is_of_all_incarnations: Whether all incarnations of the topic are meant, not only the one named here. Requests of
+            version 0.1 keep their original meaning.
     """
 
     topic: str
@@ -122,13 +122,13 @@ class Erase:
 
     @classmethod
     def of(cls, topic: str, key: bytes) -> Erase:
-        """The request to erase a key, under a salt of its own."""
+        """Build the request to erase a key, with a fresh salt."""
         salt = secrets.token_bytes(16)
         digest = hashlib.sha256(salt + key).hexdigest()
         return cls(plain_topic(topic), digest, salt=salt.hex(), is_of_all_incarnations=True)
 
     def is_of(self, topic: str) -> bool:
-        """Whether a topic, as the tables name it, is meant.
+        """Whether the request covers a topic, as the tables name it.
 
         >>> Erase.of("t", b"k").is_of("t@2"), Erase.of("t", b"k").is_of("tt"), Erase("t", "").is_of("t@2")
         (True, False, False)
@@ -138,20 +138,20 @@ class Erase:
 
 @dataclass(frozen=True)
 class Request:
-    """A person's request.
+    """An operator's request, or a retirement by maintenance.
 
     Attributes:
         kind: release, discard, reset, accept, erase, restore, rebuild or retire.
-        reason: Why, in their words.
-        requested_by: Who they are.
-        wanted: The records of a release or discard; of a retirement how many days its streams were quiet.
+        reason: Why, in the requester's words.
+        requested_by: Who requested it.
+        wanted: The records of a release or discard; for a retirement, how many days its streams were quiet.
         up_to_load_seq: The last load whose records are meant, pinned when the load is planned; None for any.
         reset: The watermark of a reset.
-        swap: What a restore or rebuild puts in place of what.
-        accepted: The break of an accept.
+        swap: The cutover of a restore or rebuild.
+        accepted: The topic break of an accept.
         erase: The key of an erasure.
-        published_to: Of a release or discard the last load that Gold had published: what was kept out of Gold up to there may
-            be meant, too. None where nothing of it is.
+        published_to: For a release or discard, the last load that Gold had published: records kept out of Gold up to it may be
+            meant too. None if none of those are.
     """
 
     kind: Kind
@@ -166,12 +166,12 @@ class Request:
     published_to: int | None = None
 
     def to_json(self) -> str:
-        """The request as the ledger keeps it."""
+        """The request as the JSON that the ledger stores."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """The request that a claim pinned.
+        """Read the request that a claim pinned.
 
         >>> asked = Request("release", "checked with the sender", "ann", wanted=Wanted(kind="late", topic="t"))
         >>> Request.from_json(asked.to_json()) == asked

@@ -1,8 +1,8 @@
-"""The streams that a load meets: how many of them are new, and where those stand that had been retired.
+"""The streams that a load meets: limits how many are new, and looks up the last position of retired ones.
 
-A retired stream has no row in silver_watermarks; the ledger says where it stood. A load that meets a stream without a row asks
-the ledger for it, so that the stream is decided as if it had never been retired. Nothing is read where every stream has a row,
-or where none was ever retired.
+A retired stream has no row in silver_watermarks; its last position is in the ledger. A load that meets a stream without a row
+looks it up there, so that the stream is decided as if it had never been retired. Nothing is read if every stream has a row, or
+if none was ever retired.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from silver.state.watermarks import Watermarks
 
 _SHOWN, _LONGEST = 5, 60
-"""Names of a topic that the error shows, and how much of each."""
+"""How many names the error shows, and how many characters of each."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,15 @@ class Limits:
     """How many new streams of a topic a load may bring.
 
     Attributes:
-        most: Of a topic without a limit of its own; None for any.
-        topics: The limits of those that have one.
+        most: For a topic without a limit of its own; None for no limit.
+        topics: The limits of the topics that have one.
     """
 
     most: int | None = None
     topics: Mapping[str, int | None] = field(default_factory=dict)
 
     def of(self, topic: str) -> tuple[int | None, str]:
-        """A topic's limit, and the key that says so.
+        """A topic's limit, and the config key that sets it.
 
         >>> Limits(10, {"orders": None}).of("orders"), Limits(10).of("orders")
         ((None, 'policies.topics.orders.max_new_streams'), (10, 'policies.max_new_streams'))
@@ -69,7 +69,7 @@ class _New(NamedTuple):
 
 
 class Known:
-    """The watermarks that a load's streams are held against, as they are: nothing is limited, nothing was retired.
+    """The watermarks that a load's streams are compared with, as given: no limit on new streams, no look-up of retired ones.
 
     Attributes:
         watermarks: The watermarks.
@@ -87,8 +87,8 @@ class Known:
         """Take the load's streams into account.
 
         Args:
-            streams: Rows with topic, partition and producer, as often as they come.
-            is_whole: Whether these are all of them.
+            streams: Rows with topic, partition and producer; the same stream may occur more than once.
+            is_whole: Whether these are all of the load's streams.
 
         Returns:
             The watermarks to decide by.
@@ -97,13 +97,13 @@ class Known:
 
 
 class Streams(Known):
-    """The same, as a load meets them: with a limit for what is new, and with the ledger for what had been retired.
+    """The same, but new streams are limited, and retired ones are looked up in the ledger.
 
     Args:
         spark: The session.
         run: The run.
         watermarks: The watermark table as it was read.
-        limits: How many may be new.
+        limits: How many streams may be new.
     """
 
     def __init__(self, spark: SparkSession, run: Run, watermarks: Watermarks, limits: Limits | None = None) -> None:
@@ -112,24 +112,24 @@ class Streams(Known):
 
     @cached_property
     def has_retired(self) -> bool:
-        """See `Known.has_retired`; by the statistics of the ledger's files where they say it."""
+        """See `Known.has_retired`; answered from the statistics of the ledger's files if they suffice."""
         ledger = self._run.table(SILVER_LOADS)
         if not self.watermarks.load_seq or not tables.exists(self._spark, ledger):
             return False
         return small_tables.may_hold(self._spark, ledger, "kind", RETIRE)
 
     def meet(self, streams: pa.Table, *, is_whole: bool = True) -> Watermarks:
-        """See `Known.meet`. Called again, it only looks at what it does not know by then.
+        """See `Known.meet`. A further call only looks up streams that are not known yet.
 
         Raises:
-            BreakerOpenError: A topic brings more new streams than it may. Nothing was written.
+            BreakerOpenError: A topic brings more new streams than its limit. Nothing was written.
         """
         named = streams.select(list(STREAM)).group_by(list(STREAM)).aggregate([])
         return self.know(map(stream_of, named.to_pylist()), is_whole=is_whole)
 
     def know(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
         """See `meet`."""
-        # Without a producer a stream is a whole partition: Kafka's own number of them bounds these, and none is retired.
+        # A stream without a producer is a whole partition: Kafka bounds how many there are, and none is ever retired.
         unknown = {stream for stream in streams if stream[2] is not None and stream not in self.watermarks.rows}
         if unknown and self.has_retired:
             self.watermarks = self.watermarks.after(_retired(self._spark, self._run, unknown, self.watermarks.load_seq))
@@ -171,9 +171,9 @@ def _shown(name: str) -> str:
 
 
 def _retired(spark: SparkSession, run: Run, streams: Collection[Stream], finished: int) -> list[dict[str, object]]:
-    """Where some streams stood when they were retired last: the ledger's rows of those that were.
+    """The last positions of those streams that were retired, from the ledger's rows of their last retirement.
 
-    Only of loads that are finished: a repeat of the load that asks finds the same.
+    Only finished loads count, so that a retry of the current load finds the same.
     """
     wanted = frames.of_tuples(spark, streams, "topic string, partition int, producer string")
     names = [*STREAM, *dict.fromkeys(WATERMARK_IN_LOADS.values())]

@@ -1,4 +1,4 @@
-"""Silver's tables: created where they are missing, compared with their contracts, and read as they were before a load."""
+"""Create Silver's missing tables, compare them with their contracts, and read them as they were before a load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int) -> DataFrame:
-    """A table as the loads before left it: a repeat may find its own rows there, and a first plan no table at all."""
+    """Read a table as the earlier loads left it: without the rows of a retried load, and empty if there is no table yet."""
     table = run.table(contract.name)
     if load_seq == 1 and not tables.exists(spark, table):
         return frames.of_contract(spark, [], contract)
@@ -33,12 +33,12 @@ def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int
 
 
 def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Create Silver's tables where they are not there yet, and in a catalog's schema the views over them.
+    """Create Silver's missing tables and, in a catalog, the views over them.
 
     Raises:
         ConfigError: The payload's schema names a type that Spark does not know.
-        ContractError: One is there with other columns, or its payload has another type. A claim pins the rules, so this must
-            come out before the claim: no later run could finish the load.
+        ContractError: A table exists with other columns, or with another payload type. A claim pins the rules, so this must
+            fail before the claim: no later run could finish the load.
     """
     create_missing(spark, run, rules, is_checked=True)
     views.create(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
@@ -47,11 +47,11 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
 
 
 def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: bool = False) -> None:
-    """Create those of Silver's tables that are not there; look at no other, unless they are to be checked.
+    """Create Silver's missing tables; with `is_checked`, compare the existing ones with their contracts.
 
     Raises:
         ConfigError: The payload's schema names a type that Spark does not know.
-        ContractError: One that is checked has other columns.
+        ContractError: A table that is checked has other columns.
     """
     if rules.payload:
         _payload_type(spark, rules.payload)
@@ -67,7 +67,7 @@ def records_contract(rules: Rules) -> Contract:
 def _require_payload(spark: SparkSession, run: Run, payload: Payload) -> None:
     """Compare the payload's configured type with the table's."""
     table = run.table(SILVER_RECORDS)
-    expected = _payload_type(spark, payload).simpleString()  # which does not tell NOT NULL: a table made before may have it
+    expected = _payload_type(spark, payload).simpleString()  # leaves out NOT NULL, which an older table may have
     observed = spark.read.table(table.sql).schema["payload"].dataType.simpleString()
     if observed != expected:
         wrong_type = [("payload", observed, expected)]
@@ -76,9 +76,9 @@ def _require_payload(spark: SparkSession, run: Run, payload: Payload) -> None:
 
 
 def _payload_type(spark: SparkSession, payload: Payload) -> DataType:
-    """The payload's type; the decoding is analysed with it, so that what Spark refuses comes out before the claim."""
+    """The payload's type. Also analyses the decoding, so that a schema that Spark rejects fails before the claim."""
     try:
-        decoded(frames.of_tuples(spark, [], "value binary"), payload).schema  # noqa: B018 -- the look at it is what analyses
+        decoded(frames.of_tuples(spark, [], "value binary"), payload).schema  # noqa: B018 -- reading `schema` runs the analysis
         return spark.sql(f"SELECT CAST(NULL AS {payload.sql_type})").schema[0].dataType
     except (SchemaError, PySparkException) as error:
         raise ConfigError(

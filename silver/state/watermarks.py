@@ -1,4 +1,4 @@
-"""The watermark table: one row per stream, read once per load and moved last, by a MERGE."""
+"""The watermark table: one row per stream, read once at the start of a load and moved at its end, by a MERGE."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _LOAD = "tidemark_load"
 _IS_RETIRED = f"(load.kind = '{RETIRE}' AND load.producer IS NOT NULL)"
-"""As `lakehouse.contracts.silver.is_retired`."""
+"""The condition of `lakehouse.contracts.silver.is_retired`, in SQL."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Watermarks:
-    """The whole table as one load sees it: a row per stream, however long the history. Sums of it are made once.
+    """The whole table as one load sees it: a row per stream, however long the history. Derived values are cached.
 
     Attributes:
         rows: The watermark of each stream.
@@ -73,7 +73,7 @@ class Watermarks:
         return {stream: row.declared_epoch for stream, row in self.rows.items() if row.declared_epoch is not None}
 
     def after(self, ledger: Iterable[Mapping[str, Any]]) -> Watermarks:
-        """The watermarks as a load's ledger rows leave them; of a retired stream, too, it is known where it stood."""
+        """The watermarks after a load, by its ledger rows; a retired stream is included, with its last position."""
         moved = {
             stream_of(row): Watermark(**{name: row[other] for name, other in WATERMARK_IN_LOADS.items()}) for row in ledger
         }
@@ -87,7 +87,7 @@ class Watermarks:
         return offsets
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The watermarks as the decision joins them.
+        """The watermarks as a DataFrame for the decision to join.
 
         Grain: a stream that has accepted something. Columns: topic, partition, producer, known_epoch, known_sequence.
         """
@@ -96,7 +96,7 @@ class Watermarks:
         return frames.of_tuples(spark, rows, columns)
 
     def in_declared_epochs(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
-        """Rows with the declared epoch of their stream as `epoch`, where it has one; the rows as they are where none has."""
+        """Replace each `epoch` that is not null by the stream's declared one; rows of streams without one are unchanged."""
         if not self.declared:
             return rows
         declared = [(*stream, epoch) for stream, epoch in self.declared.items()]
@@ -106,7 +106,7 @@ class Watermarks:
         return joined.select(*(epoch if name == "epoch" else rows[name] for name in rows.columns))
 
     def require(self, rules_fingerprint: str, *, where: str) -> None:
-        """Raise where the watermarks were made with other extractors.
+        """Raise if the watermarks were made with other extractors.
 
         Raises:
             RulesChangedError: Old and new sequences would be compared although they mean different things.
@@ -124,25 +124,25 @@ class Watermarks:
 
 
 def read(spark: SparkSession, run: Run) -> Watermarks:
-    """Read the watermark table, once: what is read later may have moved."""
+    """Read the watermark table. Call once per load: by a second read the rows may have moved."""
     rows = small_tables.read(spark, run.table(SILVER_WATERMARKS), (*STREAM, *WATERMARK_IN_LOADS))
     return Watermarks({stream_of(row): Watermark(**{name: row[name] for name in WATERMARK_IN_LOADS}) for row in rows})
 
 
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
-    """Move the watermarks to where the load's ledger rows say: one MERGE, one commit.
+    """Move the watermarks to the positions in the load's ledger rows: one MERGE, one commit.
 
-    None moves where the table is not at the load before. Beyond it, somebody else has done this already, or a restore or
-    rebuild has undone the load: a stream that it had begun, or one that was retired since, must not come back. Below, the
-    table was emptied or put back since it was read, and this load's rows alone would make it look whole. The MERGE carries no
-    transaction id, which would keep it from healing a table that was restored.
+    The MERGE changes nothing unless the table is at the previous load. If it is further, another run has done this already, or
+    a restore or rebuild has rolled the load back: a stream that the load started, or one that was retired since, must not
+    reappear. If it is behind, the table was emptied or restored since it was read, and this load's rows alone would make it
+    look complete. The MERGE carries no transaction id, which would keep it from repairing a restored table.
 
-    A retirement's streams leave the table, see `silver.requests.retire_streams`.
+    A retirement removes its streams from the table, see `silver.requests.retire_streams`.
 
     Raises:
-        TableStateError: The table was emptied or put back while the load was at work.
+        TableStateError: The table was emptied or restored during the load.
         AnotherWriterError: Another run moved the same rows at the same time.
-        UndoneError: A restore or rebuild has undone the load.
+        UndoneError: A restore or rebuild has rolled the load back.
     """
     table = run.table(SILVER_WATERMARKS)
     _marks(spark, run, load_seq).createOrReplaceTempView(_LOAD)
@@ -165,7 +165,7 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
 
 
 def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:
-    """Where the ledger's rows of a load leave each stream. As rows: the MERGE would read the ledger twice."""
+    """The positions in a load's ledger rows, collected first: the MERGE would read the ledger twice."""
     names = (*STREAM, "kind", *WATERMARK_IN_LOADS.values())
     rows = small_tables.read(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))
     return frames.of_contract(spark, [row for row in rows if row["load_seq"] == load_seq], LOADS).select(*names)

@@ -1,1 +1,1 @@
-"""Records at or below the watermark, told apart by content: duplicate, late or collision. The entry is `resolve.resolve`."""
+"""Classifies suspects by content as duplicate, late or collision. The entry is `resolve.classify_suspects`."""

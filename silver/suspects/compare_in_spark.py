@@ -1,4 +1,4 @@
-"""Suspects compared in Spark, where they are many: windows over hashes; no value is shuffled."""
+"""Classify suspects in Spark if there are many: windows over hashes, so that no value is shuffled."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def judged(suspects: DataFrame, known: DataFrame) -> DataFrame:
-    """Each suspect's class, duplicates in a row as one row, within the block that they came in.
+    """Classify each suspect; consecutive duplicates of a block become one row.
 
     Grain: a block of duplicates, or any other suspect. Columns: those of `silver.suspects.compare_on_driver.judged`.
 
     Args:
         suspects: A row per suspect with its key, offset, block and `content_sha256`.
-        known: What was there before: key, `content_sha256` and `place`.
+        known: The records known before: key, `content_sha256` and `place`, the lower the earlier.
     """
     first = known.groupBy(*as_keys()).agg(F.min_by("content_sha256", "place").alias("known"))
     return _blocks(_with_class(suspects, first))
@@ -45,7 +45,7 @@ def _with_class(suspects: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def erased(up_to_offset: Column, is_collision: Column) -> Column:
-    """What an erased record has for its content's hash: equal to no other's, but to its copies' that were erased with it."""
+    """The content hash of an erased record: equal to no other under its key, except that of copies erased along with it."""
     return F.concat(F.lit(ERASED), up_to_offset, F.when(is_collision, ":collision").otherwise(""))
 
 
@@ -56,7 +56,7 @@ def _is_after_erasure() -> Column:
 
 
 def _blocks(judged: DataFrame) -> DataFrame:
-    """Duplicates in a row as one, within the block that they came in; every other suspect on its own."""
+    """Merge consecutive duplicates of a block into one row; every other suspect keeps its own."""
     by_offset = Window.partitionBy(*STREAM, "block").orderBy("offset")
     is_duplicate = F.col("class") == DUPLICATE
     continues = is_duplicate & F.coalesce(F.lag("class").over(by_offset) == DUPLICATE, F.lit(False))
@@ -72,7 +72,7 @@ def _blocks(judged: DataFrame) -> DataFrame:
 
 
 def same_key(rows: DataFrame, keys: DataFrame) -> Column:
-    """Whether a row has the key that `as_keys` named."""
+    """Whether a row has the key in the columns of `as_keys`."""
     same = rows["producer"].eqNullSafe(keys["key_producer"])
     for name in KEY:
         if name != "producer":
@@ -81,5 +81,5 @@ def same_key(rows: DataFrame, keys: DataFrame) -> Column:
 
 
 def as_keys() -> list[Column]:
-    """The columns of a key under names of their own: a frame is joined with what was made of it."""
+    """The key columns, renamed: a DataFrame is joined with one that was derived from it."""
     return [F.col(name).alias(f"key_{name}") for name in KEY]

@@ -1,4 +1,4 @@
-"""Suspects told apart on the driver, where they are few: the rule of `silver.suspects.resolve` in one pass over rows. Pure."""
+"""Classify suspects on the driver if there are few: the rule of `silver.suspects.resolve` in one pass over rows. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 KEY = (*STREAM, "epoch", "sequence")
-"""What names a record of a stream: Silver holds each once."""
+"""The columns that identify a record: Silver holds each key once."""
 
 
 ERASED = "erased:"
-"""What a content's hash starts with where the record was erased; then the last offset that was decided by then."""
+"""Prefix of an erased record's content hash; the last offset decided before the erasure follows."""
 
 
 def is_same(first: str, content: str, offset: int) -> bool:
-    """Whether a suspect is another copy of what was there first.
+    """Whether a suspect is a copy of the first record under its key.
 
-    Of a record that was erased nobody knows the content. What came after that is taken for a resent copy; what came before
-    was known, and is erased too where it was the same.
+    The content of an erased record is unknown. A suspect that came after the erasure is taken for a resent copy. One that came
+    before it could still be compared, and was erased too if it was a copy.
 
     >>> is_same("a", "a", 7), is_same("a", "b", 7), is_same("erased:6", "b", 7), is_same("erased:9", "b", 7)
     (True, False, True, False)
@@ -37,10 +37,10 @@ def key_of(row: Row) -> tuple[Any, ...]:
 
 
 def first_of_each(known: Iterable[Row]) -> dict[tuple[Any, ...], str]:
-    """The hash of what was there first under each key.
+    """The content hash of the first record under each key.
 
     Args:
-        known: Rows with a key, `content_sha256` and `place`: the lower came first.
+        known: Rows with a key, `content_sha256` and `place`, the lower the earlier.
 
     >>> row = dict(zip(KEY, ("t", 0, None, 0, 7)))
     >>> list(first_of_each([{**row, "place": 9, "content_sha256": "b"}, {**row, "place": -1, "content_sha256": "a"}]).values())
@@ -51,17 +51,17 @@ def first_of_each(known: Iterable[Row]) -> dict[tuple[Any, ...], str]:
 
 
 def judged(suspects: Iterable[Row], known: Mapping[tuple[Any, ...], str]) -> Iterator[dict[str, Any]]:
-    """Each suspect's class, duplicates in a row as one row.
+    """Classify each suspect; consecutive duplicates of a block become one row.
 
-    The first of an unknown sequence is late; what is like the known or first is a duplicate; the rest are collisions.
+    The first of an unknown sequence is late; a copy of the known or first record is a duplicate; the rest are collisions.
 
     Args:
-        suspects: Rows with a key, offset, `block` (the offset that their block starts with) and `content_sha256`, in the
-            order of their streams and offsets.
-        known: What was there before, by key.
+        suspects: Rows with a key, offset, `block` (the first offset of their block) and `content_sha256`, sorted by stream
+            and offset.
+        known: The content hash of the record known before, by key.
 
     Yields:
-        Rows of `silver.model.SEGMENT`, but for the jumps.
+        Rows of `silver.model.SEGMENT`, without the jump counts.
 
     >>> suspect = dict(zip(KEY, ("t", 0, None, 0, 7)), offset=4, block=4, content_sha256="a")
     >>> again = {**suspect, "offset": 5, "content_sha256": "b"}

@@ -1,4 +1,4 @@
-"""What is the same in two copies of a record: key and value, hashed. Headers and timestamp are not compared."""
+"""Hash the content by which copies of a record are recognized: key and value. Headers and timestamp are not compared."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def content_sha256(records: DataFrame) -> Column:
-    """A hash of key and value, which tells null from empty: 64 hexadecimal digits. Of what was erased, see `judge.ERASED`."""
+    """A hash of key and value, 64 hexadecimal digits; null and empty differ. If erased, see `compare_on_driver.ERASED`."""
     parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
     return _unless_erased(records, F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)).alias("content_sha256")
 
 
 def content(records: DataFrame) -> Column:
-    """What is equal where `content_sha256` is, by one hash instead of three; for comparing alone, nothing keeps it."""
+    """Equal exactly when `content_sha256` is, by one hash instead of three; only for comparisons, never stored."""
     names = ("key", "value")
     lengths = [F.coalesce(F.octet_length(records[name]), F.lit(-1)).cast("string") for name in names]
     bytes_ = [F.coalesce(records[name], F.lit(b"")) for name in names]

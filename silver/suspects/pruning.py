@@ -1,4 +1,4 @@
-"""How far the look at some suspects reaches: where they and their like lie, as few spans however many they are. Pure."""
+"""Filters for the records that suspects are compared with: few ranges of offsets or sequences, however many suspects. Pure."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ Range = tuple[str, int, int, int, int]
 
 
 def matching_offsets(kept: Iterable[Island], blocks: pa.Table) -> Iterator[dict[str, Any]]:
-    """Where the like of some blocks lies: what was kept of their sequences.
+    """Offset ranges of accepted records with the blocks' sequences.
 
     Args:
         kept: Accepted records, as islands: in each stream and epoch their sequences rise.
         blocks: Rows of `silver.model.SEGMENT`.
 
     Yields:
-        Spans of offsets: topic, partition, producer, first_offset, last_offset, and `block`, the block's first offset.
+        Offset ranges: topic, partition, producer, first_offset, last_offset, and `block`, the block's first offset.
 
     >>> import pyarrow as pa
     >>> from silver.model import Island
     >>> names = ["topic", "partition", "producer", "epoch", "first_sequence", "last_sequence", "first_offset"]
     >>> blocks = pa.table([["t"], [0], [None], [0], [91], [120], [200]], names=names)
-    >>> [tuple(span.values()) for span in like([Island(("t", 0, None), 100, 199, 0, 1, None)], blocks)]
+    >>> [tuple(span.values()) for span in matching_offsets([Island(("t", 0, None), 100, 199, 0, 1, None)], blocks)]
     [('t', 0, None, 190, 199, 200)]
     """
     by_place: defaultdict[tuple[Stream, int | None], list[Island]] = defaultdict(list)
@@ -58,13 +58,13 @@ def matching_offsets(kept: Iterable[Island], blocks: pa.Table) -> Iterator[dict[
             first = max(piece.first_offset, row["first_sequence"] - piece.distance)
             last = min(piece.last_offset, row["last_sequence"] - piece.distance)
             if first > last:
-                break  # the piece's sequences are higher, and so are those of the pieces after it
+                break  # this island's sequences are higher than the block's, and so are those of the islands after it
             stream = {name: row[name] for name in STREAM}
             yield {**stream, "first_offset": first, "last_offset": last, "block": row["first_offset"]}
 
 
 def ranges(blocks: pa.Table) -> list[Range]:
-    """The sequences of some blocks, overlapping ones as one; few, however many blocks there are.
+    """Sequence ranges that cover some blocks, merged if they overlap; few, however many blocks there are.
 
     >>> import pyarrow as pa
     >>> names = ["topic", "partition", "epoch", "first_sequence", "last_sequence"]
@@ -78,7 +78,7 @@ def ranges(blocks: pa.Table) -> list[Range]:
 
 
 def sequence_filter(wanted: Iterable[Range]) -> Column:
-    """Whether a record's sequence is one of those asked for."""
+    """Whether a record's sequence is in one of some ranges."""
     return interval_join.any_of(
         interval_join.at(topic, partition, f"epoch = {epoch} AND sequence BETWEEN {first} AND {last}")
         for topic, partition, epoch, first, last in wanted
@@ -86,7 +86,7 @@ def sequence_filter(wanted: Iterable[Range]) -> Column:
 
 
 def offset_filter(wanted: Iterable[Place]) -> Column:
-    """Whether a record lies at some offsets, or not far from them: Delta's statistics and Parquet's leave out what does not."""
+    """Whether a record is at some offsets, or near them: a condition that Delta's and Parquet's statistics can prune by."""
     by_place: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for topic, partition, first, last in wanted:
         by_place[topic, partition].append((first, last))
@@ -99,7 +99,7 @@ def offset_filter(wanted: Iterable[Place]) -> Column:
 
 
 def _few(spans_of: Mapping[Key, list[tuple[int, int]]]) -> dict[Key, list[tuple[int, int]]]:
-    """Spans by where they are, overlapping ones as one; where they are many still, the whole reach of each."""
+    """Merge overlapping ranges of each key; if too many remain, take one range per key, from first to last."""
     merged = {key: _merged(sorted(found)) for key, found in spans_of.items()}
     if sum(map(len, merged.values())) > _MOST_SPANS:
         return {key: [(found[0][0], found[-1][1])] for key, found in merged.items()}

@@ -1,8 +1,8 @@
-"""Blocks that were sent again as a whole, told by two sums each: no record of them is compared with another one.
+"""Recognize blocks that were resent as a whole by their checksums, without comparing individual records.
 
-A block of suspects that has as many records as its range of sequences has numbers is a copy where just as many records of the
-range were kept, with the same content. Both sides are summed up by hashes of sequence and content: equal sums, equal records.
-The hashes are salted anew each time: who knew them could make other records that come to the same sums.
+A block of suspects that has as many records as its range of sequences has numbers is a copy if just as many records of the
+range were kept, with the same content. Hashes of sequence and content are summed up on both sides: equal sums mean equal
+records. The hashes have a fresh salt each time: if they were known, other records with the same sums could be crafted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _FEWEST = 100
-"""Suspects of a block that it takes: smaller ones are compared record by record."""
+"""The fewest suspects of a block that is checked as a whole; smaller ones are compared record by record."""
 _HALF = 2**32 - 1
 _BLOCK = (*STREAM, "block")
 _HASHES = ("hash", "other_hash")
@@ -41,18 +41,18 @@ _PLACE = pa.schema(
 
 
 def can_be(blocks: pa.Table) -> pa.Array:
-    """Whether a block is large, and has as many records as its sequences have numbers."""
+    """Whether each block is large, and has as many records as its range of sequences has numbers."""
     numbers = pc.add(pc.subtract(blocks["last_sequence"], blocks["first_sequence"]), 1)
     return pc.and_(pc.greater_equal(blocks["records"], _FEWEST), pc.equal(blocks["records"], numbers))
 
 
 def are_copies(blocks: pa.Table, both: DataFrame) -> list[bool]:
-    """Whether each block is a copy of what was kept.
+    """Whether each block is a copy of kept records.
 
     Args:
         blocks: Rows of `silver.model.SEGMENT`, for which `can_be` holds.
-        both: Their records, and what Silver and the load itself kept of their sequences: stream, sequence, `content`, `block`
-            (the block's first offset), and `is_sent`, false for what was kept.
+        both: Their records, and those that Silver and the load itself kept with their sequences: stream, sequence, `content`,
+            `block` (the block's first offset), and `is_sent`, false for those kept.
     """
     salted = {name: F.xxhash64(F.lit(token_hex()), "sequence", "content") for name in _HASHES}
     sums = both.withColumns(salted).groupBy(*_BLOCK, "is_sent").agg(F.count(F.lit(1)), *_sums()).toArrow().to_pylist()
@@ -62,13 +62,13 @@ def are_copies(blocks: pa.Table, both: DataFrame) -> list[bool]:
 
 
 def at_places(spark: SparkSession, places: Sequence[Mapping[str, Any]], records: DataFrame) -> DataFrame:
-    """The records at some places, as `are_copies` takes them: one reading for a block and for what the load kept of it.
+    """The records at some places, as `are_copies` takes them: one read for the blocks and what the load kept of them.
 
     Args:
         spark: The session.
-        places: Spans of a stream's offsets: topic, partition, producer, first_offset, last_offset; `block`, the first offset of
-            the block that it is of, or holds what was kept of; and `is_sent`.
-        records: Records of the load; not many others, if it can be.
+        places: Offset ranges: topic, partition, producer, first_offset, last_offset; `block`, the first offset of the block
+            that the range is, or holds kept records of; and `is_sent`.
+        records: Records of the load, ideally few at other places.
     """
     told = {name: name for name in ("block", "is_sent")}
     within = interval_join.within(spark, records, pa.Table.from_pylist(places, _PLACE), told)
@@ -76,12 +76,12 @@ def at_places(spark: SparkSession, places: Sequence[Mapping[str, Any]], records:
 
 
 def of_sequences(spark: SparkSession, blocks: pa.Table, kept: DataFrame) -> DataFrame:
-    """What was kept of some blocks' sequences, as `are_copies` takes it.
+    """The kept records with some blocks' sequences, as `are_copies` takes them.
 
     Args:
         spark: The session.
         blocks: The blocks.
-        kept: Records that were kept; not many others, if it can be.
+        kept: Records that were kept, ideally few with other sequences.
     """
     asked = blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence", "first_offset"])
     wanted = interval_join.bucketed(frames.of_arrow(spark, asked), of="sequence")
@@ -92,6 +92,6 @@ def of_sequences(spark: SparkSession, blocks: pa.Table, kept: DataFrame) -> Data
 
 
 def _sums() -> list[Column]:
-    """Of both hashes of each record, by halves: a sum of whole ones would overflow."""
+    """Sums of both hashes, each in two halves: sums of whole hashes would overflow."""
     hashes = [F.col(name) for name in _HASHES]
     return [F.sum(half) for each in hashes for half in (F.shiftright(each, 32), each.bitwiseAND(F.lit(_HALF)))]

@@ -1,6 +1,6 @@
-"""The exact look at the suspects: duplicate, late or collision, by what was kept of the same sequence, or was late, before.
+"""Classify suspects as duplicate, late or collision, by the records of the same sequence that were kept, or late, before.
 
-A watermark alone cannot tell a record that was sent again from one that it never saw. So the suspects, and only they, are
+A watermark alone cannot distinguish a resent record from one that never arrived before. So the suspects, and only they, are
 compared with Silver, with the load's own accepted records and with the rejects, on stream, epoch and sequence and on a hash of
 key and value. Rule: DESIGN section 1.
 """
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
     from silver.suspects.pruning import Place, Range
 
 _MOST_HERE = 100_000
-"""Suspects that are told apart on the driver, which costs small loads least; more stay in Spark."""
+"""The most suspects that are compared on the driver, which is cheapest for small loads; more are compared in Spark."""
 _MOST_BROADCAST = 500_000
 _FEWEST_COPIED = 10_000
-"""Suspects in blocks that may be copies: fewer are told apart one by one as fast."""
+"""The fewest suspects in blocks that are checked as a whole: fewer are compared one by one just as fast."""
 
 _SPAN = (*STREAM, "first_offset", "last_offset")
 
 
 @dataclass(frozen=True)
 class Past:
-    """What the loads before left.
+    """The state that the earlier loads left.
 
     Attributes:
         silver: Their rows of `silver_records`.
         rejects: Their rows of `silver_rejects`.
-        watermarks: The watermarks that the load met.
+        watermarks: The watermarks before the load.
     """
 
     silver: DataFrame
@@ -66,7 +66,7 @@ class Past:
 
 @dataclass(frozen=True)
 class _Load:
-    """A load while its suspects are told apart: its segments, and its records: extracted, and as islands."""
+    """A load whose suspects are being classified: its segments, and its records, extracted and as islands."""
 
     found: pa.Table
     records: DataFrame
@@ -74,36 +74,36 @@ class _Load:
 
     @property
     def others(self) -> pa.Table:
-        """The segments of what is not accepted."""
+        """The segments that are neither accepted nor replays."""
         return self.found.filter(pc.invert(pc.is_in(self.found["class"], pa.array([ACCEPTED, REPLAY]))))
 
     @cached_property
     def kept(self) -> Sequence[Island] | None:
-        """Its accepted records as islands, where it came so."""
+        """Its accepted records as islands; None if it was not decided by islands."""
         return None if self.islands is None else pieces.pieces(self.islands, self.others)
 
 
 def is_needed(found: pa.Table) -> bool:
-    """Whether a load has records that need the look; without any it costs nothing."""
+    """Whether a load has records to compare or hash; if not, nothing is read."""
     return bool(pc.any(pc.is_in(found["class"], pa.array([SUSPECT, JUMP]))).as_py())
 
 
 def classify_suspects(
     spark: SparkSession, found: pa.Table, records: DataFrame, past: Past, islands: Sequence[Island] | None = None
 ) -> pa.Table:
-    """Tell the suspects of a load apart, and hash what waits for a decision.
+    """Classify the suspects of a load, and hash the content of records that wait for a decision.
 
     Args:
         spark: The session.
         found: The load's segments, see `silver.model.SEGMENT`.
-        records: The load's records, extracted: stream, offset, epoch, sequence, key and value. Read only where there are
-            suspects or jumps.
-        past: What the suspects are compared with, beside the load's own records.
-        islands: All of the load's records, as islands, where it came so: they say where the like of a suspect lies.
+        records: The load's records, extracted: stream, offset, epoch, sequence, key and value. Read only if there are suspects
+            or jumps.
+        past: The state that the suspects are compared with, as well as the load's own records.
+        islands: All of the load's records as islands, if it was decided by islands: they locate the originals of suspects.
 
     Returns:
-        The segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records), and these and the
-        jumps with `content_sha256`.
+        The segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records); late ones, collisions
+        and jumps have a `content_sha256`.
     """
     jumps, blocks = _of_class(found, JUMP), _of_class(found, SUSPECT)
     rest = found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, SUSPECT]))))
@@ -124,7 +124,7 @@ def _told_apart(spark: SparkSession, load: _Load, past: Past) -> pa.Table:
 
 
 def _are_copies(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> pa.Array:
-    """Whether each block was sent again as a whole; sought only where many records are in such blocks."""
+    """Whether each block was resent as a whole; checked only if many records are in such blocks."""
     can_be = resent_blocks.can_be(blocks)
     some = blocks.filter(can_be)
     if sum(some["records"].to_pylist()) < _FEWEST_COPIED or _holds_some_twice(load):
@@ -134,7 +134,7 @@ def _are_copies(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) 
 
 
 def _both(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> DataFrame:
-    """The records of some blocks, and what was kept of their sequences, as `silver.suspects.resent_blocks` compares them."""
+    """The records of some blocks, and the kept ones with their sequences, as `silver.suspects.resent_blocks` compares them."""
     places = [{**row, "block": row["first_offset"], "is_sent": True} for row in blocks.select(list(_SPAN)).to_pylist()]
     above, below = _parted(blocks, past.watermarks)
     kept = []
@@ -153,7 +153,7 @@ def _place(span: Mapping[str, Any]) -> Place:
 
 
 def _holds_some_twice(load: _Load) -> bool:
-    """Whether Bronze does."""
+    """Whether Bronze holds some of the load's records twice."""
     return bool(_of_class(load.found, REPLAY).num_rows)
 
 
@@ -172,7 +172,7 @@ def _one_by_one(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) 
 
 
 def _known(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table, keys: DataFrame) -> DataFrame:
-    """What was kept, or is late, under a suspect's key: the key, `content_sha256`, and `place`, the lower the earlier."""
+    """The kept and late records under a suspect's key: the key, `content_sha256`, and `place`, the lower the earlier."""
     count = pc.sum(blocks["records"]).as_py()
     known = _waiting(past.rejects, keys, count)
     for rows in _kept(spark, load, past, blocks):
@@ -181,7 +181,7 @@ def _known(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table, keys:
 
 
 def _kept(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> Iterator[DataFrame]:
-    """What Silver, and the load itself, kept of some suspects' sequences, and perhaps more; at least one of the two."""
+    """The records that Silver and the load itself kept with some suspects' sequences, perhaps others; at least one frame."""
     above, below = _parted(blocks, past.watermarks)
     if below:
         yield past.silver.where(pruning.sequence_filter(below))
@@ -190,14 +190,14 @@ def _kept(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> Ite
 
 
 def _accepted(spark: SparkSession, load: _Load, blocks: pa.Table, above: list[Range]) -> DataFrame:
-    """The load's accepted records that may share a key with a suspect: few, so that no other one is compared or hashed."""
+    """The load's accepted records that may share a key with a suspect: few, so that not all are compared and hashed."""
     like = None if load.kept is None else map(_place, pruning.matching_offsets(load.kept, blocks))
     records = load.records.where(pruning.sequence_filter(above) if like is None else pruning.offset_filter(like))
     return interval_join.outside(spark, records, load.others, by_producer=True)
 
 
 def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple[object, ...]]:
-    """The keys of some rejects that Silver holds: topic, partition, producer, epoch, sequence."""
+    """The keys of those rejects whose sequence Silver holds: topic, partition, producer, epoch, sequence."""
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
     if not named.num_rows:
         return set()
@@ -217,7 +217,7 @@ def _of_class(found: pa.Table, kind: str) -> pa.Table:
 
 
 def _parted(blocks: pa.Table, watermarks: Watermarks) -> tuple[list[Range], list[Range]]:
-    """Where the suspects above their watermark lie, whose like only the load can hold; and where the rest do."""
+    """The sequence ranges of suspects above their watermark, whose originals only the load can hold; and those of the rest."""
     known = watermarks.ordinals
     is_above, is_below = [], []
     for row in blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence"]).to_pylist():
@@ -241,7 +241,7 @@ def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFram
 
 
 def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Table:
-    """Jumps with their content's hash: each is a single record."""
+    """Jumps with their content hash: each is a single record."""
     within = _at(spark, jumps, records)
     rows = within.select(*STREAM, "offset", content_sha256(within)).toArrow().to_pylist()
     hashes = {(*stream_of(row), row["offset"]): row["content_sha256"] for row in rows}
@@ -251,7 +251,7 @@ def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Tabl
 
 
 def _of_keys(rows: DataFrame, keys: DataFrame, count: int) -> DataFrame:
-    """The rows that share a suspect's key. Many keys are not broadcast: then hashes are shuffled, and no wide row."""
+    """The rows that share a suspect's key; all rows if there are too many keys to broadcast: only hashes are shuffled then."""
     if count > _MOST_BROADCAST:
         return rows
     return rows.join(F.broadcast(keys), on=same_key(rows, keys), how="left_semi")
@@ -262,9 +262,9 @@ def _content(rows: DataFrame) -> DataFrame:
 
 
 def _waiting(rejects: DataFrame, keys: DataFrame, count: int) -> DataFrame:
-    """The late record under a suspect's key: its next copy is no news, whatever became of it.
+    """The late record under a suspect's key: a further copy is a duplicate, whatever became of it.
 
-    A jump is none: its number is not believed, so nothing was accepted under it until it is released, and then Silver has it.
+    Jumps are left out: nothing is accepted under their sequence until they are released, and then Silver has it.
     """
     late = rejects.where(F.col("class") == LATE)
     rows = late.withColumns({"sequence": F.col("first_sequence"), "place": F.col("first_offset")})
@@ -272,7 +272,7 @@ def _waiting(rejects: DataFrame, keys: DataFrame, count: int) -> DataFrame:
 
 
 def _with_jumps(rows: list[dict[str, Any]], blocks: pa.Table) -> pa.Table:
-    """The judged suspects as segments; a block's jumps stay with the first part of it."""
+    """The classified suspects as segments; a block's jump counts stay with its first part."""
     jumps = {
         (*stream_of(row), row["first_offset"]): row
         for row in blocks.select([*STREAM, "first_offset", "jumps_forward", "jumps_backward"]).to_pylist()
