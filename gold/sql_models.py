@@ -94,7 +94,8 @@ def _require_tables_only(spark: SparkSession, text: str, query: str, *, is_in_ca
     """
     found = problem(text)  # the file may have changed since the config was checked
     if found is None:
-        explained = "\n".join(row[0] for row in spark.sql(f"EXPLAIN EXTENDED {query}").collect())
+        with session.no_file_relations(spark):  # the plan is analysed too, and no file is to be opened for that
+            explained = "\n".join(row[0] for row in spark.sql(f"EXPLAIN EXTENDED {query}").collect())
         parsed, is_shown, _ = explained.partition("== Analyzed Logical Plan ==")
         if not is_shown:
             raise ModelError(f"its plan cannot be looked at: {headline(explained)}")

@@ -79,6 +79,7 @@ def run_every(
         TidemarkError: A run failed in another way; an operator or a supervisor has to step in.
     """
     code = 0
+    _ = job.spark  # Spark sets a SIGINT handler of its own as it starts: ours must come after it
     with _stop_on_signals() as stop:
         while not stop.is_set():
             started = time.monotonic()
@@ -98,7 +99,7 @@ def run_every(
 def _stop_on_signals() -> Iterator[threading.Event]:
     """Yield an event that the first Ctrl-C or SIGTERM sets; a second one ends the process as if this were not here."""
     stop = threading.Event()
-    # Spark sets its own SIGINT handler when it starts: set after that, these replace it, and restore it at the end.
+    # Spark's own SIGINT handler is among the former ones, and is restored at the end.
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def ask(_number: int, _frame: FrameType | None) -> None:

@@ -72,7 +72,8 @@ def test_the_gate_says_what_failed_and_what_waits(spark: SparkSession, dashboard
     (fresh,) = answer(spark, "freshness")
 
     assert (verdict["verdict"], verdict["loads"], verdict["critical_unmet"]) == ("FAILED", "2 to 2", 1)
-    assert (fresh["waiting_loads"], fresh["minutes_since_load"], fresh["minutes_since_published"]) == (1, 0, 0)
+    assert fresh["waiting_loads"] == 1
+    assert 0 <= fresh["minutes_since_load"] <= fresh["minutes_since_published"] < 60  # as slow as the machine was
     unmet = {(row["severity"], row["expectation"], row["observed"]) for row in answer(spark, "gate_unmet")}
     assert ("critical", "budget_late", "1") in unmet
     assert {row["result"] for row in answer(spark, "gate_runs")} == {"met", "warning", "critical, not met"}

@@ -319,6 +319,20 @@ def test_the_loop_ends_with_any_other_error(monkeypatch: pytest.MonkeyPatch) -> 
         loop.run_every(Job.on(nothing, nothing, report), seconds=0)
 
 
+def test_the_loop_listens_for_signals_after_spark_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    ending([None], monkeypatch, stop_during=0)
+    nothing: Any = None
+    handlers = list[object]()
+
+    def open_spark() -> Any:
+        handlers.append(signal.getsignal(signal.SIGINT))
+
+    job = Job(nothing, Events(), open_spark)
+    before = signal.getsignal(signal.SIGINT)
+    assert loop.run_every(job, seconds=0) == 0
+    assert handlers == [before]
+
+
 def test_a_run_of_one_stage_is_finished_before_the_loop_ends() -> None:
     stop, report = threading.Event(), Events()
     stoppable = loop.StoppableReport(report, stop)
