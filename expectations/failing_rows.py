@@ -11,14 +11,14 @@ from pyspark.sql import functions as F
 from expectations import checks as suites
 from expectations import decisions as decided
 from expectations import verdict
+from expectations.checks import INVARIANTS
 from expectations.evidence import snapshot
-from expectations.evidence.differences import differences
-from expectations.evidence.reconcile import load_facts
-from expectations.gx import engine, queries
+from expectations.evidence.facts import REQUIRED
+from expectations.evidence.reconcile import load_facts, stream_facts
+from expectations.gx import engine
 from expectations.gx.flatten import flatten
-from expectations.invariants import INVARIANTS
 from lakehouse.contracts.gate import ERRORED, PASSED
-from lakehouse.contracts.silver import COLLISION, DUPLICATE, LATE, QUARANTINED, STREAM, WATERMARK_IN_LOADS, is_retired
+from lakehouse.contracts.silver import COLLISION, DUPLICATE, KEPT, LATE, QUARANTINED, STREAM, WATERMARK_IN_LOADS, is_retired
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.errors import TidemarkError
@@ -113,8 +113,8 @@ class _Look:
 
     def _behind(self, result: Row) -> dict[str, list[Row]] | None:
         name = result["expectation"]
-        if name in queries.RECORDS:
-            found = engine.unexpected_rows(queries.RECORDS[name], self._with_floor())
+        if name in RECORDS:
+            found = engine.unexpected_rows(RECORDS[name], self._with_floor())
             return {"records of silver_records": found}
         if name in _FACTS:
             return {"streams and loads that differ": differences(self.evidence, _FACTS[name])}
@@ -225,3 +225,98 @@ def _as_they_were(found: Evidence, retired: Iterable[Row]) -> Sequence[Row]:
 
 def _key(row: Row) -> tuple[object, ...]:
     return tuple(row[name] for name in STREAM)
+
+
+_AT = "topic, partition, producer, load_seq, offset, epoch, sequence"
+_STREAM = "topic, partition, producer"
+
+# `floor` is the ledger's watermark before the load; `previous` and `earlier` are what Silver itself holds before a row.
+_FALLING = f"""
+    WITH marked AS (
+      SELECT *, struct(epoch, sequence) AS ordinal, max(if(load_seq IS NULL, NULL, struct(epoch, sequence))) OVER (
+        PARTITION BY {_STREAM} ORDER BY load_seq RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+      ) AS earlier
+      FROM {{batch}}
+    ), in_order AS (
+      SELECT *, lag(ordinal) OVER (PARTITION BY {_STREAM}, load_seq ORDER BY offset) AS previous
+      FROM marked WHERE arrival = 'in_order'
+    ), compared AS (
+      SELECT *, greatest(previous, earlier, floor) AS not_above FROM in_order
+    )
+    SELECT {_AT}, not_above.epoch AS not_above_epoch, not_above.sequence AS not_above_sequence
+    FROM compared WHERE ordinal <= not_above ORDER BY {_AT}
+"""  # noqa: S608 -- columns of ours; as in every query below
+
+_TWICE = f"""
+    SELECT {_AT}, arrival FROM (
+      SELECT *, count(*) OVER (PARTITION BY {_STREAM}, epoch, sequence) AS copies FROM {{batch}}
+    ) WHERE copies > 1 ORDER BY {_STREAM}, epoch, sequence, offset
+"""  # noqa: S608 -- as above
+
+_NULL = f"""
+    SELECT {_AT}, arrival FROM {{batch}} WHERE {" OR ".join(f"{name} IS NULL" for name in REQUIRED)} ORDER BY {_AT}
+"""  # noqa: S608 -- as above
+
+RECORDS = {
+    "sequence_increases": _FALLING,
+    "stream_key_is_unique": _TWICE,
+    "required_columns_are_not_null": _NULL,
+}
+"""The query of each such invariant, by its name. It reads the range's rows of `silver_records`, each with its `floor`: the
+ledger's watermark before the row's load, a struct of epoch and sequence."""
+
+SHOWN = {
+    "unaccounted": ("bronze_records", "ledger_records"),
+    "silver_mismatch": ("silver_rows", "ledger_kept"),
+    "watermark_mismatch": ("silver_highest", "ledger_watermark", "watermark"),
+}
+"""What is shown for each fact, next to the stream and the load."""
+
+
+def differences(evidence: Evidence, fact: str) -> list[Row]:
+    """The rows that disagree, by one of the facts that compare tables.
+
+    Args:
+        evidence: What the gate run read.
+        fact: `unaccounted`, `silver_mismatch` or `watermark_mismatch`.
+
+    Returns:
+        A row per stream and load: topic, partition, producer, load_seq, and what each table says, None if nothing. Bronze's
+        records are those of the partition. Watermarks are (epoch, sequence).
+    """
+    ledger = {_difference_key(row): row for row in evidence.ledger}
+    silver = {_difference_key(row): row for row in evidence.silver}
+    standing = {tuple(row[name] for name in STREAM): row for row in evidence.watermarks}
+    found = []
+    for each in stream_facts(evidence):
+        if getattr(each, fact):
+            key = (each.topic, each.partition, each.producer, each.load_seq)
+            told = {**_of_ledger(ledger.get(key)), **_of_silver(silver.get(key)), "watermark": _mark(standing.get(key[:3]))}
+            told["bronze_records"] = evidence.bronze.records.get((each.topic, each.partition, each.load_seq))
+            names = dict(zip((*STREAM, "load_seq"), key, strict=True))
+            found.append({**names, **{name: told.get(name) for name in SHOWN[fact]}})
+    return found
+
+
+def _difference_key(row: Row) -> tuple[object, ...]:
+    return tuple(row[name] for name in (*STREAM, "load_seq"))
+
+
+def _of_ledger(row: Row | None) -> Row:
+    if row is None:
+        return {}
+    kept = sum(row[name] for name in KEPT)
+    return {"ledger_records": row["records"], "ledger_kept": kept, "ledger_watermark": _mark(row, "_after")}
+
+
+def _of_silver(row: Row | None) -> Row:
+    if row is None:
+        return {}
+    last = row["last"]
+    return {"silver_rows": row["rows"], "silver_highest": last and [last["epoch"], last["sequence"]]}
+
+
+def _mark(row: Row | None, when: str = "") -> list[int] | None:
+    if row is None or row[f"high_watermark{when}"] is None:
+        return None
+    return [row[f"epoch{when}"], row[f"high_watermark{when}"]]

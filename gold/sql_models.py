@@ -37,7 +37,7 @@ def refresh_models(spark: SparkSession, run: Run, gold: Gold, *, amended_by: int
         spark: The session.
         run: The run.
         gold: The models.
-        amended_by: A load that changed what Gold had published, see `pipelines.amendments`; the models then name it too.
+        amended_by: A load that changed what Gold had published, see `pipelines.silver_to_gold`; the models then name it too.
 
     Returns:
         The names of the models that were made.

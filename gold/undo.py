@@ -1,13 +1,16 @@
-"""Roll Gold back to an earlier load, for example after a restore of Silver: remove what later loads brought."""
+"""Take rows out of Gold again: all that later loads brought, a rejected range, an erased key, an operator's undone decision."""
 
 from __future__ import annotations
 
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 from gold.latest import is_kept, make_anew
+from lakehouse.contracts.silver import DISCARDED, HELD
 from lakehouse.delta import tables
 from lakehouse.run.crash_points import crash_point
-from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_STREAM_HEALTH
+from lakehouse.spark import frames
+from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,3 +47,94 @@ def withdraw(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int, by_lo
         make_anew(spark, run, up_to=by_load_seq)
     tables.delete(spark, health, undone)
     run.report.event("gold.withdrawn", keep_to=keep_to, undo_to=undo_to)
+
+
+_ASKED = "tidemark_amended"
+
+
+@dataclass(frozen=True)
+class ErasedKey:
+    """A key that a load erased.
+
+    Attributes:
+        topic: Kafka topic.
+        key_sha256: SHA-256 of the salt and the key, hexadecimal.
+        salt: The salt, hexadecimal; it may be empty.
+        is_of_all_incarnations: Whether the key is erased in every incarnation of the topic.
+        before_load_seq: The load that erased it; records of later loads stay.
+    """
+
+    topic: str
+    key_sha256: str
+    salt: str
+    is_of_all_incarnations: bool
+    before_load_seq: int
+
+
+def remove_key(spark: SparkSession, run: Run, key: ErasedKey) -> None:
+    """Delete a key's records from loads before the one that erased it: one MERGE per table that holds any.
+
+    Then discard what gold_rejects holds of the key.
+    """
+    columns = "topic string, key_sha256 string, salt string, is_of_all_incarnations boolean, before_load_seq bigint"
+    asked = frames.of_tuples(spark, [astuple(key)], columns)
+    asked.createOrReplaceTempView(_ASKED)
+    is_of_topic = (
+        "(record.topic = asked.topic OR (asked.is_of_all_incarnations AND startswith(record.topic, concat(asked.topic, '@'))))"
+    )
+    is_meant = (
+        f"{is_of_topic} AND sha2(concat(unhex(asked.salt), record.key), 256) = asked.key_sha256 "
+        "AND record.load_seq < asked.before_load_seq"
+    )
+    try:
+        for name in (GOLD_LATEST_BY_STREAM, GOLD_LATEST, GOLD_RECORDS):
+            table = run.table(name)
+            found = f"SELECT 1 FROM {table.sql} AS record JOIN {_ASKED} AS asked ON {is_meant} LIMIT 1"  # noqa: S608 -- names of ours
+            if tables.exists(spark, table) and spark.sql(found).collect():
+                tables.merge(
+                    spark,
+                    f"MERGE INTO {table.sql} AS record USING {_ASKED} AS asked ON {is_meant} WHEN MATCHED THEN DELETE",
+                    table,
+                )
+                run.report.event("gold.erased", table=name, load_seq=key.before_load_seq)
+            crash_point(f"erase.{name}")
+    finally:
+        spark.catalog.dropTempView(_ASKED)
+    _give_up(spark, run, key.before_load_seq)
+
+
+def _give_up(spark: SparkSession, run: Run, load_seq: int) -> None:
+    """Discard the held rejects whose records a load erased. Their rows stay: they list nothing of a record's content."""
+    rejects = run.table(GOLD_REJECTS)
+    if not tables.exists(spark, rejects):
+        return
+    tables.merge(
+        spark,
+        f"""
+        MERGE INTO {rejects.sql} AS reject
+        USING (SELECT topic, partition, offset FROM {run.table(SILVER_RECORDS).sql} WHERE erased.load_seq = {load_seq}) AS gone
+        ON reject.topic = gone.topic AND reject.partition = gone.partition AND reject.offset = gone.offset
+          AND reject.state = '{HELD}'
+        WHEN MATCHED THEN UPDATE SET state = '{DISCARDED}', settled_load_seq = {load_seq}
+        """,  # noqa: S608 -- names of ours, a number
+        rejects,
+    )
+    crash_point("erase.gold_rejects")
+
+
+def undo_decisions(spark: SparkSession, run: Run, *, keep_to: int, undo_to: int) -> None:
+    """Put back to held what rolled-back loads released or discarded, and delete the rejects that they brought.
+
+    Args:
+        spark: The session.
+        run: The run.
+        keep_to: The last load that stays.
+        undo_to: The last load that is rolled back.
+    """
+    rejects = run.table(GOLD_REJECTS)
+    if not tables.exists(spark, rejects):
+        return
+    tables.delete(spark, rejects, f"load_seq > {keep_to} AND load_seq <= {undo_to}")
+    undone = f"settled_load_seq > {keep_to} AND settled_load_seq <= {undo_to}"
+    again = f"UPDATE {rejects.sql} SET state = '{HELD}', settled_load_seq = NULL WHERE {undone}"  # noqa: S608 -- as above
+    tables.merge(spark, again, rejects)

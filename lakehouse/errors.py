@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from lakehouse.escape import part_of_error, printable
-from lakehouse.shown import shortened
+from lakehouse.escape import part_of_error, printable, shortened
 
 _LONGEST_PART = 2_000
 """Maximum length of each part of a message, in characters."""

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from bronze.kafka import consumer_group
+from lakehouse.contracts.bronze import of_last_incarnations
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.protocol import bronze_owner
 from lakehouse.table import BRONZE_TOPICS, SILVER_WATERMARKS
-from pipelines import consumer_group
 from silver.load import breaker, cutover, planner, recover, steps
 from silver.rules import Rules
+from silver.state import watermarks
 from silver.state.streams import Limits
 from silver.state.tables import create_tables
 from silver.state.watermarks import Watermarks
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
     from silver.state.plan import Plan
+
 
 _SHOWN = (
     "topic",
@@ -63,7 +66,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     Only topics in the config are decided. Records of other topics wait in Bronze until the config names them; the event
     `silver.other_topics`, and `other_topics` in the result, list these topics.
 
-    Then commit a consumer group's offsets if the config names one; see `pipelines.consumer_group`.
+    Then commit a consumer group's offsets if the config names one; see `pipelines.bronze_to_silver`.
 
     Raises:
         TableStateError: Bronze or the ledger belongs to another pipeline.
@@ -81,7 +84,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
         loads.append(done)
         if not done.is_repeat:  # a load takes all of Bronze; only a repeat stops at what was pinned before the crash
             break
-    consumer_group.commit(spark, run, settings)
+    commit_group_offsets(spark, run, settings)
     counts = {name: sum(done.counts[name] for done in loads) for name in CLASSES}
     return {
         "loads": [done.load_seq for done in loads],
@@ -160,3 +163,24 @@ def _samples(rejects: pa.Table) -> list[dict[str, object]]:
     names = [name for name in rejects.column_names if name not in ("load_seq", "content_sha256")]
     by_class = [rejects.filter(pc.equal(rejects["class"], name)).slice(0, _SAMPLES) for name in CLASSES]
     return [row for found in by_class for row in found.select(names).to_pylist()]
+
+
+def commit_group_offsets(spark: SparkSession, run: Run, settings: Settings) -> None:
+    """Commit the offset after the last decided one of every partition, if `kafka.commit_group` names a group.
+
+    All partitions are committed each time, so that the next run makes up for a failed commit, and a restore shows. A failure
+    does not fail the run: the outcome is reported as silver.group_committed or silver.group_commit_failed.
+    """
+    group, topics = settings.kafka.commit_group, settings.kafka.topics
+    if group is None:
+        return
+    stands = of_last_incarnations(watermarks.read(spark, run).last_offsets())
+    next_offsets = {(topic, partition): last + 1 for (topic, partition), last in stands.items() if topic in topics}
+    if not next_offsets:
+        return
+    try:
+        consumer_group.commit(settings.kafka, group, next_offsets)
+    except consumer_group.CommitError as error:
+        run.report.event("silver.group_commit_failed", group=group, why=str(error))
+    else:
+        run.report.event("silver.group_committed", group=group, partitions=len(next_offsets))

@@ -7,9 +7,8 @@ from typing import get_args
 
 import pytest
 
-from expectations.evidence import differences
-from expectations.gx import queries
-from expectations.invariants import INVARIANTS, MEASURES
+from expectations import failing_rows
+from expectations.checks import INVARIANTS, MEASURES
 from jobs.readers import why
 from lakehouse.contracts import views
 from lakehouse.contracts.gold import STREAM_HEALTH
@@ -54,7 +53,7 @@ def test_every_problem_of_an_extractor_is_explained() -> None:
 
 def test_every_invariant_can_be_shown_and_is_in_the_runbook() -> None:
     for each in INVARIANTS:
-        assert each.name in queries.RECORDS or each.fact in differences.SHOWN, each.name
+        assert each.name in failing_rows.RECORDS or each.fact in failing_rows.SHOWN, each.name
         assert f"`{each.name}`" in page("runbook.md"), each.name
 
 

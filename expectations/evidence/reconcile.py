@@ -59,7 +59,7 @@ class LoadFacts:
     counts: Counter[str] = field(default_factory=Counter)
 
     def as_row(self) -> Row:
-        """The load with every measure of `expectations.invariants.MEASURES`; a share of nothing is 0."""
+        """The load with every measure of `expectations.checks.MEASURES`; a share of nothing is 0."""
         counts = {name: min(self.counts[name], _LARGEST) for name in _COUNTED}
         shares = {f"{name}_share": _share(counts[name], self.records) for name in ("duplicate", "late", "quarantined")}
         undecodable_share = _share(counts["undecodable"], self.kept)

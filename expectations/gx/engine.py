@@ -6,6 +6,7 @@ out), so it happens inside the functions, only when something is audited.
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from expectations.checks import Check, Subject
-from expectations.gx import config_errors
 from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED, PASSED
-from lakehouse.errors import TidemarkError, headline
+from lakehouse.errors import ConfigError, TidemarkError, headline
 from lakehouse.settings.secrets import mask
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from great_expectations.datasource.fluent.interfaces import Batch
     from great_expectations.expectations.expectation import Expectation
     from pyspark.sql import DataFrame
+
+    from expectations.checks import Check
 
 _CHECK = "tidemark_check"
 _OBSERVED_CHARACTERS = 500
@@ -76,11 +78,11 @@ def require(checks: Sequence[Check]) -> None:
     own = [check for check in checks if check.subject is Subject.RECORDS]
     for place, check in enumerate(own):
         where = f"gate.expectations[{place}]"
-        if check.type in config_errors.WRONG_ON_SPARK:
-            raise config_errors.wrong_on_spark(check.type, where)
+        if check.type in WRONG_ON_SPARK:
+            raise wrong_on_spark(check.type, where)
         _expectation(check, place, where)
         if check.keeps_rows_aside and not _names_rows(check.type):
-            raise config_errors.names_no_rows(check.type, where)
+            raise names_no_rows(check.type, where)
 
 
 def evaluate(checks: Sequence[Check], data: Mapping[Subject, Sequence[Mapping[str, object]] | DataFrame]) -> list[Result]:
@@ -176,7 +178,7 @@ def _names_rows(kind: str) -> bool:
     from great_expectations.expectations.registry import get_expectation_impl
 
     of_rows = (ColumnMapExpectation, ColumnPairMapExpectation, MulticolumnMapExpectation)
-    return kind not in config_errors.NAMES_NO_ROWS and issubclass(get_expectation_impl(kind), of_rows)
+    return kind not in NAMES_NO_ROWS and issubclass(get_expectation_impl(kind), of_rows)
 
 
 def _evaluated(expectation: Expectation, records: DataFrame, result_format: dict[str, Any]) -> Mapping[str, Any]:
@@ -324,9 +326,9 @@ def _expectation(check: Check, number: int, where: str) -> Expectation:
         kind = get_expectation_impl(check.type)
         return kind(**{**check.arguments, "meta": meta, "severity": severity})
     except ExpectationNotFoundError:
-        raise config_errors.unknown(check.type, where, list_registered_expectation_implementations()) from None
+        raise unknown(check.type, where, list_registered_expectation_implementations()) from None
     except (GreatExpectationsError, TypeError, ValueError) as error:
-        raise config_errors.unfit(check, where, _reasons(error)) from None
+        raise unfit(check, where, _reasons(error)) from None
 
 
 def _reasons(error: Exception) -> list[str]:
@@ -379,3 +381,58 @@ def _observed(result: Mapping[str, Any]) -> str:
     if value is None and unexpected is not None:
         return f"{unexpected} unexpected"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+NAMES_NO_ROWS = ("expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list")
+"""By their class they evaluate each row; on Spark they only look at the column's type."""
+
+WRONG_ON_SPARK = ("expect_column_values_to_be_increasing", "expect_column_values_to_be_decreasing")
+
+
+def wrong_on_spark(name: str, where: str) -> ConfigError:
+    """The error for an expectation whose answers cannot be trusted."""
+    return ConfigError(
+        f"{name} gives wrong answers on Spark: it orders by a constant and knows no streams.",
+        where=where,
+        observed=name,
+        expected="another expectation",
+        next_step="Remove it. That sequences rise within each stream is checked in any case (sequence_increases).",
+    )
+
+
+def names_no_rows(name: str, where: str) -> ConfigError:
+    """The error for an expectation that is to keep rows out of Gold but evaluates all rows at once."""
+    return ConfigError(
+        f"{name} looks at all rows at once: it names none that could be kept aside.",
+        where=where,
+        observed="on_fail: quarantine_rows",
+        expected="an expectation on each row, such as expect_column_values_to_not_be_null",
+        next_step="Remove on_fail: the load stops where it is not met; with severity: warn it is only recorded.",
+    )
+
+
+def unknown(name: str, where: str, known: Sequence[str]) -> ConfigError:
+    """The error for a name that Great Expectations does not have.
+
+    >>> print(unknown("expect_column_max", "gate.expectations[0]", ["expect_column_max_to_be_between"]).next_step)
+    Did you mean expect_column_max_to_be_between?
+    """
+    near = difflib.get_close_matches(name, known, n=1)
+    return ConfigError(
+        "Great Expectations has no such expectation.",
+        where=where,
+        observed=name,
+        expected=f"one of its {len(known)} expectations",
+        next_step=f"Did you mean {near[0]}?" if near else "Look through the gallery of Great Expectations.",
+    )
+
+
+def unfit(check: Check, where: str, reasons: Sequence[str]) -> ConfigError:
+    """The error for arguments that the expectation does not accept."""
+    return ConfigError(
+        f"The arguments do not fit {check.type}.",
+        where=where,
+        observed="; ".join(dict.fromkeys(reasons)),
+        expected="the arguments that Great Expectations documents for it",
+        next_step=f"Correct them; given are: {', '.join(check.arguments) or 'none'}.",
+    )

@@ -6,9 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from jobs.process import output
-from lakehouse.escape import printable
-from lakehouse.shown import shortened
-from silver.audit.diagnosis import diagnose
+from lakehouse.escape import printable, shortened
+from silver.audit.arrival_order import diagnose
 
 if TYPE_CHECKING:
     from silver.audit.arrival_order import Order

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from jobs.cli.requests import person
+from jobs.process import output
 from jobs.process.context import open_job
 from jobs.process.options import DEFAULT_CONFIG, AsJson, By, ConfigFile, DryRun, Overrides, Reason
+from lakehouse.escape import printable
+from lakehouse.run.findings import Finding, require_sound
 
 
 def verify(
@@ -19,7 +22,6 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Prove the tables against each other, and name what is damaged."""
-    from jobs.cli.verified import write_verified
     from pipelines import medallion
 
     with open_job(config, overrides) as job:
@@ -41,7 +43,6 @@ def restore(
 
     Bronze stays: the next run decides again what came after that load.
     """
-    from jobs.cli.recovered import write_restored
     from pipelines import medallion
 
     with open_job(config, overrides) as job:
@@ -62,9 +63,74 @@ def rebuild(
 
     For a changed extractor, a changed policy, a damaged table. Gold follows with the next run.
     """
-    from jobs.cli.recovered import write_rebuilt
     from pipelines import medallion
 
     with open_job(config, overrides) as job:
         done = medallion.rebuild(job, is_applied=apply, reason=reason, by=person(by))
     write_rebuilt(done, as_json=as_json)
+
+
+def write_restored(done: dict[str, Any], *, as_json: bool) -> None:
+    """Print on stdout what a restore rolled back, or would roll back; or JSON."""
+    if as_json:
+        output.write_json(done)
+        return
+    verb = "Would take" if done["is_dry_run"] else "Took"
+    number = f", as load {done['load_seq']}" if done["load_seq"] else ""
+    output.write(f"{verb} all tables back to load {done['to']}{number}.")
+    if done["undone"] is None:
+        output.write("No later load was there.")
+    else:
+        first, last = done["undone"]
+        gone = f"{done['records']:,} rows of silver_records and {done['rejects']:,} of silver_rejects"
+        output.write(f"Loads {first} to {last} go, with {gone}. The next `tidemark run` decides their Bronze records again.")
+
+
+def write_rebuilt(done: dict[str, Any], *, as_json: bool) -> None:
+    """Print on stdout which decisions a rebuild changed, or would change; or JSON."""
+    if as_json:
+        output.write_json(done)
+        return
+    changed = sum(row["records"] for row in done["changes"])
+    output.write(f"{done['records']:,} records of Bronze decided again: {changed:,} otherwise than before.")
+    if done["changes"]:
+        output.write_table(["before", "after", "records"], [list(row.values()) for row in done["changes"]])
+        columns = [name for name in done["samples"][0] if any(row[name] is not None for row in done["samples"])]
+        rows = [[row[name] for name in columns] for row in done["samples"]]
+        output.write_table(columns, rows, title="The first of them")
+    if done["repeated"]:
+        output.write(f"Decisions of people that were done again: {done['repeated']}.")
+    for each in done["not_repeated"]:
+        output.write(f"Not done again: {printable(each)}")
+    if done["is_applied"]:
+        output.write(
+            f"Put in place, as load {done['load_seq']}. The next `tidemark run` audits all of it and publishes it anew."
+        )
+    else:
+        output.write(f"Nothing was put in place; --apply does. All changes are in {done['shadow']}.")
+
+
+def write_verified(found: dict[str, Any], *, as_json: bool) -> None:
+    """Print every check on stdout, as a table or JSON; then raise if one failed.
+
+    Raises:
+        TableStateError: A check failed; the error names the first.
+    """
+    if as_json:
+        output.write_json(found)
+    else:
+        _write_text(found)
+    require_sound(Finding(**check) for check in found["checks"])
+
+
+def _write_text(found: dict[str, Any]) -> None:
+    rows = [("ok" if each["ok"] else "NO", each["check"], each["observed"], each["where"]) for each in found["checks"]]
+    output.write_table(["", "check", "observed", "where"], rows)
+    if found["last_load_seq"] is None:
+        output.write("The rest was not looked at: with these files it would be read wrong.")
+        return
+    output.write(
+        f"Last finished load {found['last_load_seq']}, published {found['published_load_seq']}; {found['seconds']:.1f} s."
+    )
+    if found["open_claim"] is not None:
+        output.write(f"Load {found['open_claim']} is claimed and not finished: the next run finishes it.")

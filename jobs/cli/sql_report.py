@@ -69,8 +69,8 @@ def report(
     With --json it prints the facts behind it instead, and writes no file.
     """
     from jobs.process.output import write, write_json
-    from jobs.report.export import make_report
     from jobs.report.facts import facts
+    from jobs.report.page import make_report
 
     settings = load_settings(config, overrides)
     found = facts(settings, Lakehouse.of(settings), asks_kafka=not offline)

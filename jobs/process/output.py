@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.process.atomic_file import whole
 from lakehouse.errors import UsageError
-from lakehouse.escape import csv_text, json_text, printable
-from lakehouse.shown import brief, shortened
+from lakehouse.escape import brief, csv_text, json_text, printable, shortened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,7 +99,7 @@ def tell(value: Any, text: str, *, as_json: bool) -> None:
 
 
 def write_json(value: Any, *, is_whole: bool = False) -> None:
-    """Print one JSON value on stdout; long texts in it are truncated, see `lakehouse.shown`, unless `is_whole`."""
+    """Print one JSON value on stdout; long texts in it are truncated, see `lakehouse.escape`, unless `is_whole`."""
     found = plain(value)
     write(json_text(found if is_whole else brief(found), indent=2))
 

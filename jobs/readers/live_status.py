@@ -18,8 +18,7 @@ from jobs.readers.lag import lag_sentence, positions, with_lag
 from jobs.readers.status import sentences, status
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.errors import TidemarkError, UsageError
-from lakehouse.escape import json_text, printable
-from lakehouse.shown import brief
+from lakehouse.escape import brief, json_text, printable
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:

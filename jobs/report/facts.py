@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from jobs.readers import database as query
 from jobs.readers.status import status
-from jobs.report.lag import ends
-from jobs.report.runs import last_runs
 from lakehouse.contracts import views
 from lakehouse.contracts.gate import CRITICAL, PASSED
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
-    from lakehouse.settings.pipeline import Settings
+    from pathlib import Path
+
+    from lakehouse.settings.pipeline import Kafka, Settings
     from lakehouse.table import Lakehouse
 
 Rows = list[dict[str, Any]]
@@ -102,10 +103,10 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
 
     Returns:
         All that `jobs.readers.status.status` has, and made_at; `streams` as in `watermark_status`, at most `MAX_STREAMS`, and
-        `stream_count`; `partitions` and `kafka`, see `jobs.report.lag`; `slices` (consecutive loads) and `history` (records by
+        `stream_count`; `partitions` and `kafka`, see `ends`; `slices` (consecutive loads) and `history` (records by
         class, jumps and missing sequences of a stream in a slice; stream -1 is all those not in `streams`); `missing_rows` and
         `quarantine_rows`, at most `MAX_ROWS` each, with `missing_total` and `quarantine_total` over all; `gate_runs`, and
-        `gate_results`: what was not met in any, and all of the last one; `runs`, see `jobs.report.runs`. Times are UTC.
+        `gate_results`: what was not met in any, and all of the last one; `runs`, see `last_runs`. Times are UTC.
 
     Raises:
         UsageError: The tables are not in a folder of this machine.
@@ -152,3 +153,120 @@ def _streams(ask: Ask) -> dict[str, Any]:
 def _listed(name: str, ask: Ask, listed: str, total: str) -> dict[str, Any]:
     """The first rows of a list, and its total."""
     return {f"{name}_rows": ask(listed), f"{name}_total": next(iter(ask(total)), None)}
+
+
+def ends(kafka: Kafka | None, bronze: Rows, topics: Rows) -> dict[str, Any]:
+    """Find where each partition ends.
+
+    Args:
+        kafka: Where the topics are; None to leave the brokers out.
+        bronze: Rows of the view `lag`.
+        topics: Rows of `bronze_topics`.
+
+    Returns:
+        `kafka`: whether it was asked, and why not. `partitions`, by topic (as the tables name it) and partition:
+        decided_offset, bronze_offset and end_offset (the one that the next record gets; None if Kafka was not asked or has no
+        such partition), each None if there is none; lag (offsets up to Kafka's end, or to Bronze's if Kafka gives none; None
+        if neither is known).
+    """
+    places = {(row["topic"], row["partition"]): _place(row) for row in bronze}
+    why = _add_kafka(places, kafka, bronze, topics) if kafka else "--offline"
+    return {"kafka": {"asked": why is None, "why": why}, "partitions": [places[place] for place in sorted(places)]}
+
+
+def _place(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "topic": row["topic"],
+        "partition": row["partition"],
+        "decided_offset": row["decided_offset"],
+        "bronze_offset": row["bronze_offset"],
+        "end_offset": None,
+        "lag": row["offsets"],
+    }
+
+
+def _add_kafka(places: dict[tuple[str, int], dict[str, Any]], kafka: Kafka, bronze: Rows, topics: Rows) -> str | None:
+    """Add what the brokers say, or return why they cannot be queried."""
+    from bronze.kafka.metadata import LookError
+    from jobs.readers.lag import lags
+
+    stored = _stored_as(topics)
+    gone = {row["stored_as"] for row in topics} - set(stored.values())
+    kafkas = {name: topic for topic, name in stored.items()}
+    decided = [
+        {
+            "topic": kafkas.get(row["topic"], row["topic"]),
+            "partition": row["partition"],
+            "high_watermark": None,
+            "last_offset": row["decided_offset"],
+        }
+        for row in bronze
+        if row["decided_offset"] is not None and row["topic"] not in gone
+    ]
+    try:
+        asked = lags(kafka, decided)
+    except LookError as error:
+        return str(error)
+    for row in asked:
+        place = stored.get(row["topic"], row["topic"]), row["partition"]
+        known = places.get(place, {"bronze_offset": None})
+        places[place] = {
+            "topic": place[0],
+            "partition": place[1],
+            "decided_offset": row["last_offset"],
+            "bronze_offset": known["bronze_offset"],
+            "end_offset": row["end_offset"],
+            "lag": row["lag"],
+        }
+    return None
+
+
+def _stored_as(topics: Rows) -> dict[str, str]:
+    """The tables' current name of each Kafka topic: a recreated topic continues under another name."""
+    return {row["topic"]: row["stored_as"] for row in sorted(topics, key=lambda row: row["incarnation"])}
+
+
+MAX_RUNS = 120
+_STAGES = ("bronze", "silver", "gate", "gold")
+_STARTED = "%Y%m%dT%H%M%S"
+
+
+def last_runs(root: Path | None) -> list[dict[str, Any]]:
+    """Read the last runs from their files, the latest first.
+
+    Args:
+        root: The lakehouse's folder.
+
+    Returns:
+        run_id, started_at (UTC, from the run's id; None if that holds no time), seconds (None if the run failed), `stages`
+        (seconds of each that ran), records that Silver decided, and error and exit_code of a run that failed, else None. A file
+        that is not a result is left out.
+    """
+    if root is None:
+        return []
+    files = sorted((root / "_reports").glob("*.json"), reverse=True)[:MAX_RUNS]
+    return [run for file in files if (run := _run(file))]
+
+
+def _run(file: Path) -> dict[str, Any] | None:
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        done = {name: told[name] for name in _STAGES if told.get(name)}
+        return {
+            "run_id": str(told["run_id"]),
+            "started_at": _started_at(str(told["run_id"])),
+            "seconds": told.get("seconds"),
+            "stages": {name: float(stage["seconds"]) for name, stage in done.items() if "seconds" in stage},
+            "records": (done.get("silver") or {}).get("records"),
+            "error": told.get("error"),
+            "exit_code": told.get("exit_code"),
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # a foreign file, or one still being written
+
+
+def _started_at(run_id: str) -> datetime | None:
+    try:
+        return datetime.strptime(run_id.partition("-")[0], _STARTED).replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -9,18 +9,22 @@ from __future__ import annotations
 import base64
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from jobs.process.atomic_file import whole
 from jobs.report.chart_data import chart_data
 from jobs.report.charts import charts
 from jobs.report.summary import tiles, verdict
 from jobs.report.tables import tables
 from jobs.report.text import moment
 from lakehouse import __version__
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _HERE = Path(__file__).with_name("assets")
 _VEGA = "window.vegaEmbed = vegaEmbed;"
@@ -72,3 +76,22 @@ def _policy(scripts: list[str], style: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def make_report(found: dict[str, Any], output: Path) -> str:
+    """Write the report.
+
+    Args:
+        found: What `jobs.report.facts.facts` returned.
+        output: The file; an existing one is replaced.
+
+    Returns:
+        A line that says what was written.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    html = page(found)
+    with whole(output) as unfinished:
+        unfinished.write_text(html, encoding="utf-8")
+    return f"{output} ({len(html.encode()) // 1000:,} kB). {verdict(found)['headline']}."

@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from lakehouse.contracts.silver import ACCEPTED, CLASSES, STREAM
-from lakehouse.escape import printable
-from lakehouse.shown import shortened
+from lakehouse.escape import printable, shortened
 
 _LONGEST = 120
 NOTHING = "-"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.process.exit_codes import best_effort, scrub_text
 from lakehouse.errors import BreakerOpenError, TidemarkError
+from lakehouse.escape import shortened
 from lakehouse.run.events import bind
-from lakehouse.shown import shortened
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:

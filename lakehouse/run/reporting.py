@@ -13,10 +13,9 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from lakehouse.escape import json_text
+from lakehouse.escape import brief, json_text, shortened
 from lakehouse.machine import private_files
 from lakehouse.run.events import bind
-from lakehouse.shown import brief, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -23,8 +23,8 @@ from lakehouse.errors import TableMissingError, TableStateError, UsageError
 from lakehouse.run.crash_points import crash_point
 from lakehouse.run.lock import locked
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS, TABLE_NAMES, statistics
-from pipelines.amendments import amend_gold
 from pipelines.recover import shadows
+from pipelines.silver_to_gold import amend_gold
 
 if TYPE_CHECKING:
     from pathlib import Path

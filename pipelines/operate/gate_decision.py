@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations import decisions, verdict
-from expectations.invariants import INVARIANTS
+from expectations.checks import INVARIANTS
 from lakehouse.contracts.gate import REJECTED, RELEASED
 from lakehouse.contracts.silver import REBUILD
 from lakehouse.delta import tables
@@ -20,7 +20,7 @@ from lakehouse.errors import TableStateError, UsageError
 from lakehouse.run.crash_points import crash_point
 from lakehouse.table import GATE_RESULTS, SILVER_LOADS, SILVER_RECORDS
 from pipelines import silver_to_gold
-from pipelines.amendments import amend_gold, withdraw_unpublished
+from pipelines.silver_to_gold import amend_gold, withdraw_unpublished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ def decide(spark: SparkSession, run: Run, settings: Settings, asked: Decision, *
     """Release or reject the range of the last gate run. A release that died after its record is published by a repeat.
 
     Commits to gate_decisions. A release then commits to Gold's tables, see `gold.publish`. A rejection does not, except for
-    amendments before it, see `pipelines.amendments`.
+    amendments before it, see `pipelines.silver_to_gold`.
 
     Args:
         spark: The session.

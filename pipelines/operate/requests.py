@@ -16,9 +16,9 @@ from lakehouse.errors import BreakerOpenError, TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver
-from pipelines.amendments import amend_gold
 from pipelines.operate import erasure
 from pipelines.recover import shadows
+from pipelines.silver_to_gold import amend_gold
 from silver.load import recover, steps
 from silver.requests import erase_key
 from silver.requests import planner as by_request

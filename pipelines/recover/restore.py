@@ -11,7 +11,7 @@ from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import AnotherWriterError, TableStateError, TidemarkError, UsageError, headline
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
-from pipelines.amendments import amend_gold
+from pipelines.silver_to_gold import amend_gold
 from pipelines.verify.snapshot import LEDGER
 from silver.audit import ledger_checks, reject_checks, row_summaries
 from silver.load import cutover, recover, steps
@@ -40,7 +40,7 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     What the tables hold of later loads does not matter: this is the way out if one of them was restored, emptied or written
     alone, or if a claimed load cannot be executed; `to` is then the last finished load. Bronze stays, so the next run decides
     again what the rolled-back loads had decided. Operators' decisions in them are rolled back too. Commits: see
-    `silver.load.cutover` and `pipelines.amendments`.
+    `silver.load.cutover` and `pipelines.silver_to_gold`.
 
     Args:
         spark: The session.

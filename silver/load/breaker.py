@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import ACCEPTED, COLLISION, LATE, QUARANTINED, STREAM
 from lakehouse.errors import BreakerOpenError
-from lakehouse.escape import printable
-from lakehouse.shown import shortened
+from lakehouse.escape import printable, shortened
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:

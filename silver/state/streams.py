@@ -18,8 +18,7 @@ from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import RETIRE, STREAM, WATERMARK_IN_LOADS
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
-from lakehouse.escape import printable
-from lakehouse.shown import shortened
+from lakehouse.escape import printable, shortened
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
 from silver.model import stream_of

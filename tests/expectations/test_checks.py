@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-from expectations.checks import Subject, build
+from expectations.checks import INVARIANTS, MEASURES, Subject, build
 from expectations.evidence.reconcile import LoadFacts, StreamFacts
-from expectations.invariants import INVARIANTS, MEASURES
 from lakehouse.settings.gate import Measure
 from lakehouse.settings.pipeline import Gate
 from lakehouse.settings.secrets import Secret

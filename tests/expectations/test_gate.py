@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from expectations import gate, verdict
-from expectations.invariants import INVARIANTS
+from expectations.checks import INVARIANTS
 from lakehouse.errors import ConfigError, GateFailedError
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate

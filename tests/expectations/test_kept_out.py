@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from expectations import gate
-from gold import amend
 from gold import publish as publishing
+from gold import undo
 from jobs.readers import quarantine
 from jobs.readers.status import sentences, status
 from jobs.readers.why import why
@@ -278,7 +278,7 @@ def test_what_dies_in_an_amendment_is_amended_by_the_next_run(
     settle(spark, run, "release", 3)
     ran(spark, run, strict(run))
     with monkeypatch.context() as patched:
-        patched.setattr(amend, "undo_decisions", stop)
+        patched.setattr(undo, "undo_decisions", stop)
         with pytest.raises(Stopped):
             restore.restore(spark, run, strict(run), 2, reason="too early", by="ann", is_dry_run=False)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 import typer
 import yaml
 
-from expectations.invariants import INVARIANTS, MEASURES
+from expectations.checks import INVARIANTS, MEASURES
 from jobs.cli.commands import app
 from jobs.process import exit_codes
 from lakehouse import errors

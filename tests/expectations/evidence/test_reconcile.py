@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from expectations.evidence.differences import differences
 from expectations.evidence.model import BronzeCounts, Evidence, by_load
 from expectations.evidence.reconcile import load_facts, stream_facts
 from expectations.failing_rows import _as_they_were as as_they_were
+from expectations.failing_rows import differences
 from lakehouse.contracts.gate import Rejected
 from lakehouse.contracts.silver import CLASSES
 

@@ -12,7 +12,7 @@ from jobs.run import summary
 from jobs.watch import alerts
 from jobs.watch.after_run import _LONGEST_DETAILS
 from lakehouse.errors import BreakerOpenError
-from lakehouse.shown import shortened
+from lakehouse.escape import shortened
 from pipelines import bronze_to_silver
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of, write_config

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.report.lag import ends
+from jobs.report.facts import ends
 from lakehouse.settings.pipeline import Kafka
 from tests.support.kafka import Sent, send
 

@@ -12,9 +12,7 @@ import pytest
 from jobs.cli import main
 from jobs.readers.database import run_query
 from jobs.report import facts as report_facts
-from jobs.report.facts import facts
-from jobs.report.lag import ends
-from jobs.report.runs import last_runs
+from jobs.report.facts import ends, facts, last_runs
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from tests.support.report_tables import HOSTILE, NOON, Shape, write_lake

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gold import amend
+from gold import undo
 from gold.publish import publish
 from lakehouse.contracts.gate import GateRun
 from lakehouse.delta import tables
-from pipelines import amendments, silver_to_gold
+from pipelines import silver_to_gold
 from pipelines.operate import requests
 from silver.load import steps
 from silver.requests import erase_key
@@ -160,16 +160,16 @@ def test_gold_follows_although_the_erasure_died_before_it_and_a_gate_run_had_pas
     loaded(spark, new_run(), settings, [of(ANN, 2, 3)])
     audited_before = passed(spark, run, 2)
     with monkeypatch.context() as patched:
-        patched.setattr(amend, "remove_key", stop)
+        patched.setattr(undo, "remove_key", stop)
         with pytest.raises(Stopped):
             erased(spark, new_run(), settings)
     publish(spark, new_run(), audited_before, settings.gold)
     assert tables_with(spark, run, ANN) == ["gold_records", "gold_latest", "by_key"]
 
-    done = [amendments.amend_gold(spark, new_run(), settings) for _ in range(2)]
+    done = [silver_to_gold.amend_gold(spark, new_run(), settings) for _ in range(2)]
 
     assert done == [3, 3]
     assert tables_with(spark, run, ANN) == []
     publish(spark, new_run(), passed(spark, run, 3), settings.gold)
-    assert amendments.amend_gold(spark, new_run(), settings) is None
+    assert silver_to_gold.amend_gold(spark, new_run(), settings) is None
     require_sound(spark, run, is_deep=True)

@@ -10,7 +10,7 @@ from pyarrow.parquet import ParquetFile
 
 from expectations import gate
 from gold.publish import publish
-from jobs.cli.verified import write_verified
+from jobs.cli.recovery import write_verified
 from lakehouse.errors import TableStateError
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate, Gold

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silver.audit.arrival_order import Order, arrival_order
-from silver.audit.diagnosis import diagnose
+from silver.audit.arrival_order import Order, arrival_order, diagnose
 from silver.model import Island
 from tests.support.published import IN_ORDER, KAFKA, PUBLISHED, PULSAR, Published
 
