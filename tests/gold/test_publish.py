@@ -175,7 +175,7 @@ def test_of_two_publishers_that_saw_the_same_gold_one_appends_and_the_other_chan
     publish(spark, audited, gate_run, Gold())
     assert commit(spark, audited, "gold_records")["mode"] == "Append"
 
-    monkeypatch.setattr("gold.publish.state.highest", lambda *_: 0)  # what the other one read, before this one wrote
+    monkeypatch.setattr("gold.publish.small_tables.highest", lambda *_: 0)  # what the other one read, before this one wrote
     publish(spark, audited, replace(gate_run, gate_run_id="another"), Gold())
 
     assert_gold_holds_silver(spark, audited)
