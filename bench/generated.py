@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from bench.topics import HEADER, PARTITIONS
+from bronze.records import with_extracted
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.contract import ERASED_IN_BRONZE
 from lakehouse.delta import tables
+from lakehouse.extract.sources import Source, Sources
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -65,7 +67,8 @@ def bronze_rows(rows: DataFrame, topic: str, *, noise: int = 1) -> DataFrame:
         "erased": F.lit(None).cast(ERASED_IN_BRONZE),
         "timestamp_ms": F.lit(None).cast("bigint"),
     }
-    return rows.withColumns(columns).drop("producer")
+    producer = Source("header", PRODUCER_HEADER) if "producer" in rows.columns else None
+    return with_extracted(rows.withColumns(columns), Sources(Source("header", HEADER), producer))
 
 
 def _header(name: str, column: str) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -15,6 +15,7 @@ from bronze.ingest import ingest
 from lakehouse.contracts.contract import ERASED
 from lakehouse.contracts.silver import IN_ORDER, silver_records
 from lakehouse.delta import tables
+from lakehouse.extract.sources import Sources
 from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, Lakehouse
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from bench.sitting import Sitting
     from bench.topics import Topic
+    from lakehouse.table import Table
 
 _COPY = "copy_records"
 
@@ -87,7 +89,7 @@ def measure_loads(place: Place, sitting: Sitting, topic: Topic) -> None:
     root = place.folder / topic.name
     settings = settings_of(place, topic.name, root)
     run = Run(settings.pipeline, Lakehouse(root=str(root)), Silent())
-    sitting.measure(BRONZE, topic.name, topic.records, lambda: ingest(place.spark, run, settings.kafka))
+    sitting.measure(BRONZE, topic.name, topic.records, lambda: ingest(place.spark, run, settings.kafka, Sources.of(settings)))
     require("rows of Bronze", observed=_rows(place.spark, run, BRONZE_RECORDS), expected=topic.records)
     steps: list[Callable[[], None]] = [
         lambda: _measure_copy(place.spark, run, sitting, topic),
@@ -100,15 +102,20 @@ def measure_loads(place: Place, sitting: Sitting, topic: Topic) -> None:
 
 def _measure_copy(spark: SparkSession, run: Run, sitting: Sitting, topic: Topic) -> None:
     """The floor: the same rows by the same writer, Silver's columns, nothing decided."""
-    tables.create(spark, run.table(_COPY), silver_records())
+    tables.create(spark, copy_table(run), silver_records())
     sitting.measure(COPY, topic.name, topic.records, lambda: _copy(spark, run))
     require("rows of the copy", observed=_rows(spark, run, _COPY), expected=topic.records)
+
+
+def copy_table(run: Run) -> Table:
+    """The copy's table, whose log keeps the same statistics as Silver's."""
+    return replace(run.table(_COPY), properties=run.table(SILVER_RECORDS).properties)
 
 
 def _copy(spark: SparkSession, run: Run) -> None:
     bronze = run.table(BRONZE_RECORDS)
     rows = tables.read(spark, bronze, version=tables.version(spark, bronze))
-    tables.append(as_silver(rows), run.table(_COPY), silver_records())
+    tables.append(as_silver(rows), copy_table(run), silver_records())
 
 
 def as_silver(records: DataFrame) -> DataFrame:

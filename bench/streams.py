@@ -15,10 +15,11 @@ from bench.sitting import require
 from bench.topics import HEADER, PARTITIONS
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
+from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
 from lakehouse.table import SILVER_WATERMARKS, Lakehouse
 from silver.load import steps
-from silver.rules import Rules, Source
+from silver.rules import Rules
 from silver.state.tables import create_tables
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from bench.peers.registry import CLEAN, FEW
 from bench.sitting import Sitting, require
 from bench.topics import plan_topic, send_first
 from bronze.ingest import ingest
+from lakehouse.extract.sources import Sources
 from lakehouse.run.context import Run
 from lakehouse.table import BRONZE_RECORDS, GOLD_RECORDS, Lakehouse
 from pipelines import job, medallion
@@ -80,7 +81,9 @@ class _Paths:
         spark, settings = self._place.spark, settings_of(self._place, self._topic.name, folder)
         ways: dict[str, Callable[[], object]] = {
             BARE_COPY: lambda: spark_stream.copy_from_kafka(spark, self._job(folder)),
-            TO_BRONZE: lambda: ingest(spark, Run("bench", Lakehouse(root=str(folder)), Silent()), settings.kafka),
+            TO_BRONZE: lambda: ingest(
+                spark, Run("bench", Lakehouse(root=str(folder)), Silent()), settings.kafka, Sources.of(settings)
+            ),
             TO_GOLD: lambda: medallion.run(job.Job.on(spark, settings, Silent())),
         }
         ways[way]()

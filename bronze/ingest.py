@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from bronze.kafka.metadata import Seen
     from bronze.progress.position import Standing
     from lakehouse.errors import TidemarkError
+    from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Report, Run
     from lakehouse.settings.pipeline import Kafka
     from lakehouse.table import Table
@@ -70,7 +71,7 @@ class Ingested:
     seconds: float
 
 
-def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
+def ingest(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None = None) -> Ingested:
     """Append every record that is available in Kafka, and not yet in Bronze, to `bronze_records`.
 
     Commits to `bronze_topics` if a topic is new, and one Delta version per micro-batch of at most `max_offsets_per_trigger`
@@ -81,6 +82,7 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
         spark: The session.
         run: The run; its checkpoints are the folders `_checkpoints/bronze_records`, `-2`, `-3` ... of its lakehouse.
         kafka: The Kafka settings.
+        sources: Where producer, epoch and sequence of a record are read from; None to leave that to Silver.
 
     Returns:
         The counts, and Bronze's versions before and after.
@@ -105,7 +107,7 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
     standing = _with_new_topics(spark, run, kafka, read_standing(spark, run))
     run.report.event("bronze.started", from_version=standing.version)
     crash_point("bronze.started")
-    records, batches = _read_available(spark, run, kafka, standing)
+    records, batches = _read_available(spark, run, kafka, sources, standing)
     ingested = Ingested(
         records=records,
         batches=batches,
@@ -118,7 +120,9 @@ def ingest(spark: SparkSession, run: Run, kafka: Kafka) -> Ingested:
     return ingested
 
 
-def _read_available(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> tuple[int, int]:
+def _read_available(
+    spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None, standing: Standing
+) -> tuple[int, int]:
     """Append everything that is available; return the number of records and of micro-batches.
 
     A batch with a record whose timestamp Spark cannot hold is appended outside Spark's stream (`bronze.timestamps`), which then
@@ -129,7 +133,7 @@ def _read_available(spark: SparkSession, run: Run, kafka: Kafka, standing: Stand
     batches: dict[int, int] = {}
     while True:
         try:
-            batches = _stream(spark, run, kafka, standing)
+            batches = _stream(spark, run, kafka, sources, standing)
             break
         except SPARK_ERRORS as error:
             met, place = error, None if is_remote() else malformed_timestamp(error)
@@ -140,7 +144,7 @@ def _read_available(spark: SparkSession, run: Run, kafka: Kafka, standing: Stand
             standing = read_standing(spark, run)
             planned = standing.checkpoint.planned or {}
             ends = ends or timestamps.available(kafka, planned)
-            standing = timestamps.carry_out(spark, run, kafka, standing, place)
+            standing = timestamps.carry_out(spark, run, kafka, sources=sources, standing=standing, met=place)
         except LookError as error:
             run.report.event("bronze.timestamps_not_read", why=str(error))
             raise _told(spark, run, kafka, standing, met) from None
@@ -154,11 +158,11 @@ def _read_available(spark: SparkSession, run: Run, kafka: Kafka, standing: Stand
     return appended or 0, version - before
 
 
-def _stream(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> dict[int, int]:
+def _stream(spark: SparkSession, run: Run, kafka: Kafka, sources: Sources | None, standing: Standing) -> dict[int, int]:
     """Run the query to its end; return the number of records of each micro-batch."""
     start = starting_point(spark, run, kafka, standing)
     consumed = spark.readStream.format("kafka").options(**reader_options(kafka, start)).load()
-    records = bronze_records(consumed, run.run_id, standing.renamed)
+    records = bronze_records(consumed, run.run_id, standing.renamed, sources)
     written = _write(records, run.table(BRONZE_RECORDS), standing.checkpoint.folder)
     return _follow(written, run.report)
 

@@ -1,4 +1,4 @@
-"""What Bronze keeps of a Kafka record: everything that the source returns, bytes untouched. Pure.
+"""What Bronze keeps of a Kafka record: all that the source returns, bytes untouched, and what extractors read of it. Pure.
 
 A Kafka timestamp is any 64-bit number. If it lies outside the years 1 to 9999, the only ones that every engine reads, or is -1,
 Kafka's value for none, `timestamp` is null and `timestamp_ms` holds the number.
@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.contracts.contract import ERASED_IN_BRONZE
+from lakehouse.extract.columns import extract
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame
+
+    from lakehouse.extract.sources import Sources
 
 NO_TIMESTAMP = -1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,21 +51,25 @@ def is_time(milliseconds: int) -> bool:
     return FIRST_MS <= milliseconds <= LAST_MS and milliseconds != NO_TIMESTAMP
 
 
-def bronze_records(consumed: DataFrame, run_id: str, stored_as: Mapping[str, str] | None = None) -> DataFrame:
+def bronze_records(
+    consumed: DataFrame, run_id: str, stored_as: Mapping[str, str] | None = None, sources: Sources | None = None
+) -> DataFrame:
     """Turn the rows of Spark's Kafka source into rows of `bronze_records`.
 
-    Nothing is decoded, trimmed or dropped: Silver decides on what a producer sent, from these bytes.
+    Nothing is trimmed or dropped: Silver decides on what a producer sent.
 
     Args:
         consumed: One row per Kafka record, as the source returns it with `includeHeaders`: key, value, topic, partition,
             offset, timestamp, timestampType, headers.
         run_id: The run that reads them.
         stored_as: For each topic whose name in the tables differs from Kafka's: that name, see `bronze_topics`.
+        sources: Where producer, epoch and sequence are read from; None to leave that to Silver.
 
     Returns:
         One row per Kafka record, with the contract's columns: topic, partition, offset, timestamp (UTC; null if it is no time),
         timestamp_type (0 CreateTime, 1 LogAppendTime), key, value, headers (null if there are none), ingested_at (UTC, one
-        instant per micro-batch), run_id, erased (null), timestamp_ms (Kafka's number if it is no time, else null).
+        instant per micro-batch), run_id, erased (null), timestamp_ms (Kafka's number if it is no time, else null), and those of
+        `with_extracted`.
 
     Raises:
         ContractError: The source has other columns.
@@ -70,18 +77,35 @@ def bronze_records(consumed: DataFrame, run_id: str, stored_as: Mapping[str, str
     renamed = F.coalesce(*(F.when(F.col("topic") == name, F.lit(other)) for name, other in (stored_as or {}).items()), "topic")
     milliseconds = _kafka_milliseconds()
     is_none = ~milliseconds.between(FIRST_MS, LAST_MS) | (milliseconds == NO_TIMESTAMP)
-    return BRONZE.select(
-        consumed.withColumnsRenamed({"timestampType": "timestamp_type"}).withColumns(
-            {
-                "topic": renamed,
-                "ingested_at": F.current_timestamp(),
-                "run_id": F.lit(run_id),
-                "erased": F.lit(None).cast(ERASED_IN_BRONZE),
-                "timestamp": F.when(~is_none, F.timestamp_millis(milliseconds)),
-                "timestamp_ms": F.when(is_none, milliseconds),
-            }
-        )
+    records = consumed.withColumnsRenamed({"timestampType": "timestamp_type"}).withColumns(
+        {
+            "topic": renamed,
+            "ingested_at": F.current_timestamp(),
+            "run_id": F.lit(run_id),
+            "erased": F.lit(None).cast(ERASED_IN_BRONZE),
+            "timestamp": F.when(~is_none, F.timestamp_millis(milliseconds)),
+            "timestamp_ms": F.when(is_none, milliseconds),
+        }
     )
+    return BRONZE.select(with_extracted(records, sources))
+
+
+def with_extracted(records: DataFrame, sources: Sources | None) -> DataFrame:
+    """Add what the extractors read of each record, while it is in hand: Silver then reads a few numbers instead of bytes.
+
+    A custom extractor never runs here: its failure would stop Bronze. Silver runs it.
+
+    Args:
+        records: Rows with key, value and headers.
+        sources: Where producer, epoch and sequence are read from; None to leave that to Silver.
+
+    Returns:
+        The rows with producer (string), epoch and sequence (bigint), problem (string) and rules_fingerprint (string), all five
+        null if nothing was read. See `lakehouse.extract.columns.extract`.
+    """
+    if sources is None or sources.is_custom:
+        return records.withColumns({name: F.lit(None).cast(BRONZE.type_of(name)) for name in (*EXTRACTED, FINGERPRINT)})
+    return extract(records, sources).withColumn(FINGERPRINT, F.lit(sources.fingerprint))
 
 
 def _kafka_milliseconds() -> Column:

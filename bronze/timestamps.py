@@ -32,7 +32,7 @@ from bronze.kafka.source import reader_options
 from bronze.progress import start_offsets
 from bronze.progress.position import read as read_standing
 from bronze.progress.topic_registry import write_begun
-from bronze.records import bronze_records, timestamp_columns
+from bronze.records import bronze_records, timestamp_columns, with_extracted
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from bronze.kafka.source import Offsets
     from bronze.progress.position import Standing
+    from lakehouse.extract.sources import Sources
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
 
@@ -93,6 +94,7 @@ class _Carrier:
     spark: SparkSession
     run: Run
     kafka: Kafka
+    sources: Sources | None
     stored_as: Mapping[str, str]
 
     def append(self, ranges: Ranges) -> None:
@@ -103,7 +105,7 @@ class _Carrier:
         """
         if ranges:
             consumed = self.spark.read.format("kafka").options(**_options(self.kafka, ranges)).load()
-            self._commit(bronze_records(consumed, self.run.run_id, self.stored_as))
+            self._commit(bronze_records(consumed, self.run.run_id, self.stored_as, self.sources))
 
     def append_chunks(self, place: Partition, start: int, end: int) -> int:
         """Append a range, read by librdkafka, up to a chunk without odd timestamps; return the next offset.
@@ -119,7 +121,8 @@ class _Carrier:
                 if rows:
                     of_run = {"run_id": self.run.run_id, "ingested_at": datetime.now(UTC)}
                     named = {"topic": self.stored_as.get(place[0], place[0]), "partition": place[1]}
-                    self._commit(frames.of_contract(self.spark, [{**row, **named, **of_run} for row in rows], BRONZE))
+                    records = frames.of_contract(self.spark, [{**row, **named, **of_run} for row in rows], BRONZE)
+                    self._commit(with_extracted(records, self.sources))
         return start
 
     def _commit(self, rows: DataFrame) -> None:
@@ -137,13 +140,16 @@ def available(kafka: Kafka, planned: Offsets) -> Ranges:
     return {(name, partition): span for name, each in found.items() for partition, span in each.items()}
 
 
-def carry_out(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, met: Place) -> Standing:
+def carry_out(  # noqa: PLR0913 -- what an ingest has in hand, and the record that it failed on
+    spark: SparkSession, run: Run, kafka: Kafka, *, sources: Sources | None, standing: Standing, met: Place
+) -> Standing:
     """Append the records of the batch that the checkpoint planned last, and start a new checkpoint.
 
     Args:
         spark: The session.
         run: The run.
         kafka: The settings.
+        sources: Where producer, epoch and sequence of a record are read from; None to leave that to Silver.
         standing: Bronze's position; the last planned batch is the one that failed.
         met: The record that it failed on.
 
@@ -159,7 +165,7 @@ def carry_out(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, m
     ends = {(name, int(partition)): end for name, partitions in planned.items() for partition, end in partitions.items()}
     ranges = {(name, each): (starts[name][str(each)], end) for (name, each), end in ends.items()}
     left = {place: span for place, span in ranges.items() if span[0] < span[1]}
-    places = _fill(_Carrier(spark, run, kafka, standing.renamed), left, met)
+    places = _fill(_Carrier(spark, run, kafka, sources, standing.renamed), left, met)
     run.report.event(
         "bronze.timestamps_met", places=[f"{each.topic}-{each.partition}@{each.offset}" for each in places[:_SHOWN]]
     )

@@ -45,7 +45,7 @@ TABLE_NAMES = (
 )
 
 _COUNTED = {
-    BRONZE_RECORDS: ("topic", "partition", "offset"),
+    BRONZE_RECORDS: ("topic", "partition", "offset", "epoch", "sequence", "rules_fingerprint"),
     SILVER_REJECTS: (
         *("topic", "partition", "epoch", "first_offset", "last_offset", "first_sequence", "last_sequence"),
         *("load_seq", "settled_load_seq"),
@@ -65,7 +65,8 @@ def statistics(name: str) -> dict[str, str]:
     at all: what its columns hold is unknown.
 
     >>> statistics("bronze_records"), statistics("silver_loads"), statistics("incidents_by_day")
-    ({'delta.dataSkippingStatsColumns': 'topic,partition,offset'}, {}, {'delta.dataSkippingNumIndexedCols': '0'})
+    ({'delta.dataSkippingStatsColumns': 'topic,partition,offset,epoch,sequence,rules_fingerprint'}, {}, \
+    {'delta.dataSkippingNumIndexedCols': '0'})
     """
     if name in _COUNTED:
         return {"delta.dataSkippingStatsColumns": ",".join(_COUNTED[name])}

@@ -45,7 +45,7 @@ def _require_extractors(settings: Settings) -> None:
     extractors = {"sequence": settings.sequence, "producer": settings.producer, "epoch": settings.epoch}
     for where, extractor in extractors.items():
         if extractor is not None and extractor.form == "custom":
-            from silver.extract.columns import imported  # imports pyspark
+            from lakehouse.extract.columns import imported  # imports pyspark
 
             imported(extractor.argument, where=f"{where}.custom")
 

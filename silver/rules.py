@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.contracts.bronze import plain_topic
+from lakehouse.extract.sources import Source, Sources
 from lakehouse.settings import payload_schema
 
 if TYPE_CHECKING:
-    from lakehouse.settings.pipeline import Extractor, Settings
+    from lakehouse.settings.pipeline import Settings
 
-Form = Literal["header", "value", "json", "bytes", "offset", "custom"]
-Encoding = Literal["utf8", "int32", "int64"]
 Late = Literal["quarantine", "accept", "drop"]
 Undecodable = Literal["quarantine", "accept"]
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a sequence, producer or epoch is read from, as one of a fixed set of forms.
-
-    Attributes:
-        form: header, value, json, bytes, offset or custom.
-        argument: The header's name, the JSON path, the byte range `start:end`, or `module:function`.
-        encoding: How the bytes are read: as digits (utf8) or as a big-endian integer.
-    """
-
-    form: Form
-    argument: str = ""
-    encoding: Encoding = "utf8"
-
-    @classmethod
-    def of(cls, extractor: Extractor) -> Source:
-        """Build the source from an extractor of the config."""
-        return cls(extractor.form, extractor.argument, extractor.encoding)
 
 
 @dataclass(frozen=True)
@@ -114,9 +92,7 @@ class Rules:
         """Build the rules from the config."""
         value, policies = settings.value, settings.policies
         return cls(
-            sequence=Source.of(settings.sequence),
-            producer=Source.of(settings.producer) if settings.producer else None,
-            epoch=Source.of(settings.epoch) if settings.epoch else None,
+            **vars(Sources.of(settings)),
             payload=Payload(value.format, value.schema_ or "", value.max_bytes, value.undecodable) if value else None,
             max_jump=policies.max_jump,
             late=policies.late,
@@ -136,6 +112,11 @@ class Rules:
         return next((own for name, own in self.topics if name == plain), Policy(self.max_jump, self.late, self.contiguous))
 
     @property
+    def sources(self) -> Sources:
+        """Where sequence, producer and epoch are read from."""
+        return Sources(self.sequence, self.producer, self.epoch)
+
+    @property
     def judges_values(self) -> bool:
         """Whether a value that cannot be decoded keeps its record out of Silver."""
         return self.payload is not None and self.payload.undecodable == "quarantine"
@@ -151,8 +132,7 @@ class Rules:
 
         Policies and the payload are not part of it; they may change from load to load.
         """
-        meaning = [asdict(source) if source else None for source in (self.sequence, self.producer, self.epoch)]
-        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+        return self.sources.fingerprint
 
     def to_json(self) -> str:
         """The rules as the JSON that the ledger stores."""

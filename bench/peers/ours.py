@@ -9,6 +9,7 @@ from bench.loads import Place, Silent, settings_of
 from bench.peers.job import Answer
 from bench.sitting import WrongResultError
 from bronze.ingest import ingest
+from lakehouse.extract.sources import Sources
 from lakehouse.run.context import Run
 from lakehouse.table import SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS, Lakehouse
 from silver.load import steps
@@ -41,7 +42,7 @@ def load_silver(spark: SparkSession, job: Job) -> Answer:
 def fill_bronze(spark: SparkSession, job: Job) -> Answer:
     """Bronze, as it is when it has all of the topic."""
     settings, run = _known(spark, job)
-    return Answer(version=ingest(spark, run, settings.kafka).to_version)
+    return Answer(version=ingest(spark, run, settings.kafka, Sources.of(settings)).to_version)
 
 
 def ingest_and_load(spark: SparkSession, job: Job) -> Answer:

@@ -40,11 +40,36 @@ BRONZE = Contract(
             "(none); else null",
             is_added_later=True,
         ),
+        *(
+            Column(
+                name,
+                kind,
+                f"{comment}; read at ingest, see rules_fingerprint",
+                is_added_later=True,
+            )
+            for name, kind, comment in (
+                ("producer", "string", "Producer; null if none is configured"),
+                ("epoch", "bigint", "Epoch; 0 if none is configured, null if it or the sequence could not be read"),
+                ("sequence", "bigint", "Sequence; null if it could not be read"),
+                ("problem", "string", "What could not be read and why; null if all could"),
+            )
+        ),
+        Column(
+            "rules_fingerprint",
+            "string",
+            "Identifies the sources that producer, epoch, sequence and problem were read from; null if they were not read",
+            is_added_later=True,
+        ),
     ),
     # From the change feed Silver counts what each Bronze version added; an append-only table stores nothing for it.
     {"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"},
     clustered_by=("topic", "partition", "offset"),
 )
+
+EXTRACTED = ("producer", "epoch", "sequence", "problem")
+"""The columns of `bronze_records` that are read from each record's bytes."""
+FINGERPRINT = "rules_fingerprint"
+"""The column that says which sources they were read from, see `lakehouse.extract.sources`."""
 
 BEGUN = "begun"
 RECREATED = "recreated"

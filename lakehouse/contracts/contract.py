@@ -70,6 +70,10 @@ class Contract:
         """The columns' names, in their order."""
         return [column.name for column in self.columns]
 
+    def type_of(self, name: str) -> str:
+        """The Spark type of one of the columns."""
+        return next(column.type for column in self.columns if column.name == name)
+
     def ddl(self) -> str:
         """The columns as `CREATE TABLE` takes them.
 

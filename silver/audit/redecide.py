@@ -18,6 +18,7 @@ from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
 from silver import model
 from silver.audit.row_summaries import as_of
 from silver.decide import decision
+from silver.extract.columns import from_bytes
 from silver.load.planner import classify_range
 from silver.model import stream_of, stream_text
 from silver.rules import Rules
@@ -68,7 +69,7 @@ def redecide_load(
         is_earlier = F.col("load_seq") < load_seq
         return resolve.Past(tables["silver"].where(is_earlier), as_of(rejects, load_seq - 1), before)
 
-    records = tables["bronze"].where(_within(decided))
+    records = from_bytes(tables["bronze"]).where(_within(decided))
     found = classify_range(spark, records, rules, streams=Known(before), past=past).segments
     found = found.filter(pc.not_equal(found["class"], REPLAY))
     loads = ledger.stream_loads(decision.summary(found), [], before)

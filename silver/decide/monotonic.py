@@ -32,7 +32,8 @@ def part(records: pa.Table, watermarks: Mapping[Stream, Ordinal], rules: Rules) 
     Returns:
         A segment for each of the former, as `silver.decide.sequential.fold` yields it; and the records of the latter.
 
-    >>> from silver.rules import Rules, Source
+    >>> from lakehouse.extract.sources import Source
+    >>> from silver.rules import Rules
     >>> names = {"topic": ["t", "t", "t", "u"], "producer": ["p"] * 4, "problem": pa.nulls(4, pa.string())}
     >>> numbers = {"partition": [0] * 4, "offset": [0, 1, 2, 0], "epoch": [0] * 4, "sequence": [1, 2, 2, 7]}
     >>> risen, others = part(pa.table({**names, **numbers}), {}, Rules(Source("header", "seq")))

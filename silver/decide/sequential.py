@@ -41,7 +41,8 @@ def fold(islands: Iterable[Island], watermarks: Mapping[Stream, Ordinal], rules:
     Raises:
         ValueError: A stream comes a second time: its records would be decided as if the earlier ones did not exist.
 
-    >>> from silver.rules import Rules, Source
+    >>> from lakehouse.extract.sources import Source
+    >>> from silver.rules import Rules
     >>> rules = Rules(Source("header", "seq"), max_jump=10)
     >>> stream = ("t", 0, None)
     >>> sent = [Island(stream, 0, 9, 0, 1, None), Island(stream, 10, 14, 0, 8, None), Island(stream, 15, 15, 0, 900, None)]
@@ -60,7 +61,8 @@ def gaps(islands: Iterable[Island], watermarks: Mapping[Stream, Ordinal], rules:
 
     Arguments as for `fold`.
 
-    >>> from silver.rules import Rules, Source
+    >>> from lakehouse.extract.sources import Source
+    >>> from silver.rules import Rules
     >>> stream = ("t", 0, None)
     >>> sent = [Island(stream, 0, 4, 0, 3, None), Island(stream, 5, 5, 0, 9, None), Island(stream, 6, 6, 0, 2, None)]
     >>> gaps(sent, {stream: (0, 1)}, Rules(Source("header", "seq")))

@@ -1,4 +1,4 @@
-"""Reads producer, epoch, sequence and payload of a Kafka record, each as a Column, or the reason why it could not be read.
+"""Producer, epoch, sequence and payload of a Kafka record, or the reason why one could not be read.
 
-The entries are `columns.extract` and `payload.decoded`.
+The entries are `columns.sequenced` and `payload.decoded`.
 """

@@ -1,126 +1,76 @@
-"""Extractors: read sequence, producer and epoch with the Column API, or the reason why one could not be read.
+"""Producer, epoch, sequence and problem of Bronze's records: the columns that Bronze has, or read from the bytes.
 
-Every form yields a value or one problem, never an error: nothing that a producer sends can stop a load.
-Digits are ASCII 0-9 only; a sequence and an epoch are whole numbers from 0 to 2^63-1.
+Bronze extracts while it ingests, and notes the fingerprint of the sources that it read by. A row with another fingerprint, or
+none, is extracted here: the extractor was changed, a custom one reads it, or a version before 0.2 wrote it.
 """
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.bronze import EXTRACTED, FINGERPRINT
 from lakehouse.contracts.silver import STREAM, UNDECODABLE
-from lakehouse.errors import ConfigError
-from silver.extract import json_strictness
+from lakehouse.extract.columns import columns_read, extract
 from silver.extract.payload import decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pyspark.sql import DataFrame
 
-    from silver.rules import Rules, Source
-
-MISSING = "missing"
-NULL = "null"
-DISAGREES = "disagrees"
-EMPTY = "empty"
-TOO_LONG = "too_long"
-NOT_UTF8 = "not_utf8"
-OUT_OF_RANGE = "out_of_range"
+    from lakehouse.extract.sources import Sources
+    from silver.rules import Rules
 
 NARROW = (*STREAM, "offset", "epoch", "sequence", "problem")
 """The columns that a decision reads."""
 
-_DIGITS = r"\A[0-9]+\z"  # not ^...$: Java's $ also matches before a last line feed
-_MOST_BYTES = 1_024
-"""The longest text of a producer's name or a number: names of a megabyte, in every row and list, would crash a driver."""
-_BIGINT_BYTES = 8
-_WIDTHS = {"int32": 4, "int64": _BIGINT_BYTES}
 
-_Pair = tuple[Column, Column]
-"""A value, and the problem if it could not be read, else null."""
-
-
-def extract(records: DataFrame, rules: Rules) -> DataFrame:
-    """Add producer, epoch, sequence and problem, as the rules read them from each record.
+def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
+    """Return records with producer, epoch, sequence and problem, as the rules read them.
 
     Grain: a record, as given.
 
     Args:
-        records: Rows with Bronze's columns, or at least those that the rules read.
-        rules: Where sequence, producer and epoch are read from.
+        records: Rows of Bronze. If they have Bronze's extracted columns but no fingerprint, these hold for all rows (see
+            `are_current`); if they have neither, all are read from the bytes.
+        rules: Where sequence, producer and epoch are read from, and what happens to a value that cannot be decoded.
 
     Returns:
-        The rows with `producer` (string; null if none is configured), `epoch` and `sequence` (bigint) and `problem` (string;
-        null if all could be read, else the first of sequence, producer, epoch that could not and why, for example
-        `sequence_missing`; epoch and sequence are null then). If all could be read, but the value could not be decoded and
+        The rows with `producer` (string), `epoch` and `sequence` (bigint) and `problem` (string), as
+        `lakehouse.extract.columns.extract` describes them. If all could be read, but the value could not be decoded and
         undecodable values are quarantined, the problem is `value_undecodable`; epoch and sequence are kept then.
 
     Raises:
-        ConfigError: A custom extractor cannot be imported or asks for a column that Bronze does not have.
+        ConfigError: A custom extractor cannot be imported or asks for a column that Kafka does not give.
     """
-    sources = {"sequence": rules.sequence, "producer": rules.producer, "epoch": rules.epoch}
-    roles = {role: source for role, source in sources.items() if source}
-    # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
-    found = records.withColumns({f"_found_{role}": _found(source) for role, source in roles.items()})
-    raw = found.withColumns(_pairs({role: _raw(source, f"_found_{role}") for role, source in roles.items()}))
-    whole = raw.withColumns({f"_whole_{role}": _whole(source, f"_value_{role}") for role, source in roles.items()})
-    read = whole.withColumns(_pairs({role: _read(role, source) for role, source in roles.items()}))
-    problem = F.coalesce(
-        *(F.concat(F.lit(f"{role}_"), F.col(f"_problem_{role}")) for role in roles), F.lit(None).cast("string")
-    )
-    is_read = F.col("problem").isNull()
-    extracted = (
-        read.withColumn("problem", problem)
-        .withColumns(
-            {
-                "producer": F.col("_value_producer") if rules.producer else F.lit(None).cast("string"),
-                "epoch": F.when(is_read, F.col("_value_epoch") if rules.epoch else F.lit(0).cast("bigint")),
-                "sequence": F.when(is_read, F.col("_value_sequence")),
-            }
-        )
-        .drop(*(f"_{step}_{role}" for step in ("found", "whole", "value", "problem") for role in roles))
-    )
+    read = _read(records, rules.sources)
     if rules.payload is not None and rules.judges_values:
-        judged = decoded(extracted, rules.payload)
+        judged = decoded(read, rules.payload)
         unread = F.when(F.col("undecodable").isNotNull(), F.lit(UNDECODABLE))
-        extracted = judged.withColumn("problem", F.coalesce("problem", unread)).drop("payload", "undecodable")
-    return _with_erased(extracted, rules) if if_erased(records) else extracted
-
-
-def _with_erased(extracted: DataFrame, rules: Rules) -> DataFrame:
-    """For erased records, take what was read before they were erased."""
-    erased = F.col("erased")
-    names = ("producer", "epoch", "sequence", "problem")
-    known = {name: erased[name] for name in names}
-    if not rules.judges_values:
-        known["problem"] = F.nullif(known["problem"], F.lit(UNDECODABLE))
-    return extracted.withColumns({name: F.when(erased.isNotNull(), known[name]).otherwise(F.col(name)) for name in names})
+        read = judged.withColumn("problem", F.coalesce("problem", unread)).drop("payload", "undecodable")
+    return _with_erased(read, rules) if if_erased(records) else read
 
 
 def narrow(records: DataFrame, rules: Rules) -> DataFrame:
-    """Extract what a decision needs: stream, offset, epoch, sequence and problem. Reads no more columns than necessary."""
-    read = extract(records.select("topic", "partition", "offset", *columns_read(rules), *if_erased(records)), rules)
-    return read.select(*NARROW)
+    """Return what a decision needs: stream, offset, epoch, sequence and problem. Reads no more columns than necessary."""
+    return sequenced(records, rules).select(*NARROW)
 
 
-def columns_read(rules: Rules) -> list[str]:
-    """The Bronze columns that `extract` reads under these rules: what the narrow pass has to load.
+def are_current(records: DataFrame, rules: Rules) -> bool:
+    """Whether Bronze read all of these records by the sources of these rules, so that its columns hold without the bytes.
 
-    >>> from silver.rules import Rules, Source
-    >>> columns_read(Rules(Source("header", "seq"), producer=Source("json", "$.p")))
-    ['headers', 'value']
+    Reads the fingerprints, and of files with statistics not even those. Then `records.drop(FINGERPRINT)` says so to
+    `sequenced`, and Parquet reads a few numbers instead of headers or values.
     """
-    read = {name for source in (rules.sequence, rules.producer, rules.epoch) if source for name in _reads(source)}
-    if rules.judges_values:
-        read.add("value")
-    return sorted(read - {"topic", "partition", "offset"})
+    if FINGERPRINT not in records.columns or rules.sources.is_custom:
+        return False
+    is_other = F.col(FINGERPRINT).isNull() | (F.col(FINGERPRINT) != rules.fingerprint)
+    return not records.where(is_other).select("offset").limit(1).count()
+
+
+def from_bytes(records: DataFrame) -> DataFrame:
+    """Return Bronze's records without what was extracted of them, so that `sequenced` reads their bytes."""
+    return records.drop(*EXTRACTED, FINGERPRINT)
 
 
 def if_erased(records: DataFrame) -> list[str]:
@@ -128,153 +78,26 @@ def if_erased(records: DataFrame) -> list[str]:
     return ["erased"] if "erased" in records.columns else []
 
 
-def _reads(source: Source) -> list[str]:
-    match source.form:
-        case "header":
-            return ["headers"]
-        case "offset":
-            return ["offset"]
-        case "custom":
-            return list(inspect.signature(_imported(source)).parameters)
-        case _:
-            return ["value"]
+def _read(records: DataFrame, sources: Sources) -> DataFrame:
+    if FINGERPRINT not in records.columns:
+        return records if set(EXTRACTED) <= set(records.columns) else extract(records, sources)
+    if sources.is_custom:
+        return extract(from_bytes(records), sources)
+    is_current = F.coalesce(F.col(FINGERPRINT) == sources.fingerprint, F.lit(False))
+    # The steps of an extraction run on every row, also where their result is not taken: they get nothing to read there.
+    inputs = columns_read(sources)
+    kept = {name: F.col(f"_kept_{name}") for name in (*inputs, *EXTRACTED)}
+    emptied = records.withColumns({f"_kept_{name}": F.col(name) for name in kept})
+    emptied = emptied.withColumns({name: F.when(~is_current, kept[name]) for name in inputs})
+    found = extract(emptied, sources)
+    chosen = {name: F.when(is_current, kept[name]).otherwise(F.col(name)) for name in EXTRACTED}
+    return found.withColumns({**{name: kept[name] for name in inputs}, **chosen}).drop(*(f"_kept_{name}" for name in kept))
 
 
-def _found(source: Source) -> Column:
-    """What the form reads from: the headers' keys, a whole column, the JSON at a path, or a custom function's result."""
-    match source.form:
-        case "header":
-            # No lambda function: a single one keeps Spark from compiling the whole projection.
-            return F.col("headers")["key"]
-        case "json":
-            return F.get_json_object(F.col("value").cast("string"), source.argument)
-        case "offset":
-            return F.col("offset")
-        case "custom":
-            function = _imported(source)
-            return function(*(F.col(name) for name in inspect.signature(function).parameters))
-        case _:
-            return F.col("value")
-
-
-def _raw(source: Source, found: str) -> _Pair:
-    """The bytes that were found, not yet decoded."""
-    value, at_path = F.col("value"), F.col(found)
-    match source.form:
-        case "header":
-            return _header(source.argument, at_path)
-        case "value":
-            return value, F.when(value.isNull(), F.lit(NULL))
-        case "json":
-            problem = F.when(value.isNull(), F.lit(NULL)).when(at_path.isNull(), F.lit(MISSING))
-            return at_path.cast("binary"), F.coalesce(
-                problem, json_strictness.problem(value.cast("string"), source.argument, at_path)
-            )
-        case "bytes":
-            start, end = (int(bound) for bound in source.argument.split(":"))
-            problem = F.when(value.isNull(), F.lit(NULL)).when(F.octet_length(value) < end, F.lit(MISSING))
-            return F.substring(value, start + 1, end - start), problem
-        case "offset" | "custom":
-            text = at_path.cast("string")
-            return text.cast("binary"), F.when(text.isNull(), F.lit(MISSING))
-
-
-def _header(name: str, keys: Column) -> _Pair:
-    """A header's value; if the header is repeated, all its values must be equal."""
-    headers, nth = F.col("headers"), F.array_position(keys, name)
-    value = F.get(headers, (nth - 1).cast("int"))["value"]
-    # Without all copies of the first header of this name: if one with the name remains, its value differs.
-    others = F.array_remove(headers, F.struct(F.lit(name).alias("key"), value.alias("value")))
-    problem = (
-        F.when(headers.isNull() | (nth < 1), F.lit(MISSING))
-        .when((F.size(headers) > 1) & F.array_contains(others["key"], name), F.lit(DISAGREES))
-        .when(value.isNull(), F.lit(NULL))
-    )
-    return value, problem
-
-
-def _whole(source: Source, value: str) -> Column:
-    """The integer that the bytes encode; null if they encode none, or one that does not fit a bigint."""
-    found = F.col(value)
-    if source.encoding == "utf8":
-        return F.when(F.octet_length(found) <= _MOST_BYTES, found.cast("string").try_cast("bigint"))
-    # More than eight bytes overflow `conv`, which raises under ANSI; `_number` rejects longer values by their width.
-    return F.conv(F.hex(F.substring(found, 1, _BIGINT_BYTES)), 16, 10).try_cast("bigint")
-
-
-def _read(role: str, source: Source) -> _Pair:
-    return _name(role, source) if role == "producer" else _number(role, source)
-
-
-def _number(role: str, source: Source) -> _Pair:
-    """A whole number from 0 to 2^63-1."""
-    found, problem, number = F.col(f"_value_{role}"), F.col(f"_problem_{role}"), F.col(f"_whole_{role}")
-    if source.encoding == "utf8":
-        text = found.cast("string")
-        # If the number prints as the text, the text is digits; only others (a leading zero) need the slow regular expression.
-        is_digits = F.coalesce((number >= 0) & (number.cast("string") == text), F.lit(False))
-        is_whole, is_in_range = is_digits | F.coalesce(text.rlike(_DIGITS), F.lit(False)), number.isNotNull()
-        problem = F.coalesce(problem, F.when(F.octet_length(found) > _MOST_BYTES, F.lit(TOO_LONG)))
-    else:
-        width = _WIDTHS[source.encoding]
-        is_whole = F.coalesce(F.octet_length(found) == width, F.lit(False))
-        is_in_range = F.coalesce(number < 2 ** (8 * width - 1), F.lit(False)) if width < _BIGINT_BYTES else number.isNotNull()
-    unread = F.when(~is_whole, F.lit(json_strictness.NOT_WHOLE)).when(~is_in_range, F.lit(OUT_OF_RANGE))
-    return F.when(is_whole & is_in_range, number), F.coalesce(problem, unread)
-
-
-def _name(role: str, source: Source) -> _Pair:
-    """A producer's name: 1 to 1,024 bytes of valid UTF-8. A binary number becomes its digits."""
-    if source.encoding != "utf8":
-        number, problem = _number(role, source)
-        return F.when(problem.isNull(), number.cast("string")), problem
-    found, problem = F.col(f"_value_{role}").cast("string"), F.col(f"_problem_{role}")
-    length = F.octet_length(found)
-    unread = (
-        F.when(length == 0, F.lit(EMPTY))
-        .when(length > _MOST_BYTES, F.lit(TOO_LONG))
-        .when(~F.is_valid_utf8(found), F.lit(NOT_UTF8))
-    )
-    problem = F.coalesce(problem, unread)
-    return F.when(problem.isNull(), found), problem
-
-
-def _pairs(read: Mapping[str, _Pair]) -> dict[str, Column]:
-    """The columns `_value_role` and `_problem_role` of each role."""
-    values = {f"_value_{role}": value for role, (value, _) in read.items()}
-    return values | {f"_problem_{role}": problem.cast("string") for role, (_, problem) in read.items()}
-
-
-def _imported(source: Source) -> Callable[..., Column]:
-    return imported(source.argument, where=source.argument)
-
-
-def imported(named: str, *, where: str) -> Callable[..., Column]:
-    """Import a custom extractor: an operator's function whose parameters are Columns, named after Bronze's.
-
-    Args:
-        named: `module:function`.
-        where: The place that names it, for the error.
-
-    Raises:
-        ConfigError: The module or function cannot be imported, or a parameter is not a column of Bronze.
-    """
-    module_name, _, function_name = named.partition(":")
-    try:
-        function: Callable[..., Column] = getattr(importlib.import_module(module_name), function_name)
-    except Exception as error:  # the operator's code: importing it may raise anything
-        raise ConfigError(
-            f"The custom extractor cannot be imported: {type(error).__name__}: {error}.",
-            where=where,
-            observed=named,
-            next_step="Install the package that holds it where the job runs, or correct `custom: module:function`.",
-        ) from error
-    unknown = [name for name in inspect.signature(function).parameters if name not in BRONZE.names]
-    if unknown:
-        raise ConfigError(
-            "The custom extractor has parameters that are no columns of bronze_records.",
-            where=where,
-            observed=", ".join(unknown),
-            expected=f"some of {', '.join(BRONZE.names)}",
-        )
-    return function
+def _with_erased(read: DataFrame, rules: Rules) -> DataFrame:
+    """For erased records, take what was read before they were erased."""
+    erased = F.col("erased")
+    known = {name: erased[name] for name in EXTRACTED}
+    if not rules.judges_values:
+        known["problem"] = F.nullif(known["problem"], F.lit(UNDECODABLE))
+    return read.withColumns({name: F.when(erased.isNotNull(), known[name]).otherwise(F.col(name)) for name in EXTRACTED})

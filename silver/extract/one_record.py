@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from silver.rules import Rules, Source
+    from lakehouse.extract.sources import Source
+    from silver.rules import Rules
 
 _MOST_BYTES = 1_024
 _LARGEST = 2**63 - 1
@@ -23,7 +24,8 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
         rules: The rules of the load that decided it.
         record: Offset, value and headers of the Bronze record, and what was kept of them where they were erased.
 
-    >>> from silver.rules import Rules, Source
+    >>> from lakehouse.extract.sources import Source
+    >>> from silver.rules import Rules
     >>> key(Rules(Source("json", "$.m.seq"), epoch=Source("header", "e")), {
     ...     "value": b'{"m": {"seq": 7}}', "headers": [{"key": "e", "value": b"2"}]})
     (None, 2, 7)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.bronze import is_of_topics, plain_topic
+from lakehouse.contracts.bronze import FINGERPRINT, is_of_topics, plain_topic
 from lakehouse.contracts.contract import sql_text
 from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
@@ -81,9 +82,12 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     statistics, and columns that are not selected are not read. If that version is gone, reads Bronze's current version up to
     the range's last offsets: an offset's bytes never change.
 
-    Grain: a Bronze record above its partition's last decided offset; one that was ingested twice comes twice.
+    Grain: a Bronze record above its partition's last decided offset; one that was ingested twice comes twice. Without the
+    fingerprint if the range is current: what Bronze extracted holds then, see `silver.extract.columns.sequenced`.
     """
     bronze = run.table(BRONZE_RECORDS)
+    if bronze_range.is_current:
+        return read(spark, run, replace(bronze_range, is_current=False)).drop(FINGERPRINT)
     if bronze_range.up_to is not None:
         records = tables.read(spark, bronze, version=tables.version(spark, bronze))
         spans = [(each, bronze_range.above.get(each, -1), last) for each, last in bronze_range.up_to.items()]

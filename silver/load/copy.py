@@ -9,9 +9,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import IN_ORDER, LATE, STREAM
 from lakehouse.spark import frames, interval_join
-from silver.extract.columns import extract
+from silver.extract.columns import from_bytes, sequenced
 from silver.extract.payload import decoded
-from silver.suspects import pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,12 +33,9 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
         records: The range's Bronze records, with all columns.
         plan: The plan; its rejects are left out, by offset range and stream.
     """
-    if plan.islands is not None and not plan.late.num_rows:
-        found = pieces.pieces(plan.islands, plan.rejects)
-        return _completed(pieces.numbered(spark, records, found).withColumn("arrival", F.lit(IN_ORDER)), plan)
     if plan.replayed:
         records = _once(spark, records, plan)
-    rows = plan.watermarks.in_declared_epochs(spark, extract(records, plan.rules.of_sequences))
+    rows = plan.watermarks.in_declared_epochs(spark, sequenced(records, plan.rules.of_sequences))
     by_producer = plan.rules.producer is not None
     if plan.rejects.num_rows:
         rows = interval_join.outside(spark, rows, plan.rejects, by_producer=by_producer)
@@ -73,7 +69,7 @@ def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
         for topic, partition, first, last in _reach(plan.settled)
     )
     named = places.withColumnsRenamed(_NUMBERS)
-    rows = bronze.where(within).join(F.broadcast(named), on=["topic", "partition", "offset"], how="inner")
+    rows = from_bytes(bronze.where(within)).join(F.broadcast(named), on=["topic", "partition", "offset"], how="inner")
     columns = {"arrival": F.lit(LATE), "load_seq": F.lit(plan.load_seq).cast("bigint")}
     return _with_payload(rows.withColumns({**columns, **_erased()}), plan.rules)
 

@@ -12,7 +12,7 @@ from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.decide import decision
 from silver.decide.decision import Collected, How
-from silver.extract.columns import columns_read, extract, if_erased, narrow
+from silver.extract.columns import are_current, narrow, sequenced
 from silver.load import bronze_range
 from silver.state import ledger
 from silver.state.claim import shared_columns
@@ -104,6 +104,10 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
         ConservationError: The classes do not add up to what Bronze holds.
     """
     records = bronze_range.read(spark, run, pinned)
+    # Reading few records from their bytes takes less time than asking.
+    if how is not How.FEW and are_current(records, rules):
+        pinned = replace(pinned, is_current=True)
+        records = bronze_range.read(spark, run, pinned)
     load_seq = int(str(claim["load_seq"]))
     met = Streams(spark, run, watermarks, limits)
     past = lambda: _past(spark, run, met.watermarks, load_seq)  # noqa: E731 -- asked for after the streams are met, if at all
@@ -196,9 +200,7 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
     narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
     found, chained = decision.decide(spark, narrowed, streams, rules, how)
     if resolve.is_needed(found):
-        placing = rules.of_sequences
-        columns = {"topic", "partition", "offset", "key", "value", *columns_read(placing), *if_erased(records)}
-        suspected = watermarks.in_declared_epochs(spark, extract(records.select(*sorted(columns)), placing))
+        suspected = watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
         found = resolve.classify_suspects(spark, found, suspected, past(), chained)
     return Collected(found, chained)
 

@@ -21,7 +21,7 @@ from lakehouse.protocol import swap_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
-from silver.extract.columns import extract
+from silver.extract.columns import sequenced
 from silver.model import REJECT, stream_of
 from silver.requests.quarantine import Choice
 from silver.state.ledger import load_of
@@ -89,7 +89,7 @@ def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Known)
     Raises:
         TableStateError: No stream of a record's partition has a watermark: it was removed.
     """
-    read = extract(meant, rules.of_sequences).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
+    read = sequenced(meant, rules.of_sequences).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
     streams.meet(read)
     watermarks = streams.meet(choice.rows)
     loads: dict[Stream, StreamLoad] = {}
@@ -148,7 +148,7 @@ def in_bronze(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
     meant, up_to = _meant(spark, run, plan, erase)
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
-    left = extract(meant.where(F.col("erased").isNull()), plan.rules).withColumn("up_to_offset", up_to)
+    left = sequenced(meant.where(F.col("erased").isNull()), plan.rules).withColumn("up_to_offset", up_to)
     kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
     swap_fence.require_standing(spark, run, plan.load_seq)  # before append-only is lifted
     left_ones = swap_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)

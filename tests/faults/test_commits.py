@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.extract.sources import Source
 from pipelines import medallion
 from pipelines.job import Job
 from silver.load import steps
-from silver.rules import Rules, Source
+from silver.rules import Rules
 from silver.state import tables
 from tests.faults.kills import Commit, Durations, Point
 from tests.support.bronze import Record, put

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.extract.sources import Source
 from silver.load import steps
-from silver.rules import Rules, Source
+from silver.rules import Rules
 from tests.support.bronze import Record, put
 from tests.support.programs import ended
 from tests.support.small_config import write_config

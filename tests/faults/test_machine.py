@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.errors import StorageError
+from lakehouse.extract.sources import Source
 from pipelines import medallion
 from pipelines.job import Job
-from silver.rules import Rules, Source
+from silver.rules import Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of

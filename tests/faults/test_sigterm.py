@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.extract.sources import Source
 from silver.load import steps
-from silver.rules import Rules, Source
+from silver.rules import Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
 from tests.support.small_config import write_config

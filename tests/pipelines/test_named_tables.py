@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.readers.lag import positions
+from lakehouse.extract.sources import Source
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from pipelines import medallion
 from pipelines.job import Job
 from pipelines.recover.rebuild import rebuild
 from silver.load import steps
-from silver.rules import Policy, Rules, Source
+from silver.rules import Policy, Rules
 from silver.state.tables import create_tables
 from tests.support.bronze import Record, put
 from tests.support.small_config import small_config

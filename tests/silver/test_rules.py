@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from lakehouse.extract.sources import Source
 from lakehouse.settings.pipeline import Settings
-from silver.rules import Policy, Rules, Source
+from silver.rules import Policy, Rules
 
 BY_HEADER = Rules(Source("header", "seq"), max_jump=100, late="drop")
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from bronze.records import with_extracted
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.contract import ERASED_IN_BRONZE, HEADERS
 from lakehouse.delta import tables
+from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
 
 if TYPE_CHECKING:
@@ -43,11 +45,17 @@ class Record:
         return cls(offset, f"v{sequence}".encode(), headers=headers, partition=partition)
 
 
-def put(spark: SparkSession, run: Run, records: Iterable[Record]) -> None:
-    """Append records to bronze_records in one commit, as one micro-batch of Bronze does."""
+SEQ = Sources(Source("header", "seq"))
+
+
+def put(spark: SparkSession, run: Run, records: Iterable[Record], sources: Sources | None = SEQ) -> None:
+    """Append records to bronze_records in one commit, as one micro-batch of Bronze does.
+
+    By default by the sources of the smallest config: a test with other rules has its records read from their bytes.
+    """
     table = run.table(BRONZE.name)
     tables.create(spark, table, BRONZE)
-    tables.append(frame(spark, records, run.run_id), table, BRONZE)
+    tables.append(with_extracted(frame(spark, records, run.run_id), sources), table, BRONZE)
 
 
 def frame(spark: SparkSession, records: Iterable[Record], run_id: str = "r1") -> DataFrame:
@@ -91,4 +99,5 @@ def put_spans(spark: SparkSession, run: Run, spans: Mapping[int, Iterable[tuple[
         "erased": F.lit(None).cast(ERASED_IN_BRONZE),
         "timestamp_ms": F.lit(None).cast("bigint"),
     }
-    tables.append(numbered.select(*(column.alias(name) for name, column in columns.items())), table, BRONZE)
+    rows_of_bronze = numbered.select(*(column.alias(name) for name, column in columns.items()))
+    tables.append(with_extracted(rows_of_bronze, Sources(Source("value"))), table, BRONZE)

@@ -22,9 +22,10 @@ from lakehouse.config.keys import Key
 from lakehouse.contracts import bronze, gate, gold, silver, views
 from lakehouse.contracts.bronze import LostRange
 from lakehouse.contracts.contract import Contract
+from lakehouse.extract.sources import Source
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import SHADOWS, TABLE_NAMES
-from silver.rules import Payload, Policy, Rules, Source
+from silver.rules import Payload, Policy, Rules
 from silver.state.request import Accepted, Erase, Request, Reset, Swap, Wanted
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from silver.rules import Source
+    from lakehouse.extract.sources import Source
 
 MOST_BYTES = 1_024
 LARGEST = 2**63 - 1

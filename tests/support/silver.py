@@ -6,10 +6,11 @@ import json
 import shutil
 from typing import TYPE_CHECKING
 
+from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from silver.load import steps
-from silver.rules import Payload, Rules, Source
+from silver.rules import Payload, Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
 

@@ -12,8 +12,9 @@ from jobs.cli import main
 from jobs.readers.quarantine import held
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import LOADS, REJECTS
+from lakehouse.extract.sources import Source
 from lakehouse.table import Lakehouse
-from silver.rules import Rules, Source
+from silver.rules import Rules
 from silver.state.request import Wanted
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
 from silver.decide import decision, islands
 from silver.decide.decision import How
 from silver.model import Island
-from silver.rules import Policy, Rules, Source
+from silver.rules import Policy, Rules
 from silver.state.streams import Known
 from silver.state.watermarks import Watermarks
 from tests.support.reference import Seen

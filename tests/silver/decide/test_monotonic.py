@@ -6,10 +6,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakehouse.extract.sources import Source
 from silver.decide import monotonic
 from silver.decide.sequential import fold
 from silver.model import Island
-from silver.rules import Policy, Rules, Source
+from silver.rules import Policy, Rules
 
 _COLUMNS = pa.schema(
     [

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakehouse.extract.sources import Source
 from silver.decide import islands, monotonic
 from silver.decide.sequential import fold
 from silver.model import Island, Segment
-from silver.rules import Rules, Source
+from silver.rules import Rules
 from tests.support.examples import examples
 from tests.support.logs import Log, logs
 from tests.support.reference import Reference, Seen

@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakehouse.contracts.silver import REJECTS, silver_records
+from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
 from silver.decide import decision
 from silver.decide.decision import How
 from silver.model import by_name
-from silver.rules import Policy, Rules, Source
+from silver.rules import Policy, Rules
 from silver.state import ledger
 from silver.state.streams import Known
 from silver.state.watermarks import Watermark, Watermarks

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.extract.columns import extract
+from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
-from silver.extract.columns import extract
 from silver.extract.payload import decoded
-from silver.rules import Payload, Rules, Source
+from silver.rules import Payload
 from tests.support import readings
 from tests.support.examples import examples
 from tests.support.hostile_bytes import NAMES, NUMBERS, VALUES
@@ -57,7 +58,7 @@ def frame(spark: SparkSession, records: list[Any]) -> Any:
 def test_every_form_reads_from_any_bytes_what_the_reference_reads(spark: SparkSession, records: list[Any]) -> None:
     given_rows = frame(spark, records)
     read = [
-        extract(given_rows, Rules(source, producer=source if source.form != "json" else None, epoch=source)).select(
+        extract(given_rows, Sources(source, source if source.form != "json" else None, source)).select(
             F.lit(place).alias("source"), "offset", "sequence", "producer", "problem"
         )
         for place, source in enumerate(_SOURCES)

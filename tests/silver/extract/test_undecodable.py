@@ -13,10 +13,11 @@ import yaml
 
 from jobs.readers import quarantine
 from jobs.readers.why import why
+from lakehouse.extract.sources import Source
 from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.load import planner, recover, steps
-from silver.rules import Payload, Rules, Source
+from silver.rules import Payload, Rules
 from silver.state import tables
 from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put

@@ -8,8 +8,9 @@ import pytest
 from chispa import assert_df_equality
 
 from lakehouse.errors import ConfigError, ContractError
+from lakehouse.extract.sources import Source
 from silver.load import steps
-from silver.rules import Payload, Rules, Source
+from silver.rules import Payload, Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
 

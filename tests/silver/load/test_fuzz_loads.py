@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakehouse.contracts.silver import CLASSES
+from lakehouse.extract.sources import Source
 from silver.load import steps
-from silver.rules import Payload, Rules, Source
+from silver.rules import Payload, Rules
 from silver.state.tables import create_tables
 from tests.support import readings
 from tests.support.bronze import Record, put

@@ -14,11 +14,12 @@ from expectations import gate, verdict
 from jobs.readers.database import connect, rows
 from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
+from lakehouse.extract.sources import Source
 from lakehouse.settings.pipeline import Gate
 from pipelines.operate import requests
 from silver.load import planner, recover
 from silver.load import steps as load
-from silver.rules import Rules, Source
+from silver.rules import Rules
 from silver.state.request import Request, Wanted
 from silver.state.tables import create_tables
 from tests.support.bronze import Record, put

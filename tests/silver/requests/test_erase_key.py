@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.errors import TableStateError
+from lakehouse.extract.sources import Source
 from silver.model import REJECT
 from silver.requests import erase_key
 from silver.requests.quarantine import Choice
-from silver.rules import Rules, Source
+from silver.rules import Rules
 from silver.state.streams import Known
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.bronze import Record, frame

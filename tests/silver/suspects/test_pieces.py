@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from lakehouse.contracts.silver import REJECTS, silver_records
+from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
 from silver.decide import decision
 from silver.load import copy, planner
-from silver.rules import Rules, Source
+from silver.rules import Rules
 from silver.state import plan
 from silver.state.plan import BronzeRange
 from silver.state.streams import Known

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lakehouse.contracts.silver import DUPLICATE, REJECTS, silver_records
+from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
 from silver.load import planner
-from silver.rules import Rules, Source
+from silver.rules import Rules
 from silver.state.streams import Known
 from silver.state.watermarks import Watermark, Watermarks
 from silver.suspects import resolve

@@ -11,10 +11,11 @@ import pytest
 from jobs.cli import order as jobs_order
 from jobs.readers.why import why, write_why
 from lakehouse.errors import BreakerOpenError, TidemarkError
+from lakehouse.extract.sources import Source
 from lakehouse.settings.pipeline import Settings
 from pipelines.arrival_order import orders
 from silver.load import steps
-from silver.rules import Policy, Rules, Source
+from silver.rules import Policy, Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
 

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.errors import ConfigError
+from lakehouse.extract.columns import extract
+from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
-from silver.extract.columns import extract
-from silver.rules import Rules, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,17 +24,17 @@ pytestmark = pytest.mark.spark
 LARGEST = 2**63 - 1
 
 
-def read(spark: SparkSession, rules: Rules, values: list[Any], *, column: str = "value") -> list[tuple[Any, ...]]:
-    """What the rules read from each value: producer, epoch, sequence, problem."""
+def read(spark: SparkSession, sources: Sources, values: list[Any], *, column: str = "value") -> list[tuple[Any, ...]]:
+    """What the sources give from each value: producer, epoch, sequence, problem."""
     rows = [{"offset": number, column: value} for number, value in enumerate(values)]
     frame = frames.of_contract(spark, rows, BRONZE)
-    found = extract(frame, rules).orderBy("offset").select("producer", "epoch", "sequence", "problem")
+    found = extract(frame, sources).orderBy("offset").select("producer", "epoch", "sequence", "problem")
     return [tuple(row) for row in found.collect()]
 
 
 def sequences(spark: SparkSession, source: Source, values: list[Any], *, column: str = "value") -> list[Any]:
     """The sequence of each value, or its problem without the word in front."""
-    found = read(spark, Rules(source), values, column=column)
+    found = read(spark, Sources(source), values, column=column)
     return [sequence if problem is None else problem.removeprefix("sequence_") for _, _, sequence, problem in found]
 
 
@@ -113,10 +113,10 @@ def test_big_endian_numbers_have_their_width_and_no_sign(spark: SparkSession) ->
 def test_bytes_of_any_length_end_in_a_problem_and_never_in_an_error(spark: SparkSession, form: Any, encoding: Any) -> None:
     width = 4 if encoding == "int32" else 8
     source = Source(form, {"header": "x", "value": "", "bytes": f"0:{width}"}[form], encoding)
-    rules = Rules(source, producer=source, epoch=source)
+    sources = Sources(source, producer=source, epoch=source)
     given = [b"", b"\xff" * 9, b"\xff" * 100_000, b"\x80" * width, b"\xff" * width, b"\x00" * (width - 1) + b"\x07"]
     column = "headers" if form == "header" else "value"
-    found = read(spark, rules, [header(("x", each)) for each in given] if form == "header" else given, column=column)
+    found = read(spark, sources, [header(("x", each)) for each in given] if form == "header" else given, column=column)
 
     unread = "sequence_missing" if form == "bytes" else "sequence_not_a_whole_number"
     longer = "sequence_out_of_range" if form == "bytes" else "sequence_not_a_whole_number"
@@ -127,22 +127,22 @@ def test_bytes_of_any_length_end_in_a_problem_and_never_in_an_error(spark: Spark
 
 @pytest.mark.parametrize("encoding", ["utf8", "int32"])
 def test_a_producer_that_could_not_be_read_has_no_name(spark: SparkSession, encoding: Any) -> None:
-    rules = Rules(Source("offset"), producer=Source("header", "x", encoding))
+    sources = Sources(Source("offset"), producer=Source("header", "x", encoding))
     four, five = (str(number).encode() if encoding == "utf8" else number.to_bytes(4) for number in (4, 5))
-    found = read(spark, rules, [header(("x", four)), header(("x", four), ("x", five))], column="headers")
+    found = read(spark, sources, [header(("x", four)), header(("x", four), ("x", five))], column="headers")
 
     assert [(producer, problem) for producer, _, _, problem in found] == [("4", None), (None, "producer_disagrees")]
 
 
 def test_text_that_is_empty_or_too_long_is_no_name_and_no_number(spark: SparkSession) -> None:
-    rules = Rules(Source("offset"), producer=Source("value"))
+    sources = Sources(Source("offset"), producer=Source("value"))
     given = {
         b"": "producer_empty",
         b"a" * 1_024: None,
         b"a" * 1_025: "producer_too_long",
         b"a" * 3_000_000: "producer_too_long",
     }
-    found = read(spark, rules, list(given))
+    found = read(spark, sources, list(given))
 
     assert [problem for _, _, _, problem in found] == list(given.values())
     assert [producer is not None and len(producer) for producer, *_ in found] == [False, 1_024, False, False]
@@ -208,7 +208,7 @@ def test_the_offset_is_a_sequence_of_its_own(spark: SparkSession) -> None:
 
 
 def test_the_first_problem_is_told_and_a_producer_that_could_be_read_is_kept(spark: SparkSession) -> None:
-    rules = Rules(Source("header", "seq"), producer=Source("header", "who"), epoch=Source("header", "epoch"))
+    sources = Sources(Source("header", "seq"), producer=Source("header", "who"), epoch=Source("header", "epoch"))
     given = [
         header(("seq", b"1"), ("who", b"a"), ("epoch", b"2")),
         header(("who", b"a"), ("epoch", b"2")),
@@ -216,7 +216,7 @@ def test_the_first_problem_is_told_and_a_producer_that_could_be_read_is_kept(spa
         header(("seq", b"1"), ("who", b"\xff"), ("epoch", b"2")),
         header(("seq", b"1"), ("who", b"a"), ("epoch", b"x")),
     ]
-    assert read(spark, rules, given, column="headers") == [
+    assert read(spark, sources, given, column="headers") == [
         ("a", 2, 1, None),
         ("a", None, None, "sequence_missing"),
         (None, None, None, "producer_missing"),
@@ -226,8 +226,8 @@ def test_the_first_problem_is_told_and_a_producer_that_could_be_read_is_kept(spa
 
 
 def test_a_producer_in_binary_is_named_by_its_number(spark: SparkSession) -> None:
-    rules = Rules(Source("bytes", "8:16", "int64"), producer=Source("bytes", "0:8", "int64"))
-    found = read(spark, rules, [(42).to_bytes(8) + (7).to_bytes(8)])
+    sources = Sources(Source("bytes", "8:16", "int64"), producer=Source("bytes", "0:8", "int64"))
+    found = read(spark, sources, [(42).to_bytes(8) + (7).to_bytes(8)])
     assert found == [("42", 0, 7, None)]
 
 
