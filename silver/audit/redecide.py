@@ -70,7 +70,7 @@ def redecide_load(
         return resolve.Past(tables["silver"].where(is_earlier), as_of(rejects, load_seq - 1), before)
 
     records = from_bytes(tables["bronze"]).where(_within(decided))
-    found = classify_range(spark, records, rules, streams=Known(before), past=past).segments
+    found = classify_range(spark, records, rules, streams=Known(before), past=past)
     found = found.filter(pc.not_equal(found["class"], REPLAY))
     loads = ledger.stream_loads(decision.summary(found), [], before)
     again = {stream_of(row): row for row in ledger.rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}

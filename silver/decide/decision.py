@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,19 +49,7 @@ class How(StrEnum):
     RECORDS = "records"
 
 
-class Collected(NamedTuple):
-    """The result of a decision.
-
-    Attributes:
-        segments: Rows of `SEGMENT`.
-        islands: All records as islands, each stream's in offset order; None unless all were decided by islands.
-    """
-
-    segments: pa.Table
-    islands: tuple[Island, ...] | None = None
-
-
-def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules, how: How) -> Collected:
+def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules, how: How) -> pa.Table:
     """Decide narrow records.
 
     Args:
@@ -72,26 +60,24 @@ def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules,
         how: The way to decide.
 
     Returns:
-        The rows of `silver.decide.running_max.segments`, without the block numbers; and the islands, if all were decided so.
+        The rows of `silver.decide.running_max.segments`, without the block numbers.
     """
     if how is How.FEW:
         ordered = narrow.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
         watermarks = streams.meet(ordered)
         risen, others = monotonic.part(ordered, watermarks.ordinals, rules)
-        return Collected(_table([*risen, *fold(_one_by_one(others), watermarks.ordinals, rules)]))
+        return _table([*risen, *fold(_one_by_one(others), watermarks.ordinals, rules)])
     if how is How.RECORDS:
-        return Collected(_all_by_records(spark, narrow, streams, rules))
+        return _all_by_records(spark, narrow, streams, rules)
     rows = islands.find_islands(narrow).limit(_MOST_ISLANDS + 1).toArrow()
     watermarks = streams.meet(rows, is_whole=len(rows) <= _MOST_ISLANDS)
     if len(rows) > _MOST_ISLANDS:
-        return Collected(_all_by_records(spark, narrow, streams, rules))
+        return _all_by_records(spark, narrow, streams, rules)
     chained, odd = islands.split(rows.to_pylist())
     found = _table(fold(chained, watermarks.ordinals, rules))
     if odd:
-        return Collected(
-            pa.concat_tables([found, _by_records(spark, frames.of_streams(spark, narrow, odd), watermarks, rules)])
-        )
-    return Collected(found, tuple(chained))
+        found = pa.concat_tables([found, _by_records(spark, frames.of_streams(spark, narrow, odd), watermarks, rules)])
+    return found
 
 
 def _all_by_records(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules) -> pa.Table:

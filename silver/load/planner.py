@@ -11,7 +11,7 @@ from lakehouse.delta import snapshot_prefetch
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.decide import decision
-from silver.decide.decision import Collected, How
+from silver.decide.decision import How
 from silver.extract.columns import are_current, narrow, sequenced
 from silver.load import bronze_range
 from silver.state import ledger
@@ -24,6 +24,7 @@ from silver.suspects import resolve
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from lakehouse.run.context import Run
@@ -111,7 +112,7 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
     load_seq = int(str(claim["load_seq"]))
     met = Streams(spark, run, watermarks, limits)
     past = lambda: _past(spark, run, met.watermarks, load_seq)  # noqa: E731 -- asked for after the streams are met, if at all
-    found, chained = classify_range(spark, records, rules, streams=met, past=past, how=how)
+    found = classify_range(spark, records, rules, streams=met, past=past, how=how)
     watermarks = met.watermarks
     summed = list(decision.summary(found))
     decided_records = Counter[Partition]()
@@ -133,7 +134,6 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
         rejects=decision.rejects(found, load_seq, rules),
         late=decision.late(found, rules),
         replayed=decision.replayed(found),
-        islands=chained,
         counts_replays=counts_replays,
     )
 
@@ -181,7 +181,7 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
     streams: Known,
     past: Callable[[], resolve.Past],
     how: How = How.ISLANDS,
-) -> Collected:
+) -> pa.Table:
     """Assign each record its class, suspects included.
 
     Args:
@@ -193,16 +193,16 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
         how: How to decide; it does not change the outcome.
 
     Returns:
-        The load's segments, see `silver.model.SEGMENT`; and the islands that they were decided by, if any.
+        The load's segments, see `silver.model.SEGMENT`.
     """
     # A stream with a declared epoch always has a row here, see `silver.requests.retire_streams`.
     watermarks = streams.watermarks
     narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
-    found, chained = decision.decide(spark, narrowed, streams, rules, how)
+    found = decision.decide(spark, narrowed, streams, rules, how)
     if resolve.is_needed(found):
         suspected = watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
-        found = resolve.classify_suspects(spark, found, suspected, past(), chained)
-    return Collected(found, chained)
+        found = resolve.classify_suspects(spark, found, suspected, past())
+    return found
 
 
 def _past(spark: SparkSession, run: Run, watermarks: Watermarks, load_seq: int) -> resolve.Past:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from silver.model import Island
     from silver.rules import Rules
     from silver.state.request import Request
     from silver.state.watermarks import Watermarks
@@ -67,7 +66,6 @@ class Plan:
         settled: Rows of `silver_rejects` of earlier loads that an operator released or discarded.
         settled_aside: Rows of `gold_rejects` that an operator released or discarded.
         request: The request that the load carries out; None if it decides Bronze records.
-        islands: All records of the load as islands; None if they were not decided by islands.
         counts_replays: Whether `replay` counts the records that earlier loads decided and Bronze ingested again; that is
             unknown once the versions that brought them are gone from the log.
     """
@@ -83,7 +81,6 @@ class Plan:
     settled: pa.Table = field(default_factory=model.REJECT.empty_table)
     settled_aside: pa.Table = field(default_factory=ROW.empty_table)
     request: Request | None = None
-    islands: Sequence[Island] | None = None
     counts_replays: bool = True
 
     def count(self, name: str) -> int:

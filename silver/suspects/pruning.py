@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import STREAM
 from lakehouse.spark import interval_join
-from silver.model import stream_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     import pyarrow as pa
     from pyspark.sql import Column
-
-    from silver.model import Island, Stream
 
 Key = TypeVar("Key")
 
@@ -29,38 +23,6 @@ Place = tuple[str, int, int, int]
 """topic, partition, first and last offset, inclusive"""
 Range = tuple[str, int, int, int, int]
 """topic, partition, epoch, first and last sequence, inclusive"""
-
-
-def matching_offsets(kept: Iterable[Island], blocks: pa.Table) -> Iterator[dict[str, Any]]:
-    """Offset ranges of accepted records with the blocks' sequences.
-
-    Args:
-        kept: Accepted records, as islands: in each stream and epoch their sequences rise.
-        blocks: Rows of `silver.model.SEGMENT`.
-
-    Yields:
-        Offset ranges: topic, partition, producer, first_offset, last_offset, and `block`, the block's first offset.
-
-    >>> import pyarrow as pa
-    >>> from silver.model import Island
-    >>> names = ["topic", "partition", "producer", "epoch", "first_sequence", "last_sequence", "first_offset"]
-    >>> blocks = pa.table([["t"], [0], [None], [0], [91], [120], [200]], names=names)
-    >>> [tuple(span.values()) for span in matching_offsets([Island(("t", 0, None), 100, 199, 0, 1, None)], blocks)]
-    [('t', 0, None, 190, 199, 200)]
-    """
-    by_place: defaultdict[tuple[Stream, int | None], list[Island]] = defaultdict(list)
-    for piece in kept:
-        by_place[piece.stream, piece.epoch].append(piece)
-    for row in blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence", "first_offset"]).to_pylist():
-        pieces = by_place[stream_of(row), row["epoch"]]
-        for nth in range(bisect_left(pieces, row["first_sequence"], key=attrgetter("last_sequence")), len(pieces)):
-            piece = pieces[nth]
-            first = max(piece.first_offset, row["first_sequence"] - piece.distance)
-            last = min(piece.last_offset, row["last_sequence"] - piece.distance)
-            if first > last:
-                break  # this island's sequences are higher than the block's, and so are those of the islands after it
-            stream = {name: row[name] for name in STREAM}
-            yield {**stream, "first_offset": first, "last_offset": last, "block": row["first_offset"]}
 
 
 def ranges(blocks: pa.Table) -> list[Range]:

@@ -16,13 +16,9 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM
 from lakehouse.spark import frames, interval_join
-from silver.model import SEGMENT
 from silver.suspects.content_hash import content
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _FEWEST = 100
@@ -30,14 +26,6 @@ _FEWEST = 100
 _HALF = 2**32 - 1
 _BLOCK = (*STREAM, "block")
 _HASHES = ("hash", "other_hash")
-
-_PLACE = pa.schema(
-    [
-        *(SEGMENT.field(name) for name in (*STREAM, "first_offset", "last_offset")),
-        ("block", pa.int64()),
-        ("is_sent", pa.bool_()),
-    ]
-)
 
 
 def can_be(blocks: pa.Table) -> pa.Array:
@@ -61,18 +49,9 @@ def are_copies(blocks: pa.Table, both: DataFrame) -> list[bool]:
     return [found[*place, True] == found.get((*place, False)) for place in places]
 
 
-def at_places(spark: SparkSession, places: Sequence[Mapping[str, Any]], records: DataFrame) -> DataFrame:
-    """The records at some places, as `are_copies` takes them: one read for the blocks and what the load kept of them.
-
-    Args:
-        spark: The session.
-        places: Offset ranges: topic, partition, producer, first_offset, last_offset; `block`, the first offset of the block
-            that the range is, or holds kept records of; and `is_sent`.
-        records: Records of the load, ideally few at other places.
-    """
-    told = {name: name for name in ("block", "is_sent")}
-    within = interval_join.within(spark, records, pa.Table.from_pylist(places, _PLACE), told)
-    return within.select(*STREAM, "sequence", content(within), *told)
+def sent(within: DataFrame) -> DataFrame:
+    """The records of some blocks, each with its block's first offset as `block`, as `are_copies` takes them."""
+    return within.select(*STREAM, "sequence", content(within), "block", F.lit(True).alias("is_sent"))
 
 
 def of_sequences(spark: SparkSession, blocks: pa.Table, kept: DataFrame) -> DataFrame:

@@ -8,7 +8,7 @@ key and value. Rule: DESIGN section 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,17 +26,16 @@ from lakehouse.contracts.silver import (
 )
 from lakehouse.spark import frames, interval_join
 from silver.model import SEGMENT, stream_of
-from silver.suspects import compare_in_spark, compare_on_driver, pieces, pruning, resent_blocks
+from silver.suspects import compare_in_spark, compare_on_driver, pruning, resent_blocks
 from silver.suspects.compare_in_spark import as_keys, same_key
 from silver.suspects.compare_on_driver import KEY
 from silver.suspects.content_hash import content_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from silver.model import Island
     from silver.state.watermarks import Watermarks
     from silver.suspects.pruning import Place, Range
 
@@ -66,21 +65,15 @@ class Past:
 
 @dataclass(frozen=True)
 class _Load:
-    """A load whose suspects are being classified: its segments, and its records, extracted and as islands."""
+    """A load whose suspects are being classified: its segments, and its records with what was extracted of them."""
 
     found: pa.Table
     records: DataFrame
-    islands: Sequence[Island] | None
 
     @property
     def others(self) -> pa.Table:
         """The segments that are neither accepted nor replays."""
         return self.found.filter(pc.invert(pc.is_in(self.found["class"], pa.array([ACCEPTED, REPLAY]))))
-
-    @cached_property
-    def kept(self) -> Sequence[Island] | None:
-        """Its accepted records as islands; None if it was not decided by islands."""
-        return None if self.islands is None else pieces.pieces(self.islands, self.others)
 
 
 def is_needed(found: pa.Table) -> bool:
@@ -88,9 +81,7 @@ def is_needed(found: pa.Table) -> bool:
     return bool(pc.any(pc.is_in(found["class"], pa.array([SUSPECT, JUMP]))).as_py())
 
 
-def classify_suspects(
-    spark: SparkSession, found: pa.Table, records: DataFrame, past: Past, islands: Sequence[Island] | None = None
-) -> pa.Table:
+def classify_suspects(spark: SparkSession, found: pa.Table, records: DataFrame, past: Past) -> pa.Table:
     """Classify the suspects of a load, and hash the content of records that wait for a decision.
 
     Args:
@@ -99,7 +90,6 @@ def classify_suspects(
         records: The load's records, extracted: stream, offset, epoch, sequence, key and value. Read only if there are suspects
             or jumps.
         past: The state that the suspects are compared with, as well as the load's own records.
-        islands: All of the load's records as islands, if it was decided by islands: they locate the originals of suspects.
 
     Returns:
         The segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records); late ones, collisions
@@ -110,7 +100,7 @@ def classify_suspects(
     if jumps.num_rows:
         jumps = _hashed(spark, jumps, records)
     if blocks.num_rows:
-        blocks = _told_apart(spark, _Load(found, records, islands), past)
+        blocks = _told_apart(spark, _Load(found, records), past)
     return pa.concat_tables([rest, jumps, blocks])
 
 
@@ -135,17 +125,8 @@ def _are_copies(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) 
 
 def _both(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> DataFrame:
     """The records of some blocks, and the kept ones with their sequences, as `silver.suspects.resent_blocks` compares them."""
-    places = [{**row, "block": row["first_offset"], "is_sent": True} for row in blocks.select(list(_SPAN)).to_pylist()]
-    above, below = _parted(blocks, past.watermarks)
-    kept = []
-    if load.kept is not None:
-        places += [{**span, "is_sent": False} for span in pruning.matching_offsets(load.kept, blocks)]
-    elif above:
-        kept.append(resent_blocks.of_sequences(spark, blocks, _accepted(spark, load, blocks, above)))
-    if below:
-        kept.append(resent_blocks.of_sequences(spark, blocks, past.silver.where(pruning.sequence_filter(below))))
-    near = load.records.where(pruning.offset_filter(map(_place, places)))
-    return reduce(lambda one, other: one.unionByName(other), kept, resent_blocks.at_places(spark, places, near))
+    kept = [resent_blocks.of_sequences(spark, blocks, rows) for rows in _kept(spark, load, past, blocks)]
+    return reduce(lambda one, other: one.unionByName(other), kept, resent_blocks.sent(_at(spark, blocks, load.records)))
 
 
 def _place(span: Mapping[str, Any]) -> Place:
@@ -186,14 +167,12 @@ def _kept(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> Ite
     if below:
         yield past.silver.where(pruning.sequence_filter(below))
     if above:
-        yield _accepted(spark, load, blocks, above)
+        yield _accepted(spark, load, above)
 
 
-def _accepted(spark: SparkSession, load: _Load, blocks: pa.Table, above: list[Range]) -> DataFrame:
+def _accepted(spark: SparkSession, load: _Load, above: list[Range]) -> DataFrame:
     """The load's accepted records that may share a key with a suspect: few, so that not all are compared and hashed."""
-    like = None if load.kept is None else map(_place, pruning.matching_offsets(load.kept, blocks))
-    records = load.records.where(pruning.sequence_filter(above) if like is None else pruning.offset_filter(like))
-    return interval_join.outside(spark, records, load.others, by_producer=True)
+    return interval_join.outside(spark, load.records.where(pruning.sequence_filter(above)), load.others, by_producer=True)
 
 
 def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple[object, ...]]:

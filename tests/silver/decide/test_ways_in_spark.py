@@ -131,7 +131,7 @@ def test_records_of_an_empty_producer_that_are_sent_again_are_suspects(spark: Sp
     narrow = frames.of_tuples(spark, [*empty, without, *again], _NARROW)
 
     for how in How:
-        found = decision.decide(spark, narrow, Known(Watermarks({})), Rules(Source("value")), how).segments
+        found = decision.decide(spark, narrow, Known(Watermarks({})), Rules(Source("value")), how)
         told = sorted((row["class"], row["producer"], row["records"], row["first_sequence"]) for row in found.to_pylist())
         assert told == [("accepted", "", count, 1), ("invalid", None, 1, None), ("suspect", "", count, 1)], how
 
@@ -178,12 +178,8 @@ def _decided(
     with ExitStack() as stack:
         for name, limit in limits.items():
             stack.enter_context(patch(name, limit))
-        found, islands = decision.decide(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, how)
-        return (
-            resolve.classify_suspects(spark, found, _frame(spark, wide, _WIDE), past, islands)
-            if resolve.is_needed(found)
-            else found
-        )
+        found = decision.decide(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, how)
+        return resolve.classify_suspects(spark, found, _frame(spark, wide, _WIDE), past) if resolve.is_needed(found) else found
 
 
 def _frame(spark: SparkSession, rows: list[tuple[object, ...]], columns: str) -> DataFrame:

@@ -70,7 +70,7 @@ def _classified(
         stack.enter_context(patch("silver.suspects.resolve._FEWEST_COPIED", fewest))
         stack.enter_context(patch("silver.suspects.resent_blocks._FEWEST", 1))
         records = bronze_of(spark, runs, odd=odd)
-        return planner.classify_range(spark, records, rules, streams=Known(watermarks), past=lambda: past).segments
+        return planner.classify_range(spark, records, rules, streams=Known(watermarks), past=lambda: past)
 
 
 def _rows(found: pa.Table) -> list[dict[str, object]]:
