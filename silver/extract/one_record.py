@@ -22,7 +22,7 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
 
     Args:
         rules: The rules of the load that decided it.
-        record: Offset, value and headers of the Bronze record, and what was kept of them where they were erased.
+        record: The Bronze record; one of a version before 0.2 lacks what was extracted at ingest.
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Rules
@@ -32,6 +32,8 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
     """
     if erased := record.get("erased"):
         return erased["producer"], erased["epoch"], erased["sequence"]
+    if record.get("rules_fingerprint") == rules.fingerprint:
+        return record["producer"], record["epoch"], record["sequence"]
     producer = _text(rules.producer, record) if rules.producer else None
     epoch = _number(rules.epoch, record) if rules.epoch else 0
     return producer, epoch, _number(rules.sequence, record)
