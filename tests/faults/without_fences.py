@@ -11,7 +11,7 @@ from lakehouse.run.crash_points import crash_point
 from lakehouse.run.lock import locked
 from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS
-from pipelines import medallion
+from pipelines import job
 from silver.load import recover, steps
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def take_off() -> None:
 
 def set_lock(*, is_on: bool) -> None:
     """Take the lock of the root off, or put it back."""
-    vars(medallion)["locked"] = locked if is_on else _unlocked
+    vars(job)["locked"] = locked if is_on else _unlocked
 
 
 @contextlib.contextmanager
