@@ -6,7 +6,7 @@ import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -19,22 +19,23 @@ from lakehouse.settings.pipeline import Gate
 from pipelines.operate import requests
 from silver.load import planner, recover
 from silver.load import steps as load
-from silver.rules import Rules
+from silver.rules import Policy, Rules
 from silver.state.request import Request, Wanted
 from silver.state.tables import create_tables
 from tests.support.bronze import Record, put
+from tests.support.examples import examples
 from tests.support.reference import Reference, Seen
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
-    from silver.rules import Late, Undecodable
+    from silver.rules import Undecodable
 
 pytestmark = pytest.mark.spark
 
@@ -211,17 +212,79 @@ def test_a_load_that_stopped_after_any_step_is_finished_with_what_it_had_claimed
     assert [tuple(row) for row in rejects] == [(2, 1)]
 
 
-@pytest.mark.parametrize(("seed", "late", "max_jump"), [(1, "quarantine", None), (2, "accept", 25), (3, "drop", None)])
+_POLICIES = {
+    "t": Policy(contiguous=True),
+    "u": Policy(max_jump=25, late="accept", contiguous=True),
+    "v": Policy(late="drop", contiguous=True),
+    "w": Policy(max_jump=25, contiguous=True),
+    "x": Policy(late="accept", contiguous=True),
+}
+_PARTITIONS = examples(5, 10)
+"""Of each topic. Each partition has a history of its own, cut in its own places: 50 in two lakehouses, or 500 in ten."""
+_RECORDS = 60
+_COMMITS = 4
+
+
+@pytest.mark.parametrize("seed", range(examples(2, 10)))
 def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tables_of_the_reference(
-    spark: SparkSession, new_run: Callable[[], Run], seed: int, late: Late, max_jump: int | None
+    spark: SparkSession, new_run: Callable[[], Run], seed: int
 ) -> None:
     chance = random.Random(seed)
-    undecodable: Undecodable = "accept" if late == "accept" else "quarantine"
-    policies = {"late": late, "max_jump": max_jump, "max_quarantined_share": 1, "contiguous": True}
-    read = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}}
-    value = {"format": "text", "undecodable": undecodable}
-    settings = settings_of(new_run(), topics=("t", "u"), policies=policies, value=value, **read)
-    log = [
+    undecodable: Undecodable = "accept" if seed % 2 else "quarantine"
+    settings = settings_of(
+        new_run(),
+        topics=tuple(_POLICIES),
+        policies={"max_quarantined_share": 1, "topics": {topic: vars(policy) for topic, policy in _POLICIES.items()}},
+        value={"format": "text", "undecodable": undecodable},
+        producer={"header": "producer"},
+        epoch={"header": "epoch"},
+    )
+    histories = [_history(topic, partition, chance) for topic in _POLICIES for partition in range(_PARTITIONS)]
+    expected = {topic: Reference(own.late, own.max_jump, undecodable=undecodable) for topic, own in _POLICIES.items()}
+    replays, undecided = 0, list[Seen]()
+    cuts = [sorted([0, *(chance.randint(0, _RECORDS) for _ in range(_COMMITS - 1)), _RECORDS]) for _ in histories]
+    for nth in range(_COMMITS):
+        commit, again = list[Seen](), list[Seen]()
+        for history, cut in zip(histories, cuts, strict=True):
+            commit += history[cut[nth] : cut[nth + 1]]
+            again += history[max(0, cut[nth] - 5) : cut[nth]] if chance.random() < 0.7 else []
+        replays += len(again)
+        batch = commit + again
+        chance.shuffle(batch)  # the order that rows are stored in says nothing
+        put(spark, new_run(), [_record(seen) for seen in batch])
+        undecided += commit
+        if chance.random() < 0.6 or nth == _COMMITS - 1:
+            load_all(spark, new_run(), Rules.of(settings))
+            for topic, reference in expected.items():
+                reference.take(seen for seen in undecided if seen.topic == topic)
+            undecided.clear()
+            _settle_some(spark, new_run(), settings, expected, chance)
+
+    run, log = new_run(), [seen for history in histories for seen in history]
+    silver = spark.read.table(run.table("silver_records").sql).collect()
+    assert {(r["topic"], r["partition"], r["offset"]): r["arrival"] for r in silver} == _of_all(expected, "silver")
+    assert len(silver) == len(_of_all(expected, "silver"))
+    marks = spark.read.table(run.table("silver_watermarks").sql).where("high_watermark IS NOT NULL").collect()
+    assert {(r["topic"], r["partition"], r["producer"]): (r["epoch"], r["high_watermark"]) for r in marks} == _of_all(
+        expected, "watermarks"
+    )
+    classes, states = _of_all(expected, "classes"), _of_all(expected, "states")
+    assert _rejected(spark, run, log) == {place: (classes[place], state) for place, state in states.items()}
+    assert set(classes.values()) == {"accepted", "duplicate", "late", "collision", "invalid", "fenced", "jump"}
+    assert set(states.values()) == {"held", "released", "discarded"}
+    ledger = spark.read.table(run.table("silver_loads").sql).collect()
+    assert sum(row["replay"] for row in ledger) == replays
+    assert sum(row["records"] for row in ledger) == len(log) + replays
+    assert _missing(run) == set().union(*(reference.missing for reference in expected.values()))
+    audited = gate.audit(spark, run, Gate())
+    assert audited is not None
+    verdict.raise_if_failed(spark, run, audited)
+
+
+def _history(topic: str, partition: int, chance: random.Random) -> list[Seen]:
+    """What came to a partition: two producers, two epochs, resends, other payloads, and what cannot be read."""
+    sequences = [chance.choice([None, *range(40), *range(40)]) for _ in range(_RECORDS)]
+    return [
         Seen(
             topic,
             partition,
@@ -232,45 +295,13 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
             payload := chance.choice("xxxxxxyyy\xff"),
             is_undecodable=payload == "\xff",
         )
-        for topic in ("t", "u")
-        for partition in range(3)
-        for offset, sequence in enumerate(chance.choice([None, *range(40), *range(40)]) for _ in range(80))
+        for offset, sequence in enumerate(sequences)
     ]
-    expected = Reference(late, max_jump, undecodable=undecodable)
-    replays, undecided = 0, list[Seen]()
-    for low in range(0, 80, 20):
-        commit = [seen for seen in log if low <= seen.offset < low + 20]
-        again = [seen for seen in log if low - 5 <= seen.offset < low] if chance.random() < 0.7 else []
-        replays += len(again)
-        batch = commit + again
-        chance.shuffle(batch)  # the order that rows are stored in says nothing
-        put(spark, new_run(), [_record(seen) for seen in batch])
-        undecided += commit
-        if chance.random() < 0.6 or low == 60:
-            load_all(spark, new_run(), Rules.of(settings))
-            expected.take(undecided)
-            undecided.clear()
-            _settle_some(spark, new_run(), settings, expected, chance)
 
-    run = new_run()
-    silver = spark.read.table(run.table("silver_records").sql).collect()
-    assert {(r["topic"], r["partition"], r["offset"]): r["arrival"] for r in silver} == expected.silver
-    assert len(silver) == len(expected.silver)
-    marks = spark.read.table(run.table("silver_watermarks").sql).where("high_watermark IS NOT NULL").collect()
-    assert {
-        (r["topic"], r["partition"], r["producer"]): (r["epoch"], r["high_watermark"]) for r in marks
-    } == expected.watermarks
-    kept_out = {place: (expected.classes[place], state) for place, state in expected.states.items()}
-    assert _rejected(spark, run, log) == kept_out
-    assert set(expected.classes.values()) >= {"accepted", "duplicate", "late", "collision", "invalid", "fenced"}
-    assert set(expected.states.values()) == {"held", "released", "discarded"}
-    ledger = spark.read.table(run.table("silver_loads").sql).collect()
-    assert sum(row["replay"] for row in ledger) == replays
-    assert sum(row["records"] for row in ledger) == len(log) + replays
-    assert _missing(run) == expected.missing
-    audited = gate.audit(spark, run, Gate())
-    assert audited is not None
-    verdict.raise_if_failed(spark, run, audited)
+
+def _of_all(expected: Mapping[str, Reference], name: str) -> dict[Any, Any]:
+    """What the references of all topics say."""
+    return {place: found for reference in expected.values() for place, found in getattr(reference, name).items()}
 
 
 def _missing(run: Run) -> set[tuple[tuple[str, int, str | None], int, int]]:
@@ -284,12 +315,16 @@ def _missing(run: Run) -> set[tuple[tuple[str, int, str | None], int, int]]:
     }
 
 
-def _settle_some(spark: SparkSession, run: Run, settings: Settings, expected: Reference, chance: random.Random) -> None:
+def _settle_some(
+    spark: SparkSession, run: Run, settings: Settings, expected: Mapping[str, Reference], chance: random.Random
+) -> None:
     """Release one part of what waits, or discard another, here and in the reference."""
     kind: Literal["release", "discard"] = chance.choice(["release", "release", "discard"])
-    wanted = Wanted(topic=chance.choice("tu"), producer=chance.choice(["a", "b", None]))
+    wanted = Wanted(topic=chance.choice([None, *_POLICIES]), producer=chance.choice(["a", "b", None]))
     requests.carry_out(spark, run, settings, Request(kind, "as agreed", "ann", wanted=wanted), is_dry_run=False)
-    expected.settle(kind, lambda seen: seen.topic == wanted.topic and wanted.producer in (None, seen.producer))
+    for topic, reference in expected.items():
+        if wanted.topic in (None, topic):
+            reference.settle(kind, lambda seen: wanted.producer in (None, seen.producer))
 
 
 def _record(seen: Seen) -> Record:
@@ -307,9 +342,12 @@ def _record(seen: Seen) -> Record:
 def _rejected(spark: SparkSession, run: Run, log: list[Seen]) -> dict[tuple[str, int, int], tuple[str, str]]:
     """The class and state of each rejected record, from the spans of `silver_rejects`."""
     found: dict[tuple[str, int, int], tuple[str, str]] = {}
+    by_stream: dict[object, list[Seen]] = {}
+    for seen in log:
+        by_stream.setdefault(seen.stream, []).append(seen)
     for row in spark.read.table(run.table("silver_rejects").sql).collect():
         stream = (row["topic"], row["partition"], row["producer"])
-        span = [s for s in log if s.stream == stream and row["first_offset"] <= s.offset <= row["last_offset"]]
+        span = [seen for seen in by_stream[stream] if row["first_offset"] <= seen.offset <= row["last_offset"]]
         assert len(span) == row["records"]
         found |= {seen.place: (row["class"], row["state"]) for seen in span}
     return found
