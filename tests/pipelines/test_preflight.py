@@ -43,6 +43,9 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a column that Gold does not have": ({"gate": {"expectations": [{NOT_NULL: {"column": "sequenz"}}]}}, "sequenz"),
     "a custom module that is not there": ({"sequence": {"custom": "nowhere_at_all:sequence"}}, "nowhere_at_all"),
     "a custom function that is not there": ({"producer": {"custom": "json:no_such_function"}}, "no_such_function"),
+    "a custom function without a signature": ({"sequence": {"custom": "builtins:max"}}, "sequence.custom"),
+    "a custom function that is none": ({"producer": {"custom": "os:sep"}}, "producer.custom"),
+    "a custom function that takes names": ({"sequence": {"custom": "tests.pipelines.test_preflight:by_name"}}, "value"),
     "a custom function of other columns": ({"epoch": {"custom": "json:dumps"}}, "bronze_records"),
 }
 
@@ -109,3 +112,8 @@ def test_a_config_that_is_right_passes(config_file: Path, tmp_path: Path, monkey
     }
     assert main(["config", "check", "--config", str(written(config_file, changes))]) == 0
     monkeypatch.delitem(sys.modules, "own_extractors")
+
+
+def by_name(*, value: object) -> object:
+    """No extractor: its parameter has no place."""
+    return value

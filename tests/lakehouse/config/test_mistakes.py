@@ -268,6 +268,16 @@ def test_a_required_section_that_is_left_out_is_named_with_an_example(tmp_path: 
         ("? [a]\n: b\n", ":1, column 3", "a key that is no plain name"),
         ("a: 1\n---\nb: 2\n", ":2, column 1", "not valid YAML"),
         ("pipeline: a\x07b\n", "", "not valid YAML"),
+        ("pipeline: " + "[" * 3_000 + "]" * 3_000, ":1, column 111", "more than 100 levels"),
+        ("pipeline: " + "[" * 3_000, ":1, column 111", "more than 100 levels"),
+        ("{a: " * 3_000, ":1, column 402", "more than 100 levels"),
+        (
+            "a: &a0 [a]\n" + "".join(f"a{n}: &a{n} [[*a{n - 1}]]\n" for n in range(1, 600)),
+            ":1, column 4",
+            "more than 100 levels",
+        ),
+        ("policies: {max_jump: -" + "9" * 5_000 + "}", ":1, column 22", "more than 500 digits"),
+        ("gate: {expectations: [{expect_x: {min: " + "9" * 5_000 + "}}]}", ":1, column 40", "more than 500 digits"),
     ],
 )
 def test_a_file_that_is_no_config_is_named_with_its_place(tmp_path: Path, text: str, where: str, words: str) -> None:
@@ -287,6 +297,8 @@ def test_a_file_that_is_no_config_is_named_with_its_place(tmp_path: Path, text: 
         ("TIDEMARK_KAFKA__PROPERTIES__", "x", "unknown setting"),
         ("TIDEMARK_POLICIES", "[a", "not valid YAML"),
         ("TIDEMARK_POLICIES", "{late: accept, late: drop}", "the key is there twice"),
+        ("TIDEMARK_POLICIES", "[" * 3_000, "more than 100 levels"),
+        ("TIDEMARK_POLICIES__MAX_JUMP", "9" * 5_000, "more than 500 digits"),
         ("TIDEMARK_POLICIES__LATE", "ignore", "For example late: quarantine"),
         ("TIDEMARK_POLICIES__TOPICS__INCIDENT__LATE", "drop", "Did you mean incidents?"),
         ("TIDEMARK_PIPELINE", "", "Add at the top level: pipeline: incidents"),
@@ -305,6 +317,7 @@ def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, value: str, wo
         ("", "x", "unknown setting"),
         ("kafka.topics", "[", "not valid YAML"),
         ("policies.max_jump", "many", "For example max_jump"),
+        ("policies.max_jump", "9" * 5_000, "more than 500 digits"),
         ("policies.topics.incident", "{late: drop}", "Did you mean incidents?"),
         ("policies.topics.incidents.lat", "drop", "a mapping of keys and values"),
         ("policies.topics.", "{}", "unknown setting"),
