@@ -69,7 +69,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Compose a node unless it is nested too deep."""
-        _require_level(self.levels, self.peek_event().start_mark)
+        _require_level(self.levels, self.peek_event().start_mark)  # type: ignore[no-untyped-call]  # PyYAML's stub has no types here
         self.levels += 1
         try:
             return super().compose_node(parent, index)

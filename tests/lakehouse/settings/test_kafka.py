@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from lakehouse.settings.kafka import _OWNED, Kafka
 
@@ -40,6 +40,6 @@ def test_a_name_is_plain_text(name: str) -> None:
 
 
 def test_the_same_property_twice_in_two_cases_is_refused() -> None:
-    both = {"isolation.level": "read_committed", "ISOLATION.LEVEL": "read_uncommitted"}
+    both: dict[str, SecretStr | str] = {"isolation.level": "read_committed", "ISOLATION.LEVEL": "read_uncommitted"}
     with pytest.raises(ValidationError, match="no name of a property"):
         Kafka(bootstrap_servers="b:1", topics=("t",), properties=both)
