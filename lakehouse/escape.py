@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_FORMULA = re.compile(r"[=+\-@]")
+_FORMULA = re.compile(r'[\s"]*[=+\-@\uff1d\uff0b\uff0d\uff20]')  # the last four are the same in full width
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BASIC_PLANE = 0x10000
 
@@ -52,11 +52,16 @@ def json_text(value: object, *, indent: int | None = None, is_ascii: bool = Fals
 def csv_text(text: str) -> str:
     r"""Format a text as a CSV cell: printable, and not a formula to a spreadsheet. JSON and Parquet keep it as it is.
 
-    >>> csv_text("=HYPERLINK(1)"), csv_text(" \t@SUM(1)"), csv_text("-5"), csv_text("a-b")
-    ("'=HYPERLINK(1)", "' \\t@SUM(1)", '-5', 'a-b')
+    Where a comma is a decimal point, a spreadsheet splits lines at semicolons, within quotes too: each part counts.
+
+    >>> csv_text("=HYPERLINK(1)"), csv_text(" \t@SUM(1)"), csv_text("-5"), csv_text("a-b"), csv_text("a;=1+1")
+    ("'=HYPERLINK(1)", "' \\t@SUM(1)", '-5', 'a-b', "a;'=1+1")
     """
-    is_formula = _FORMULA.match(text.lstrip()) and not _NUMBER.fullmatch(text)
-    return ("'" if is_formula else "") + printable(text)
+    return printable(_no_formula(";".join(map(_no_formula, text.split(";")))))
+
+
+def _no_formula(text: str) -> str:
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def _escaped(text: str, escape: Callable[[str], str], keeps: str) -> str:

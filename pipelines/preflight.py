@@ -2,7 +2,7 @@
 
 `lakehouse.settings.pipeline` checks the shape of each value, and imports nothing. This module checks what takes an import:
 whether Great Expectations has an expectation of that name that accepts these arguments, whether Gold has the column it looks
-at, whether the operator's own extractor is installed. `tidemark config check` and every run call it first.
+at and its type fits, whether the operator's own extractor is installed. `tidemark config check` and every run call it first.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from expectations import checks
+from expectations.gx import arguments
 from expectations.gx.flatten import named
 from lakehouse.contracts.gold import gold_records
 from lakehouse.errors import ConfigError
@@ -30,12 +31,15 @@ def require(settings: Settings, stage: str | None = None) -> None:
 
     Raises:
         ConfigError: An expectation is unknown, gives wrong answers on Spark, or does not accept its arguments; it names a
-            column that Gold does not have; or a custom extractor is not installed.
+            column that Gold does not have, or arguments that no column of its type can be held against; or a custom extractor
+            is not installed.
     """
     _require_extractors(settings)
     if settings.gate.expectations and stage in (None, "gate"):
         for place, expectation in enumerate(settings.gate.expectations):
-            _require_columns(settings, expectation, where=f"gate.expectations[{place}]")
+            where = f"gate.expectations[{place}]"
+            _require_columns(settings, expectation, where=where)
+            _require_arguments(settings, expectation, where=where)
         from expectations.gx import engine  # takes seconds to import, and only the gate needs it
 
         engine.require(checks.build(settings.gate))
@@ -55,6 +59,12 @@ def _require_columns(settings: Settings, expectation: UserExpectation, *, where:
     value = settings.value
     columns = gold_records(value.format if value else None).names
     payload = payload_schema.parse(value.schema_) if value and value.schema_ else None
+    for path in arguments.condition_columns(expectation.arguments):
+        # Only as far as a name goes certainly: Spark takes any case, and what follows may be a key of a map.
+        column, _, field = path.lower().partition(".")
+        fields = [each.name.lower() for each in payload.fields] if payload else []
+        if column not in columns or (column == "payload" and field and field.partition(".")[0] not in fields):
+            raise _no_column(expectation, path, where, columns, "Correct row_condition.")
     for path in named(expectation.arguments):
         column, _, field = path.partition(".")
         if column not in columns:
@@ -63,6 +73,39 @@ def _require_columns(settings: Settings, expectation: UserExpectation, *, where:
         if column == "payload" and field and not (payload and payload.has(field)):
             known = [f"payload.{each.name}" for each in payload.fields] if payload else ["payload"]
             raise _no_column(expectation, path, where, known, "Correct the column, or add the field to value.schema.")
+
+
+def _require_arguments(settings: Settings, expectation: UserExpectation, *, where: str) -> None:
+    """Raise if an expectation would end in an error of Spark, whatever the records are, or as soon as a text is no number."""
+    given = expectation.arguments
+    wrong, expected, next_step = arguments.broken_pattern(given), "a regular expression of Java", "Close its brackets."
+    if wrong is None and arguments.parser_is_missing(given):
+        wrong, expected = "row_condition", "condition_parser: great_expectations beside col(...)"
+        next_step = "Add it, or write the condition in SQL: sequence > 3."
+    column = given.get("column")
+    if wrong is None and isinstance(column, str):
+        found = _type_of(settings, column)
+        wrong = arguments.unlike(expectation.name, given, arguments.kind_of(found))
+        expected = f"what {column}, a {found.upper()}, can be compared with"
+        next_step = "Correct it, or give the field another type in value.schema; texts are put in quotes."
+    if wrong is not None:
+        raise ConfigError(
+            f"{expectation.name} would end in an error of Spark.",
+            where=f"{where}.{expectation.name}.{wrong}",
+            expected=expected,
+            next_step=next_step,
+        )
+
+
+def _type_of(settings: Settings, path: str) -> str:
+    """The SQL type of a column of `gold_records` that is there, or of a field of the payload."""
+    value, (column, _, field) = settings.value, path.partition(".")
+    if column != "payload" or value is None:
+        return gold_records().type_of(column)
+    if value.schema_ is None:
+        return "STRING"
+    found = payload_schema.parse(value.schema_).at(field) if field else None
+    return found.sql() if found else "STRUCT"
 
 
 def _no_column(expectation: UserExpectation, path: str, where: str, known: Sequence[str], next_step: str) -> ConfigError:

@@ -23,6 +23,7 @@ from filelock import FileLock
 
 from bronze.dev_broker import process as kafka
 from lakehouse.errors import SourceError, ToolError
+from lakehouse.machine import private_files
 
 if TYPE_CHECKING:
     import subprocess
@@ -38,7 +39,8 @@ class LocalBroker:
     Its records and address survive `stop` and `start`. The folder is removed at the end unless it was given.
 
     Args:
-        data_dir: Where it keeps its records, settings and log; a new temporary folder by default.
+        data_dir: Where it keeps its records, settings and log; a new temporary folder by default. If it is created, no other
+            user may read it.
 
     Attributes:
         data_dir: The folder.
@@ -225,7 +227,7 @@ def _start(folder: Path, port: int | None, attempts: int = 3) -> tuple[subproces
 
 
 def _locked(folder: Path) -> FileLock:
-    folder.mkdir(parents=True, exist_ok=True)
+    private_files.folder(folder)
     return FileLock(folder / ".lock")
 
 
@@ -236,6 +238,4 @@ def _read(folder: Path) -> BrokerState | None:
 
 
 def _write(folder: Path, state: BrokerState) -> None:
-    draft = folder / "broker.json.new"
-    draft.write_text(json.dumps(asdict(state), indent=2), encoding="utf-8")
-    draft.replace(folder / "broker.json")
+    private_files.replace_file(folder / "broker.json", json.dumps(asdict(state), indent=2))

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from lakehouse.errors import ToolError
+from lakehouse.machine import private_files
 from lakehouse.machine.jars import broker_classpath
 from lakehouse.machine.java import java_executable
 
@@ -98,12 +99,10 @@ def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
     Raises:
         ToolError: Java or the jars are missing, or the folder cannot be formatted.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    settings, logging_settings = folder / "server.properties", folder / "log4j2.properties"
-    settings.write_text(
-        _SERVER.format(host=HOST, port=port, controller_port=free_port(), data=folder / "data"), encoding="utf-8"
-    )
-    logging_settings.write_text(_LOGGING, encoding="utf-8")
+    private_files.folder(folder)
+    server = _SERVER.format(host=HOST, port=port, controller_port=free_port(), data=folder / "data")
+    settings = private_files.replace_file(folder / "server.properties", server)
+    logging_settings = private_files.replace_file(folder / "log4j2.properties", _LOGGING)
     java = [
         *(str(java_executable()), *_HEAP, f"-Dlog4j2.configurationFile={logging_settings}"),
         *("-cp", broker_classpath()),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
+_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
 
 
 def flatten(records: DataFrame, checks: Sequence[Check]) -> tuple[DataFrame, list[Check]]:

@@ -46,8 +46,9 @@ def sql(
     chosen = Format.JSON if as_json else form or _fitting(output)
     if chosen is Format.PARQUET and output is None:
         raise UsageError("Parquet is not for a screen.", where="--format parquet", expected="a file: -o FILE")
-    settings = load_settings(config, overrides)
-    with run_query(Lakehouse.of(settings), query) as found:
+    lakehouse = Lakehouse.of(load_settings(config, overrides))
+    _require_outside(lakehouse, output)
+    with run_query(lakehouse, query) as found:
         if chosen is Format.PARQUET and output:
             show.write_parquet(found.arrow(), output)
             return
@@ -73,8 +74,28 @@ def report(
     from jobs.report.page import make_report
 
     settings = load_settings(config, overrides)
+    _require_outside(Lakehouse.of(settings), None if as_json else output)
     found = facts(settings, Lakehouse.of(settings), asks_kafka=not offline)
     write_json(found) if as_json else write(make_report(found, output))
+
+
+def _require_outside(lakehouse: Lakehouse, output: Path | None) -> None:
+    """Keep an output from replacing a table's file, such as a commit; the folder of reports may take one.
+
+    Raises:
+        UsageError: The file is under the lakehouse's root.
+    """
+    root = lakehouse.local_root
+    if root is None or output is None:
+        return
+    root, place = root.resolve(), output.resolve()
+    if place.is_relative_to(root) and not place.is_relative_to(root / "_reports"):
+        raise UsageError(
+            "The file would be among the lakehouse's own.",
+            where=str(output),
+            expected=f"a place outside {root}, or in its _reports",
+            next_step="Choose another place with -o.",
+        )
 
 
 def _fitting(output: Path | None) -> Format:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from lakehouse.errors import TidemarkError, UsageError, headline
-from lakehouse.escape import printable
+from lakehouse.escape import part_of_error, printable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -89,7 +89,9 @@ def exit_code_of(action: Callable[[], int | None]) -> int:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception as error:  # noqa: BLE001 -- the job's edge
         meaning = "The tables are as they were, or the next run finishes them."
-        code = _complain(f"{traceback.format_exc()}\ntidemark: unexpected {type(error).__name__}. {meaning}", 1)
+        # Scrubbed before it is escaped: a secret that holds a line end would not be found afterwards.
+        told = part_of_error(scrub_text(traceback.format_exc()))
+        code = _complain(f"{told}\ntidemark: unexpected {type(error).__name__}. {meaning}", 1)
     return code
 
 
@@ -131,7 +133,7 @@ def _interrupt(spark: SparkSession) -> None:
 
 def _complain(text: str, code: int) -> int:
     with contextlib.suppress(OSError):
-        # A traceback may hold text from a producer; our own errors have escaped theirs already.
+        # Its line ends are ours: our errors, and a traceback above, have escaped those of others.
         sys.stderr.write(printable(scrub_text(text), keeps="\n").rstrip("\n") + "\n")
         sys.stderr.flush()
     return code

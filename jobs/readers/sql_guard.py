@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import duckdb
@@ -34,6 +34,14 @@ TABLE_FUNCTIONS = frozenset(
 )
 """The table functions that a query may call: they make rows from their arguments, or describe this database."""
 
+SYSTEM_VIEWS = frozenset(
+    {
+        *("tables", "columns", "schemata", "views"),  # of information_schema
+        *("duckdb_columns", "duckdb_tables", "duckdb_types", "duckdb_views", "sqlite_master"),
+    }
+)
+"""DuckDB's own views that a query may read: they describe our tables. The others tell settings (`pg_settings`), logs, files."""
+
 REFUSED_FUNCTIONS = frozenset(
     {
         *("write_blob", "write_log"),  # write
@@ -52,7 +60,8 @@ def require(database: duckdb.DuckDBPyConnection, query: str) -> None:
     """Refuse all but one SELECT, what DuckDB turns into one (FROM, VALUES, DESCRIBE, SHOW), or an EXPLAIN of one.
 
     Raises:
-        UsageError: It is another statement or more than one, or calls a function that is not known only to read.
+        UsageError: It is another statement or more than one, calls a function that is not known only to read, or reads one of
+            DuckDB's own views that does not describe tables.
         duckdb.ParserException: It is not SQL.
     """
     try:
@@ -65,14 +74,15 @@ def require(database: duckdb.DuckDBPyConnection, query: str) -> None:
     # As a literal, not a parameter: to take a Python value, DuckDB first imports pandas and pyarrow, which takes 0.4 s.
     [serialized] = database.execute(f"SELECT json_serialize_sql({sql_text(read)})").fetchone() or ("{}",)
     parsed = json.loads(serialized)
-    refused = sorted(_refused(parsed))
+    own = database.execute("SELECT view_name FROM duckdb_views() WHERE internal").fetchall()
+    refused = sorted(_refused(parsed, {name for (name,) in own} - SYSTEM_VIEWS))
     observed = None
     if len(statements) > 1:
         observed = f"{len(statements)} statements"
     elif statements[0].type not in _STATEMENTS or parsed["error"]:
         observed = "a statement that is no SELECT"
     elif refused:
-        observed = f"a call of {', '.join(refused)}"
+        observed = ", ".join(refused)
     if observed:
         raise no_select(query, observed)
 
@@ -100,16 +110,18 @@ def no_select(query: str, observed: str) -> UsageError:
     )
 
 
-def _refused(parsed: Any) -> Iterator[str]:
-    """The forbidden functions that a parsed query calls, in lower case."""
+def _refused(parsed: Any, views: Collection[str]) -> Iterator[str]:
+    """What a parsed query may not do: the calls of forbidden functions, and the reads of DuckDB's own views among `views`."""
     if isinstance(parsed, dict):
         if parsed.get("type") == "TABLE_FUNCTION":
             name = str(parsed["function"].get("function_name", "a table function")).lower()
             if name not in TABLE_FUNCTIONS:
-                yield name
+                yield f"a call of {name}"
+        elif parsed.get("type") == "BASE_TABLE" and parsed["table_name"].lower() in views:
+            yield f"a read of DuckDB's {parsed['table_name'].lower()}"
         elif "function_name" in parsed and parsed["function_name"].lower() in REFUSED_FUNCTIONS:
-            yield parsed["function_name"].lower()
+            yield f"a call of {parsed['function_name'].lower()}"
         parsed = list(parsed.values())
     if isinstance(parsed, list):
         for part in parsed:
-            yield from _refused(part)
+            yield from _refused(part, views)

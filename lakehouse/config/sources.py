@@ -20,6 +20,9 @@ RESERVED = frozenset({"TIDEMARK_JARS", "TIDEMARK_CONFIG", "TIDEMARK_IVY_SETTINGS
 _TAG = "tag:yaml.org,2002:"
 _TAGS = frozenset(_TAG + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map"))
 _MOST_VALUES = 50_000
+_MOST_LEVELS = 100
+_MOST_DIGITS = 500
+"""Far beyond any setting. PyYAML recurses with each level, and Python refuses to read a number of some thousand digits."""
 _PROPERTY_PREFIX = "TIDEMARK_KAFKA__PROPERTIES__"
 
 
@@ -62,6 +65,16 @@ class _Loader(yaml.SafeLoader):
     """Loader with YAML 1.2's plain scalars: `yes`, `no` and `on` are text, 0123 is not octal and 4:12 is not a time."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 -- PyYAML declares it as an instance variable, so ClassVar would contradict it
+    levels = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Compose a node unless it is nested too deep."""
+        _require_level(self.levels, self.peek_event().start_mark)  # type: ignore[no-untyped-call]  # PyYAML's stub has no types here
+        self.levels += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.levels -= 1
 
 
 for _tag, _form in {
@@ -71,6 +84,11 @@ for _tag, _form in {
     "float": r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?",
 }.items():
     _Loader.add_implicit_resolver(f"{_TAG}{_tag}", re.compile(f"^(?:{_form})$"), None)
+
+
+def _require_level(levels: int, mark: yaml.Mark) -> None:
+    if levels > _MOST_LEVELS:
+        raise yaml.constructor.ConstructorError(None, None, f"more than {_MOST_LEVELS} levels", mark)
 
 
 def read_yaml(text: str, source: Source) -> None:
@@ -171,6 +189,7 @@ class _Builder:
         if self.built > _MOST_VALUES:  # a few lines of nested aliases expand to billions of values
             problem = f"more than {_MOST_VALUES:,} values, aliases counted each time"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        _require_level(len(self.around), node.start_mark)  # aliases of aliases are deeper than what is written
         if any(node is outer for outer in self.around):
             raise yaml.constructor.ConstructorError(None, None, "an alias that contains itself", node.start_mark)
         if node.tag not in _TAGS:
@@ -217,6 +236,9 @@ class _Builder:
         is_text = path[: len(PROPERTIES)] == PROPERTIES or (key is not None and key.is_text)
         if is_text and node.tag != f"{_TAG}null":
             return node.value
+        if node.tag == f"{_TAG}int" and len(node.value) > _MOST_DIGITS:
+            problem = f"a number of more than {_MOST_DIGITS} digits"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         return self.loader.construct_object(node)
 
 

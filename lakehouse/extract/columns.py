@@ -34,6 +34,7 @@ OUT_OF_RANGE = "out_of_range"
 
 _OF_KAFKA = tuple(name for name in BRONZE.names if name not in (*EXTRACTED, FINGERPRINT))
 """The columns that a custom extractor may ask for."""
+_IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _DIGITS = r"\A[0-9]+\z"  # not ^...$: Java's $ also matches before a last line feed
 _MOST_BYTES = 1_024
 """The longest text of a producer's name or a number: names of a megabyte, in every row and list, would crash a driver."""
@@ -224,22 +225,24 @@ def imported(named: str, *, where: str) -> Callable[..., Column]:
         where: The place that names it, for the error.
 
     Raises:
-        ConfigError: The module or function cannot be imported, or a parameter is not a column that Bronze has of Kafka.
+        ConfigError: The module or function cannot be imported, or is none whose parameters are
+            columns that Bronze has of Kafka, to be given in order.
     """
     module_name, _, function_name = named.partition(":")
     try:
         function: Callable[..., Column] = getattr(importlib.import_module(module_name), function_name)
+        parameters = inspect.signature(function).parameters  # os:sep is no function, builtins:max has no signature
     except Exception as error:  # the operator's code: importing it may raise anything
         raise ConfigError(
-            f"The custom extractor cannot be imported: {type(error).__name__}: {error}.",
+            f"The custom extractor cannot be imported, or is no function of Python: {type(error).__name__}: {error}.",
             where=where,
             observed=named,
             next_step="Install the package that holds it where the job runs, or correct `custom: module:function`.",
         ) from error
-    unknown = [name for name in inspect.signature(function).parameters if name not in _OF_KAFKA]
+    unknown = [name for name, given in parameters.items() if name not in _OF_KAFKA or given.kind not in _IN_ORDER]
     if unknown:
         raise ConfigError(
-            "The custom extractor has parameters that are no columns of bronze_records, or are what extractors read.",
+            "The custom extractor has parameters without an order, or that are no columns of bronze_records of Kafka's own.",
             where=where,
             observed=", ".join(unknown),
             expected=f"some of {', '.join(_OF_KAFKA)}",

@@ -19,6 +19,8 @@ NOT_JSON = "not_json"
 NOT_WHOLE = "not_a_whole_number"
 
 _STEP = re.compile(r"\.([^.\[]+)|\[(?:\d+)\]|\['([^']*)'\]")
+# Up to the next -0 outside strings. Possessive: anything else recurses, and a long text overflows the stack.
+_MINUS_ZERO = r'\G((?:[^"-]++|"(?:[^"\\]++|\\.)*+"|-(?!0))*+)-0'
 _CORRUPT = "_corrupt"
 _STRICT = {"allowSingleQuotes": "false", "allowUnquotedControlChars": "true", "columnNameOfCorruptRecord": _CORRUPT}
 """Strict, except that control characters in strings are allowed, as `get_json_object` allows them."""
@@ -80,7 +82,7 @@ def _is_repeated(text: Column, parent: str, name: str) -> Column:
 
 
 def _is_minus_zero(text: Column, path: str, at_path: Column) -> Column:
-    """Whether the number is -0, which is read as 0: replacing every -0 by -1 then changes it."""
-    other = F.get_json_object(F.replace(text, F.lit("-0"), F.lit("-1")), path.replace("-0", "-1"))
+    """Whether the number is -0, which is read as 0: replacing every -0 outside strings by -1 then changes it."""
+    other = F.get_json_object(F.regexp_replace(text, _MINUS_ZERO, "$1-1"), path)
     may_be = (at_path == "0") & F.contains(text, F.lit("-0"))
     return F.when(may_be, F.coalesce(other != "0", F.lit(True))).otherwise(F.lit(False))

@@ -1,8 +1,11 @@
 """The Kafka part of the settings: where the records come from, and with which client properties."""
 
+import ipaddress
 import re
+import socket
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationInfo, field_serializer, field_validator
 
@@ -25,6 +28,7 @@ _OWNED = {
     "auto.offset.reset": "Use kafka.starting_offsets; later runs go on from what Bronze holds.",
     "interceptor.classes": "Leave it out: Spark refuses interceptors, they could change records.",
 }
+_NAME = re.compile(r"[a-z0-9._-]+")
 _ISOLATION = "isolation.level"
 
 Start = Literal["earliest", "latest"]
@@ -58,6 +62,13 @@ def _property_name(name: str) -> str:
             "Spark's prefix does not belong here",
             expected="the Kafka client's own property name",
             next_step=f"Write it without the prefix: {name.removeprefix('kafka.')}.",
+        )
+    if not _NAME.fullmatch(name):
+        # Spark lower-cases names: in another case, a property would pass the checks here and reach the client all the same.
+        raise refusal(
+            "this is no name of a property",
+            expected="small letters, digits, points, hyphens and underscores",
+            next_step=f"Every Kafka property has a name like that: {name.strip().lower()!r}.",
         )
     if name in _OWNED:
         raise refusal("Tidemark sets this property itself", expected="any other client property", next_step=_OWNED[name])
@@ -203,7 +214,6 @@ _FOREIGN = (
 """Packages that are always on the class path and hold nothing that a Kafka client needs by name, `_LOGINS` apart."""
 _LOGINS = {"com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule"}
 """The Kerberos login modules in these packages."""
-_CLASSES = ("partition.assignment.strategy", "metric.reporters", "security.providers")
 
 
 @dataclass(frozen=True)
@@ -223,25 +233,47 @@ def refused(name: str, value: str) -> Refused | None:
     >>> refused("ssl.truststore.location", "/etc/kafka/trust.jks") is None
     True
     """
-    if name == "config.providers" or name.startswith("config.providers."):
-        next_step = "Write ${env:NAME}, or ${secret:scope/key} on Databricks, into the value itself."
-        return Refused("a provider would put other values in place of what is checked here", "no providers", next_step)
-    if name == "sasl.jaas.config":
-        return _login(value)
-    if name.endswith((".class", ".classes")) or name in _CLASSES:
-        return _classes(value)
-    if name.endswith(".url"):
-        return _address(value)
-    if name.endswith((".location", ".file")):
-        return _path(value)
-    return None
+    checks = (check(value) for names, check in _CHECKS if names.fullmatch(name))
+    return next(checks, None)
+
+
+def _provider(_value: str) -> Refused:
+    next_step = "Write ${env:NAME}, or ${secret:scope/key} on Databricks, into the value itself."
+    return Refused("a provider would put other values in place of what is checked here", "no providers", next_step)
+
+
+def _program(_value: str) -> Refused:
+    next_step = "Leave it out, and run the program (kinit) beside Tidemark; the client finds its ticket in the cache."
+    return Refused("this names a program, which the client would run", "no program", next_step)
 
 
 def _address(value: str) -> Refused | None:
-    if _WEB.fullmatch(value):
+    if _WEB.fullmatch(value) and not _is_link_local(value):
         return None
-    expected = "a URL that starts with https:// or http://"
+    expected = "a URL that starts with https:// or http://, of another host than a link-local one"
     return Refused("this is no address of a server", expected, "Write it like https://login.example.org/oauth2/token.")
+
+
+def _is_link_local(url: str) -> bool:
+    """Whether the host is an address of 169.254.0.0/16 or fe80::/10, where clouds give out a machine's credentials.
+
+    >>> [_is_link_local(f"http://{host}/") for host in ("169.254.169.254", "0xa9fea9fe", "[::ffff:a9fe:1]", "example.org")]
+    [True, True, True, False]
+    """
+    try:
+        host = ipaddress.ip_address(_host(url))
+    except ValueError:
+        return False
+    return (getattr(host, "ipv4_mapped", None) or host).is_link_local
+
+
+def _host(url: str) -> str:
+    """The URL's host; an IPv4 address in any of the forms that resolvers take (2852039166, 0xa9fea9fe) in the usual one."""
+    host = (urlsplit(url).hostname or "").partition("%")[0].removesuffix(".")
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host))
+    except OSError:
+        return host
 
 
 def _path(value: str) -> Refused | None:
@@ -286,3 +318,14 @@ def _modules(value: str) -> list[str] | None:
             return None
         at = end.end()
     return names or None
+
+
+_CHECKS = (
+    (re.compile(r"config\.providers(\..*)?"), _provider),
+    (re.compile(r".*\.(cmd|command)"), _program),
+    (re.compile(r"sasl\.jaas\.config"), _login),
+    (re.compile(r".*\.class(es)?|partition\.assignment\.strategy|metric\.reporters|security\.providers"), _classes),
+    (re.compile(r".*\.url"), _address),
+    (re.compile(r".*\.(location|file)"), _path),
+)
+"""The properties whose value is checked; the first that fits a name decides."""

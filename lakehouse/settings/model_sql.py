@@ -30,7 +30,8 @@ REFUSED = frozenset({*_CALLS_THE_JVM, *_NAMES_A_FILE, *_REACHES_OUT, *_OF_A_PLAT
 """Functions, of Spark or of a platform, that a model may not call."""
 
 _FORMATS = frozenset({"text", "csv", "json", "parquet", "orc", "avro", "xml", "delta", "binaryfile", "image", "libsvm", "jdbc"})
-_RELATION = re.compile(r"UnresolvedRelation \[(.*?)\](?:, \[|$)", re.MULTILINE)
+# A name may hold line ends. As a lookahead, so that no text before a relation takes that into its own match.
+_RELATION = re.compile(r"(?=UnresolvedRelation \[(.*?)\](?:, \[|$))", re.MULTILINE | re.DOTALL)
 _VARIABLE = re.compile(r"\$\s*\{")
 _TOKEN = re.compile(
     r"""

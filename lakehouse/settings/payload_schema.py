@@ -111,8 +111,13 @@ class Type:
         >>> parse("id STRING, at STRUCT<lat: DOUBLE>").has("at.lat"), parse("id STRING").has("id.x")
         (True, False)
         """
+        return self.at(path) is not None
+
+    def at(self, path: str) -> Type | None:
+        """Return the type of the field at a dotted path, or None if the struct has none there."""
         name, _, rest = path.partition(".")
-        return any(field.name == name and (not rest or field.type.has(rest)) for field in self.fields)
+        found = next((field.type for field in self.fields if field.name == name), None)
+        return found.at(rest) if found and rest else found
 
     def inner(self) -> tuple[Type, ...]:
         """Return the types directly inside this one."""

@@ -26,11 +26,12 @@ _SMELLS = (
     "passwd",
     "password",
     "private",
-    "proxy.auth",
+    "pwd",
     "secret",
     "token",
     "user.info",
 )
+_SMELLING_ENDS = ("auth", "pass", "sig", "signature")
 
 
 class Secret(str):
@@ -77,24 +78,35 @@ def _keep(value: object, check: ValidatorFunctionWrapHandler) -> object:
     return Secret(checked, value.parts) if isinstance(value, Secret) else checked
 
 
-_LOGIN = re.compile(r"(?<=://)[^/?#@\s]+(?=@)")
+# Up to the last @: a password may hold a slash or an @, though neither belongs there unescaped.
+_LOGIN = re.compile(r"(?<=://)\S+(?=@)")
 _PARAMETER = re.compile(r"(?<=[?&;])([^=&;#?/\s]+)=([^&;#\s]+)")
-_SIGNATURES = ("sig", "signature", "auth", "pass", "pwd")
 
 
 def in_uri(text: str) -> list[tuple[int, int]]:
     """Return the (start, end) of credentials in a text's URIs: user info, and parameters named like a secret.
 
-    User info without a password is a credential only under http(s); elsewhere it is a name (`abfss://container@account`).
+    User info without a password is a credential only under http(s); elsewhere it is a name (`abfss://container@account`). In
+    doubt more is hidden, never less.
 
     >>> [text[a:b] for text in ("s3://id:pass@b/x", "https://t0ken@h", "abfss://c@a") for a, b in in_uri(text)]
     ['id:pass', 't0ken']
     >>> [text[a:b] for text in ("wasbs://c@a/x?sv=1&sig=abc", "http://h/?token=t#x") for a, b in in_uri(text)]
     ['abc', 't']
+    >>> [text[a:b] for text in ("s3a://id:a/b@c@d/x", "file:/a;password=b", "s3://b?X-Signature=c") for a, b in in_uri(text)]
+    ['id:a/b@c', 'b', 'c']
+    >>> mask("jdbc:a;password=x://id:p@h;b=c")
+    'jdbc:a;password=********;b=c'
     """
     logins = [match.span() for match in _LOGIN.finditer(text) if ":" in match[0] or text[: match.start()].endswith(_WEB)]
-    named = (match for match in _PARAMETER.finditer(text) if "://" in text)
-    return logins + [match.span(2) for match in named if smells_of_secret(match[1]) or match[1].lower() in _SIGNATURES]
+    named = [match.span(2) for match in _PARAMETER.finditer(text) if smells_of_secret(match[1])]
+    spans: list[tuple[int, int]] = []
+    for start, end in sorted(logins + named):  # one may lie within the other
+        if spans and start < spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((start, end))
+    return spans
 
 
 _WEB = ("http://", "https://")
@@ -110,7 +122,7 @@ def mask(value: object) -> object:
     if isinstance(value, (Secret, SecretStr)):
         return MASK
     if isinstance(value, str):
-        for start, end in sorted(in_uri(value), reverse=True):
+        for start, end in reversed(in_uri(value)):
             value = f"{value[:start]}{MASK}{value[end:]}"
         return value
     if isinstance(value, Mapping):
@@ -132,8 +144,8 @@ def smells_of_secret(name: str) -> bool:
     >>> smells_of_secret("sasl.jaas.config"), smells_of_secret("ssl.keystore.location"), smells_of_secret("ssl.keystore.key")
     (True, False, True)
     """
-    plain = name.lower().replace("_", ".").replace("keystore", "")
-    return any(word in plain for word in _SMELLS)
+    plain = name.lower().replace("_", ".").replace("-", ".").replace("keystore", "")
+    return any(word in plain for word in _SMELLS) or plain.endswith(_SMELLING_ENDS)
 
 
 def resolve(text: str, environ: Mapping[str, str]) -> str:

@@ -10,7 +10,9 @@ from lakehouse.settings.base import Model, Text, Whole, from_config_folder, is_u
 from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret, smells_of_secret
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_LOGINS = ("authorization", "cookie")
+_LOGINS = ("auth", "cookie", "session")
+_OPTION = re.compile(r"(-[up](?!=)|[^=\s]+(?==))=?(.+)", re.DOTALL)
+"""An argument that holds an option and its value: --name=value, name=value, -uvalue."""
 _PORTS = 65_535
 
 
@@ -83,7 +85,27 @@ class Webhook(Model):
 
 
 def _tells_who(name: str) -> bool:
-    return smells_of_secret(name.replace("-", ".")) or any(word in name.lower() for word in _LOGINS)
+    return smells_of_secret(name) or any(word in name.lower() for word in _LOGINS)
+
+
+def _without_passwords(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Mark the arguments that hold a password: `--password=x`, `--password x`, `-u name:x`, `smtp-auth-password=x`.
+
+    >>> _without_passwords(("curl", "-u", "ada:hunter2", "--pass=x", "-v", "mail:"))
+    ('curl', '-u', '********', '********', '-v', 'mail:')
+    """
+    marked = list(command)
+    for place, argument in enumerate(command):
+        before = command[place - 1] if place and command[place - 1].startswith("-") else ""
+        found = _OPTION.fullmatch(argument)
+        for option, value in ((before, argument), (found[1], found[2]) if found else ("", "")):
+            if option and not isinstance(argument, Secret) and _takes_password(option.lstrip("-"), value):
+                marked[place] = Secret(argument, (value, value.partition(":")[2]))
+    return tuple(marked)
+
+
+def _takes_password(option: str, value: str) -> bool:
+    return smells_of_secret(option) or (option in {"u", "user", "p"} and ":" in value)
 
 
 class Alerts(Model):
@@ -116,7 +138,7 @@ class Alerts(Model):
                 expected="a program and its arguments",
                 next_step="For example [sendmail, ops@example.org].",
             )
-        return command
+        return command and _without_passwords(command)
 
     @model_validator(mode="after")
     def _goes_somewhere(self) -> "Alerts":

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
@@ -31,7 +31,7 @@ from lakehouse.settings import payload_schema
 from lakehouse.settings.payload_schema import CORRUPT, Field, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from pyspark.sql import Column, DataFrame
 
@@ -45,15 +45,18 @@ _MOST_CHARACTERS = 1_000
 _CORRUPT = {"columnNameOfCorruptRecord": CORRUPT}
 
 # Text that may exceed the bounds, by type; and an escape, which may hide digits.
+# Spark removes a DECIMAL's commas wherever they are; of a TIMESTAMP it trims the blanks and control characters, which JSON may
+# also write as \t and the like, and takes a time with or without a colon after a T (T12).
+# Possessive, as _STRINGS is.
 _LOOKS_ODD = {
-    "DECIMAL": r"[eE][+-]?[\p{Nd},]{4}|[\p{Nd},.]{50}",
-    "TIMESTAMP": r"""[0-9]{11}|["'][ \t]*T?[0-9]{1,2}:""",
+    "DECIMAL": r"[eE][,+-]*[\p{Nd},]{4}|[\p{Nd},.]{50}",
+    "TIMESTAMP": r"""[0-9]{11}|["'](?:[\x00-\x20\x7f]++|\\[bfnrt])*+(?:T[0-9]|[0-9]{1,2}:)""",
 }
 _ESCAPE = r"\\u"
 _STRINGS = r'"(?:[^"\\]++|\\.)*+"'  # possessive: anything else recurses, and a long string overflows the stack
 _LONG_EXPONENT = r"[eE][+-]?[0-9]{4}"
 _NUMBER = r"\A[+-]?[0-9]*\.?[0-9]*([eE][+-]?[0-9]{1,3})?\z"
-_NO_MOMENT = r"\A-?[0-9]{11,}\z|\A\s*T?[0-9]{1,2}:"
+_NO_MOMENT = r"\A-?[0-9]{11,}\z|\A[\x00-\x20\x7f]*(?:T[0-9]|[0-9]{1,2}:)"
 
 _BOUNDS = {
     "DATE": ("DATE'0001-01-01'", "DATE'9999-12-31'"),
@@ -113,7 +116,7 @@ def _passes_bounds(text: Column, schema: Type) -> Column:
     strings = _as_strings(schema)
     parsed = _parse(text, strings)
     is_long = [F.regexp_replace(text, _STRINGS, '""').rlike(_LONG_EXPONENT)] if "DECIMAL" in _scalars(schema) else []
-    outside = _any_of(parsed, schema, _is_outside)
+    outside = _any_of(parsed, schema, _OUTSIDE)
     # A variant rejects duplicate keys: of two values, the one that is not checked here would be cast all the same.
     is_strict = F.try_parse_json(text).isNotNull() & parsed[CORRUPT].isNull()
     found = [*is_long, *([] if outside is None else [F.coalesce(outside, F.lit(False))])]
@@ -134,50 +137,57 @@ def _as_strings(schema: Type) -> Type:
     return Type(schema.kind, of=_as_strings(schema.of) if schema.of else None, fields=fields)
 
 
-def _is_outside(text: Column, kind: Type) -> Column | None:
-    """Whether the text of a number or timestamp is outside the bounds."""
-    match kind.name:
-        case "DECIMAL":
-            return ~F.replace(text, F.lit(","), F.lit("")).rlike(_NUMBER) | (F.length(text) > _MOST_CHARACTERS)
-        case "TIMESTAMP":
-            return text.rlike(_NO_MOMENT)
-        case _:
-            return None
-
-
 def _violated(parsed: Column, schema: Type) -> Column | None:
     """Whether the parsed value violates the schema or exceeds what all readers can hold; None if neither is possible."""
-    return _any_of(parsed, schema, _is_far_out)
+    return _any_of(parsed, schema, _FAR_OUT)
 
 
-def _is_far_out(found: Column, kind: Type) -> Column | None:
+def _is_outside(text: Column, kind: Type) -> Column:
+    """Whether the text of a number or timestamp is outside the bounds."""
+    if kind.name == "DECIMAL":
+        return ~F.replace(text, F.lit(","), F.lit("")).rlike(_NUMBER) | (F.length(text) > _MOST_CHARACTERS)
+    return text.rlike(_NO_MOMENT)
+
+
+def _is_far_out(found: Column, kind: Type) -> Column:
     if kind.kind == "struct":
         lacking = [found.getField(field.name).isNull() for field in kind.fields if field.is_required]
-        return found.isNotNull() & reduce(or_, lacking) if lacking else None
+        return found.isNotNull() & reduce(or_, lacking)
     if kind.kind == "map":  # DuckDB cannot read a map with duplicate keys
         keys = F.map_keys(found)
         return F.size(F.array_distinct(keys)) < F.size(keys)
-    if kind.name in _BOUNDS:
-        first, last = (F.expr(bound) for bound in _BOUNDS[kind.name])
-        return ~found.between(first, last)
-    return None
+    first, last = (F.expr(bound) for bound in _BOUNDS[kind.name])
+    return ~found.between(first, last)
 
 
-def _any_of(found: Column, kind: Type, is_amiss: Callable[[Column, Type], Column | None]) -> Column | None:
+class _Check(NamedTuple):
+    """What may be amiss with values of some types."""
+
+    concerns: Callable[[Type], bool]
+    is_amiss: Callable[[Column, Type], Column]
+
+    def concerns_any(self, kind: Type) -> bool:
+        """Whether a type or one within it can be amiss. Makes no Column: each level would double their number."""
+        return self.concerns(kind) or any(self.concerns_any(inner) for inner in kind.inner())
+
+
+_OUTSIDE = _Check(lambda kind: kind.name in _LOOKS_ODD, _is_outside)
+_FAR_OUT = _Check(
+    lambda kind: kind.kind == "map" or kind.name in _BOUNDS or any(field.is_required for field in kind.fields), _is_far_out
+)
+
+
+def _any_of(found: Column, kind: Type, check: _Check) -> Column | None:
     """Whether a value, or any value nested in it, is amiss; None if the type has nothing to check."""
-    inside: Iterable[Column | None]
-    if kind.kind == "struct":
-        inside = [_any_of(found.getField(field.name), field.type, is_amiss) for field in kind.fields]
-    elif kind.of is not None:
-        elements, of = (F.map_values(found) if kind.kind == "map" else found), kind.of
-        # Determined once, outside the lambda: whether the elements have anything to check.
-        has_any = _any_of(F.lit(None), of, is_amiss) is not None
-        inside = [F.exists(elements, lambda element: _some(_any_of(element, of, is_amiss)))] if has_any else []
-    else:
-        inside = []
-    asked = [F.coalesce(each, F.lit(False)) for each in [is_amiss(found, kind), *inside] if each is not None]
-    return reduce(or_, asked) if asked else None
+    return _some_of(found, kind, check) if check.concerns_any(kind) else None
 
 
-def _some(condition: Column | None) -> Column:
-    return F.lit(False) if condition is None else condition
+def _some_of(found: Column, kind: Type, check: _Check) -> Column:
+    asked = [check.is_amiss(found, kind)] if check.concerns(kind) else []
+    asked += [
+        _some_of(found.getField(field.name), field.type, check) for field in kind.fields if check.concerns_any(field.type)
+    ]
+    if kind.of is not None and check.concerns_any(kind.of):
+        of, elements = kind.of, F.map_values(found) if kind.kind == "map" else found
+        asked.append(F.exists(elements, lambda element: _some_of(element, of, check)))
+    return reduce(or_, (F.coalesce(each, F.lit(False)) for each in asked))

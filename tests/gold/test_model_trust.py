@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from gold.rows import model_query
 from gold.sql_models import _require_tables_only
 from lakehouse.errors import ModelError
+from lakehouse.settings.model_sql import foreign_relations
 from lakehouse.spark.session import no_file_relations
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ FILES = [
     "FROM text.`{file}` SELECT *",
     "FROM text.`{file}` |> SELECT value",
     "SELECT * FROM json.`file://{file}`",
+    "SELECT * FROM text.`{file}[t\n]`",
+    "SELECT * FROM text.`\n{file}\n`",
+    "SELECT 'UnresolvedRelation [a', value FROM text.`{file}[t\n]`",
 ]
 CALLS = [
     "SELECT reflect('java.lang.System', 'getenv', 'HOME')",
@@ -86,6 +90,16 @@ def test_a_model_that_names_a_file_calls_the_jvm_or_runs_a_program_is_refused(sp
             raise
         taken.append(each)
     assert taken == []
+
+
+def test_the_parsed_plan_alone_tells_of_every_file(spark: SparkSession, file: Path) -> None:
+    for each in FILES:
+        try:
+            plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(each.format(file=file, wide=WIDE))
+        except PySparkException:
+            continue
+        for is_in_catalog in (False, True):
+            assert foreign_relations(plan.toString(), is_in_catalog=is_in_catalog), each
 
 
 def test_no_file_is_a_table_while_a_model_is_analysed(spark: SparkSession, file: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pytest
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=[])) | st.text(
-    "\x00\x1b\r\n\u009b\u202e\u200b\u2028\ud800=+-@\t\x7f"
+    '\x00\x1b\r\n\u009b\u202e\u200b\u2028\ud800=+-@\uff1d;"\t\x7f'
 )
 FORGED = 'x\x1b]0;owned\x07\u009b2J\u202e\u200b\n{"event": "run.finished", "level": "info"}\r\n'
 
@@ -46,12 +46,25 @@ def test_every_way_out_is_harmless_and_json_reads_back_as_it_was(text: str) -> N
             assert json.loads(written) == {text: [text]}
 
 
-@given(ANY_TEXT)
+@given(ANY_TEXT, st.sampled_from(",;"))
 @settings(max_examples=examples(100, 1000))
-def test_no_cell_of_csv_is_a_formula(text: str) -> None:
-    [cell] = next(csv.reader(io.StringIO(csv_text(text).replace('"', '""').join('""'))), [""]) or [""]
-    is_number = cell.lstrip("+-").replace(".", "").replace("e", "").replace("E", "").replace("-", "").replace("+", "").isdigit()
-    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r")) or is_number
+def test_no_cell_of_csv_is_a_formula(text: str, separator: str) -> None:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(["x", csv_text(text)])
+    for cell in next(csv.reader([line.getvalue()], delimiter=separator), []):
+        bare = cell.removesuffix('"').lstrip("+-").replace(".", "").replace("e", "").replace("E", "")
+        is_number = bare.replace("-", "").replace("+", "").isdigit()
+        assert not cell.startswith((*"=+-@\t\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")) or is_number, cell
+
+
+def test_a_formula_of_csv_is_none_wherever_a_spreadsheet_splits(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = ["\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20x", "a;=1+1", 'a; "=1+1"', "a;-5", "a;=cmd|' /C calc'!A0;b"]
+    output.write_csv(["name"], [(each,) for each in cells])
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        *("'\uff1d1+1", "'\uff0b1", "'\uff0d1", "'\uff20x"),
+        *("a;'=1+1", '"a;\' ""=1+1"""', "a;-5", "a;'=cmd|' /C calc'!A0;b"),
+    ]
 
 
 def test_an_error_of_ours_is_lines_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,10 +82,14 @@ def test_an_error_of_ours_is_lines_of_ours(capsys: pytest.CaptureFixture[str]) -
 
 def test_an_error_that_nobody_expected_is_harmless_too(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
-        raise ValueError("x\x1b]0;owned\x07\u009b2J\u202e")
+        forged = '{"event": "run.finished", "exit_code": 0}'
+        raise ValueError(f"x\x1b]0;owned\x07\u009b2J\u202e\n{forged}\n{FORGED}") from KeyError(FORGED)
 
     assert exit_codes.exit_code_of(fail) == 1
-    assert is_harmless(capsys.readouterr().err)
+    said = capsys.readouterr().err
+    assert is_harmless(said)
+    assert "run.finished" in said
+    assert all(line.startswith(("  | ", "tidemark: unexpected ValueError")) for line in said.splitlines()[1:]), said
 
 
 def test_an_error_keeps_its_parts_as_they_were_for_programs() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOT_NULL = "expect_column_values_to_not_be_null"
+BETWEEN = "expect_column_values_to_be_between"
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a misspelled expectation": (
         {"gate": {"expectations": [{"expect_column_values_to_not_be_nul": {"column": "key"}}]}},
@@ -41,8 +42,63 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a type that Spark does not have": ({"value": {"format": "json", "schema": "id STRNG"}}, "STRNG"),
     "a column that Gold does not have": ({"gate": {"expectations": [{NOT_NULL: {"column": "sequenz"}}]}}, "sequenz"),
+    **{
+        f"arguments that cannot work: {name}": (
+            {"value": {"format": "json", "schema": "id STRING, n INT, t TIMESTAMP"}, "gate": {"expectations": [given]}},
+            told,
+        )
+        for name, given, told in (
+            ("a pattern", {"expect_column_values_to_match_regex": {"column": "payload.id", "regex": "("}}, ".regex"),
+            (
+                "patterns",
+                {"expect_column_values_to_match_regex_list": {"column": "topic", "regex_list": ["[a"]}},
+                ".regex_list",
+            ),
+            ("a set of columns", {"expect_table_columns_to_match_set": {"column_set": ["sequenz"]}}, "sequenz"),
+            ("a condition", {NOT_NULL: {"column": "key", "row_condition": "sequenz > 3"}}, "sequenz"),
+            (
+                "a condition on a field",
+                {
+                    NOT_NULL: {
+                        "column": "key",
+                        "row_condition": "topic = 'a' and payload.idd IS NULL",
+                        "condition_parser": "spark",
+                    }
+                },
+                "payload.idd",
+            ),
+            ("no parser", {NOT_NULL: {"column": "key", "row_condition": 'col("sequence") > 3'}}, ".row_condition"),
+            (
+                "a condition with a parser",
+                {NOT_NULL: {"column": "key", "row_condition": 'col("nope") > 3', "condition_parser": "great_expectations"}},
+                "nope",
+            ),
+            (
+                "a bound of a text",
+                {BETWEEN: {"column": "payload.id", "min_value": 1, "on_fail": "quarantine_rows"}},
+                ".min_value",
+            ),
+            ("a bound of a topic", {BETWEEN: {"column": "topic", "max_value": "9"}}, ".max_value"),
+            ("a bound of a time", {BETWEEN: {"column": "payload.t", "max_value": 9}}, ".max_value"),
+            ("a bound of bytes", {"expect_column_max_to_be_between": {"column": "key", "max_value": 9}}, ".max_value"),
+            ("a mean of texts", {"expect_column_mean_to_be_between": {"column": "payload.id", "max_value": 9}}, ".column"),
+            (
+                "a set of numbers",
+                {"expect_column_values_to_be_in_set": {"column": "payload.id", "value_set": [1]}},
+                ".value_set",
+            ),
+            (
+                "a set of texts",
+                {"expect_column_values_to_be_in_set": {"column": "payload.n", "value_set": ["a"]}},
+                ".value_set",
+            ),
+        )
+    },
     "a custom module that is not there": ({"sequence": {"custom": "nowhere_at_all:sequence"}}, "nowhere_at_all"),
     "a custom function that is not there": ({"producer": {"custom": "json:no_such_function"}}, "no_such_function"),
+    "a custom function without a signature": ({"sequence": {"custom": "builtins:max"}}, "sequence.custom"),
+    "a custom function that is none": ({"producer": {"custom": "os:sep"}}, "producer.custom"),
+    "a custom function that takes names": ({"sequence": {"custom": "tests.pipelines.test_preflight:by_name"}}, "value"),
     "a custom function of other columns": ({"epoch": {"custom": "json:dumps"}}, "bronze_records"),
 }
 
@@ -92,15 +148,25 @@ def test_a_run_ends_before_it_starts_anything(mistake: str, config_file: Path) -
     assert [path.name for path in config_file.parent.iterdir()] == ["tidemark.yml"]
 
 
+@pytest.mark.filterwarnings("ignore:Passing a string to the row_condition:DeprecationWarning")  # it is what operators write
 def test_a_config_that_is_right_passes(config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_extractors.py").write_text("def sequence(key, value):\n    return value\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     changes = {
         "sequence": {"custom": "own_extractors:sequence"},
-        "value": {"format": "json", "schema": "id STRING, at STRUCT<lat: DOUBLE>"},
+        "value": {"format": "json", "schema": "id STRING, at STRUCT<lat: DOUBLE>, m MAP<STRING, INT>, d DATE, n DECIMAL(5,1)"},
         "gate": {
             "expectations": [
                 {NOT_NULL: {"column": "payload.id", "severity": "warn"}},
+                {BETWEEN: {"column": "payload.n", "min_value": "1", "max_value": 2.5}},
+                {BETWEEN: {"column": "payload.at.lat", "min_value": -90}},
+                {BETWEEN: {"column": "payload.d", "min_value": "2026-01-01"}},
+                {"expect_column_value_lengths_to_be_between": {"column": "payload.id", "min_value": 1}},
+                {"expect_column_values_to_be_in_set": {"column": "payload.id", "value_set": ["1", "b"]}},
+                {"expect_column_values_to_be_in_set": {"column": "payload.n", "value_set": [1, "2"]}},
+                {"expect_column_values_to_match_regex": {"column": "payload.id", "regex": r"^\p{Lu}+[^](]\)$"}},
+                {"expect_table_columns_to_match_set": {"column_set": ["topic"], "exact_match": False}},
+                {NOT_NULL: {"column": "key", "row_condition": "Payload.M.k > 3 and length(value) > 2 and topic LIKE 'x = %'"}},
                 {NOT_NULL: {"column": "payload.at.lat"}},
                 {"expect_column_pair_values_to_be_equal": {"column_A": "key", "column_B": "value"}},
                 {"expect_table_row_count_to_be_between": {"min_value": 0}},
@@ -109,3 +175,8 @@ def test_a_config_that_is_right_passes(config_file: Path, tmp_path: Path, monkey
     }
     assert main(["config", "check", "--config", str(written(config_file, changes))]) == 0
     monkeypatch.delitem(sys.modules, "own_extractors")
+
+
+def by_name(*, value: object) -> object:
+    """No extractor: its parameter has no place."""
+    return value

@@ -94,8 +94,13 @@ def test_a_broker_stopped_and_started_keeps_records_and_address() -> None:
 def test_up_and_down_can_be_said_twice(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     assert (running(folder), down(folder)) == (None, None)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "victim").touch()
+    for name in ("broker.json.new", "server.properties", "log4j2.properties"):
+        (folder / name).symlink_to(tmp_path / "victim")
     first = up(folder)
     try:
+        assert (tmp_path / "victim").read_bytes() == b""
         assert up(folder) == first == running(folder)
         create_topic(first.bootstrap_servers, "kept", 1)
     finally:
@@ -128,6 +133,7 @@ def test_a_broker_that_dies_shows_its_last_words(tmp_path: Path, monkeypatch: py
     with pytest.raises(ToolError, match="no room on the disk") as caught, LocalBroker(tmp_path / "broker"):
         pass
     assert "exit code 7" in caught.value.what
+    assert (tmp_path / "broker").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_state_lies_where_the_desktop_keeps_states(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -142,6 +142,20 @@ READS_ELSEWHERE = [
     "FROM duckdb_logs()",
     "FROM duckdb_logs_parsed('QueryLog')",
     "FROM duckdb_temporary_files()",
+    "FROM pg_settings",
+    "SELECT * FROM pg_catalog.pg_settings",
+    'SELECT "setting" FROM system.pg_catalog."PG_Settings"',
+    "SELECT (SELECT any_value(setting) FROM pg_settings WHERE name = 'temp_directory')",
+    "DESCRIBE pg_settings",
+    "SUMMARIZE pg_settings",
+    "SHOW pg_settings",
+    "EXPLAIN ANALYZE FROM pg_settings",
+    "FROM duckdb_logs",
+    "FROM duckdb_databases",
+    "FROM pragma_database_list",
+    "FROM system.main.duckdb_databases",
+    "FROM pg_database",
+    "FROM pg_prepared_statements",
     "FROM which_secret('s3://bucket', 's3')",
     "FROM pandas_scan(140000000000000)",
     "FROM arrow_scan(140000000000000, 140000000000000, 140000000000000)",
@@ -229,6 +243,29 @@ def test_every_function_of_duckdb_was_looked_at() -> None:
         query = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ('scalar', 'macro', 'aggregate')"
         there = {name for (name,) in database.execute(query).fetchall()}
     assert there == set(REVIEWED.read_text(encoding="utf-8").split())
+
+
+def test_every_view_of_duckdb_was_looked_at(root: Path) -> None:
+    with duckdb.connect() as database:
+        own = {name for (name,) in database.execute("SELECT view_name FROM duckdb_views() WHERE internal").fetchall()}
+    assert own > sql_guard.SYSTEM_VIEWS
+    for name in sql_guard.SYSTEM_VIEWS - {"tables", "columns", "schemata", "views"}:
+        with run_query(Lakehouse(root=str(root)), f"FROM {name}") as found:
+            assert str(root) not in repr(list(found.rows)), name
+
+
+@pytest.mark.parametrize("command", [["sql", "SELECT 1"], ["report", "--offline"]])
+def test_no_output_replaces_a_file_of_the_lakehouse(root: Path, tmp_path: Path, command: list[str]) -> None:
+    config = str(write_config(tmp_path, root=str(root)))
+    (tmp_path / "link").symlink_to(root / "silver_watermarks")
+    commit = next((root / "silver_watermarks" / "_delta_log").glob("*.json"))
+    before = _bytes_of(root)
+    for place in (commit, commit.with_name("made.json"), tmp_path / "link" / "_delta_log" / commit.name, root / "a.csv"):
+        for more in ([], ["--format", "parquet"]) if command[0] == "sql" else ([],):
+            assert main([*command, *more, "--config", config, "-o", str(place)]) == 2
+    assert _bytes_of(root) == before
+    (root / "_reports").mkdir()
+    assert main([*command, "--config", config, "-o", str(root / "_reports" / "answer.html")]) == 0
 
 
 def test_a_table_that_arrow_alone_would_read_wrong_is_copied_before_the_fence(root: Path) -> None:

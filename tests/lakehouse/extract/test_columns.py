@@ -196,6 +196,14 @@ def test_a_json_path_is_strict_where_the_sequence_is_read(spark: SparkSession) -
         b'{"m": [{"a b": {"seq-0": 5}}, {"a b": 1}]}': 5,
     }
     assert sequences(spark, Source("json", "$.m[0]['a b'].seq-0"), list(deep)) == list(deep.values())
+    beside: dict[bytes | None, int | str] = {
+        b'{"k-1": 5, "k-0": 0}': 0,
+        b'{"k-1": 5, "k-0": -0}': "not_a_whole_number",
+        b'{"a": [-1, -0.5, "\\"-0"], "k-0": 0}': 0,
+        b'{"a": [-1, -0.5, "\\"-0"], "k-0":-0}': "not_a_whole_number",
+        b'{"a": "' + b"-0 " * 300_000 + b'", "b": [' + b"-0, " * 300_000 + b'0], "k-0": 0}': 0,
+    }
+    assert sequences(spark, Source("json", "$.k-0"), list(beside)) == list(beside.values())
 
 
 def test_a_byte_range_that_the_value_does_not_fill_is_missing(spark: SparkSession) -> None:

@@ -117,6 +117,35 @@ def test_logins_within_uris_and_of_proxies_are_masked_and_known(tmp_path: Path) 
     assert settings.lakehouse.root == "s3a://id:hunter1@bucket/lake"
 
 
+def test_what_was_written_out_in_unusual_places_is_masked_and_known(tmp_path: Path) -> None:
+    rack = "https://h/x?a=1&X-Amz-Signature=hunter2"
+    properties = {"sasl.login.pwd": "hunter1", "client.rack": rack, "sasl.login.pass": "hunter3"}
+    kafka = {"bootstrap_servers": "b:1", "topics": ["t"], "properties": properties}
+    headers = {"X-Auth": "hunter4", "X-Auth-User": "hunter5", "X-Api-Key": "hunter6", "X-Plain": "seen"}
+    mail = ["curl", "-u", "ada:hunter7", "--password=hunter8", "--auth-password", "hunter9", "-uada:hunter10", "-S"]
+    mail += ["smtp-auth-password=hunter11", "-p", "2525", "--mail-from", "ops@example.org"]
+    alerts = {"webhook": {"url": "https://h/", "headers": headers}, "mail_command": mail}
+    watch = {"alerts": alerts, "state_file": "/s"}
+    config = write_config(tmp_path, root="s3a://id:hun/hunter12@b/lake", kafka=kafka, watch=watch)
+
+    settings = load(config, environ={})
+
+    shown = show_yaml(settings)
+    assert "hunter" not in shown + repr(settings.watch)
+    for seen in ("client.rack: https://h/x?a=1&X-Amz-Signature=********", "seen", "--mail-from", "ops@example.org", "'2525'"):
+        assert seen in shown
+    known = known_secrets(settings)
+    assert {*(f"hunter{number}" for number in range(1, 12)), "hun/hunter12"} <= known
+    assert settings.watch.alerts.mail_command == tuple(mail)
+
+
+@pytest.mark.parametrize("root", ["file:/a;password=hunter2", "s3a://id:hun@hunter2@b/l", "wasbs://c@a/x?sv=1&MySig=hunter2"])
+def test_a_login_in_a_root_is_masked_however_it_is_written(tmp_path: Path, root: str) -> None:
+    settings = load(write_config(tmp_path, root=root), environ={})
+    assert "hunter2" not in show_yaml(settings)
+    assert any("hunter2" in secret for secret in known_secrets(settings))
+
+
 def test_every_secret_is_known_to_those_who_scrub_logs(settings: Settings) -> None:
     known = known_secrets(settings)
     assert {SECRET, "broker-of-the-vault:9092", "/hidden-lake", "written-out-password"} <= known

@@ -16,7 +16,8 @@ PROGRAM = r"""
 import org.apache.logging.log4j.*;
 public class Hostile {
     public static void main(String[] arguments) {
-        String sent = "x\u001b]0;owned\u0007\u009b2J\u202e\n{\"event\": \"run.finished\"}\r\nend";
+        String sent = "x\u001b]0;owned\u0007\u009b2J\u202e\u061c\u00ad\udb40\udc41\n"
+            + "{\"event\": \"run.finished\"}\r\nend\n\r{\"event\": \"run.finished\"}";
         LogManager.getLogger("a.b.Spark").error(sent, new RuntimeException(sent));
     }
 }
@@ -32,7 +33,9 @@ def test_what_a_producer_sent_neither_steers_the_terminal_nor_forges_a_line(tmp_
     options = ["-cp", os.pathsep.join(map(str, jars)), f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
     done = subprocess.run(["java", *options, str(file)], capture_output=True, text=True, check=True)
     first, *more = done.stderr.splitlines()
-    assert first.endswith("ERROR Spark: x?]0;owned??2J?")
-    assert more[:4] == ['  | {"event": "run.finished"}', "  | end", "  | java.lang.RuntimeException: x?]0;owned??2J?", more[3]]
+    assert first.endswith("ERROR Spark: x?]0;owned??2J????")
+    forged = '{"event": "run.finished"}'
+    assert more[:3] == [f"  | {forged}", "  | end", f"  | ?{forged}"]
+    assert more[3] == "  | java.lang.RuntimeException: x?]0;owned??2J????"
     assert all(line.startswith("  | ") for line in more)
     assert all(each.isprintable() or each in "\n\t" for each in done.stderr)

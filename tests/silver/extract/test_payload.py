@@ -74,6 +74,10 @@ def test_a_field_that_is_not_null_and_lacking_makes_the_value_undecodable(spark:
         b'{"d": 1e-320000000}',
         b'{"d": "1e320000000"}',
         b'{"d": "1e3,20000000"}',
+        b'{"d": "1e,+320000000"}',
+        b'{"d": "1e,,-32000000"}',
+        b'{"d": "1,e+320000000"}',
+        b'{"d": ",1,e,+,3,2,0,0,0,0,0,0"}',
         b'{"d": "\\u0031\\u0065\\u003320000000"}',
         '{"d": "1e\u0663\u0662\u0660\u0660\u0660\u0660\u0660\u0660\u0660"}'.encode(),
         b'{"d": "1e320000000", "d": "1"}',
@@ -109,7 +113,16 @@ def test_moments_are_those_that_every_reader_holds_and_do_not_depend_on_today(sp
     undecodable = [
         b'{"t": "12:30"}',
         b'{"t": "T12:30:00"}',
+        b'{"t": "T1"}',
+        b'{"t": "T12"}',
+        b'{"t": "\x7f12:30"}',
+        b'{"t": "\x7fT12"}',
+        b'{"t": "\\t12:30"}',
+        b'{"t": "\\b\\f\\n\\r T12"}',
         b'{"t": "\\u0031\\u0032:30"}',
+        b'{"t": "\\u007f12:30"}',
+        b'{"t": "' + b"\\n " * 500_000 + b'12:30"}',
+        b'{"t": "\\u0000T12"}',
         b'{"t": "+294247-01-10T04:00:54Z"}',
         b'{"t": "-0001-01-01T00:00:00Z"}',
         b'{"t": 9223372036854775807}',
@@ -123,6 +136,7 @@ def test_moments_are_those_that_every_reader_holds_and_do_not_depend_on_today(sp
         b'{"t": "9999-12-31T23:59:59.999999Z", "n": "0001-01-01T00:00:00", "d": "9999-12-31"}',
         b'{"t": 1700000000, "in": [0]}',
         b'{"t": "2026-01-01T12:30:00+02:00"}',
+        b'{"t": "\\t2026\x7f"}',
     ]
     found = payloads(
         spark, Payload("json", "t TIMESTAMP, n TIMESTAMP_NTZ, d DATE, in ARRAY<TIMESTAMP>"), [*undecodable, *decodable]
@@ -130,3 +144,17 @@ def test_moments_are_those_that_every_reader_holds_and_do_not_depend_on_today(sp
 
     assert found[: len(undecodable)] == ["value_not_of_schema"] * len(undecodable)
     assert [each for each in found[len(undecodable) :] if isinstance(each, str)] == []
+
+
+@pytest.mark.timeout(120)  # a cost that doubles with each level ends here, or never
+@pytest.mark.parametrize("nest", [("ARRAY<", ">", "[", "]"), ("MAP<STRING, ", ">", '{"k": ', "}")])
+def test_a_schema_of_many_levels_costs_a_little_more_for_each(spark: SparkSession, nest: tuple[str, str, str, str]) -> None:
+    opened, closed, before, after = nest
+    levels = 48
+    schema = f"a {opened * levels}DECIMAL(10,2){closed * levels}"
+    deep = [f'{{"a": {before * levels}{number}{after * levels}}}'.encode() for number in ('"1.5"', '"1e,+32000000"')]
+
+    decodable, bomb = payloads(spark, Payload("json", schema), [*deep])
+
+    assert not isinstance(decodable, str)
+    assert bomb == "value_not_of_schema"

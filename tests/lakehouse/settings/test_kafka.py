@@ -1,0 +1,45 @@
+"""Kafka properties in another case: Spark lower-cases their names, so a check of the name alone would be stepped over."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from lakehouse.settings.kafka import _OWNED, Kafka
+
+VALUES = {
+    **dict.fromkeys(_OWNED, "x"),
+    "isolation.level": "read_uncommitted",
+    "config.providers": "file",
+    "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+    "sasl.jaas.config": "com.sun.security.auth.module.JndiLoginModule required a=b;",
+    "sasl.kerberos.kinit.cmd": "/opt/kinit",
+    "sasl.login.class": "java.lang.Runtime",
+    "interceptor.classes": "a.B",
+    "partition.assignment.strategy": "java.lang.Runtime",
+    "metric.reporters": "java.lang.Runtime",
+    "security.providers": "java.lang.Runtime",
+    "sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd",
+    "sasl.oauthbearer.jwks.endpoint.url": "http://169.254.169.254/latest",
+    "ssl.truststore.location": "http://a/b",
+    "sasl.oauthbearer.assertion.file": "file:/etc/passwd",
+}
+
+
+@pytest.mark.parametrize("spelt", [str, str.upper, str.title, str.capitalize, lambda name: name[:-1] + name[-1].upper()])
+@pytest.mark.parametrize("name", VALUES)
+def test_what_is_refused_is_refused_however_it_is_spelt(name: str, spelt: type[str]) -> None:
+    with pytest.raises(ValidationError):
+        Kafka(bootstrap_servers="b:1", topics=("t",), properties={spelt(name): VALUES[name]})
+
+
+@pytest.mark.parametrize("name", ["client.id ", " client.id", "client\u2024id", "client.\u0131d", "client.id\n", ""])
+def test_a_name_is_plain_text(name: str) -> None:
+    with pytest.raises(ValidationError, match="no name of a property"):
+        Kafka(bootstrap_servers="b:1", topics=("t",), properties={name: "x"})
+
+
+def test_the_same_property_twice_in_two_cases_is_refused() -> None:
+    both: dict[str, SecretStr | str] = {"isolation.level": "read_committed", "ISOLATION.LEVEL": "read_uncommitted"}
+    with pytest.raises(ValidationError, match="no name of a property"):
+        Kafka(bootstrap_servers="b:1", topics=("t",), properties=both)
