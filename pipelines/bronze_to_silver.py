@@ -13,9 +13,9 @@ from lakehouse.contracts.bronze import of_last_incarnations
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
-from lakehouse.protocol import bronze_owner
 from lakehouse.table import BRONZE_TOPICS, SILVER_WATERMARKS
 from silver.load import breaker, cutover, planner, recover, steps
+from silver.model import stream_of
 from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.streams import Limits
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
+    from silver.model import Stream
     from silver.state.plan import Plan
 
 
@@ -69,11 +70,10 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     Then commit a consumer group's offsets if the config names one; see `pipelines.bronze_to_silver`.
 
     Raises:
-        TableStateError: Bronze or the ledger belongs to another pipeline.
+        TableStateError: The ledger belongs to another pipeline.
     """
     started = time.monotonic()
     rules = Rules.of(settings)
-    bronze_owner.require(spark, run)
     if others := _other_topics(spark, run, settings):
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
     create_tables(spark, run, rules)
@@ -152,6 +152,22 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
         "kept_out": _samples(planned.rejects),
         "streams": [{name: row[name] for name in _SHOWN} for row in planned.ledger],
     }
+
+
+def require_others_let_in(
+    spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered, stream: Stream
+) -> None:
+    """Raise if the breaker opens on the next load, unless one stream's own records are a reason for it.
+
+    Raises:
+        BreakerOpenError: It opens, because of other streams. Nothing was written.
+    """
+    planned = planner.plan(spark, run, Rules.of(settings), recovered, _limits(settings))
+    if planned is None:
+        return
+    shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
+    if not any(breaker.is_reason(row, *shares) for row in planned.ledger if stream_of(row) == stream):
+        breaker.require_closed(run, planned, *shares)
 
 
 def _limits(settings: Settings) -> Limits:
