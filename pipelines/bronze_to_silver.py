@@ -111,8 +111,9 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
 
     Returns:
         load_seq, is_repeat, Bronze range, records; `breaker`, what would stop the load; `kept_out`, the first rows of each
-        class that would go to silver_rejects; `streams`, the counts and watermarks of each. If Bronze gained nothing, load_seq
-        is None and the lists are empty. If there are more new streams than allowed, nothing is decided: `breaker` says so, and
+        class that would go to silver_rejects; `streams`, the counts and watermarks of each; `other_topics`, those that Bronze
+        has read and the config does not name, which no load decides. If Bronze gained nothing, load_seq is None and the lists
+        of the load are empty. If there are more new streams than allowed, nothing is decided: `breaker` says so, and
         the rest is that of a load without records.
 
     Raises:
@@ -123,7 +124,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
         recovered = recover.recover(spark, run, rules)
     else:
         recovered = recover.Recovered(Watermarks({}), last=[], open_claim=None)
-    return previewed(spark, run, settings, recovered)
+    return {**previewed(spark, run, settings, recovered), "other_topics": _other_topics(spark, run, settings)}
 
 
 def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered) -> dict[str, object]:

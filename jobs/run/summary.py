@@ -35,6 +35,10 @@ def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX
     if as_json:
         output.write_json(planned)
         return
+    if others := planned.get("other_topics"):
+        output.write(
+            output.shown(f"Bronze holds topics that kafka.topics does not name; no load decides them: {', '.join(others)}")
+        )
     output.write(summary({name: value for name, value in planned.items() if not isinstance(value, list)}))
     if not streams:
         _write_trips(planned)

@@ -61,10 +61,12 @@ def test_a_topic_that_the_config_does_not_name_waits_and_is_decided_once_it_does
 
     first = ran(spark, run, only_t)
     put(spark, run, [*of("u", 2, [9, 8]), *of("u@2", 0, [1])])
+    shown = [bronze_to_silver.preview(spark, run, config)["other_topics"] for config in (only_t, both)]
     passed_over = bronze_to_silver.run(spark, run, only_t)
     released = asked(spark, run, only_t, "release")
 
     assert (first["records"], first["other_topics"], passed_over["loads"]) == (3, ["u"], [])
+    assert shown == [["u"], []]
     assert released["load_seq"] == 2
     require_sound(spark, run)
 
