@@ -128,10 +128,7 @@ def _keep_aside(spark: SparkSession, run: Run, done: _Audit) -> None:
     """List what is kept out of Gold, before the results that let its loads out."""
     if not done.aside and not tables.exists(spark, run.table(GOLD_REJECTS)):
         return
-    recorded = verdict.recorded(spark, run)
-    last = recorded[0]["gate_run_id"] if recorded else None
-    first = done.pins.first_load_seq
-    kept_out.record(spark, run, done.aside, gate_run_id=done.gate_run_id, first=first, last_gate_run_id=last)
+    kept_out.record(spark, run, done.aside, gate_run_id=done.gate_run_id, first=done.pins.first_load_seq)
     if done.aside:
         run.report.event("gate.kept_aside", gate_run_id=done.gate_run_id, records=len(done.aside))
     crash_point("gate.kept_aside")

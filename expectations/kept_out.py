@@ -14,13 +14,14 @@ from expectations.gx import engine
 from expectations.gx.engine import Result
 from expectations.gx.flatten import flatten
 from lakehouse.contracts.bronze import plain_topic
+from lakehouse.contracts.contract import sql_text
 from lakehouse.contracts.gate import CRITICAL, ERRORED, FAILED
 from lakehouse.contracts.gold import REJECTS
 from lakehouse.contracts.silver import HELD, KEPT
 from lakehouse.delta import small_tables, tables
 from lakehouse.protocol.gold_rejects import PLACE
 from lakehouse.spark import frames
-from lakehouse.table import GOLD_REJECTS, SILVER_LOADS
+from lakehouse.table import GATE_RESULTS, GOLD_REJECTS, SILVER_LOADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -158,13 +159,12 @@ def _each_once(rows_of: Mapping[int, Sequence[Row]], results: Sequence[Result]) 
     return [{**row, "reason": ", ".join(reasons[place])} for place, row in sorted(found.items(), key=str)]
 
 
-def record(  # noqa: PLR0913 -- what is listed, by whom, and in whose place
-    spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: str, first: int, last_gate_run_id: str | None
-) -> None:
+def record(spark: SparkSession, run: Run, rows: Sequence[Row], *, gate_run_id: str, first: int) -> None:
     """List what a gate run keeps out, in one commit to gold_rejects; before its results, because these let a load out.
 
-    Earlier decisions on the same records still apply, as long as the ledger has their load. Rows that gate runs other than the
-    last recorded one listed for the same loads are removed: those gate runs are no longer published.
+    Earlier decisions on the same records still apply, as long as the ledger has their load. Rows that earlier recorded gate
+    runs listed for the same loads are removed, but for the last one's: those gate runs are no longer published. Where no lock
+    keeps two gate runs apart, the other one's rows stay, whether or not its results are recorded yet.
 
     Args:
         spark: The session.
@@ -172,7 +172,6 @@ def record(  # noqa: PLR0913 -- what is listed, by whom, and in whose place
         rows: The rows of `Aside`.
         gate_run_id: The gate run.
         first: The first load of its range.
-        last_gate_run_id: The last recorded gate run; None if there is none.
     """
     table = run.table(GOLD_REJECTS)
     tables.create(spark, table, REJECTS)
@@ -181,10 +180,22 @@ def record(  # noqa: PLR0913 -- what is listed, by whom, and in whose place
         {**row, "gate_run_id": gate_run_id, "state": HELD, **decided.get((row["topic"], row["partition"], row["offset"]), {})}
         for row in rows
     ]
-    where = f"load_seq >= {first}" + (f" AND gate_run_id <> '{last_gate_run_id}'" if last_gate_run_id else "")
-    known = small_tables.read(spark, table, ("gate_run_id",), start=("load_seq", first))
-    if listed or any(row["gate_run_id"] != last_gate_run_id for row in known):
+    known = {row["gate_run_id"] for row in small_tables.read(spark, table, ("gate_run_id",), start=("load_seq", first))}
+    replaced = known & _superseded(spark, run, first)
+    if listed or replaced:
+        named = ", ".join(map(sql_text, sorted({gate_run_id, *replaced})))
+        where = f"load_seq >= {first} AND gate_run_id IN ({named})"
         tables.replace(frames.of_contract(spark, listed, REJECTS), table, REJECTS, where=where)
+
+
+def _superseded(spark: SparkSession, run: Run, first: int) -> set[str]:
+    """The recorded gate runs whose range reaches a load, but for the last of them: that one may be published."""
+    table = run.table(GATE_RESULTS)
+    if not tables.exists(spark, table):
+        return set()
+    rows = small_tables.read(spark, table, ("gate_run_id", "evaluated_at"), start=("last_load_seq", first))
+    recorded = {(row["evaluated_at"], row["gate_run_id"]) for row in rows}
+    return {gate_run_id for _, gate_run_id in recorded - {max(recorded, default=None)}}
 
 
 def _decided(spark: SparkSession, run: Run) -> dict[Place, Row]:

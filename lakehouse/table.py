@@ -54,19 +54,40 @@ _COUNTED = {
         (SILVER_RECORDS, GOLD_RECORDS, GOLD_LATEST, GOLD_LATEST_BY_STREAM),
         ("topic", "partition", "offset", "epoch", "sequence", "load_seq"),
     ),
+    SILVER_LOADS: (
+        *("load_seq", "kind", "topic", "partition", "bronze_after_version", "bronze_to_version", "last_offset", "claimed_at"),
+    ),
+    SILVER_WATERMARKS: ("topic", "partition", "epoch", "high_watermark", "last_offset", "load_seq", "updated_at"),
+    GATE_RESULTS: ("first_load_seq", "last_load_seq", "evaluated_at"),
+    GATE_DECISIONS: ("first_load_seq", "last_load_seq", "decided_at"),
+    GOLD_REJECTS: ("topic", "partition", "offset", "epoch", "sequence", "load_seq", "settled_load_seq"),
+    GOLD_STREAM_HEALTH: ("load_seq", "topic", "partition", "last_offset", "published_at"),
 }
-"""The columns whose minimum and maximum Delta's log keeps, for the tables that hold record content."""
+"""The columns whose minimum and maximum Delta's log keeps: numbers, times, topics, kinds. No text of a record or producer."""
+
+_OF_RECORDS = (*(BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, GOLD_RECORDS, GOLD_LATEST, GOLD_LATEST_BY_STREAM),)
+"""The tables that hold what records hold, or hashes of it."""
+
+
+def holds_records(name: str) -> bool:
+    """Whether a table may hold what records hold; an operator's model may.
+
+    >>> holds_records("silver_rejects"), holds_records("silver_loads"), holds_records("incidents_by_day")
+    (True, False, True)
+    """
+    return name in _OF_RECORDS or name not in TABLE_NAMES
 
 
 def statistics(name: str) -> dict[str, str]:
-    """Delta properties that keep record content out of a table's log; none for a Tidemark table without such content.
+    """Delta properties that keep texts of records and producers out of a table's log; none if the table has no such text.
 
     A log outlives the files that it names, so an erased key could still be read there. An operator's model gets no statistics
     at all: what its columns hold is unknown.
 
-    >>> statistics("bronze_records"), statistics("silver_loads"), statistics("incidents_by_day")
-    ({'delta.dataSkippingStatsColumns': 'topic,partition,offset,epoch,sequence,rules_fingerprint'}, {}, \
-    {'delta.dataSkippingNumIndexedCols': '0'})
+    >>> statistics("gate_results"), statistics("bronze_topics")
+    ({'delta.dataSkippingStatsColumns': 'first_load_seq,last_load_seq,evaluated_at'}, {})
+    >>> statistics("incidents_by_day")
+    {'delta.dataSkippingNumIndexedCols': '0'}
     """
     if name in _COUNTED:
         return {"delta.dataSkippingStatsColumns": ",".join(_COUNTED[name])}

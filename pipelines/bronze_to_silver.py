@@ -13,9 +13,9 @@ from lakehouse.contracts.bronze import of_last_incarnations
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
-from lakehouse.protocol import bronze_owner
 from lakehouse.table import BRONZE_TOPICS, SILVER_WATERMARKS
 from silver.load import breaker, cutover, planner, recover, steps
+from silver.model import stream_of
 from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.streams import Limits
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
+    from silver.model import Stream
     from silver.state.plan import Plan
 
 
@@ -69,11 +70,10 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
     Then commit a consumer group's offsets if the config names one; see `pipelines.bronze_to_silver`.
 
     Raises:
-        TableStateError: Bronze or the ledger belongs to another pipeline.
+        TableStateError: The ledger belongs to another pipeline.
     """
     started = time.monotonic()
     rules = Rules.of(settings)
-    bronze_owner.require(spark, run)
     if others := _other_topics(spark, run, settings):
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
     create_tables(spark, run, rules)
@@ -111,8 +111,9 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
 
     Returns:
         load_seq, is_repeat, Bronze range, records; `breaker`, what would stop the load; `kept_out`, the first rows of each
-        class that would go to silver_rejects; `streams`, the counts and watermarks of each. If Bronze gained nothing, load_seq
-        is None and the lists are empty. If there are more new streams than allowed, nothing is decided: `breaker` says so, and
+        class that would go to silver_rejects; `streams`, the counts and watermarks of each; `other_topics`, those that Bronze
+        has read and the config does not name, which no load decides. If Bronze gained nothing, load_seq is None and the lists
+        of the load are empty. If there are more new streams than allowed, nothing is decided: `breaker` says so, and
         the rest is that of a load without records.
 
     Raises:
@@ -123,7 +124,7 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
         recovered = recover.recover(spark, run, rules)
     else:
         recovered = recover.Recovered(Watermarks({}), last=[], open_claim=None)
-    return previewed(spark, run, settings, recovered)
+    return {**previewed(spark, run, settings, recovered), "other_topics": _other_topics(spark, run, settings)}
 
 
 def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered) -> dict[str, object]:
@@ -152,6 +153,22 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
         "kept_out": _samples(planned.rejects),
         "streams": [{name: row[name] for name in _SHOWN} for row in planned.ledger],
     }
+
+
+def require_others_let_in(
+    spark: SparkSession, run: Run, settings: Settings, recovered: recover.Recovered, stream: Stream
+) -> None:
+    """Raise if the breaker opens on the next load, unless one stream's own records are a reason for it.
+
+    Raises:
+        BreakerOpenError: It opens, because of other streams. Nothing was written.
+    """
+    planned = planner.plan(spark, run, Rules.of(settings), recovered, _limits(settings))
+    if planned is None:
+        return
+    shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
+    if not any(breaker.is_reason(row, *shares) for row in planned.ledger if stream_of(row) == stream):
+        breaker.require_closed(run, planned, *shares)
 
 
 def _limits(settings: Settings) -> Limits:

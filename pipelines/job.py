@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakehouse.delta.errors import SPARK_ERRORS
+from lakehouse.protocol import bronze_owner
 from lakehouse.run.context import Run
 from lakehouse.run.lock import locked
 from lakehouse.spark import storage_errors
@@ -58,12 +59,22 @@ class Job:
         """Keep other writers off the run's lakehouse. Opens the session first, so as not to hold the lock while it starts.
 
         Raises:
+            TableStateError: The tables are another pipeline's.
             AnotherWriterError: Another run is still writing after `wait_seconds`.
             StorageError: The disk is full, or refuses access.
         """
         _ = self.spark
         with storage_errors_named(run.lakehouse), locked(run.lakehouse, wait_seconds=wait_seconds):
+            self.require_own(run)
             yield
+
+    def require_own(self, run: Run) -> None:
+        """Check that the tables are no other pipeline's. Every command that may write does this before it does anything.
+
+        Raises:
+            TableStateError: They are another pipeline's.
+        """
+        bronze_owner.require(self.spark, run)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,7 @@
-"""What a job can do: run the whole path (Kafka, Bronze, Silver, the gate, Gold) or one stage, decide, restore, verify."""
+"""What a job can do: run the whole path (Kafka, Bronze, Silver, the gate, Gold) or one stage, decide, restore, verify.
+
+Whatever may write checks first that the tables are this pipeline's: within `Job.alone`, or by `Job.require_own`.
+"""
 
 from __future__ import annotations
 
@@ -166,6 +169,7 @@ def verify(job: Job, *, is_deep: bool = False) -> dict[str, object]:
 def maintain(job: Job, *, is_dry_run: bool) -> dict[str, object]:
     """Maintain every table and retire quiet streams; see `pipelines.maintenance`. A run may be active."""
     spark, run, started = job.spark, job.new_run(), time.monotonic()
+    job.require_own(run)
     job.report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
     tables = maintenance.maintain(spark, run, job.settings, is_dry_run=is_dry_run)
     retired = maintenance.retire(spark, run, job.settings, is_dry_run=is_dry_run)
@@ -178,6 +182,7 @@ def maintain(job: Job, *, is_dry_run: bool) -> dict[str, object]:
 def forget(job: Job, key: bytes, *, is_dry_run: bool) -> dict[str, object]:
     """Finish erasures; see `pipelines.operate.erasure.forget`. If another run is active, waits for it to end."""
     spark, run, started = job.spark, job.new_run(), time.monotonic()
+    job.require_own(run)
     job.report.event("maintenance.started", pipeline=run.pipeline, run_id=run.run_id, is_dry_run=is_dry_run)
     with storage_errors_named(run.lakehouse):
         done = end_of_erasures.forget(spark, run, job.settings, key, is_dry_run=is_dry_run)

@@ -52,6 +52,7 @@ def maintain(
 
 def _write_ended(done: dict[str, Any]) -> None:
     from jobs.process import output
+    from jobs.run.summary import write_left_shadows
 
     if done["tables"]:
         columns = ["table", "removed_files", "removed_log_files"]
@@ -67,10 +68,16 @@ def _write_ended(done: dict[str, Any]) -> None:
             "Nothing was searched: the tables are in no folder of this machine. Delta cleans their logs by whole days."
         )
     else:
+        if done["producers_in"]:
+            output.write(
+                f"The key is a producer's name in {', '.join(done['producers_in'])}. A name is no content of a record: "
+                "watermarks, ledger and quarantine are kept by it, and no erasure removes it. See the runbook."
+            )
         output.write(
             f"The key is in {len({each['file'] for each in done['found']}):,} of {searched}. What a row holds under another "
             "key stays with that record; what was sent again: `tidemark erase`; a file of yours: remove it. Then search again."
         )
+    write_left_shadows(done["left_shadows"])
     if done["is_whole_value"]:
         output.write("It is short: only whole values were compared with it.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -282,7 +282,10 @@ def person(by: str | None) -> str:
 def _decide(config: Path, overrides: list[str] | None, request: Request, *, is_dry_run: bool, as_json: bool) -> None:
     from jobs.run.summary import write_decided
     from pipelines import medallion
+    from pipelines.operate.requests import UNDECIDED
 
     with open_job(config, overrides) as job:
-        done = medallion.decide(job, request, is_dry_run=is_dry_run)
+        done: dict[str, Any] = medallion.decide(job, request, is_dry_run=is_dry_run)
     write_decided(done, as_json=as_json)
+    if UNDECIDED in done["left"]:
+        raise typer.Exit(1)  # the erasure is not whole

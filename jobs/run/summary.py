@@ -35,6 +35,10 @@ def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX
     if as_json:
         output.write_json(planned)
         return
+    if others := planned.get("other_topics"):
+        output.write(
+            output.shown(f"Bronze holds topics that kafka.topics does not name; no load decides them: {', '.join(others)}")
+        )
     output.write(summary({name: value for name, value in planned.items() if not isinstance(value, list)}))
     if not streams:
         _write_trips(planned)
@@ -67,6 +71,10 @@ _LEFT = {
 }
 
 
+_UNDECIDED = (
+    "Not erased: {} in bronze_records that no load has decided. Either kafka.topics does not name their topic: put it back. "
+    "Or the breaker is open: `tidemark plan` says why. Then `tidemark run --stage silver`, and erase again."
+)
 _PLANS = {
     "first_load": "Before the new epoch this would be loaded:",
     "next_load": "The next load would then be:",
@@ -96,8 +104,7 @@ def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
         )
     else:
         output.write(f"{verb} {_records(done['records'])} ({summary(done['classes'])}), as load {done['load_seq']}.")
-    for why, records in done["left"].items():
-        output.write(f"Left in quarantine: {_records(records)} {_LEFT[why]}. `tidemark quarantine discard` gives them up.")
+    _write_left(done)
     if done["streams"]:
         output.write_table(list(done["streams"][0]), [list(row.values()) for row in done["streams"]])
     _write_plans(done)
@@ -105,6 +112,21 @@ def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
         output.write("The next `tidemark run` audits and publishes them.")
     if done["kind"] == "erase" and done["load_seq"] and not done["is_dry_run"]:
         output.write(_KEPT.format(**done["left_until"]))
+
+
+def _write_left(done: dict[str, Any]) -> None:
+    for why, records in done["left"].items():
+        if why in _LEFT:
+            output.write(f"Left in quarantine: {_records(records)} {_LEFT[why]}. `tidemark quarantine discard` gives them up.")
+        else:
+            output.write(_UNDECIDED.format(_records(records)))
+    write_left_shadows(done.get("left_shadows"))
+
+
+def write_left_shadows(folder: str | None) -> None:
+    """Say where a rebuild's shadows may be left, if they may."""
+    if folder:
+        output.write(f"A rebuild that was not applied may have left tables in {folder}, with the key: remove that folder.")
 
 
 def _write_plans(done: dict[str, Any]) -> None:

@@ -151,6 +151,9 @@ def streamed(spark: SparkSession, table: Table) -> tuple[int, Streamed | None]:
 def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
     """The last micro-batch of a streaming query by the table's transactions, which checkpoints keep longer than the log.
 
+    For a table whose log has none of the query's batches any more: a RESTORE in that log came after them all. One that the log
+    has lost too is not seen.
+
     Returns:
         The batch; one without a query id, and before the first batch, if the table knows none of this query.
     """
@@ -158,7 +161,9 @@ def last_batch(spark: SparkSession, table: Table, query_id: str) -> Streamed:
     batch = local_files.last_transaction(folder, query_id) if folder is not None else None
     if batch is None:
         batch = _transaction_in_checkpoints(spark, table, query_id)
-    return Streamed(query_id if batch >= 0 else "", batch, is_undone=False)
+    commits = _history(spark, table, version(spark, table) + 1, "operation")
+    is_undone = any(commit["operation"] == "RESTORE" for commit in commits)
+    return Streamed(query_id if batch >= 0 else "", batch, is_undone=is_undone)
 
 
 def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) -> int:

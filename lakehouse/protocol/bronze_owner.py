@@ -37,8 +37,6 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
     """
     table = run.table(BRONZE_RECORDS)
     owner = require(spark, run)  # before a column is added, which is a commit
-    if owner is None:
-        require_own(run, _claimers(spark, run), where=table)
     tables.create(spark, table, replace(BRONZE, properties={**BRONZE.properties, _PROPERTY: run.pipeline}))
     if owner is None and require(spark, run) is None:
         tables.set_property(spark, table, _PROPERTY, run.pipeline)
@@ -46,18 +44,16 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
 
 
 def require(spark: SparkSession, run: Run) -> str | None:
-    """Check that Bronze, if it exists, is not another pipeline's. Commits nothing.
+    """Check that Bronze is not another pipeline's, nor the ledger where Bronze names no owner. Commits nothing.
 
     Returns:
         The pipeline that the table names; None if it names none or does not exist.
 
     Raises:
-        TableStateError: The table is another pipeline's.
+        TableStateError: They are another pipeline's.
     """
     table = run.table(BRONZE_RECORDS)
-    if not tables.exists(spark, table):
-        return None
-    owner = tables.properties(spark, table).get(_PROPERTY)
+    owner = tables.properties(spark, table).get(_PROPERTY) if tables.exists(spark, table) else None
     require_own(run, _claimers(spark, run) if owner is None else {owner}, where=table)
     return owner
 

@@ -14,7 +14,6 @@ from lakehouse.contracts.bronze import RECREATED
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables
 from lakehouse.errors import SourceError, UsageError
-from lakehouse.protocol import bronze_owner
 from lakehouse.run.crash_points import crash_point
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS
 from pipelines.operate import requests
@@ -53,9 +52,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         UsageError: The topic is not one of kafka.topics, or was never read.
         SourceError: The brokers do not describe the topic.
         TableMissingError: Bronze has not been written yet.
-        TableStateError: Bronze belongs to another pipeline.
     """
-    bronze_owner.require(spark, run)
     topic = str(request.wanted.topic) if request.wanted else ""
     stands = position.read(spark, run, is_dry_run=True)
     found = _found(spark, run, settings.kafka, stands, topic)

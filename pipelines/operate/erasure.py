@@ -22,7 +22,7 @@ from lakehouse.delta import tables as delta
 from lakehouse.errors import TableMissingError, TableStateError, UsageError
 from lakehouse.run.crash_points import crash_point
 from lakehouse.run.lock import locked
-from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS, TABLE_NAMES, statistics
+from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS, TABLE_NAMES, holds_records, statistics
 from pipelines.recover import shadows
 from pipelines.silver_to_gold import amend_gold
 
@@ -42,6 +42,8 @@ _AT_ONCE = {
     # From this commit on, each one writes a checkpoint, which names live files only.
     "delta.checkpointInterval": "1",
 }
+_PRODUCERS = ("column producer", "column erased.producer")
+"""Where the search finds a producer's name in a table's file: see `lakehouse.delta.byte_search.Found`."""
 _OF_VERSION = re.compile(r"\.?(\d{20})\..+")
 _HOURS_A_DAY = 24
 
@@ -58,7 +60,7 @@ def keep_out_of_logs(spark: SparkSession, run: Run, settings: Settings) -> None:
     Commits to each table that lacks the property, once.
     """
     for table in tables(spark, run, settings):
-        wanted = statistics(table.name)
+        wanted = statistics(table.name) if holds_records(table.name) else {}
         found = maintenance.state(spark, table).properties if wanted else {}
         lacking = {name: value for name, value in wanted.items() if found.get(name) != value}
         if lacking:
@@ -99,9 +101,10 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
 
     Returns:
         tables, a row for each: table, removed_files and removed_log_files, both None if the table is not in a local folder;
-        searched_files, searched_bytes; found, where the key is: file and where; unread, files that could not be read as their
-        format; is_whole_value, whether the key is so short that only whole values were compared; is_proven, whether all was
-        searched and nothing found; is_dry_run.
+        left_shadows, see `pipelines.recover.shadows.drop`; searched_files, searched_bytes; found, where the key is: file and
+        where; producers_in, the tables that hold it as a producer's name, which no erasure empties; unread, files that could
+        not be read as their format; is_whole_value, whether the key is so short that only whole values were compared;
+        is_proven, whether all was searched and nothing found; is_dry_run.
 
     Raises:
         TableMissingError: There are no tables.
@@ -119,10 +122,11 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
             next_step="Stop what reads and writes them, and say so in the config.",
         )
     with locked(run.lakehouse, wait_seconds=_PATIENCE_SECONDS):
-        found = [table for table in tables(spark, run, settings) if statistics(table.name)]
+        found = [table for table in tables(spark, run, settings) if holds_records(table.name)]
         if not found:
             raise TableMissingError("There are no tables.", where=run.lakehouse.folder(""))
         done = [] if is_dry_run else _forget(spark, run, settings, found)
+        left_shadows = None if is_dry_run else shadows.drop(spark, run)
         searched = byte_search.search(root, key) if root is not None else None
     told: dict[str, Any] = {
         "is_dry_run": is_dry_run,
@@ -130,6 +134,10 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
         "searched_files": searched.files if searched else 0,
         "searched_bytes": searched.bytes if searched else 0,
         "found": [asdict(each) for each in searched.found] if searched else [],
+        "producers_in": sorted({each.file.split("/", 1)[0] for each in searched.found if each.where in _PRODUCERS})
+        if searched
+        else [],
+        "left_shadows": left_shadows,
         "unread": [asdict(each) for each in searched.unread] if searched else [],
         "is_whole_value": len(key) < byte_search.SHORT,
         "is_proven": searched is not None and not searched.found and not searched.unread,
@@ -141,7 +149,6 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
 def _forget(spark: SparkSession, run: Run, settings: Settings, found: list[Table]) -> list[dict[str, object]]:
     _require_settled(spark, run)
     amend_gold(spark, run, settings)
-    shadows.drop(spark, run)
     done = []
     for table in found:
         done.append(_forget_versions(spark, table))

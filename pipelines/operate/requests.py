@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.gold import UNMET
-from lakehouse.contracts.silver import DISCARD, RELEASE, is_retired
+from lakehouse.contracts.silver import DISCARD, RELEASE, is_retired, silver_records
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError, TableStateError
-from lakehouse.protocol import bronze_owner
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver
 from pipelines.operate import erasure
 from pipelines.recover import shadows
 from pipelines.silver_to_gold import amend_gold
 from silver.load import recover, steps
-from silver.requests import erase_key
+from silver.requests import erase_key, reset_watermark
 from silver.requests import planner as by_request
 from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.claim import shared_columns
 from silver.state.plan import nothing_of_bronze
-from silver.state.tables import create_tables
+from silver.state.streams import Streams
+from silver.state.tables import before_load, create_tables
 from silver.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from silver.load.recover import Recovered
     from silver.requests.planner import Answer
     from silver.state.request import Erase, Request, Reset
+
+UNDECIDED = "undecided"
+"""In what an erasure left: records of the key in Bronze that no load has decided."""
 
 _MOVED = ("topic", "partition", "producer", "epoch_before", "high_watermark_before", "epoch_after", "high_watermark_after")
 
@@ -57,26 +60,30 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         kind; load_seq, None if there was nothing to do; records settled, and `classes`, how many of each class; erased, how
         many lost their content; retired, how many streams; `left`, how many were meant but had to stay, by reason; `streams`,
         the watermark of each before and after, and its declared epoch; is_dry_run. After an erasure also `left_until`, see
-        `pipelines.operate.erasure.left`. For a dry run of a reset also `next_load`, what the next load would do after it, and
-        `first_load`, what would be loaded before it, None if nothing would be.
+        `pipelines.operate.erasure.left`; `left_shadows`, see `pipelines.recover.shadows.drop`; and `left` has as "undecided"
+        the key's records that no load decided, because of the breaker or because the config lacks their topic. For a dry run of
+        a reset also `next_load`, what the next load would do after it, and `first_load`, what would be loaded before it, None
+        if nothing would be.
 
     Raises:
         TableMissingError: Silver has not been written yet.
         TableStateError: A load is unfinished, and this is a dry run. Or the tables contradict each other.
         UsageError: The watermark to move does not exist, or must not go there.
+        BreakerOpenError: What precedes a new epoch was not loaded, because of other streams.
         AnotherWriterError: Another run claimed the same load first.
     """
     rules = Rules.of(settings)
-    bronze_owner.require(spark, run)
     if request.accepted is None:  # a topic can break before Silver's first load
         tables.version(spark, run.table(SILVER_WATERMARKS))  # raises if Silver has not been written yet
-    if request.erase is not None and not is_dry_run and _undecided(spark, run, request.erase):
-        bronze_to_silver.run(spark, run, settings)
-    if request.reset is not None and not is_dry_run and _begins_epoch(request.reset, watermarks.read(spark, run)):
-        _decide_before(spark, run, settings)
+    undecided = 0 if request.erase is None or is_dry_run else _undecided(spark, run, request.erase)
+    if undecided:
+        _decide_undecided(spark, run, settings)
+    if request.reset is not None and not is_dry_run:
+        _before_reset(spark, run, settings, request.reset)
     recovered = _recovered(spark, run, rules, is_dry_run=is_dry_run)
+    left_shadows = None
     if request.erase is not None and not is_dry_run:
-        shadows.drop(spark, run)  # no swap is open any more
+        left_shadows = shadows.drop(spark, run)  # no swap is open any more
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
     told: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}
     if is_dry_run:
@@ -87,6 +94,9 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         )
     if request.erase is not None:
         told["left_until"] = erasure.left(settings)
+        told["left_shadows"] = left_shadows
+        if undecided and (stayed := _undecided(spark, run, request.erase)):
+            told["left"] = {UNDECIDED: stayed}
         erasure.keep_out_of_logs(spark, run, settings)
     if answer.plan is not None:
         steps.claim(spark, run, answer.plan)
@@ -96,27 +106,80 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     return told
 
 
+def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Reset) -> None:
+    """Refuse a reset that cannot be done, before anything is written; then load what precedes a new epoch.
+
+    A claimed load counts as finished. After a claimed restore or rebuild, the watermarks are known only once it is.
+    """
+    rules = Rules.of(settings)
+    recovered = recover.recover(spark, run, rules)
+    if recovered.swap is not None:
+        recovered = _recovered(spark, run, rules, is_dry_run=False)
+    known = _known(spark, run, recovered, asked)
+    reset_watermark.stream_loads(asked, known, rules, before_load(spark, run, silver_records(), known.load_seq + 1))
+    if _begins_epoch(asked, known):
+        _decide_before(spark, run, settings, asked)
+
+
+def _known(spark: SparkSession, run: Run, recovered: Recovered, asked: Reset) -> Watermarks:
+    """The watermarks once the claimed load is finished, with the stream's own even if it was retired."""
+    known = recovered.watermarks
+    if recovered.open_claim is not None:
+        known = known.after(recovered.open_claim)
+    return Streams(spark, run, known).know([asked.stream])
+
+
 def _begins_epoch(asked: Reset, known: Watermarks) -> bool:
     """Whether a reset begins a new epoch, unless one is already declared for the stream's coming records."""
-    mark = known.rows.get((asked.topic, asked.partition, asked.producer))
+    mark = known.rows.get(asked.stream)
     if not asked.is_new_epoch or mark is None or mark.ordinal is None:
         return False
     return mark.declared_epoch is None or mark.declared_epoch <= mark.ordinal[0]
 
 
-def _decide_before(spark: SparkSession, run: Run, settings: Settings) -> None:
-    """Load what Bronze holds undecided: it precedes the new epoch. What the breaker stops is left to that epoch."""
+def _decide_before(spark: SparkSession, run: Run, settings: Settings, asked: Reset) -> None:
+    """Load what Bronze holds undecided: it precedes the new epoch.
+
+    Where the breaker opens because of the stream itself, its records are left to that epoch.
+
+    Raises:
+        BreakerOpenError: The breaker opens for another reason, so what precedes the new epoch cannot be told from it.
+    """
     try:
         bronze_to_silver.run(spark, run, settings)
     except BreakerOpenError as error:
+        _require_own_breaker(spark, run, settings, recover.recover(spark, run, Rules.of(settings)), asked)
         run.report.event("reset.undecided_in_new_epoch", observed=str(error.observed))
 
 
-def _undecided(spark: SparkSession, run: Run, asked: Erase) -> bool:
-    """Whether Bronze holds undecided records of the key: an erasure covers only decided ones."""
+def _require_own_breaker(spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, asked: Reset) -> None:
+    """Raise if the breaker opens on the next load, but not because of the stream's own records."""
+    try:
+        bronze_to_silver.require_others_let_in(spark, run, settings, recovered, stream=asked.stream)
+    except BreakerOpenError as error:
+        raise BreakerOpenError(
+            "What Bronze holds undecided precedes the new epoch, and the breaker keeps it out because of other streams. "
+            "No epoch was declared.",
+            where=error.where,
+            observed=error.observed,
+            expected=error.expected,
+            next_step=f"Get that load in first, then declare the epoch. {error.next_step or ''}",
+        ) from error
+
+
+def _undecided(spark: SparkSession, run: Run, asked: Erase) -> int:
+    """How many undecided records of the key Bronze holds: an erasure covers only decided ones."""
     whole = spark.read.table(run.table(BRONZE_RECORDS).sql).where(erase_key.has_key(asked))
     decided = erase_key.records(whole, asked, watermarks.read(spark, run), 0)
-    return whole.count() > decided.count()
+    return whole.count() - decided.count()
+
+
+def _decide_undecided(spark: SparkSession, run: Run, settings: Settings) -> None:
+    """Load what Bronze holds undecided, so that it can be erased. An open breaker holds up no erasure of the rest."""
+    try:
+        bronze_to_silver.run(spark, run, settings)
+    except BreakerOpenError as error:
+        run.report.event("erase.breaker_open", observed=str(error.observed))
 
 
 def _recovered(spark: SparkSession, run: Run, rules: Rules, *, is_dry_run: bool) -> Recovered:
@@ -178,11 +241,12 @@ def _next_loads(  # noqa: PLR0913 -- what a plan takes, the answer and what was 
     spark: SparkSession, run: Run, settings: Settings, recovered: Recovered, *, answer: Answer, asked: Reset
 ) -> dict[str, object]:
     """Preview the next load under the watermarks that the answer leaves, and the load that would precede a new epoch."""
-    first = None
-    if _begins_epoch(asked, recovered.watermarks):
+    if _begins_epoch(asked, _known(spark, run, recovered, asked)):
         first = bronze_to_silver.previewed(spark, run, settings, recovered)
-    if first and first["load_seq"] is not None and not first["breaker"]:
-        return {"first_load": first, "next_load": bronze_to_silver.NOTHING}
+        if first["breaker"]:
+            _require_own_breaker(spark, run, settings, recovered, asked)
+        elif first["load_seq"] is not None:
+            return {"first_load": first, "next_load": bronze_to_silver.NOTHING}
     known = recovered.watermarks
     if answer.plan is not None:
         known = known.after(answer.plan.ledger)

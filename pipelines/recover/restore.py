@@ -21,7 +21,7 @@ from silver.state.request import Request, Swap
 from silver.state.tables import create_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -63,10 +63,14 @@ def restore(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     """
     rules = Rules.of(settings)
     tables.version(spark, run.table(SILVER_LOADS))  # raises if Silver has not been written yet
+    loads = spark.read.table(run.table(SILVER_LOADS).sql)
     if not is_dry_run:
+        kinds = _kinds(loads)
+        if kinds.get(max(kinds, default=0)) not in SWAPS:  # which, if unfinished, brings other loads into the ledger
+            _require_known(run, kinds, to)
         create_missing(spark, run, rules)
         _finish(spark, run, rules, to)
-    loads = spark.read.table(run.table(SILVER_LOADS).sql)
+        loads = spark.read.table(run.table(SILVER_LOADS).sql)
     _require_whole(spark, run, loads, to)
     highest = cutover.highest_load(spark, run)
     going = {name: _count_after(spark, run, name, to) for name in _TABLES}
@@ -113,18 +117,26 @@ def _finish(spark: SparkSession, run: Run, rules: Rules, to: int) -> None:
         run.report.event("restore.unsound", observed=headline(str(observed or error)))
 
 
-def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> None:
-    """Raise unless ledger, records and rejects still hold the load and all loads before it."""
-    rows = loads.where(F.col("load_seq") <= to).select(*LEDGER).toArrow().sort_by([("load_seq", "ascending")]).to_pylist()
-    if to not in {row["load_seq"] for row in rows}:
-        known = loads.agg(F.min("load_seq"), F.max("load_seq")).collect()[0]
+def _kinds(loads: DataFrame) -> dict[int, str]:
+    """The kind of each load in the ledger."""
+    return dict(loads.select("load_seq", "kind").distinct().collect())
+
+
+def _require_known(run: Run, loads: Collection[int], to: int) -> None:
+    if to not in loads:
         raise UsageError(
             "The ledger holds no such load.",
             where=str(run.table(SILVER_LOADS)),
             observed=f"load {to}",
-            expected=f"a load from {known[0]} to {known[1]} that was not undone" if known[0] else "no load was done yet",
+            expected=f"a load from {min(loads)} to {max(loads)} that was not undone" if loads else "no load was done yet",
             next_step='See `tidemark sql "SELECT DISTINCT load_seq, claimed_at, kind FROM silver_loads ORDER BY 1"`.',
         )
+
+
+def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> None:
+    """Raise unless ledger, records and rejects still hold the load and all loads before it."""
+    _require_known(run, _kinds(loads), to)
+    rows = loads.where(F.col("load_seq") <= to).select(*LEDGER).toArrow().sort_by([("load_seq", "ascending")]).to_pylist()
     violation = next(_violations(spark, run, rows, to), None)
     if violation is not None:
         raise TableStateError(

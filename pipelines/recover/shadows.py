@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
 
 
-def drop(spark: SparkSession, run: Run) -> None:
-    """Remove all shadows: local folders, or a catalog's tables. No unfinished rebuild may still need one."""
+def drop(spark: SparkSession, run: Run) -> str | None:
+    """Remove all shadows: local folders, or a catalog's tables. No unfinished rebuild may still need one.
+
+    Returns:
+        The folder that shadows are in if it cannot be removed from here, because the root is a URI; else None.
+    """
     place = run.lakehouse
     if place.local_root is not None:
         shutil.rmtree(place.local_root / SHADOWS, ignore_errors=True)
@@ -23,3 +27,6 @@ def drop(spark: SparkSession, run: Run) -> None:
         found = spark.sql(f"SHOW TABLES IN `{place.catalog}`.`{place.schema}` LIKE '{SHADOWS}*'").collect()
         for row in found:
             tables.drop(spark, place.table(row["tableName"]))
+    else:
+        return place.folder(SHADOWS)
+    return None

@@ -113,6 +113,18 @@ def _started_anew(row: Mapping[str, object], limit: _Limit) -> Trip | None:
     return Trip(f"{what}number raised the watermark.", stream, f"{observed}: {_named([count])}", limit.expected)
 
 
+def is_reason(row: Mapping[str, object], max_share: float, topic_shares: Mapping[str, float] | None = None) -> bool:
+    """Whether a stream's records are a reason for the breaker to open: its own quarantined share is above the limit.
+
+    Args:
+        row: The stream's row of the planned load's ledger.
+        max_share: As in `trips`.
+        topic_shares: As in `trips`.
+    """
+    limit, counts = _Limit.of(str(row["topic"]), topic_shares or {}, max_share), _counts(row)
+    return _kept_out(counts) > limit.share * counts["records"]
+
+
 def trip_of(opened: BreakerOpenError) -> Trip:
     """Convert the breaker's error back to a trip."""
     return Trip(opened.what, str(opened.where), str(opened.observed), str(opened.expected))

@@ -223,6 +223,39 @@ def test_a_gate_that_dies_before_its_results_leaves_nothing_that_holds(
     require_sound(spark, run)
 
 
+@pytest.mark.parametrize("is_recorded_first", [True, False])
+def test_of_two_gate_runs_at_once_neither_removes_what_the_other_keeps_out(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch, *, is_recorded_first: bool
+) -> None:
+    """As in a catalog, where no lock keeps two runs apart: here the other one runs within the first one's audit."""
+    put(spark, run, [without_id(6, 7), message(7, 8)])
+    bronze_to_silver.run(spark, run, strict(run))
+    keep_aside, record = gate._keep_aside, gate._record
+    others: list[Any] = []
+
+    def other_lists_first(*args: Any) -> None:
+        """The other gate run lists its rows; its results come before this one's rows, or after this one's results."""
+        if others:
+            keep_aside(*args)
+            return
+        others.append(args)
+        monkeypatch.setattr(gate, "_record", record if is_recorded_first else lambda *late: others.append(late))
+        silver_to_gold.run_gate(spark, run, strict(run))
+        monkeypatch.setattr(gate, "_record", record)
+        keep_aside(*args)
+
+    monkeypatch.setattr(gate, "_keep_aside", other_lists_first)
+    silver_to_gold.run_gate(spark, run, strict(run))
+    for late in others[1:]:
+        record(*late)
+    silver_to_gold.run_gold(spark, run, strict(run))
+
+    assert [offset for offset, _, _ in aside(spark, run)] == [3, 4, 6]
+    assert gold(spark, run)[-1] == (7, 3)
+    assert (6, 3) not in gold(spark, run)
+    require_sound(spark, run)
+
+
 def test_a_restore_undoes_what_was_decided_and_what_was_kept_aside(spark: SparkSession, run: Run) -> None:
     settle(spark, run, "release", 3)
     ran(spark, run, strict(run))

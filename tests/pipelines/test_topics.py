@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import shutil
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,15 +13,16 @@ import pytest
 from bronze.progress import topic_registry
 from bronze.progress.topic_registry import Topic
 from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.context import Run
-from pipelines import bronze_to_silver
-from pipelines.operate import accept_topic, requests
+from pipelines import bronze_to_silver, medallion
+from pipelines.job import Job
 from pipelines.recover import rebuild
 from silver.load import steps
-from silver.state.request import Request, Wanted
+from silver.state.request import Erase, Request, Reset, Wanted
 from tests.pipelines.operate.test_requests import asked
 from tests.pipelines.recover.test_restore import restored
 from tests.support.bronze import Record, put
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+
+    from silver.state.request import Kind
 
 pytestmark = pytest.mark.spark
 
@@ -54,10 +61,12 @@ def test_a_topic_that_the_config_does_not_name_waits_and_is_decided_once_it_does
 
     first = ran(spark, run, only_t)
     put(spark, run, [*of("u", 2, [9, 8]), *of("u@2", 0, [1])])
+    shown = [bronze_to_silver.preview(spark, run, config)["other_topics"] for config in (only_t, both)]
     passed_over = bronze_to_silver.run(spark, run, only_t)
     released = asked(spark, run, only_t, "release")
 
     assert (first["records"], first["other_topics"], passed_over["loads"]) == (3, ["u"], [])
+    assert shown == [["u"], []]
     assert released["load_seq"] == 2
     require_sound(spark, run)
 
@@ -97,27 +106,56 @@ def test_a_topic_that_left_the_config_stays_decided_and_what_came_meanwhile_is_n
     require_sound(spark, run, is_deep=True)
 
 
-def test_another_pipeline_writes_nothing_into_bronze_nor_decides_it(spark: SparkSession, run: Run) -> None:
+def asking(kind: Kind) -> Callable[[Job], object]:
+    """An operator's request of a kind."""
+    reset = Reset("t", 0, to=9) if kind == "reset" else None
+    erase = Erase.of("t", b"k") if kind == "erase" else None
+    request = Request(kind, "", "ann", wanted=Wanted(topic="t"), reset=reset, erase=erase)
+    return lambda job: medallion.decide(job, request)
+
+
+READS = {"show_gate", "partitions", "orders", "verify"}
+WRITES: dict[str, list[Callable[[Job], object]]] = {
+    "run": [partial(medallion.run, stage=stage) for stage in ("bronze", "silver", "gate", "gold", None)],
+    "plan": [medallion.plan],  # writes nothing, and shows no other pipeline's tables as this one's
+    "decide": [asking(kind) for kind in ("release", "discard", "reset", "erase", "accept", "retire")],
+    "decide_gate_run": [partial(medallion.decide_gate_run, asked=Decision(each, "", "ann")) for each in (RELEASED, REJECTED)],
+    "restore": [partial(medallion.restore, to=1, reason="", by="ann", is_dry_run=False)],
+    "rebuild": [partial(medallion.rebuild, is_applied=is_applied, reason="", by="ann") for is_applied in (False, True)],
+    "maintain": [partial(medallion.maintain, is_dry_run=False)],
+    "forget": [partial(medallion.forget, key=b"k", is_dry_run=False)],
+}
+
+
+def test_every_entry_is_listed() -> None:
+    entries = {
+        name for name, each in vars(medallion).items() if inspect.isfunction(each) and each.__module__ == medallion.__name__
+    }
+    assert entries == READS | set(WRITES)
+
+
+def test_another_pipeline_writes_nothing_by_any_entry(spark: SparkSession, run: Run) -> None:
     bronze_owner.create_bronze(spark, run)
     put(spark, run, of("t", 0, [1]))
     other = Run("others", run.lakehouse, run.report)
-    settings = settings_of(other)
-    request = Request("accept", "", "ann", wanted=Wanted(topic="t"))
-    before = tables.version(spark, run.table("bronze_records"))
+    job = Job.on(spark, settings_of(other), run.report)
+    root = run.lakehouse.local_root
+    assert root is not None
+    before = sorted(root.rglob("*"))
 
-    for attempt in (
-        lambda: bronze_owner.create_bronze(spark, other),
-        lambda: bronze_to_silver.run(spark, other, settings),
-        lambda: requests.carry_out(spark, other, settings, request, is_dry_run=False),
-        lambda: accept_topic.carry_out(spark, other, settings, request, is_dry_run=False),
-    ):
+    def require_refused(attempt: Callable[[], object]) -> None:
         with pytest.raises(TableStateError, match=r"another pipeline's; nothing was written(.|\n)*tests(.|\n)*others"):
             attempt()
 
-    assert tables.version(spark, run.table("bronze_records")) == before
-    assert not tables.exists(spark, run.table("silver_loads"))
-    bronze_owner.create_bronze(spark, run)
-    assert tables.version(spark, run.table("bronze_records")) == before
+    require_refused(lambda: bronze_owner.create_bronze(spark, other))
+    for attempt in chain.from_iterable(WRITES.values()):
+        require_refused(partial(attempt, job))
+    assert [path for path in sorted(root.rglob("*")) if ".lock" not in path.name] == before
+
+    ran(spark, run, settings_of(run))
+    shutil.rmtree(root / "bronze_records")  # the ledger still says whose the rest is
+    for attempt in chain.from_iterable(WRITES.values()):
+        require_refused(partial(attempt, job))
 
 
 def test_an_older_bronze_belongs_to_the_pipeline_that_the_ledger_names(spark: SparkSession, new_run: Callable[[], Run]) -> None:

@@ -61,3 +61,23 @@ def test_a_checkpoint_that_was_put_back_is_set_aside_after_many_commits_and_with
     assert tables.last_batch(spark, bronze, known.query_id) == known
     assert tables._transaction_in_checkpoints(spark, bronze, known.query_id) == 1
     assert tables._transaction_in_checkpoints(spark, bronze, "another") == -1
+
+
+def test_a_restore_is_seen_where_the_log_has_lost_the_batches_that_it_undid(
+    spark: SparkSession, run: Run, tmp_path: Path
+) -> None:
+    source = Run("source", Lakehouse(root=str(tmp_path / "source")), run.report)
+    bronze = run.table("bronze_records")
+    tables.create(spark, bronze, BRONZE)
+    for offset in range(2):
+        put(spark, source, [Record.of(offset, offset)])
+        streamed_into(spark, run, source, run.lakehouse.folder("_checkpoints/bronze_records"))
+    for nth in range(9):
+        tables.set_property(spark, bronze, "tests.nth", str(nth))
+    assert checkpoint.choose(spark, run, first=1, streamed=None).number == 1
+    spark.sql(f"RESTORE TABLE {bronze.sql} TO VERSION AS OF 1").collect()
+    for commit in range(11):  # a checkpoint was written at version 10
+        (tmp_path / "lakehouse" / "bronze_records" / "_delta_log" / f"{commit:020}.json").unlink()
+
+    assert tables.streamed(spark, bronze)[1] is None
+    assert checkpoint.choose(spark, run, first=1, streamed=None).number == 2

@@ -12,9 +12,11 @@ import pytest
 from jobs.cli import main
 from jobs.cli.requests import named_key
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_records
-from lakehouse.contracts.silver import REJECTS, silver_records
-from lakehouse.table import statistics
+from lakehouse.contracts.gate import DECISIONS, RESULTS
+from lakehouse.contracts.gold import REJECTS as GOLD_REJECTS
+from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
+from lakehouse.contracts.silver import LOADS, REJECTS, WATERMARKS, silver_records
+from lakehouse.table import TABLE_NAMES, statistics
 from silver.state.request import Erase, Request
 
 if TYPE_CHECKING:
@@ -81,4 +83,25 @@ def test_no_table_that_holds_a_records_key_keeps_statistics_of_it_in_its_log() -
         assert {"key", "value", "headers", "payload"}.isdisjoint(kept)
         assert {*contract.clustered_by, *kept} == set(kept)
         assert set(kept) <= set(contract.names)
-    assert set(statistics(REJECTS.name)["delta.dataSkippingStatsColumns"].split(",")) < set(REJECTS.names)
+
+
+def test_no_table_keeps_statistics_of_a_text_that_a_producer_may_have_chosen() -> None:
+    contracts = {
+        each.name: each
+        for each in (
+            *(BRONZE, silver_records("struct<id:string>"), REJECTS, LOADS, WATERMARKS, RESULTS, DECISIONS),
+            *(gold_records(), gold_latest(), gold_latest_by_stream(), GOLD_REJECTS, STREAM_HEALTH),
+        )
+    }
+    assert {*contracts, "bronze_topics"} == set(
+        TABLE_NAMES
+    )  # which holds what brokers and operators say, and no statistics rule
+
+    for contract in contracts.values():
+        types = {column.name: column.type for column in contract.columns}
+        kept = statistics(contract.name)["delta.dataSkippingStatsColumns"].split(",")
+        texts = {name for name in kept if types[name] not in ("int", "bigint", "timestamp")}
+        assert texts <= {"topic", "kind", "rules_fingerprint"}
+    # What our own readers prune by, see `lakehouse.delta.small_tables`.
+    assert {"load_seq", "kind"} <= set(statistics("silver_loads")["delta.dataSkippingStatsColumns"].split(","))
+    assert "evaluated_at" in statistics("gate_results")["delta.dataSkippingStatsColumns"]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 
-from jobs.cli import main
+from jobs.cli.commands import app, main
 from lakehouse.delta import log_files
 from pipelines.operate import requests
 from silver.state.request import Erase, Request
+from tests.jobs.cli.test_hostile import leaves
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of, write_config
 from tests.support.stages import loaded, published
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -31,6 +33,7 @@ LOOKS = [
     ["verify"],
     ["verify", "--deep"],
     ["status"],
+    ["status", "--lag"],
     ["why", "t", "0", "1"],
     ["quarantine", "list"],
     ["quarantine", "show", "t", "0", "4"],
@@ -38,8 +41,12 @@ LOOKS = [
     ["quarantine", "discard", "--all", *REASON, "--dry-run"],
     ["gate", "show"],
     ["gate", "release", *REASON, "--dry-run"],
+    ["gate", "reject", *REASON, "--dry-run"],
+    ["topic", "list"],
+    ["topic", "accept", "t", *REASON, "--dry-run"],
     ["watermark", "show"],
     ["watermark", "reset", "t", "0", "--to", "90", *REASON, "--dry-run"],
+    ["watermark", "reset", "t", "0", "--new-epoch", *REASON, "--dry-run"],
     ["order"],
     ["report", "--offline"],
     ["sql", "SELECT count(*) FROM silver_records"],
@@ -51,8 +58,29 @@ LOOKS = [
     ["maintain", "--dry-run"],
     ["maintain", "--erase", "--key", "key-of-ann", "--dry-run"],
 ]
-MAY_REFUSE = ("gate release", "doctor", "maintain --erase")
-"""A gate that passed has nothing to release; doctor says what this machine lacks; the key is in old versions still."""
+MAY_REFUSE = ("gate release", "gate reject", "doctor", "maintain --erase", "topic", "status --lag")
+"""A gate that passed has nothing to decide; doctor says what this machine lacks; the key is in old versions still; there is no
+broker."""
+NEVER_ONLY_LOOKS = {"run", "demo", "broker up", "broker down", "jars fetch"}
+"""Commands that write, or do not look at a lakehouse, whatever their options."""
+
+
+def dry_runs(group: Any, prefix: str = "") -> Iterator[str]:
+    """The names of all commands below a group that take --dry-run."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from dry_runs(command, f"{prefix}{name} ")
+        elif any("--dry-run" in option.opts for option in command.params):
+            yield prefix + name
+
+
+def test_every_command_that_can_only_look_is_listed() -> None:
+    whole = typer.main.get_command(app)
+    lines = [" ".join(argv) for argv in LOOKS]
+    named = {name for name in leaves(whole) if any(line == name or line.startswith(f"{name} ") for line in lines)}
+    assert named == set(leaves(whole)) - NEVER_ONLY_LOOKS
+    dry = {name for name in dry_runs(whole) if any(line.startswith(f"{name} ") and "--dry-run" in line for line in lines)}
+    assert dry == set(dry_runs(whole))
 
 
 def versions(root: Path) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
 from pipelines import maintenance
 from pipelines.operate import erasure, requests
-from pipelines.recover import rebuild
+from pipelines.recover import rebuild, shadows
 from silver.load import steps
 from silver.rules import Rules
 from silver.state.request import Erase, Request
@@ -128,6 +129,52 @@ def test_an_erased_key_is_in_no_file_after_the_documented_procedure_whatever_inc
     more = loaded(spark, new_run(), settings, [of(BOB, 4, 5), of(ANN, 5, 1), of(BOB, 3, 10, topic="t@2")])
     assert (more.counts["accepted"], more.counts["duplicate"]) == (2, 1)
     require_sound(spark, run, is_deep=True)
+
+
+def test_what_no_load_has_decided_holds_up_no_erasure_of_the_rest_and_is_counted(
+    spark: SparkSession,
+    new_run: Callable[[], Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = new_run()
+    loaded(spark, run, settings_of(run), [of(ANN, 0, 50), of(BOB, 1, 51)])
+    put(spark, run, [of(ANN, offset, offset) for offset in range(2, 14)])  # all late: the breaker opens
+    put(spark, run, [of(ANN, 0, 1, topic="gone")])  # a topic that the config no longer names
+    kafka = {"bootstrap_servers": "localhost:9092", "topics": ["t"]}
+    write_config(tmp_path, root=str(run.lakehouse.root), kafka=kafka)
+    monkeypatch.chdir(tmp_path)
+    key = ["--key", ANN.decode(), "--reason", "she asked for it"]
+
+    ended, told = [], []
+    for topic in ("t", "gone"):
+        ended.append(main(["erase", "--topic", topic, *key, "--json"]))
+        told.append(json.loads(capsys.readouterr().out))
+
+    assert ended == [1, 1]
+    assert [(each["erased"], each["left"]) for each in told] == [(1, {"undecided": 12}), (0, {"undecided": 1})]
+    assert keys(spark, run, "silver_records") == [None, BOB]
+    assert main(["erase", "--topic", "t", *key, "--set", "policies.max_quarantined_share=1"]) == 0
+    assert keys(spark, run, "bronze_records").count(ANN) == 1
+
+
+def test_a_key_that_is_a_producers_name_is_named_as_that(spark: SparkSession, new_run: Callable[[], Run]) -> None:
+    run = new_run()
+    settings = settings_of(run, producer={"header": "who"})
+    loaded(spark, run, settings, [of(ANN, 0, 1), of(BOB, 1, 1)])
+    requests.carry_out(spark, new_run(), settings, asked(), is_dry_run=False)
+
+    ended = erasure.forget(spark, new_run(), settings, ANN, is_dry_run=False)
+
+    assert not ended["is_proven"]
+    assert ended["producers_in"] == ["bronze_records", "silver_loads", "silver_records", "silver_watermarks"]
+    assert erasure.forget(spark, new_run(), settings, b"who-is-nobody", is_dry_run=True)["producers_in"] == []
+
+
+def test_shadows_that_cannot_be_removed_are_named(new_run: Callable[[], Run]) -> None:
+    run = replace(new_run(), lakehouse=table.Lakehouse(root="s3://bucket/lake"))
+    assert shadows.drop(None, run) == "s3://bucket/lake/_shadow"  # type: ignore[arg-type] # no session is needed to see it
 
 
 def test_nothing_is_removed_while_an_open_claim_reads_an_earlier_version_and_it_is_done_when_that_is_finished(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from expectations import gate, verdict
+from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError, UsageError
 from lakehouse.settings.pipeline import Gate
 from pipelines.operate import requests
@@ -65,6 +66,11 @@ def waiting(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
 def marks(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
     rows = spark.read.table(run.table("silver_watermarks").sql).orderBy("partition").collect()
     return [(row["epoch"], row["high_watermark"], row["last_offset"], row["declared_epoch"], row["load_seq"]) for row in rows]
+
+
+def versions(spark: SparkSession, run: Run) -> list[int]:
+    """The last version of Bronze and of each table of Silver."""
+    return [tables.version(spark, run.table(name)) for name in (*TABLES, "bronze_records")]
 
 
 def require_gate_passes(spark: SparkSession, run: Run) -> None:
@@ -246,6 +252,105 @@ def test_what_bronze_holds_undecided_is_decided_before_a_new_epoch_begins(
         (8, 1, 4),
     ]
     require_gate_passes(spark, run)
+
+
+def test_a_new_epoch_of_a_retired_stream_begins_after_what_bronze_holds_undecided_of_it(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run, producer={"header": "producer"})
+    loaded(spark, run, settings, [Record.of(0, 1, producer="a"), Record.of(1, 2, producer="a")])
+    assert asked(spark, new_run(), settings, "retire", days=0)["retired"]
+    put(spark, run, [Record.of(3, 3, producer="a")])
+
+    shown = reset(spark, new_run(), settings, producer="a", is_new_epoch=True, is_dry_run=True)
+    done = reset(spark, new_run(), settings, producer="a", is_new_epoch=True)
+
+    assert [(row["accepted"], row["epoch_after"]) for row in shown["first_load"]["streams"]] == [(1, 0)]
+    assert done["streams"][0]["declared_epoch"] == 1
+    assert (3, 0, 3) in [row[:3] for row in kept(spark, run)]
+
+
+def test_undecided_records_are_left_to_the_new_epoch_only_where_their_own_stream_opened_the_breaker(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run)
+    loaded(spark, run, settings, [*sent(0, list(range(50, 60))), *sent(0, list(range(50, 60)), partition=1)])
+    put(spark, run, [*sent(10, [60, 61]), *sent(10, list(range(1, 31)), partition=1)])  # partition 1 started anew, 0 did not
+    before = versions(spark, run)
+
+    for is_dry_run in (True, False):
+        with pytest.raises(BreakerOpenError, match=r"precedes the new epoch(.|\n)*partition 1"):
+            reset(spark, new_run(), settings, is_new_epoch=True, is_dry_run=is_dry_run)
+    assert versions(spark, run) == before
+    request = Request("reset", "installed anew", "ann", reset=Reset("t", 1, is_new_epoch=True))
+    requests.carry_out(spark, new_run(), settings, request, is_dry_run=False)
+    after = load.load_once(spark, new_run(), Rules.of(settings))
+
+    assert after is not None
+    assert after.counts["accepted"] == 32
+    assert {row[:3] for row in kept(spark, run)} >= {(10, 0, 60), (11, 0, 61), (10, 1, 1), (39, 1, 30)}
+
+
+def test_each_of_several_streams_that_started_anew_can_be_given_its_epoch(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run)
+    both = (0, 1)
+    loaded(spark, run, settings, [record for each in both for record in sent(0, list(range(50, 60)), partition=each)])
+    put(spark, run, [record for each in both for record in sent(10, list(range(1, 13)), partition=each)])
+
+    for partition in both:
+        request = Request("reset", "installed anew", "ann", reset=Reset("t", partition, is_new_epoch=True))
+        requests.carry_out(spark, new_run(), settings, request, is_dry_run=False)
+
+    after = load.load_once(spark, new_run(), Rules.of(settings))
+    assert after is not None
+    assert after.counts["accepted"] == 24
+
+
+def test_too_many_new_streams_are_no_reason_to_leave_undecided_records_to_a_new_epoch(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    run = new_run()
+    settings = settings_of(run, producer={"header": "producer"}, policies={"max_new_streams": 1})
+    loaded(spark, run, settings, [Record.of(0, 1, producer="a")])
+    put(spark, run, [Record.of(1, 2, producer="a"), Record.of(2, 1, producer="b"), Record.of(3, 1, producer="c")])
+    before = versions(spark, run)
+
+    for is_dry_run in (True, False):
+        with pytest.raises(BreakerOpenError, match=r"precedes the new epoch(.|\n)*2 new streams"):
+            reset(spark, new_run(), settings, producer="a", is_new_epoch=True, is_dry_run=is_dry_run)
+
+    assert versions(spark, run) == before
+
+
+def test_a_reset_that_cannot_be_is_refused_before_anything_is_written(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = new_run()
+    named = settings_of(run, epoch={"header": "epoch"})
+    loaded(spark, run, named, sent(0, [1, 2, "x"], epochs=[0, 0, 0]))
+    put(spark, run, sent(3, [3], epochs=[0]))
+    undecided = versions(spark, run)
+    with pytest.raises(UsageError, match="names the epochs"):
+        reset(spark, new_run(), named, is_new_epoch=True)
+    assert versions(spark, run) == undecided
+
+    with monkeypatch.context() as patched:
+        patched.setattr(load, "advance", stop)
+        with pytest.raises(Stopped):
+            asked(spark, run, named, "discard")
+    claimed = versions(spark, run)
+    with pytest.raises(UsageError, match="no watermark of such a stream"):
+        reset(spark, new_run(), named, producer="nobody", to=9)
+    with pytest.raises(UsageError, match="names the epochs"):
+        reset(spark, new_run(), named, is_new_epoch=True)
+    with pytest.raises(UsageError, match="above that sequence"):
+        reset(spark, new_run(), named, to=1)
+    assert versions(spark, run) == claimed
 
 
 def test_a_watermark_is_raised_but_falls_only_where_silver_holds_nothing_above(

@@ -10,12 +10,12 @@ from lakehouse.delta import tables
 from lakehouse.errors import ClaimStuckError, TableStateError, UsageError
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.recover import restore
-from silver.load import cutover
+from silver.load import cutover, steps
 from tests.pipelines.operate.test_requests import asked, kept, sent, waiting
 from tests.support.bronze import put
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, ran, require_sound
+from tests.support.stages import Stopped, ran, require_sound, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,6 +168,23 @@ def test_only_a_load_of_the_ledger_can_be_gone_back_to_and_what_was_audited_befo
         restored(spark, run, 4)
 
     assert offsets_in_gold(spark, run)["gold_records"] == [0, 1, 2, 3, 4]
+
+
+def test_a_load_that_is_not_in_the_ledger_is_refused_before_a_claimed_one_is_finished(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(spark, run, sent(6, [6]))
+    with monkeypatch.context() as patched:
+        patched.setattr(steps, "advance", stop)
+        with pytest.raises(Stopped):
+            bronze_to_silver.run(spark, run, settings_of(run))
+    names = ("silver_loads", "silver_records", "silver_rejects", "silver_watermarks", "gold_records")
+    claimed = [tables.version(spark, run.table(name)) for name in names]
+
+    with pytest.raises(UsageError, match=r"load 99(.|\n)*a load from 1 to 4"):
+        restored(spark, run, 99)
+
+    assert [tables.version(spark, run.table(name)) for name in names] == claimed
 
 
 def test_a_claim_that_a_table_never_takes_is_given_up_by_a_restore_and_decided_anew_by_the_config_of_then(
