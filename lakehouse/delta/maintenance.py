@@ -28,6 +28,7 @@ _FILES_IN_CUBE = 8
 """Clustered files are rewritten until they add up to this many full files; Delta's default is 100 GB, at any cost."""
 _LISTING = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "16"}
 """VACUUM lists in 10,000 tasks by default, which took 37 s for 82 files; Tidemark's tables have no partitions."""
+_STATISTICS = "delta.dataSkippingStatsColumns"
 _MIB = 2**20
 
 
@@ -39,22 +40,37 @@ class State:
         files: Its data files.
         bytes: Their size.
         properties: Its Delta properties.
+        columns: Its columns.
     """
 
     files: int
     bytes: int
     properties: dict[str, str]
+    columns: tuple[str, ...]
 
 
 def state(spark: SparkSession, table: Table) -> State:
     """What Delta says of the table's latest version."""
     row = spark.sql(f"DESCRIBE DETAIL {table.sql}").select("numFiles", "sizeInBytes", "properties").collect()[0]
-    return State(row["numFiles"], row["sizeInBytes"], dict(row["properties"]))
+    return State(row["numFiles"], row["sizeInBytes"], dict(row["properties"]), tuple(spark.read.table(table.sql).columns))
 
 
 def lacking(table: Table, found: State) -> dict[str, str]:
     """The properties that the table should have, but lacks or has with another value."""
-    return {name: value for name, value in table.properties.items() if found.properties.get(name) != value}
+    return {name: value for name, value in fitting(table.properties, found).items() if found.properties.get(name) != value}
+
+
+def fitting(properties: Mapping[str, str], found: State) -> dict[str, str]:
+    """The properties, with statistics of the table's own columns only: Delta refuses to keep any of others.
+
+    A table of an earlier version gains its contract's new columns with the next write, and may be maintained before that.
+
+    >>> found = State(files=1, bytes=1, properties={}, columns=("topic", "offset"))
+    >>> fitting({"delta.dataSkippingStatsColumns": "topic,offset,sequence"}, found)
+    {'delta.dataSkippingStatsColumns': 'topic,offset'}
+    """
+    own = ",".join(name for name in properties.get(_STATISTICS, "").split(",") if name in found.columns)
+    return {**properties, **({_STATISTICS: own} if _STATISTICS in properties else {})}
 
 
 def set_properties(spark: SparkSession, table: Table, properties: dict[str, str]) -> None:

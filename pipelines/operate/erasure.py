@@ -61,9 +61,11 @@ def keep_out_of_logs(spark: SparkSession, run: Run, settings: Settings) -> None:
     """
     for table in tables(spark, run, settings):
         wanted = statistics(table.name) if holds_records(table.name) else {}
-        found = maintenance.state(spark, table).properties if wanted else {}
-        lacking = {name: value for name, value in wanted.items() if found.get(name) != value}
-        if lacking:
+        if not wanted:
+            continue
+        found = maintenance.state(spark, table)
+        fitting = maintenance.fitting(wanted, found)
+        if lacking := {name: value for name, value in fitting.items() if found.properties.get(name) != value}:
             maintenance.set_properties(spark, table, lacking)
 
 
@@ -180,15 +182,15 @@ def _forget_versions(spark: SparkSession, table: Table) -> dict[str, object]:
 
     A crash in between leaves the temporary properties set: `maintain` and the next try put the others back.
     """
-    before, folder = maintenance.state(spark, table).properties, table.local_folder
+    found, folder = maintenance.state(spark, table), table.local_folder
     files = None if folder is None else _data_files(folder)
-    maintenance.set_properties(spark, table, {**statistics(table.name), **_AT_ONCE})
+    maintenance.set_properties(spark, table, {**maintenance.fitting(statistics(table.name), found), **_AT_ONCE})
     crash_point("forget.properties")
     maintenance.vacuum(spark, table)
     crash_point("forget.vacuumed")
     removed = None if folder is None or files is None else files - _data_files(folder)
     in_log = None if folder is None else _start_log_anew(folder)
-    defaults = {name: before.get(name, table.properties.get(name)) for name in _AT_ONCE}
+    defaults = {name: found.properties.get(name, table.properties.get(name)) for name in _AT_ONCE}
     again = {name: table.properties.get(name, value) for name, value in defaults.items() if value is not None}
     if again:
         maintenance.set_properties(spark, table, again)

@@ -1,19 +1,23 @@
-"""What `tidemark verify --deep` adds: read every data file whole, decode every payload again, decide every load again."""
+"""What `tidemark verify --deep` adds: read every data file whole, decode every record again, decide every load again."""
 
 from __future__ import annotations
 
 from functools import reduce
 from itertools import groupby
+from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType
 
+from lakehouse.contracts.bronze import EXTRACTED, FINGERPRINT
 from lakehouse.contracts.silver import RECORDS
+from lakehouse.extract.columns import extract
 from lakehouse.run.findings import Violation, finding
 from lakehouse.spark import interval_join
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
+from pipelines.verify.remedies import BRONZE_OUT
 from silver.audit import redecide
 from silver.extract.payload import decoded
 from silver.rules import Rules
@@ -43,19 +47,38 @@ def rules(spark: SparkSession, run: Run, pins: Pins) -> Rules | None:
 
 
 def findings(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
-    """The slow checks, in this order: files, payloads, decisions."""
+    """The slow checks, in this order: files, what Bronze read of its records, payloads, decisions."""
     for name in pins.versions:
         rows = pins.read(spark, run, name)
         values = [_comparable(F.col(f"`{field.name}`"), field.dataType) for field in rows.schema.fields]
         rows.agg(F.bit_xor(F.xxhash64(*values))).collect()
     read = f"every page of {len(pins.versions)} tables"
     yield finding("files_can_be_read", [], where=str(run.lakehouse.folder("")), holds=read, next_step=_OUT)
+    bronze, extracted = str(run.table(BRONZE_RECORDS)), _extracted(spark, run, pins)
+    yield finding("bronze_columns", extracted, where=bronze, holds="as the bytes beside them say", next_step=BRONZE_OUT)
     silver = str(run.table(SILVER_RECORDS))
     yield finding("payloads", _payloads(spark, run, pins), where=silver, holds="as their values decode", next_step=_OUT)
     loads = str(run.table(SILVER_LOADS))
     count = len({row["load_seq"] for row in pins.loads if row["kind"] == RECORDS})
     decided = f"{count:,} loads, with the same outcome"
     yield finding("decided_again", _decided(spark, run, pins), where=loads, holds=decided, next_step=_OUT)
+
+
+def _extracted(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
+    """The records of which Bronze keeps another producer, epoch, sequence or problem than their bytes say.
+
+    Only what the last load's sources read: Silver takes nothing else from these columns. An erased record has no bytes.
+    """
+    last = rules(spark, run, pins)
+    records = pins.read(spark, run, BRONZE_RECORDS)
+    if last is None or last.sources.is_custom or FINGERPRINT not in records.columns:
+        return
+    current = records.where((F.col(FINGERPRINT) == last.fingerprint) & F.col("erased").isNull()).drop(FINGERPRINT)
+    kept = {name: f"kept_{name}" for name in EXTRACTED}
+    again = extract(current.withColumnsRenamed(kept), last.sources)
+    differs = reduce(or_, (~F.col(name).eqNullSafe(F.col(kept[name])) for name in EXTRACTED))
+    observed = "records whose producer, epoch, sequence or problem is not what their bytes say"
+    yield from _counted(again.where(differs), BRONZE_RECORDS, observed, "what the bytes say")
 
 
 def _payloads(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
@@ -71,17 +94,18 @@ def _payloads(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
         decoded(silver.where(interval_join.any_of(loads)), payload) for payload, loads in payloads if payload is not None
     ]
     differs = ~_comparable(F.col("kept"), kind).eqNullSafe(_comparable(F.col("payload"), kind))
+    differing = reduce(DataFrame.unionByName, by_load).where(differs)
+    yield from _counted(differing, SILVER_RECORDS, "payloads that are not their values", "the value, decoded")
+
+
+def _counted(differing: DataFrame, table: str, observed: str, expected: str) -> Iterator[Violation]:
+    """How many records differ, and where the first one is; nothing if none does."""
     place = F.struct("topic", "partition", "offset")
-    found = (
-        reduce(DataFrame.unionByName, by_load)
-        .where(differs)
-        .agg(F.count(F.lit(1)).alias("records"), F.min(place).alias("first"))
-        .collect()[0]
-    )
+    found = differing.agg(F.count(F.lit(1)).alias("records"), F.min(place).alias("first")).collect()[0]
     if found["records"]:
         first = found["first"]
-        where = f"{SILVER_RECORDS}, topic {first['topic']}, partition {first['partition']}, offset {first['offset']}"
-        yield Violation(where, f"{found['records']:,} payloads that are not their values", "the value, decoded")
+        where = f"{table}, topic {first['topic']}, partition {first['partition']}, offset {first['offset']}"
+        yield Violation(where, f"{found['records']:,} {observed}", expected)
 
 
 def _loads_by_payload(rules_of: Mapping[int, str]) -> dict[Payload | None, list[str]]:

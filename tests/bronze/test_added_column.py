@@ -1,4 +1,4 @@
-"""A Bronze of version 0.1, which has no column `timestamp_ms`: it gets it with the next ingest, and nothing else changes."""
+"""A Bronze of version 0.1 lacks some columns: it gets them with the next ingest, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from jobs.readers.why import why
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.protocol import bronze_owner
+from pipelines import maintenance
+from silver.rules import Rules
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import ran, require_sound
@@ -25,20 +27,27 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_a_bronze_of_0_1_is_read_without_the_column_and_continued_with_it(
+_ADDED = ["timestamp_ms", "producer", "epoch", "sequence", "problem", "rules_fingerprint"]
+
+
+def test_a_bronze_of_0_1_is_read_without_the_columns_and_continued_with_them(
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = new_run()
     settings, bronze = settings_of(run), run.table("bronze_records")
     of_0_1 = replace(BRONZE, columns=tuple(column for column in BRONZE.columns if not column.is_added_later))
-    assert [column.name for column in BRONZE.columns if column.is_added_later] == ["timestamp_ms"]
+    assert [column.name for column in BRONZE.columns if column.is_added_later] == _ADDED
     with monkeypatch.context() as patch:
         patch.setattr("tests.support.bronze.BRONZE", of_0_1)
+        patch.setattr("lakehouse.table.statistics", lambda _: {})
         put(spark, run, [Record.of(0, 1), Record.of(1, 2)])
         assert ran(spark, run, settings)["accepted"] == 2
         put(spark, run, [Record.of(2, 3)])
-    assert "timestamp_ms" not in spark.read.table(bronze.sql).columns
+    assert not {*_ADDED} & {*spark.read.table(bronze.sql).columns}
     assert why(run.lakehouse, "t", 0, 0)["timestamp_ms"] is None
+    # Before the columns are there, the log can keep no statistics of them.
+    maintained = {row["table"]: row for row in maintenance.maintain(spark, new_run(), settings, is_dry_run=False)}
+    assert maintained["bronze_records"]["properties"] == {"delta.dataSkippingStatsColumns": "topic,partition,offset"}
 
     bronze_owner.create_bronze(spark, run)
     version = tables.version(spark, bronze)
@@ -49,4 +58,15 @@ def test_a_bronze_of_0_1_is_read_without_the_column_and_continued_with_it(
     put(spark, run, [Record.of(1, 2), Record.of(2, 3), replace(Record.of(3, 4), timestamp=None)])
     done = ran(spark, new_run(), settings)
     assert (done["accepted"], done["replay"]) == (2, 2)
+    read = (
+        spark.read.table(bronze.sql).orderBy("offset", "sequence").select("offset", "sequence", "rules_fingerprint").collect()
+    )
+    by = settings_of(run)
+    assert [tuple(row) for row in read] == [
+        *((offset, None, None) for offset in (0, 1)),
+        (1, 2, Rules.of(by).fingerprint),
+        (2, None, None),
+        (2, 3, Rules.of(by).fingerprint),
+        (3, 4, Rules.of(by).fingerprint),
+    ]
     require_sound(spark, new_run(), is_deep=True)

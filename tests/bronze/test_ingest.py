@@ -11,6 +11,7 @@ import pytest
 
 from bronze.ingest import ingest
 from lakehouse.errors import SourceError, TableStateError
+from lakehouse.extract.sources import Source, Sources
 from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS
 from tests.support.kafka import Sent, send, send_transaction
@@ -18,7 +19,7 @@ from tests.support.kafka import Sent, send, send_transaction
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import Column, Row, SparkSession
 
     from bronze.dev_broker.broker import LocalBroker
     from lakehouse.run.context import Run
@@ -72,6 +73,32 @@ def test_bronze_holds_every_byte_that_was_sent(
     assert headers == [list(each.headers) or None for each in sent]
     assert ingested.records == len(sent)
     assert all(row["timestamp"] <= row["ingested_at"] for row in rows)
+
+
+def test_producer_epoch_and_sequence_are_read_while_a_record_is_in_hand(
+    spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker, topic: Callable[..., str]
+) -> None:
+    name, run = topic(), new_run()
+    sources = Sources(Source("header", "seq"), producer=Source("value"))
+    custom = Sources(Source("custom", "tests.bronze.test_ingest:fails"))
+    for read_by, sequence in ((sources, b"1"), (sources, b"x"), (custom, b"3"), (None, b"4")):
+        send(broker.bootstrap_servers, name, [Sent(b"a", headers=[("seq", sequence)])])
+        ingest(spark, new_run(), kafka_of(broker, name), read_by)
+    read = [
+        tuple(row[each] for each in ("producer", "epoch", "sequence", "problem", "rules_fingerprint"))
+        for row in bronze(spark, run)
+    ]
+    assert read == [
+        ("a", 0, 1, None, sources.fingerprint),
+        ("a", None, None, "sequence_not_a_whole_number", sources.fingerprint),
+        (None,) * 5,
+        (None,) * 5,
+    ]
+
+
+def fails(value: Column) -> Column:
+    """A custom extractor that would stop an ingest, if one ran it."""
+    raise AssertionError(value)
 
 
 def test_a_record_is_appended_once_however_often_bronze_runs(

@@ -12,6 +12,7 @@ import pytest
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.ingest import ingest
 from jobs import cli
+from lakehouse.extract.sources import Source, Sources
 from lakehouse.settings.pipeline import Kafka
 from tests.support.kafka import Sent, send, send_header_name
 from tests.support.programs import ended
@@ -92,9 +93,14 @@ def test_odd_timestamps_anywhere_are_kept_as_numbers_and_every_record_comes_once
         send(servers, name, part)
 
     kafka = kafka_of(broker, name, max_offsets_per_trigger=15)
-    ingested = ingest(spark, run, kafka)
+    sources = Sources(Source("header", "seq"))
+    ingested = ingest(spark, run, kafka, sources)
 
     assert held(spark, run, name) == expected(first, second, third)
+    read = spark.read.table(run.table("bronze_records").sql).orderBy("partition", "offset")
+    assert [tuple(row) for row in read.select("epoch", "sequence", "problem", "rules_fingerprint").collect()] == [
+        (0, nth, None, sources.fingerprint) for part in (first, second, third) for nth, _ in enumerate(part, start=1)
+    ]
     assert ingested.records == 20
     assert cast(Any, run.report).named("bronze.timestamps_met")
     again = new_run()

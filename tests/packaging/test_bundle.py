@@ -100,6 +100,19 @@ def test_every_wheel_task_names_an_entry_point_of_the_wheel_and_its_environment(
     assert {(job, task["environment_key"]) for job, task in WHEEL_TASKS} == environments
 
 
+def test_every_environment_installs_the_locked_versions_beside_the_wheel() -> None:
+    environments = [each["spec"]["dependencies"] for content in JOBS.values() for each in content.get("environments", [])]
+    assert environments == [["-r ./files/requirements.txt", "../dist/*.whl"]] * len({job for job, _ in WHEEL_TASKS})
+    pins = (ROOT / "resources" / "files" / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in pins if not line.startswith("#") and "==" not in line] == []
+
+
+def test_the_wheel_is_built_by_tools_that_are_pinned_and_checked() -> None:
+    build = BUNDLE["artifacts"]["wheel"]["build"]
+    assert "--build-constraints requirements-build.lock --require-hashes" in build
+    assert "--hash=sha256:" in (ROOT / "requirements-build.lock").read_text(encoding="utf-8")
+
+
 def test_the_stages_run_one_after_another_and_the_gate_lets_gold_out() -> None:
     assert {task: before(task) for task in STAGES} == {
         "bronze": set(),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from bronze.records import with_extracted
@@ -18,7 +20,7 @@ from lakehouse.spark import frames
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
 
@@ -53,9 +55,15 @@ def put(spark: SparkSession, run: Run, records: Iterable[Record], sources: Sourc
 
     By default by the sources of the smallest config: a test with other rules has its records read from their bytes.
     """
+    put_read(spark, run, [(records, sources)])
+
+
+def put_read(spark: SparkSession, run: Run, parts: Iterable[tuple[Iterable[Record], Sources | None]]) -> None:
+    """Append records in one commit, each part read by its sources, or not at all."""
     table = run.table(BRONZE.name)
     tables.create(spark, table, BRONZE)
-    tables.append(with_extracted(frame(spark, records, run.run_id), sources), table, BRONZE)
+    read = [with_extracted(frame(spark, records, run.run_id), sources) for records, sources in parts]
+    tables.append(reduce(DataFrame.unionByName, read), table, BRONZE)
 
 
 def frame(spark: SparkSession, records: Iterable[Record], run_id: str = "r1") -> DataFrame:

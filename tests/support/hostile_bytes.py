@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+SCHEMA = (
+    "seq BIGINT, a STRING, d DECIMAL(10,2), t TIMESTAMP, m MAP<STRING, DECIMAL(5,1)>, l ARRAY<STRUCT<d: DATE NOT NULL>>, "
+    "b BINARY, o STRUCT<seq: INT NOT NULL, d: DOUBLE, a: BOOLEAN, t: TIMESTAMP_NTZ, l: ARRAY<TINYINT>, b: FLOAT, m: SMALLINT>"
+)
+"""A payload of every kind of type, under the keys that `VALUES` has."""
+
 _NUMBERS = st.integers(-3, 40) | st.sampled_from([2**31 - 1, 2**31, 2**63 - 1, 2**63, 10**30])
 _TEXTS = st.sampled_from(
     [

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.extract.sources import Source
+    from silver.rules import Payload
 
 MOST_BYTES = 1_024
 LARGEST = 2**63 - 1
@@ -17,9 +18,11 @@ _WIDTHS = {"int32": 4, "int64": 8}
 _MOST_DIGITS = 1_000
 
 
-def number(source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> int | None:
+def number(
+    source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None, offset: int = -1
+) -> int | None:
     """The whole number that a form reads; None where there is none."""
-    found = _found(source, value, headers)
+    found = _found(source, value, headers, offset)
     if found is None:
         return None
     if source.encoding != "utf8":
@@ -30,25 +33,63 @@ def number(source: Source, value: bytes | None, headers: Sequence[tuple[str, byt
     return int(found) if int(found) <= LARGEST else None
 
 
-def name(source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> str | None:
+def name(
+    source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None, offset: int = -1
+) -> str | None:
     """The producer that a form reads; None where there is none."""
     if source.encoding != "utf8":
-        whole = number(source, value, headers)
+        whole = number(source, value, headers, offset)
         return None if whole is None else str(whole)
-    found = _found(source, value, headers)
+    found = _found(source, value, headers, offset)
     try:
         return found.decode() if found and len(found) <= MOST_BYTES else None
     except UnicodeDecodeError:
         return None
 
 
-def _found(source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None) -> bytes | None:
+def problem(source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None, *, is_name: bool) -> str:
+    """Why nothing could be read; empty where JSON is not what it should be, which may be told in more ways than one."""
+    found = _found(source, value, headers, -1)
+    named = [each for key, each in headers or () if key == source.argument]
+    if source.form == "header":
+        lacks = "missing" if not named else "disagrees" if len(set(named)) > 1 else "null"
+    else:
+        lacks = "null" if value is None else "" if source.form == "json" else "missing"
+    if found is None or source.form == "json":
+        return lacks
+    if source.encoding != "utf8":
+        return "out_of_range" if len(found) == _WIDTHS[source.encoding] else "not_a_whole_number"
+    if is_name:
+        return "empty" if not found else "too_long" if len(found) > MOST_BYTES else "not_utf8"
+    if len(found) > MOST_BYTES:
+        return "too_long"
+    return "out_of_range" if re.fullmatch(rb"[0-9]+", found) else "not_a_whole_number"
+
+
+def decodes(payload: Payload, value: bytes | None) -> bool | None:
+    """Whether a value can be decoded; None where only Spark's own reader of JSON knows."""
+    if value is None:
+        return True
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    if payload.max_bytes is not None and len(value) > payload.max_bytes:
+        return False
+    return True if payload.format == "text" else None
+
+
+def _found(
+    source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None, offset: int
+) -> bytes | None:
     match source.form:
         case "header":
             named = [each for key, each in headers or () if key == source.argument]
             return named[0] if named and all(each == named[0] for each in named) else None
         case "value":
             return value
+        case "offset":
+            return str(offset).encode()
         case "bytes":
             start, end = (int(bound) for bound in source.argument.split(":"))
             return value[start:end] if value is not None and len(value) >= end else None

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bronze.dev_broker.process import launch
 from lakehouse.errors import ToolError, UsageError
 from lakehouse.machine import jars
+from lakehouse.spark.session import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,9 +110,24 @@ def test_no_jvm_is_started_from_a_jar_that_was_changed(
     assert jar.read_bytes() == b"good"
 
 
-def put(cache: Path, content: bytes) -> Path:
+def test_neither_a_session_nor_a_broker_starts_from_a_changed_jar(
+    cache: Path, java_that: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = tmp_path / "both.sha256"
+    pins = [f"{hashlib.sha256(b'good').hexdigest()}  {conf}/one-1.jar\n" for conf in ("spark", "broker")]
+    sums.write_text("".join(pins), encoding="utf-8")
+    monkeypatch.setattr(jars, "CHECKSUM_FILE", sums)
+    java_that(f"touch {tmp_path / 'started'}")
+    for conf, start in (("spark", lambda: open_session("x")), ("broker", lambda: launch(tmp_path / "broker", 9092))):
+        put(jars.cache_dir(), b"evil", conf)
+        with pytest.raises(ToolError, match="No JVM was started from it"):
+            start()
+    assert not (tmp_path / "started").exists()
+
+
+def put(cache: Path, content: bytes, conf: str = "spark") -> Path:
     """The one jar of the lock, with some content."""
-    jar = cache / "spark" / "one-1.jar"
+    jar = cache / conf / "one-1.jar"
     jar.parent.mkdir(parents=True, exist_ok=True)
     jar.write_bytes(content)
     return jar

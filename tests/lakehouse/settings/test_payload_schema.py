@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
-from lakehouse.settings.payload_schema import SchemaError, parse
+from lakehouse.settings.payload_schema import _SCALARS, Kind, SchemaError, Type, parse
+from tests.pipelines import test_payload_types
+from tests.support import hostile_bytes
 
 
 def test_fields_are_given_by_name_with_their_types() -> None:
@@ -50,3 +54,15 @@ def test_fields_are_given_by_name_with_their_types() -> None:
 def test_what_cannot_be_decoded_stored_or_read_is_refused(ddl: str, why: str) -> None:
     with pytest.raises(SchemaError, match=why):
         parse(ddl)
+
+
+@pytest.mark.parametrize("schema", [test_payload_types.SCHEMA, hostile_bytes.SCHEMA], ids=["through every stage", "fuzzed"])
+def test_what_is_tested_with_every_type_has_every_type_that_is_accepted(schema: str) -> None:
+    def scalars(found: Type) -> set[str]:
+        return {found.name, *(name for inner in found.inner() for name in scalars(inner))} - {""}
+
+    def kinds(found: Type) -> set[str]:
+        return {found.kind, *(kind for inner in found.inner() for kind in kinds(inner))}
+
+    assert scalars(parse(schema)) == {*_SCALARS.values()}
+    assert kinds(parse(schema)) == {*get_args(Kind)}

@@ -210,7 +210,7 @@ def test_a_lost_commit_and_a_table_restored_alone_are_named(spark: SparkSession,
     assert ("version 5 of silver_records is a RESTORE" in first["observed"]) == (damage == "restored")
 
 
-def test_deep_finds_a_flipped_bit_a_changed_sequence_and_another_decision(
+def test_deep_finds_a_flipped_bit_a_changed_sequence_in_either_table_and_another_decision(
     spark: SparkSession, lake: Run, tmp_path: Path
 ) -> None:
     flipped = copy_of(lake, tmp_path / "flipped", Quiet())
@@ -226,6 +226,11 @@ def test_deep_finds_a_flipped_bit_a_changed_sequence_and_another_decision(
         "UPDATE {silver_records} SET sequence = 5 WHERE partition = 0 AND offset = 4",
         "UPDATE {silver_rejects} SET class = 'fenced', reason = NULL WHERE class = 'collision'",
         "UPDATE {silver_loads} SET collision = 0, fenced = 1 WHERE collision = 1",
+        "ALTER TABLE {bronze_records} SET TBLPROPERTIES ('delta.appendOnly' = 'false')",
+        # What other sources read says nothing of these.
+        "UPDATE {bronze_records} SET sequence = 70, rules_fingerprint = 'other' WHERE partition = 0 AND offset = 0",
+        "UPDATE {bronze_records} SET sequence = 70 WHERE partition = 0 AND offset = 1",
+        "UPDATE {bronze_records} SET problem = NULL WHERE problem IS NOT NULL",
     )
 
     read = failed(verify(spark, flipped, is_deep=True))
@@ -233,6 +238,8 @@ def test_deep_finds_a_flipped_bit_a_changed_sequence_and_another_decision(
 
     assert read["files_can_be_read"]["where"].endswith(file.name)
     assert found["silver_is_bronze"]["where"] == "silver_records, topic t, partition 0, offset 4"
+    assert found["bronze_columns"]["where"] == "bronze_records, topic t, partition 0, offset 1"
+    assert found["bronze_columns"]["observed"].startswith("2 records whose producer, epoch, sequence or problem")
     assert found["decided_again"]["where"] == "silver_loads, load 1, topic t, partition 0"
     assert found["decided_again"]["observed"].startswith("collision 0, fenced 1")
 

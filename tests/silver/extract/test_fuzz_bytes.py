@@ -20,7 +20,7 @@ from silver.extract.payload import decoded
 from silver.rules import Payload
 from tests.support import readings
 from tests.support.examples import examples
-from tests.support.hostile_bytes import NAMES, NUMBERS, VALUES
+from tests.support.hostile_bytes import NAMES, NUMBERS, SCHEMA, VALUES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,16 +77,10 @@ def test_every_form_reads_from_any_bytes_what_the_reference_reads(spark: SparkSe
             assert is_json or row["producer"] == name, (source, value, headers, row)
 
 
-_SCHEMA = (
-    "seq BIGINT, a STRING, d DECIMAL(10,2), t TIMESTAMP, m MAP<STRING, DECIMAL(5,1)>, l ARRAY<STRUCT<d: DATE NOT NULL>>, "
-    "b BINARY, o STRUCT<seq: INT NOT NULL, d: DOUBLE, a: BOOLEAN, t: TIMESTAMP_NTZ, l: ARRAY<TINYINT>, b: FLOAT>"
-)
-
-
 @_QUIET
 @given(records=_RECORDS)
 def test_every_type_of_payload_is_decoded_or_refused_from_any_bytes(spark: SparkSession, records: list[Any]) -> None:
-    for payload in (Payload("text", max_bytes=1_000), Payload("json", _SCHEMA, max_bytes=1_000)):
+    for payload in (Payload("text", max_bytes=1_000), Payload("json", SCHEMA, max_bytes=1_000)):
         rows = decoded(frame(spark, records), payload)
         text = F.to_json(F.struct("payload")).alias("text")
         found = {row["offset"]: row for row in rows.select("offset", "payload", "undecodable", text).collect()}
