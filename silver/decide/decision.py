@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from silver.state.watermarks import Watermarks
 
 
-_MOST_ISLANDS = 50_000
-"""The most islands that the driver takes; an input with more does not come in islands, and is decided record by record."""
-
-
 _BATCH = 10_000
 """Records converted from Arrow at a time: as Python objects they are ten times as large."""
 
@@ -49,7 +46,28 @@ class How(StrEnum):
     RECORDS = "records"
 
 
-def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules, how: How) -> pa.Table:
+@dataclass(frozen=True)
+class Way:
+    """How a load is decided, and at which sizes a step of it is done otherwise. Changes what it costs, never the outcome.
+
+    Attributes:
+        how: The way to decide.
+        most_islands: The most islands that the driver takes; an input with more is decided record by record.
+        fewest_copied: The fewest suspects in blocks that are checked as a whole; fewer are compared one by one just as fast.
+        smallest_copy: The fewest records of such a block.
+        most_on_driver: The most suspects that are compared on the driver; more are compared in Spark.
+        most_broadcast: The most keys that are broadcast; more are shuffled.
+    """
+
+    how: How = How.ISLANDS
+    most_islands: int = 50_000
+    fewest_copied: int = 10_000
+    smallest_copy: int = 100
+    most_on_driver: int = 100_000
+    most_broadcast: int = 500_000
+
+
+def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules, way: Way) -> pa.Table:
     """Decide narrow records.
 
     Args:
@@ -57,21 +75,21 @@ def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules,
         narrow: A row per record with topic, partition, producer, offset, epoch, sequence and problem.
         streams: The watermarks before the load.
         rules: The rules: each topic's `max_jump`, and whether epochs differ.
-        how: The way to decide.
+        way: The way to decide.
 
     Returns:
         The rows of `silver.decide.running_max.segments`, without the block numbers.
     """
-    if how is How.FEW:
+    if way.how is How.FEW:
         ordered = narrow.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
         watermarks = streams.meet(ordered)
         risen, others = monotonic.part(ordered, watermarks.ordinals, rules)
         return _table([*risen, *fold(_one_by_one(others), watermarks.ordinals, rules)])
-    if how is How.RECORDS:
+    if way.how is How.RECORDS:
         return _all_by_records(spark, narrow, streams, rules)
-    rows = islands.find_islands(narrow).limit(_MOST_ISLANDS + 1).toArrow()
-    watermarks = streams.meet(rows, is_whole=len(rows) <= _MOST_ISLANDS)
-    if len(rows) > _MOST_ISLANDS:
+    rows = islands.find_islands(narrow).limit(way.most_islands + 1).toArrow()
+    watermarks = streams.meet(rows, is_whole=len(rows) <= way.most_islands)
+    if len(rows) > way.most_islands:
         return _all_by_records(spark, narrow, streams, rules)
     chained, odd = islands.split(rows.to_pylist())
     found = _table(fold(chained, watermarks.ordinals, rules))

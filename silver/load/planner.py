@@ -11,7 +11,7 @@ from lakehouse.delta import snapshot_prefetch
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.decide import decision
-from silver.decide.decision import How
+from silver.decide.decision import How, Way
 from silver.extract.columns import are_current, narrow, sequenced
 from silver.load import bronze_range
 from silver.state import ledger
@@ -35,12 +35,23 @@ if TYPE_CHECKING:
     from silver.state.watermarks import Watermarks
 
 
+_BY_ISLANDS = Way()
 _FEW, _FEW_IN_TURNS = 10_000, 250_000
 """Bronze records up to which a load is decided on the driver; the second applies if they are unlikely to form islands."""
 
 
-def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, limits: Limits | None = None) -> Plan | None:
+def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and speeds it up
+    spark: SparkSession,
+    run: Run,
+    rules: Rules,
+    recovered: Recovered,
+    limits: Limits | None = None,
+    *,
+    way: Way | None = None,
+) -> Plan | None:
     """Plan the load after the last finished one: pin what Bronze gained, and decide it.
+
+    `way` affects only the cost; None chooses one by the load's size and by the load before.
 
     Returns:
         The plan, or None if Bronze gained nothing.
@@ -58,8 +69,8 @@ def plan(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, limi
     with snapshot_prefetch.prefetch_snapshots(
         spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]
     ):
-        how = _how(recovered, None if pinned.joined else pinned.appended)
-        planned = plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, how=how, limits=limits)
+        way = way or _way(recovered, None if pinned.joined else pinned.appended)
+        planned = plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, way=way, limits=limits)
     return planned if planned.ledger else None
 
 
@@ -76,13 +87,13 @@ def of_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -
     return replace(pinned, topics=topics, joined=joined)
 
 
-def _how(recovered: Recovered, records: int | None) -> How:
+def _way(recovered: Recovered, records: int | None) -> Way:
     """Choose how to decide a load, by its number of records, the known streams and the load before."""
     streams = recovered.watermarks.ordinals
     takes_turns = not recovered.was_in_islands or len(streams) > len({stream[:2] for stream in streams})
     if records is not None and records <= (_FEW_IN_TURNS if takes_turns else _FEW):
-        return How.FEW
-    return How.ISLANDS if recovered.was_in_islands else How.RECORDS
+        return Way(How.FEW)
+    return Way(How.ISLANDS if recovered.was_in_islands else How.RECORDS)
 
 
 def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
@@ -93,12 +104,12 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
     watermarks: Watermarks,
     pinned: BronzeRange,
     claim: dict[str, object],
-    how: How = How.ISLANDS,
+    way: Way = _BY_ISLANDS,
     limits: Limits | None = None,
 ) -> Plan:
     """Decide a pinned range. The same range, watermarks and rules always give the same plan.
 
-    `how` affects only the cost. `limits` are for loads that are not claimed yet.
+    `way` affects only the cost. `limits` are for loads that are not claimed yet.
 
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.
@@ -106,13 +117,13 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
     """
     records = bronze_range.read(spark, run, pinned)
     # Reading few records from their bytes takes less time than asking.
-    if how is not How.FEW and are_current(records, rules):
+    if way.how is not How.FEW and are_current(records, rules):
         pinned = replace(pinned, is_current=True)
         records = bronze_range.read(spark, run, pinned)
     load_seq = int(str(claim["load_seq"]))
     met = Streams(spark, run, watermarks, limits)
     past = lambda: _past(spark, run, met.watermarks, load_seq)  # noqa: E731 -- asked for after the streams are met, if at all
-    found = classify_range(spark, records, rules, streams=met, past=past, how=how)
+    found = classify_range(spark, records, rules, streams=met, past=past, way=way)
     watermarks = met.watermarks
     summed = list(decision.summary(found))
     decided_records = Counter[Partition]()
@@ -180,7 +191,7 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
     *,
     streams: Known,
     past: Callable[[], resolve.Past],
-    how: How = How.ISLANDS,
+    way: Way = _BY_ISLANDS,
 ) -> pa.Table:
     """Assign each record its class, suspects included.
 
@@ -190,7 +201,7 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
         rules: The rules.
         streams: The watermarks to decide by.
         past: Returns what suspects are compared with; called only if there are some.
-        how: How to decide; it does not change the outcome.
+        way: How to decide; it does not change the outcome.
 
     Returns:
         The load's segments, see `silver.model.SEGMENT`.
@@ -198,10 +209,10 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
     # A stream with a declared epoch always has a row here, see `silver.requests.retire_streams`.
     watermarks = streams.watermarks
     narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
-    found = decision.decide(spark, narrowed, streams, rules, how)
+    found = decision.decide(spark, narrowed, streams, rules, way)
     if resolve.is_needed(found):
         suspected = watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
-        found = resolve.classify_suspects(spark, found, suspected, past())
+        found = resolve.classify_suspects(spark, found, suspected, past(), way)
     return found
 
 

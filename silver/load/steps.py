@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
+    from silver.decide.decision import Way
     from silver.load.recover import Recovered
     from silver.state.plan import Plan
     from silver.state.streams import Limits
@@ -94,10 +95,12 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     max_quarantined_share: float = 1,
     topic_shares: Mapping[str, float] | None = None,
     stream_limits: Limits | None = None,
+    way: Way | None = None,
 ) -> Load | None:
     """Run one load: finish the one that was claimed and not finished, else plan and write the next.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
+    `way` affects only the cost of the decision; None chooses one.
 
     Returns:
         What the load did, or None if Bronze gained nothing.
@@ -113,7 +116,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     recovered = recover.recover(spark, run, rules)
     if recovered.open_claim is not None:
         return finish(spark, run, recovered)
-    planned = plan(spark, run, rules, recovered, stream_limits)
+    planned = plan(spark, run, rules, recovered, stream_limits, way=way)
     if planned is None:
         run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
         return None

@@ -21,17 +21,15 @@ from silver.suspects.content_hash import content
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_FEWEST = 100
-"""The fewest suspects of a block that is checked as a whole; smaller ones are compared record by record."""
 _HALF = 2**32 - 1
 _BLOCK = (*STREAM, "block")
 _HASHES = ("hash", "other_hash")
 
 
-def can_be(blocks: pa.Table) -> pa.Array:
-    """Whether each block is large, and has as many records as its range of sequences has numbers."""
+def can_be(blocks: pa.Table, fewest: int) -> pa.Array:
+    """Whether each block has as many records as its range of sequences has numbers, and at least `fewest`."""
     numbers = pc.add(pc.subtract(blocks["last_sequence"], blocks["first_sequence"]), 1)
-    return pc.and_(pc.greater_equal(blocks["records"], _FEWEST), pc.equal(blocks["records"], numbers))
+    return pc.and_(pc.greater_equal(blocks["records"], fewest), pc.equal(blocks["records"], numbers))
 
 
 def are_copies(blocks: pa.Table, both: DataFrame) -> list[bool]:

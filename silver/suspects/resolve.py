@@ -25,6 +25,7 @@ from lakehouse.contracts.silver import (
     SUSPECT,
 )
 from lakehouse.spark import frames, interval_join
+from silver.decide.decision import Way
 from silver.model import SEGMENT, stream_of
 from silver.suspects import compare_in_spark, compare_on_driver, pruning, resent_blocks
 from silver.suspects.compare_in_spark import as_keys, same_key
@@ -39,11 +40,7 @@ if TYPE_CHECKING:
     from silver.state.watermarks import Watermarks
     from silver.suspects.pruning import Place, Range
 
-_MOST_HERE = 100_000
-"""The most suspects that are compared on the driver, which is cheapest for small loads; more are compared in Spark."""
-_MOST_BROADCAST = 500_000
-_FEWEST_COPIED = 10_000
-"""The fewest suspects in blocks that are checked as a whole: fewer are compared one by one just as fast."""
+_WAY = Way()
 
 _SPAN = (*STREAM, "first_offset", "last_offset")
 
@@ -65,10 +62,11 @@ class Past:
 
 @dataclass(frozen=True)
 class _Load:
-    """A load whose suspects are being classified: its segments, and its records with what was extracted of them."""
+    """A load whose suspects are being classified: its segments, its records with what was extracted of them, and the way."""
 
     found: pa.Table
     records: DataFrame
+    way: Way
 
     @property
     def others(self) -> pa.Table:
@@ -81,7 +79,7 @@ def is_needed(found: pa.Table) -> bool:
     return bool(pc.any(pc.is_in(found["class"], pa.array([SUSPECT, JUMP]))).as_py())
 
 
-def classify_suspects(spark: SparkSession, found: pa.Table, records: DataFrame, past: Past) -> pa.Table:
+def classify_suspects(spark: SparkSession, found: pa.Table, records: DataFrame, past: Past, way: Way = _WAY) -> pa.Table:
     """Classify the suspects of a load, and hash the content of records that wait for a decision.
 
     Args:
@@ -90,6 +88,7 @@ def classify_suspects(spark: SparkSession, found: pa.Table, records: DataFrame, 
         records: The load's records, extracted: stream, offset, epoch, sequence, key and value. Read only if there are suspects
             or jumps.
         past: The state that the suspects are compared with, as well as the load's own records.
+        way: From which sizes on they are compared otherwise; it does not change the outcome.
 
     Returns:
         The segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records); late ones, collisions
@@ -100,7 +99,7 @@ def classify_suspects(spark: SparkSession, found: pa.Table, records: DataFrame, 
     if jumps.num_rows:
         jumps = _hashed(spark, jumps, records)
     if blocks.num_rows:
-        blocks = _told_apart(spark, _Load(found, records), past)
+        blocks = _told_apart(spark, _Load(found, records, way), past)
     return pa.concat_tables([rest, jumps, blocks])
 
 
@@ -115,9 +114,9 @@ def _told_apart(spark: SparkSession, load: _Load, past: Past) -> pa.Table:
 
 def _are_copies(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> pa.Array:
     """Whether each block was resent as a whole; checked only if many records are in such blocks."""
-    can_be = resent_blocks.can_be(blocks)
+    can_be = resent_blocks.can_be(blocks, load.way.smallest_copy)
     some = blocks.filter(can_be)
-    if sum(some["records"].to_pylist()) < _FEWEST_COPIED or _holds_some_twice(load):
+    if sum(some["records"].to_pylist()) < load.way.fewest_copied or _holds_some_twice(load):
         return pa.array([False] * len(blocks))
     found = iter(resent_blocks.are_copies(some, _both(spark, load, past, some)))
     return pa.array([can and next(found) for can in can_be.to_pylist()])
@@ -143,7 +142,7 @@ def _one_by_one(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) 
     suspects = _suspects(spark, blocks, load.records)
     if _holds_some_twice(load):
         suspects = suspects.dropDuplicates([*STREAM, "offset"])
-    if count > _MOST_HERE:
+    if count > load.way.most_on_driver:
         known = _known(spark, load, past, blocks, suspects.select(*as_keys()))
         return _with_jumps(compare_in_spark.judged(suspects, known).toArrow().to_pylist(), blocks)
     here = suspects.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
@@ -154,10 +153,11 @@ def _one_by_one(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) 
 
 def _known(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table, keys: DataFrame) -> DataFrame:
     """The kept and late records under a suspect's key: the key, `content_sha256`, and `place`, the lower the earlier."""
-    count = pc.sum(blocks["records"]).as_py()
-    known = _waiting(past.rejects, keys, count)
+    # Too many keys to broadcast: all rows are hashed then, and only the hashes are shuffled.
+    wanted = keys if pc.sum(blocks["records"]).as_py() <= load.way.most_broadcast else None
+    known = _waiting(past.rejects, wanted)
     for rows in _kept(spark, load, past, blocks):
-        known = known.unionByName(_content(_of_keys(rows, keys, count)))
+        known = known.unionByName(_content(_of_keys(rows, wanted)))
     return known
 
 
@@ -186,7 +186,7 @@ def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple
     kept = silver.where(pruning.sequence_filter(pruning.ranges(named))).select(*KEY)
     wanted = keys.select(*as_keys())
     found = kept.join(
-        F.broadcast(wanted) if len(named) <= _MOST_BROADCAST else wanted, on=same_key(kept, wanted), how="left_semi"
+        F.broadcast(wanted) if len(named) <= _WAY.most_broadcast else wanted, on=same_key(kept, wanted), how="left_semi"
     )
     return {tuple(row[name] for name in KEY) for row in found.toArrow().to_pylist()}
 
@@ -229,9 +229,9 @@ def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Tabl
     return jumps.set_column(column, SEGMENT.field(column), pa.array([hashes[place] for place in places], pa.string()))
 
 
-def _of_keys(rows: DataFrame, keys: DataFrame, count: int) -> DataFrame:
-    """The rows that share a suspect's key; all rows if there are too many keys to broadcast: only hashes are shuffled then."""
-    if count > _MOST_BROADCAST:
+def _of_keys(rows: DataFrame, keys: DataFrame | None) -> DataFrame:
+    """The rows with one of the keys; None for all rows."""
+    if keys is None:
         return rows
     return rows.join(F.broadcast(keys), on=same_key(rows, keys), how="left_semi")
 
@@ -240,14 +240,14 @@ def _content(rows: DataFrame) -> DataFrame:
     return rows.select(*KEY, content_sha256(rows), F.lit(-1).cast("bigint").alias("place"))
 
 
-def _waiting(rejects: DataFrame, keys: DataFrame, count: int) -> DataFrame:
+def _waiting(rejects: DataFrame, keys: DataFrame | None) -> DataFrame:
     """The late record under a suspect's key: a further copy is a duplicate, whatever became of it.
 
     Jumps are left out: nothing is accepted under their sequence until they are released, and then Silver has it.
     """
     late = rejects.where(F.col("class") == LATE)
     rows = late.withColumns({"sequence": F.col("first_sequence"), "place": F.col("first_offset")})
-    return _of_keys(rows, keys, count).select(*KEY, "content_sha256", "place")
+    return _of_keys(rows, keys).select(*KEY, "content_sha256", "place")
 
 
 def _with_jumps(rows: list[dict[str, Any]], blocks: pa.Table) -> pa.Table:

@@ -9,7 +9,7 @@ import pytest
 from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
 from silver.decide import decision, islands
-from silver.decide.decision import How
+from silver.decide.decision import How, Way
 from silver.model import Island
 from silver.rules import Policy, Rules
 from silver.state.streams import Known
@@ -31,7 +31,7 @@ def test_a_step_is_a_jump_in_the_topic_whose_max_jump_it_passes(spark: SparkSess
     load = [Seen(topic, 0, offset, number) for topic in topics for offset, number in enumerate(sequences)]
     rules = Rules(Source("value"), topics=(("orders", Policy(max_jump=2)), ("payments", Policy(max_jump=20))))
 
-    found = decision.decide(spark, _narrow(spark, load), Known(Watermarks({})), rules, how).to_pylist()
+    found = decision.decide(spark, _narrow(spark, load), Known(Watermarks({})), rules, Way(how)).to_pylist()
 
     assert sorted((row["topic"], row["first_sequence"]) for row in found if row["class"] == "jump") == [
         ("orders", 5),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
-from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +13,7 @@ from lakehouse.contracts.silver import REJECTS, silver_records
 from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
 from silver.decide import decision
-from silver.decide.decision import How
+from silver.decide.decision import How, Way
 from silver.model import by_name
 from silver.rules import Policy, Rules
 from silver.state import ledger
@@ -40,15 +38,12 @@ _WIDE = f"{_STREAM}, offset bigint, epoch bigint, sequence bigint, key binary, v
 _AT_ONCE = 25
 """Logs that are decided in one frame, each as a topic of its own: a Spark job for each would be too dear."""
 
-_IN_SPARK = {"silver.suspects.resolve._MOST_HERE": 0}
-_NOT_BROADCAST = {**_IN_SPARK, "silver.suspects.resolve._MOST_BROADCAST": 0}
-_AS_COPIES = {"silver.suspects.resolve._FEWEST_COPIED": 1, "silver.suspects.resent_blocks._FEWEST": 1}
-WAYS: dict[str, tuple[How, dict[str, int]]] = {
-    "few": (How.FEW, {}),
-    "islands, copies as a whole": (How.ISLANDS, _AS_COPIES),
-    "records, in Spark": (How.RECORDS, _IN_SPARK),
-    "few, copies as a whole": (How.FEW, _AS_COPIES),
-    "islands, nothing broadcast": (How.ISLANDS, _NOT_BROADCAST),
+WAYS = {
+    "few": Way(How.FEW),
+    "islands, copies as a whole": Way(How.ISLANDS, fewest_copied=1, smallest_copy=1),
+    "records, in Spark": Way(How.RECORDS, most_on_driver=0),
+    "few, copies as a whole": Way(How.FEW, fewest_copied=1, smallest_copy=1),
+    "islands, nothing broadcast": Way(How.ISLANDS, most_on_driver=0, most_broadcast=0),
 }
 
 
@@ -131,7 +126,7 @@ def test_records_of_an_empty_producer_that_are_sent_again_are_suspects(spark: Sp
     narrow = frames.of_tuples(spark, [*empty, without, *again], _NARROW)
 
     for how in How:
-        found = decision.decide(spark, narrow, Known(Watermarks({})), Rules(Source("value")), how)
+        found = decision.decide(spark, narrow, Known(Watermarks({})), Rules(Source("value")), Way(how))
         told = sorted((row["class"], row["producer"], row["records"], row["first_sequence"]) for row in found.to_pylist())
         assert told == [("accepted", "", count, 1), ("invalid", None, 1, None), ("suspect", "", count, 1)], how
 
@@ -163,11 +158,8 @@ def _kept(record: Seen) -> dict[str, object]:
     return {**names, **numbers, "key": b"k", "value": record.payload.encode()}
 
 
-def _decided(
-    spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: resolve.Past, way: tuple[How, dict[str, int]]
-) -> pa.Table:
+def _decided(spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: resolve.Past, way: Way) -> pa.Table:
     """A load's segments, its suspects told apart, as `silver.load.planner.classify_range` finds them behind the extractors."""
-    how, limits = way
     narrow, wide = [], []
     for record in reversed(sent):
         numbers = (None, None) if record.sequence is None else (record.epoch, record.sequence)
@@ -175,11 +167,8 @@ def _decided(
         unread = "value_undecodable" if record.is_undecodable else None
         narrow.append((*place, "unread" if record.sequence is None else unread))
         wide.append((*place, b"k", record.payload.encode()))
-    with ExitStack() as stack:
-        for name, limit in limits.items():
-            stack.enter_context(patch(name, limit))
-        found = decision.decide(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, how)
-        return resolve.classify_suspects(spark, found, _frame(spark, wide, _WIDE), past) if resolve.is_needed(found) else found
+    found = decision.decide(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, way)
+    return resolve.classify_suspects(spark, found, _frame(spark, wide, _WIDE), past, way) if resolve.is_needed(found) else found
 
 
 def _frame(spark: SparkSession, rows: list[tuple[object, ...]], columns: str) -> DataFrame:

@@ -12,7 +12,6 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
@@ -21,8 +20,9 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.extract.sources import Source, Sources
+from silver.decide.decision import How, Way
 from silver.extract.payload import decoded
-from silver.load import planner, steps
+from silver.load import steps
 from silver.rules import Payload, Rules
 from silver.state.tables import create_tables
 from tests.support import readings
@@ -214,9 +214,7 @@ def _compare(spark: SparkSession, run: Run, drawn: _Drawn, *, is_published: bool
         parts = [([each for each in part if how[each.offset] == name], read) for name, read in sources.items()]
         put_read(spark, run, [each for each in parts if each[0]])
         create_tables(spark, run, rules)
-        few = 10_000 if drawn.is_few else 0
-        with patch.multiple(planner, _FEW=few, _FEW_IN_TURNS=few):
-            steps.load_once(spark, run, rules)
+        steps.load_once(spark, run, rules, way=Way(How.FEW if drawn.is_few else How.ISLANDS))
 
     names = ("silver_loads", "silver_records", "silver_rejects")
     tables = {name: spark.read.table(run.table(name).sql).toArrow().to_pylist() for name in names}

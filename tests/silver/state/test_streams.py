@@ -11,7 +11,7 @@ from lakehouse.errors import BreakerOpenError
 from pipelines import bronze_to_silver
 from pipelines.recover import rebuild
 from silver.decide import decision
-from silver.decide.decision import How
+from silver.decide.decision import How, Way
 from silver.load import planner, steps
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
@@ -38,11 +38,11 @@ def named(topic: str, first: int, last: int, *, offset: int = 0) -> list[Record]
     ]
 
 
-@pytest.mark.parametrize("way", How)
+@pytest.mark.parametrize("how", How)
 def test_more_new_streams_than_a_load_may_bring_open_the_breaker_and_nothing_is_written(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, way: How
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, how: How
 ) -> None:
-    monkeypatch.setattr(planner, "_how", lambda *_: way)
+    monkeypatch.setattr(planner, "_way", lambda *_: Way(how))
     run = new_run()
     settings = settings_of(run, topics=("t", "u"), policies=LIMITS, **BY_PRODUCER)
     put(spark, run, [*named("t", 1, 4), *named("u", 1, 5)])
@@ -64,11 +64,11 @@ def test_more_new_streams_than_a_load_may_bring_open_the_breaker_and_nothing_is_
     assert bronze_to_silver.run(spark, run, let_in)["accepted"] == 9
 
 
-@pytest.mark.parametrize("way", How)
+@pytest.mark.parametrize("how", How)
 def test_known_streams_and_records_without_a_producer_are_not_new(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, way: How
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, how: How
 ) -> None:
-    monkeypatch.setattr(planner, "_how", lambda *_: way)
+    monkeypatch.setattr(planner, "_way", lambda *_: Way(how))
     settings = settings_of(new_run(), topics=("t", "u"), policies=LIMITS, **BY_PRODUCER)
     put(spark, new_run(), [*named("t", 1, 3), *named("u", 1, 5)])
     bronze_to_silver.run(spark, new_run(), settings)
@@ -90,8 +90,7 @@ def test_a_topic_without_a_producer_is_never_stopped(spark: SparkSession, new_ru
 def test_names_that_are_too_many_for_islands_are_refused_before_each_record_is_decided(
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "_how", lambda *_: How.ISLANDS)
-    monkeypatch.setattr(decision, "_MOST_ISLANDS", 20)
+    monkeypatch.setattr(planner, "_way", lambda *_: Way(How.ISLANDS, most_islands=20))
     monkeypatch.setattr(decision, "_by_records", None)
     settings = settings_of(new_run(), policies={"max_new_streams": 10}, **BY_PRODUCER)
     put(spark, new_run(), named("t", 1, 30))

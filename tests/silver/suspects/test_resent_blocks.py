@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from lakehouse.contracts.silver import DUPLICATE, REJECTS, silver_records
 from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
+from silver.decide.decision import Way
 from silver.load import planner
 from silver.rules import Rules
 from silver.state.streams import Known
@@ -66,11 +66,9 @@ def _classified(
     kept = [{**same, "offset": -number, "sequence": number, "value": f"v{number}".encode()} for number in range(1, 10)]
     silver = frames.of_contract(spark, kept, silver_records())
     past = resolve.Past(silver, frames.of_contract(spark, [], REJECTS), watermarks)
-    with ExitStack() as stack:
-        stack.enter_context(patch("silver.suspects.resolve._FEWEST_COPIED", fewest))
-        stack.enter_context(patch("silver.suspects.resent_blocks._FEWEST", 1))
-        records = bronze_of(spark, runs, odd=odd)
-        return planner.classify_range(spark, records, rules, streams=Known(watermarks), past=lambda: past)
+    way = Way(fewest_copied=fewest, smallest_copy=1)
+    records = bronze_of(spark, runs, odd=odd)
+    return planner.classify_range(spark, records, rules, streams=Known(watermarks), past=lambda: past, way=way)
 
 
 def _rows(found: pa.Table) -> list[dict[str, object]]:
