@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 
 from expectations import gate
 from jobs.cli import main
+from jobs.cli.commands import app
+from jobs.process.context import load_settings
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
-from lakehouse.errors import GateFailedError, TableStateError
+from lakehouse.errors import GateFailedError, TableStateError, TopicRecreatedError
 from pipelines import arrival_order, bronze_to_silver, medallion, silver_to_gold
 from pipelines.job import Job
 from pipelines.operate import gate_decision, requests
 from silver.load import steps
 from silver.state.request import Erase, Request, Wanted
+from tests.bronze.progress.test_topic_breaks import anew
+from tests.jobs.cli.test_hostile import leaves
 from tests.support.bronze import Record, put
 from tests.support.cleaned import clean
+from tests.support.kafka import Sent, send
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of, write_config
 from tests.support.stages import Stopped, published, ran, require_sound, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from bronze.dev_broker.broker import LocalBroker
     from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
@@ -236,3 +244,98 @@ def test_every_command_does_its_work_where_every_log_was_cleaned(
     clean(spark, run)
     medallion.maintain(Job.on(spark, settings, run.report), is_dry_run=False)
     read_all(waiting=0)  # what waited was erased
+
+
+WHY = ["--reason", "why", "--by", "ann"]
+NO_TABLE = {"demo", "broker up", "broker down", "config show", "config check", "doctor", "jars fetch"}
+"""Commands that read no table of this lakehouse."""
+OF_A_WAITING_GATE_RUN = {"gate release", "gate reject"}
+"""See `test_a_gate_run_that_waits_is_shown_and_rejected_or_audited_anew_and_released`."""
+
+
+def looks(topic: str, folder: Path) -> list[tuple[str, list[str]]]:
+    """Every command that only looks."""
+    return [
+        ("plan", []),
+        ("order", []),
+        ("sql", ["SELECT count(*) AS n FROM gold_records"]),
+        ("report", ["--output", str(folder / "report.html")]),
+        ("gate show", []),
+        ("topic list", []),
+        ("status", ["--lag"]),
+        ("watermark show", []),
+        ("quarantine list", []),
+        ("quarantine show", [topic, "0", "3"]),
+        ("why", [topic, "0", "0"]),
+        ("maintain", ["--dry-run"]),
+        ("verify", ["--deep"]),
+    ]
+
+
+def writes(topic: str) -> list[tuple[str, list[str]]]:
+    """Every command that writes, in an order in which each has something to do."""
+    return [
+        ("run", []),
+        ("quarantine release", ["--class", "late", *WHY]),
+        ("quarantine discard", ["--class", "invalid", *WHY]),
+        ("watermark reset", [topic, "0", "--producer", "a", "--new-epoch", *WHY]),
+        ("restore", ["--to", "2", *WHY]),
+        ("rebuild", ["--apply", *WHY]),
+        ("erase", ["--topic", topic, "--key", "key-of-ann", *WHY]),
+        ("maintain", []),
+        ("maintain", ["--erase", "--key", "key-of-ann"]),
+        ("topic accept", [topic, *WHY]),
+    ]
+
+
+def test_every_command_is_run_over_cleaned_logs_or_reads_none() -> None:
+    run = {command for command, _ in (*looks("t", Path()), *writes("t"))}
+    assert run | NO_TABLE | OF_A_WAITING_GATE_RUN == set(leaves(typer.main.get_command(app)))
+
+
+def test_every_command_is_carried_out_on_a_broker_where_every_log_was_cleaned_before(  # noqa: PLR0917 -- fixtures
+    spark: SparkSession,
+    new_run: Callable[[], Run],
+    tmp_path: Path,
+    broker: LocalBroker,
+    topic: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name, run, servers = topic(), new_run(), broker.bootstrap_servers
+    kafka = {"bootstrap_servers": servers, "topics": [name]}
+    more = {"producer": {"header": "who"}, "policies": {"max_quarantined_share": 1}}
+    file = write_config(tmp_path, root=str(run.lakehouse.root), kafka=kafka, **more)
+    sequence = count(30)
+
+    def sent(*sequences: object) -> None:
+        headers = [[("seq", str(each).encode()), ("who", b"a")] for each in sequences]
+        send(servers, name, [Sent(b"v", b"key-of-ann" if nth % 2 else b"k", each) for nth, each in enumerate(headers)])
+
+    def told(command: str, options: list[str], *, code: int = 0) -> None:
+        ended = main([*command.split(), *options, "--config", str(file)])
+        said = capsys.readouterr()
+        assert ended == code, (command, options, said.out[-2_000:], said.err[-2_000:])
+
+    for sequences in ((1, 2, 4, 3), (5, 5, "x", 6), (8, 7, 9)):
+        sent(*sequences)
+        told("run", [])
+    clean(spark, run)
+    for command, options in looks(name, tmp_path):
+        told(command, options)
+    for command, options in writes(name):
+        sent(next(sequence))
+        if command == "topic accept":
+            anew(servers, name)
+            told("run", [], code=TopicRecreatedError.exit_code)
+        told(command, options)
+        clean(spark, run)
+        told("run", [])
+        clean(spark, run)
+    sent(next(sequence))
+    settings = load_settings(file, [])
+    quiet = Request("retire", "quiet", "ann", wanted=Wanted(days=0))
+    retired: Any = requests.carry_out(spark, new_run(), settings, quiet, is_dry_run=False)
+    assert retired["retired"] > 0
+    clean(spark, run)
+    told("run", [])
+    told("verify", ["--deep"])
