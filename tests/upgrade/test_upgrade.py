@@ -23,7 +23,7 @@ from tests.support.small_config import settings_of
 from tests.support.stages import published, ran, require_sound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -43,7 +43,7 @@ def kept(spark: SparkSession, run: Run, table: str) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in rows.collect())
 
 
-def require_kept(spark: SparkSession, run: Run, rows: list[tuple[object, ...]]) -> None:
+def require_kept(spark: SparkSession, run: Run, rows: Sequence[tuple[object, ...]]) -> None:
     """Fail unless Silver has these rows, and Gold all but the erased one."""
     assert kept(spark, run, "silver_records") == sorted(rows)
     assert kept(spark, run, "gold_records") == sorted(row for row in rows if row[:2] != (0, 10))
@@ -56,7 +56,7 @@ def test_a_lakehouse_of_0_1_is_read_continued_verified_restored_and_rebuilt(
     settings = settings_of(run, producer={"header": "producer"})
     with tarfile.open(_FIXTURE) as archive:
         archive.extractall(str(run.lakehouse.root), filter="data")
-    of_0_1 = [
+    of_0_1: list[tuple[object, ...]] = [
         *((0, offset, "p", sequence, "in_order") for offset, sequence in enumerate((1, 2, 3))),
         (0, 5, "p", 6, "in_order"),
         (0, 6, "p", 4, "late"),
