@@ -97,10 +97,6 @@ class Island:
         """The last record's sequence. Raises ValueError if it could not be read."""
         return self.last_offset + self.distance
 
-    def part(self, first_offset: int, last_offset: int) -> Island:
-        """The island's records from one offset to another, inclusive. Raises ValueError if the sequence could not be read."""
-        return Island(self.stream, first_offset, last_offset, self.epoch, first_offset + self.distance, None)
-
 
 @dataclass(frozen=True)
 class Segment:

@@ -41,12 +41,7 @@ BRONZE = Contract(
             is_added_later=True,
         ),
         *(
-            Column(
-                name,
-                kind,
-                f"{comment}; read at ingest, see rules_fingerprint",
-                is_added_later=True,
-            )
+            Column(name, kind, f"{comment}; read at ingest, see rules_fingerprint", is_added_later=True)
             for name, kind, comment in (
                 ("producer", "string", "Producer; null if none is configured"),
                 ("epoch", "bigint", "Epoch; 0 if none is configured, null if it or the sequence could not be read"),

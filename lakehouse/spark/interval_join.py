@@ -31,15 +31,6 @@ _SHORT = 2**12
 """An interval of at most this length touches at most 17 buckets."""
 
 
-def bits_of(numbers: int) -> int:
-    """The bucket width, in bits, at which intervals of this many numbers in all give few enough rows to broadcast.
-
-    >>> bits_of(1_000_000), bits_of(10**9)
-    (8, 14)
-    """
-    return max(BITS, (numbers // _MOST_BUCKETS).bit_length())
-
-
 def bucketed(spans: DataFrame, *, of: str = "offset", bits: int = BITS) -> DataFrame:
     """One row per interval and bucket that it touches, so that a hash join finds the intervals of a record.
 
