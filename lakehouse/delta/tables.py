@@ -76,16 +76,31 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
     there = found(spark, table)
     if there is None:
         wanted = {**table.properties, **contract.properties}
-        properties = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in wanted.items())
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS {table.sql} ({contract.ddl()}) USING delta COMMENT {sql_text(contract.grain)}"
-            + (f" TBLPROPERTIES ({properties})" if properties else "")
+            + (f" TBLPROPERTIES ({_pairs(wanted)})" if wanted else "")
             + (f" CLUSTER BY ({', '.join(contract.clustered_by)})" if contract.clustered_by else "")
         )
+        if not exists(spark, table):
+            _create_by_append(spark, table, contract, wanted)
     elif is_checked:
         there = _with_added(spark, table, contract, there)
         next_step = "The table was made by another version or with another value format: `tidemark rebuild` makes Silver anew."
         contract.check(there.schema, where=str(table), next_step=next_step)
+
+
+def _create_by_append(spark: SparkSession, table: Table, contract: Contract, properties: Mapping[str, str]) -> None:
+    """Create a table whose log has a folder but no commit: a run died in between, and `CREATE TABLE` takes that for a table."""
+    columns = spark.createDataFrame([], contract.ddl())
+    _commit(columns.write.format("delta").mode("append").options(**properties), table)
+    if properties:
+        execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({_pairs(properties)})", table)
+    if contract.clustered_by:
+        execute(spark, f"ALTER TABLE {table.sql} CLUSTER BY ({', '.join(contract.clustered_by)})", table)
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
 
 
 def _with_added(spark: SparkSession, table: Table, contract: Contract, there: DataFrame) -> DataFrame:

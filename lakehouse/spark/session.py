@@ -40,6 +40,10 @@ _OWN = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
     # A run of all stages generates 400 classes, mostly the same as in the run before. By default 100 are kept.
     "spark.sql.codegen.cache.maxEntries": "1000",
+    # Otherwise every expression keeps the line of Python that it was made in, and carries it to every task: an eighth of a
+    # small load. Without it, errors in a query do not quote that line either.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Otherwise ${env:NAME} in a query's text is substituted before parsing.
     "spark.sql.variable.substitute": "false",

@@ -6,7 +6,7 @@ import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,12 +30,15 @@ from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Literal
 
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
     from silver.rules import Undecodable
+
+    Kind = Literal["release", "discard"]
 
 pytestmark = pytest.mark.spark
 
@@ -258,7 +261,10 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
             for topic, reference in expected.items():
                 reference.take(seen for seen in undecided if seen.topic == topic)
             undecided.clear()
-            _settle_some(spark, new_run(), settings, expected, chance)
+            # Both at the end, so that every history has seen both; in between whatever is drawn.
+            kinds: list[Kind] = ["release", "discard"] if nth == _COMMITS - 1 else [chance.choice(["release", "discard"])]
+            for kind in kinds:
+                _settle_some(spark, new_run(), settings, expected, chance, kind=kind)
 
     run, log = new_run(), [seen for history in histories for seen in history]
     silver = spark.read.table(run.table("silver_records").sql).collect()
@@ -316,10 +322,9 @@ def _missing(run: Run) -> set[tuple[tuple[str, int, str | None], int, int]]:
 
 
 def _settle_some(
-    spark: SparkSession, run: Run, settings: Settings, expected: Mapping[str, Reference], chance: random.Random
+    spark: SparkSession, run: Run, settings: Settings, expected: Mapping[str, Reference], chance: random.Random, *, kind: Kind
 ) -> None:
-    """Release one part of what waits, or discard another, here and in the reference."""
-    kind: Literal["release", "discard"] = chance.choice(["release", "release", "discard"])
+    """Release or discard a part of what waits, here and in the reference."""
     wanted = Wanted(topic=chance.choice([None, *_POLICIES]), producer=chance.choice(["a", "b", None]))
     requests.carry_out(spark, run, settings, Request(kind, "as agreed", "ann", wanted=wanted), is_dry_run=False)
     for topic, reference in expected.items():
