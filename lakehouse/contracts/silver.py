@@ -221,7 +221,8 @@ REJECTS = Contract(
     ),
 )
 
-_COUNTS = tuple(Column(name, "bigint", f"Records that ended as {name}") for name in CLASSES)
+COUNTS = tuple(Column(name, "bigint", f"Records that ended as {name}") for name in CLASSES)
+"""A column for each class, in the ledger and in `gold_stream_health`."""
 
 LOADS = Contract(
     SILVER_LOADS,
@@ -239,7 +240,7 @@ LOADS = Contract(
         Column("bronze_after_version", "bigint", "Delta version of Bronze that the load starts after; -1: from the beginning"),
         Column("bronze_to_version", "bigint", "Delta version of Bronze that the load ends with, inclusive"),
         Column("records", "bigint", "Bronze records of this stream in the load"),
-        *_COUNTS,
+        *COUNTS,
         Column("late_accepted", "bigint", "Those of the late records that Silver took, by policies.late"),
         Column(RELEASED, "bigint", "Records of earlier loads that a release took out of quarantine, into Silver"),
         Column(DISCARDED, "bigint", "Records of earlier loads that a discard, or an erasure, gave up"),
