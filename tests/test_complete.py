@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
 from pathlib import Path
 from typing import get_args
 
+import pyarrow as pa
 import pytest
 
 from expectations import failing_rows
 from expectations.checks import INVARIANTS, MEASURES
+from expectations.evidence import reconcile
+from jobs.cli import commands
 from jobs.readers import why
 from lakehouse.contracts import views
 from lakehouse.contracts.bronze import FINGERPRINT
 from lakehouse.contracts.gold import STREAM_HEALTH
-from lakehouse.contracts.silver import CLASSES, LOADS, PROBLEMS, QUARANTINED, REPLAY, UNDECODABLE
+from lakehouse.contracts.silver import (
+    CLASSES,
+    JUMP,
+    LATE,
+    LOADS,
+    PROBLEMS,
+    QUARANTINED,
+    REPLAY,
+    STREAM,
+    UNDECODABLE,
+)
+from lakehouse.delta import maintenance as table_maintenance
 from lakehouse.extract import columns, json_strictness
+from lakehouse.extract.sources import Form, Source
 from lakehouse.settings.policies import Policies, TopicPolicies
 from lakehouse.table import TABLE_NAMES
+from pipelines import maintenance
+from pipelines.operate import erasure
+from silver.decide import decision, running_max, sequential
+from silver.extract import one_record
+from silver.load import steps
+from silver.model import SEGMENT, Segment, Stream
+from silver.rules import Late, Rules
+from silver.state import ledger
+from silver.state.watermarks import Watermarks
+from silver.suspects import compare_in_spark, compare_on_driver
 from tests.support import kept
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+REPORT = ROOT / "jobs" / "report"
 
 
 def page(name: str) -> str:
@@ -84,3 +114,95 @@ def test_every_view_has_its_tables_and_a_place_in_the_queries() -> None:
     for name, tables in views.READ_BY.items():
         assert f"\n| `{name}` |" in page("queries.md"), name
         assert set(tables) <= set(TABLE_NAMES), name
+
+
+def test_every_class_is_decided_by_both_ways_and_has_a_place_in_the_dashboard_and_the_report() -> None:
+    one_by_one = [*vars(sequential).values(), *vars(compare_on_driver).values()]
+    in_spark = [*vars(running_max).values(), *vars(compare_in_spark).values(), JUMP]  # no running maximum can decide a jump
+    dashboard = json.loads((ROOT / "resources" / "streams.lvdash.json").read_text(encoding="utf-8"))
+    queries = ["".join(each["queryLines"]) for each in dashboard["datasets"]]
+    style = (REPORT / "assets" / "report.css").read_text(encoding="utf-8")
+    for name in CLASSES:
+        assert name in one_by_one, name
+        assert name in in_spark, name
+        assert f".{name} {{ background: var(--c-{name}); }}" in style, name
+    assert any(f"FOR class IN ({', '.join(CLASSES)})" in query for query in queries)
+
+
+READ_FROM = {
+    "header": Source("header", "h"),
+    "value": Source("value"),
+    "json": Source("json", "$"),
+    "bytes": Source("bytes", "0:1"),
+    "offset": Source("offset"),
+}
+
+
+def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
+    assert set(READ_FROM) == set(get_args(Form)) - {"custom"}  # an operator's code, which only Spark runs
+    record = {"value": b"7", "headers": [{"key": "h", "value": b"7"}], "offset": 7}
+    assert {form: one_record.key(Rules(source), record)[2] for form, source in READ_FROM.items()} == dict.fromkeys(READ_FROM, 7)
+
+
+def test_every_invariant_is_counted() -> None:
+    source = inspect.getsource(reconcile)
+    for each in INVARIANTS:
+        assert re.search(rf"\.{each.fact}\b[^=\n]* \+?= ", source), each.fact
+
+
+def outcome(policy: Late, *, contiguous: bool) -> tuple[int, list[str]]:
+    """How many of two late records Silver takes, and the state of those that are kept out."""
+    rules = Rules(Source("header", "seq"), late=policy, contiguous=contiguous)
+    stream = ("t", 0, None)
+    late = {
+        "epoch": 0,
+        "class": LATE,
+        "first_offset": 1,
+        "last_offset": 2,
+        "first_sequence": 1,
+        "last_sequence": 2,
+        "records": 2,
+    }
+    found = pa.Table.from_pylist([{**dict(zip(STREAM, stream, strict=True)), **late}], SEGMENT)
+    taken, out = decision.late(found, rules), decision.rejects(found, 1, rules)
+    loads: dict[Stream, ledger.StreamLoad] = {stream: ledger.StreamLoad(None)}
+    loads[stream].add(Segment(stream, 0, LATE, None, 1, 2, 1, 2, 2))
+    [row] = ledger.rows(loads, Watermarks({}), {}, rules)
+    records = sum(taken["records"].to_pylist())
+    assert records + sum(out["records"].to_pylist()) == 2, policy
+    assert row["late_accepted"] == records, policy
+    return records, out["state"].to_pylist()
+
+
+def test_every_policy_for_late_records_has_an_outcome_of_its_own_that_the_ledger_counts() -> None:
+    policies = get_args(Late)
+    assert set(policies) == set(get_args(TopicPolicies.model_fields["late"].annotation))
+    outcomes = {policy: [outcome(policy, contiguous=is_contiguous) for is_contiguous in (False, True)] for policy in policies}
+    assert len({str(each) for each in outcomes.values()}) == len(policies), outcomes
+
+
+def test_every_column_of_the_ledger_is_written() -> None:
+    [row] = ledger.rows({("t", 0, None): ledger.StreamLoad(None)}, Watermarks({}), {}, Rules(Source("header", "seq")))
+    assert {*row, *steps._SHARED} == set(LOADS.names)
+
+
+def test_every_module_of_commands_is_part_of_the_command_line() -> None:
+    source = inspect.getsource(commands)
+    for path in (ROOT / "jobs" / "cli").glob("[a-z]*.py"):
+        assert path.stem == "commands" or f"from jobs.cli.{path.stem} import" in source, path.stem
+
+
+def test_every_chart_has_data_and_a_place_on_the_page() -> None:
+    drawn = re.findall(r'^ {8}"(\w+)": _\w+\(\),$', (REPORT / "charts.py").read_text(encoding="utf-8"), re.MULTILINE)
+    script = (REPORT / "assets" / "report.js").read_text(encoding="utf-8")
+    draws = script.partition("const draws = {")[2].partition("\n  };")[0]
+    placed = re.findall(r'chart\("(\w+)"', (REPORT / "assets" / "report.html.j2").read_text(encoding="utf-8"))
+    assert drawn
+    assert sorted(drawn) == sorted(placed) == sorted(re.findall(r"^ {4}(\w+): \(", draws, re.MULTILINE))
+
+
+def test_every_step_of_maintenance_is_taken() -> None:
+    callers = inspect.getsource(maintenance) + inspect.getsource(erasure) + inspect.getsource(table_maintenance)
+    for name, value in vars(table_maintenance).items():
+        if inspect.isfunction(value) and value.__module__ == table_maintenance.__name__ and not name.startswith("_"):
+            assert re.search(rf"(?<!def )\b{name}\(", callers), name

@@ -27,6 +27,7 @@ from jobs.process.options import (
     Reason,
     TopicArgument,
 )
+from lakehouse.contracts.silver import QUARANTINED, Quarantined
 from lakehouse.errors import UsageError
 from lakehouse.escape import printable
 from lakehouse.table import Lakehouse
@@ -34,10 +35,10 @@ from lakehouse.table import Lakehouse
 if TYPE_CHECKING:
     from silver.state.request import Erase, Kind, Request, Reset, Wanted
 
-QuarantineClass = Literal["late", "collision", "invalid", "jump", "fenced", "unmet"]
+QuarantineClass = Literal[Quarantined, "unmet"]
 ClassOption = Annotated[
     QuarantineClass | None,
-    typer.Option("--class", help="One class only: late, collision, invalid, jump, fenced; unmet: kept out of Gold."),
+    typer.Option("--class", help=f"One class only: {', '.join(QUARANTINED)}; unmet: kept out of Gold."),
 ]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="One topic only.")]
 PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="One partition only.")]

@@ -12,11 +12,11 @@ from lakehouse.contracts.silver import (
     ACCEPTED,
     COLLISION,
     DUPLICATE,
-    FENCED,
     INVALID,
     JUMP,
     LATE,
     RELEASED,
+    WHY,
     problem_in_words,
 )
 from lakehouse.errors import TidemarkError
@@ -43,16 +43,7 @@ if TYPE_CHECKING:
 
 UNDECIDED = "undecided"
 
-RULES = {
-    ACCEPTED: "its sequence was above the watermark and above every earlier one of its load",
-    DUPLICATE: "its sequence was known already, with the same key and value",
-    LATE: "its sequence was below the watermark and had never come before",
-    COLLISION: "its sequence was known already, with another key or value",
-    INVALID: "sequence, producer or epoch could not be read",
-    JUMP: "its sequence was further above the watermark than its topic's max_jump",
-    FENCED: "its epoch was below its stream's",
-    UNDECIDED: "Silver has not loaded it yet; the next run decides it",
-}
+RULES = {**WHY, UNDECIDED: "Silver has not loaded it yet; the next run decides it"}
 
 _AT = "topic = $topic AND partition = $partition"
 _RECORD = f"""

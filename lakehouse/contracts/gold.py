@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakehouse.contracts.contract import Column, Contract
-from lakehouse.contracts.silver import CLASSES, record_columns
+from lakehouse.contracts.silver import COUNTS, record_columns
 from lakehouse.table import GOLD_LATEST, GOLD_LATEST_BY_STREAM, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH
 
 _GATE_RUN = Column("gate_run_id", "string", "The gate run that let the record's load out")
@@ -64,7 +64,7 @@ STREAM_HEALTH = Contract(
         Column("partition", "int", "Kafka partition"),
         Column("producer", "string", "Producer within the partition; null where none is configured or none could be read"),
         Column("records", "bigint", "Bronze records of the stream in the load"),
-        *(Column(name, "bigint", f"Records that ended as {name}") for name in CLASSES),
+        *COUNTS,
         Column("missing", "bigint", "Sequences that the accepted records stepped over"),
         Column("jumps_forward", "bigint", "Records more than one above the record before them"),
         Column("jumps_backward", "bigint", "Records below the record before them"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from lakehouse.contracts.contract import ERASED, HEADERS, RANGES, Column, Contract
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER_WATERMARKS
@@ -22,10 +22,23 @@ REPLAY = "replay"
 CLASSES = (ACCEPTED, DUPLICATE, LATE, COLLISION, INVALID, JUMP, FENCED, REPLAY)
 """Every class a record can end in."""
 
+WHY = {
+    ACCEPTED: "its sequence was above the watermark and above every earlier one of its load",
+    DUPLICATE: "its sequence was known already, with the same key and value",
+    LATE: "its sequence was below the watermark and had never come before",
+    COLLISION: "its sequence was known already, with another key or value",
+    INVALID: "sequence, producer or epoch could not be read",
+    JUMP: "its sequence was further above the watermark than its topic's max_jump",
+    FENCED: "its epoch was below its stream's",
+}
+"""The rule behind each class, in words. A replay has none of its own: it has the class that its first copy has."""
+
 SUSPECT = "suspect"
 """A record that is not in order, until it is compared by content and gets its class."""
 
-QUARANTINED = (LATE, COLLISION, INVALID, JUMP, FENCED)
+Quarantined = Literal["late", "collision", "invalid", "jump", "fenced"]
+
+QUARANTINED: tuple[str, ...] = get_args(Quarantined)
 """The classes whose records wait for an operator's decision, one row each in `silver_rejects`."""
 
 UNDECODABLE = "value_undecodable"
@@ -208,7 +221,8 @@ REJECTS = Contract(
     ),
 )
 
-_COUNTS = tuple(Column(name, "bigint", f"Records that ended as {name}") for name in CLASSES)
+COUNTS = tuple(Column(name, "bigint", f"Records that ended as {name}") for name in CLASSES)
+"""A column for each class, in the ledger and in `gold_stream_health`."""
 
 LOADS = Contract(
     SILVER_LOADS,
@@ -226,7 +240,7 @@ LOADS = Contract(
         Column("bronze_after_version", "bigint", "Delta version of Bronze that the load starts after; -1: from the beginning"),
         Column("bronze_to_version", "bigint", "Delta version of Bronze that the load ends with, inclusive"),
         Column("records", "bigint", "Bronze records of this stream in the load"),
-        *_COUNTS,
+        *COUNTS,
         Column("late_accepted", "bigint", "Those of the late records that Silver took, by policies.late"),
         Column(RELEASED, "bigint", "Records of earlier loads that a release took out of quarantine, into Silver"),
         Column(DISCARDED, "bigint", "Records of earlier loads that a discard, or an erasure, gave up"),
