@@ -84,11 +84,7 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("cut", "at_once"),
-    [(0, 250_000), (0, 3), (0, 1), (8, 250_000), (8, 1)],
-    ids=lambda number: str(number),
-)
+@pytest.mark.parametrize(("cut", "at_once"), [(0, 250_000), (0, 3), (0, 1), (8, 250_000), (8, 3), (8, 1)], ids=str)
 def test_suspects_are_told_apart_whichever_load_brought_their_like(
     spark: SparkSession, new_run: Callable[[], Run], cut: int, at_once: int
 ) -> None:
