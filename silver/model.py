@@ -12,7 +12,7 @@ from lakehouse.contracts.silver import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import Row
 
@@ -40,6 +40,20 @@ def by_name(stream: Stream) -> tuple[str, int, bool, str]:
     """
     topic, partition, producer = stream
     return topic, partition, producer is not None, producer or ""
+
+
+_BATCH = 10_000
+"""Rows converted from Arrow at a time: as Python objects they are ten times as large."""
+
+
+def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows of a table, converted some at a time.
+
+    >>> list(rows_of(pa.table({"offset": [7, 8]})))
+    [{'offset': 7}, {'offset': 8}]
+    """
+    for batch in table.to_batches(max_chunksize=_BATCH):
+        yield from batch.to_pylist()
 
 
 SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")

@@ -15,7 +15,7 @@ from lakehouse.spark import frames
 from silver.decide import islands, monotonic, running_max
 from silver.decide.sequential import fold
 from silver.decide.sequential import gaps as fold_gaps
-from silver.model import REJECT, SEGMENT, SPAN, Island, Segment, stream_of
+from silver.model import REJECT, SEGMENT, SPAN, Island, Segment, rows_of, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from silver.rules import Late, Rules
     from silver.state.streams import Known
     from silver.state.watermarks import Watermarks
-
-
-_BATCH = 10_000
-"""Records converted from Arrow at a time: as Python objects they are ten times as large."""
 
 
 class How(StrEnum):
@@ -55,16 +51,14 @@ class Way:
         most_islands: The most islands that the driver takes; an input with more is decided record by record.
         fewest_copied: The fewest suspects in blocks that are checked as a whole; fewer are compared one by one just as fast.
         smallest_copy: The fewest records of such a block.
-        most_on_driver: The most suspects that are compared on the driver; more are compared in Spark.
-        most_broadcast: The most keys that are broadcast; more are shuffled.
+        most_at_once: The most suspects that are compared at a time.
     """
 
     how: How = How.ISLANDS
     most_islands: int = 50_000
     fewest_copied: int = 10_000
     smallest_copy: int = 100
-    most_on_driver: int = 100_000
-    most_broadcast: int = 500_000
+    most_at_once: int = 250_000
 
 
 def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules, way: Way) -> pa.Table:
@@ -158,8 +152,7 @@ def _in_offset_order(narrow: DataFrame) -> Iterator[Island]:
 
 def _one_by_one(records: pa.Table) -> Iterator[Island]:
     """Records as islands of one, in the given order."""
-    for batch in records.to_batches(max_chunksize=_BATCH):
-        yield from map(_single, batch.to_pylist())
+    yield from map(_single, rows_of(records))
 
 
 def _single(row: Mapping[str, Any] | Row) -> Island:

@@ -22,7 +22,8 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
 
     Args:
         rules: The rules of the load that decided it.
-        record: The Bronze record; one of a version before 0.2 lacks what was extracted at ingest.
+        record: The Bronze record; one of a version before 0.2 lacks what was extracted at ingest. Of an invalid one Bronze
+            has neither epoch nor sequence, also where one of the two can be read: they are read from its bytes.
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Rules
@@ -32,7 +33,7 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
     """
     if erased := record.get("erased"):
         return erased["producer"], erased["epoch"], erased["sequence"]
-    if record.get("rules_fingerprint") == rules.fingerprint:
+    if record.get("rules_fingerprint") == rules.fingerprint and record["problem"] is None:
         return record["producer"], record["epoch"], record["sequence"]
     producer = _text(rules.producer, record) if rules.producer else None
     epoch = _number(rules.epoch, record) if rules.epoch else 0

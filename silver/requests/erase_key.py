@@ -25,7 +25,7 @@ from silver.extract.columns import sequenced
 from silver.model import REJECT, stream_of
 from silver.requests.quarantine import Choice
 from silver.state.ledger import load_of
-from silver.suspects.compare_on_driver import ERASED
+from silver.suspects.compare import ERASED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -8,14 +8,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from silver.extract.columns import if_erased
-from silver.suspects import compare_in_spark
+from silver.suspects.compare import ERASED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
 def content_sha256(records: DataFrame) -> Column:
-    """A hash of key and value, 64 hexadecimal digits; null and empty differ. If erased, see `compare_on_driver.ERASED`."""
+    """A hash of key and value, 64 hexadecimal digits; null and empty differ. If erased, see `compare.ERASED`."""
     parts = [F.coalesce(F.sha2(records[name], 256), F.lit("null")) for name in ("key", "value")]
     return _unless_erased(records, F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)).alias("content_sha256")
 
@@ -34,7 +34,12 @@ def _unless_erased(records: DataFrame, content: Column) -> Column:
         return content
     erased = records["erased"]
     is_collision = erased["is_collision"] if "problem" in _fields(records) else F.lit(False)
-    return F.when(erased.isNotNull(), compare_in_spark.erased(erased["up_to_offset"], is_collision)).otherwise(content)
+    return F.when(erased.isNotNull(), _of_erased(erased["up_to_offset"], is_collision)).otherwise(content)
+
+
+def _of_erased(up_to_offset: Column, is_collision: Column) -> Column:
+    """The content hash of an erased record: equal to no other under its key, except that of copies erased along with it."""
+    return F.concat(F.lit(ERASED), up_to_offset, F.when(is_collision, ":collision").otherwise(""))
 
 
 def _fields(records: DataFrame) -> list[str]:

@@ -2,13 +2,15 @@
 
 A watermark alone cannot distinguish a resent record from one that never arrived before. So the suspects, and only they, are
 compared with Silver, with the load's own accepted records and with the rejects, on stream, epoch and sequence and on a hash of
-key and value. Rule: DESIGN section 1.
+key and value. Rule: DESIGN section 1. However many they are, only some come to the driver at a time, narrow and hashed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from itertools import islice
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,23 +28,26 @@ from lakehouse.contracts.silver import (
 )
 from lakehouse.spark import frames, interval_join
 from silver.decide.decision import Way
-from silver.model import SEGMENT, stream_of
-from silver.suspects import compare_in_spark, compare_on_driver, pruning, resent_blocks
-from silver.suspects.compare_in_spark import as_keys, same_key
-from silver.suspects.compare_on_driver import KEY
+from silver.model import SEGMENT, rows_of, stream_of
+from silver.suspects import pruning, resent_blocks
+from silver.suspects.chunks import in_chunks
+from silver.suspects.compare import KEY, first_of_each, judged, key_of
 from silver.suspects.content_hash import content_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from silver.state.watermarks import Watermarks
+    from silver.suspects.compare import Known, Row
     from silver.suspects.pruning import Place, Range
 
 _WAY = Way()
 
 _SPAN = (*STREAM, "first_offset", "last_offset")
+_ROWS = 10_000
+"""Outcomes held as Python objects at a time."""
 
 
 @dataclass(frozen=True)
@@ -138,26 +143,28 @@ def _holds_some_twice(load: _Load) -> bool:
 
 
 def _one_by_one(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> pa.Table:
-    count = pc.sum(blocks["records"]).as_py()
-    suspects = _suspects(spark, blocks, load.records)
+    chunks = (_with_known(spark, load, past, chunk) for chunk in in_chunks(blocks, load.way.most_at_once))
+    return _segments(judged(chunks), blocks)
+
+
+def _with_known(spark: SparkSession, load: _Load, past: Past, chunk: pa.Table) -> tuple[Iterator[Row], Known]:
+    """The suspects of a chunk, sorted by stream and offset, and the first content known under each of their keys."""
+    suspects = _suspects(spark, chunk, load.records)
     if _holds_some_twice(load):
         suspects = suspects.dropDuplicates([*STREAM, "offset"])
-    if count > load.way.most_on_driver:
-        known = _known(spark, load, past, blocks, suspects.select(*as_keys()))
-        return _with_jumps(compare_in_spark.judged(suspects, known).toArrow().to_pylist(), blocks)
     here = suspects.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
-    keys = frames.of_arrow(spark, here.select(list(KEY))).select(*as_keys())
-    known = _known(spark, load, past, blocks, keys).toArrow().to_pylist()
-    return _with_jumps(list(compare_on_driver.judged(here.to_pylist(), compare_on_driver.first_of_each(known))), blocks)
+    return rows_of(here), first_of_each(_known(spark, load, past, here).toArrow()) if here.num_rows else {}
 
 
-def _known(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table, keys: DataFrame) -> DataFrame:
+def _known(spark: SparkSession, load: _Load, past: Past, suspects: pa.Table) -> DataFrame:
     """The kept and late records under a suspect's key: the key, `content_sha256`, and `place`, the lower the earlier."""
-    # Too many keys to broadcast: all rows are hashed then, and only the hashes are shuffled.
-    wanted = keys if pc.sum(blocks["records"]).as_py() <= load.way.most_broadcast else None
-    known = _waiting(past.rejects, wanted)
-    for rows in _kept(spark, load, past, blocks):
-        known = known.unionByName(_content(_of_keys(rows, wanted)))
+    keys = frames.of_arrow(spark, suspects.select(list(KEY)))
+    # Of a block that was cut, only the sequences of this chunk are read.
+    spans = suspects.group_by([*STREAM, "epoch", "block"]).aggregate([("sequence", "min"), ("sequence", "max")])
+    spans = spans.rename_columns({"sequence_min": "first_sequence", "sequence_max": "last_sequence"})
+    known = _waiting(past.rejects, keys)
+    for rows in _kept(spark, load, past, spans):
+        known = known.unionByName(_content(_of_keys(rows, keys)))
     return known
 
 
@@ -178,17 +185,14 @@ def _accepted(spark: SparkSession, load: _Load, above: list[Range]) -> DataFrame
 def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple[object, ...]]:
     """The keys of those rejects whose sequence Silver holds: topic, partition, producer, epoch, sequence."""
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
-    if not named.num_rows:
-        return set()
-    keys = frames.of_arrow(spark, named.select([*STREAM, "epoch", "first_sequence"])).withColumnRenamed(
-        "first_sequence", "sequence"
-    )
-    kept = silver.where(pruning.sequence_filter(pruning.ranges(named))).select(*KEY)
-    wanted = keys.select(*as_keys())
-    found = kept.join(
-        F.broadcast(wanted) if len(named) <= _WAY.most_broadcast else wanted, on=same_key(kept, wanted), how="left_semi"
-    )
-    return {tuple(row[name] for name in KEY) for row in found.toArrow().to_pylist()}
+    named = named.sort_by([(name, "ascending") for name in (*STREAM, "epoch", "first_sequence")])
+    found: set[tuple[object, ...]] = set()
+    for first in range(0, len(named), _WAY.most_at_once):
+        part = named.slice(first, _WAY.most_at_once)
+        keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
+        kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
+        found |= {key_of(row) for row in rows_of(_of_keys(kept, frames.of_arrow(spark, keys)).toArrow())}
+    return found
 
 
 def _of_class(found: pa.Table, kind: str) -> pa.Table:
@@ -213,10 +217,11 @@ def _suspects(spark: SparkSession, blocks: pa.Table, records: DataFrame) -> Data
 
 
 def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFrame:
-    """The records of some segments, each with its segment's first offset as `block`."""
-    places = segments.select(list(_SPAN))
-    near = records.where(pruning.offset_filter(map(_place, places.to_pylist())))
-    return interval_join.within(spark, near, places, {"first_offset": "block"})
+    """The records of some segments, each with its segment's first offset as `block`; of pieces, with that of the whole."""
+    block = segments["block"] if "block" in segments.column_names else segments["first_offset"]
+    places = segments.select(list(_SPAN)).append_column("block", block)
+    near = records.where(pruning.offset_filter(map(_place, rows_of(places))))
+    return interval_join.within(spark, near, places, {"block": "block"})
 
 
 def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Table:
@@ -229,18 +234,21 @@ def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Tabl
     return jumps.set_column(column, SEGMENT.field(column), pa.array([hashes[place] for place in places], pa.string()))
 
 
-def _of_keys(rows: DataFrame, keys: DataFrame | None) -> DataFrame:
-    """The rows with one of the keys; None for all rows."""
-    if keys is None:
-        return rows
-    return rows.join(F.broadcast(keys), on=same_key(rows, keys), how="left_semi")
+def _of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:
+    """The rows with one of the keys, of which there are not too many to broadcast."""
+    return rows.join(F.broadcast(keys), on=_same_key(rows, keys), how="left_semi")
+
+
+def _same_key(rows: DataFrame, keys: DataFrame) -> Column:
+    others = [name for name in KEY if name != "producer"]
+    return reduce(and_, [rows[name] == keys[name] for name in others], rows["producer"].eqNullSafe(keys["producer"]))
 
 
 def _content(rows: DataFrame) -> DataFrame:
     return rows.select(*KEY, content_sha256(rows), F.lit(-1).cast("bigint").alias("place"))
 
 
-def _waiting(rejects: DataFrame, keys: DataFrame | None) -> DataFrame:
+def _waiting(rejects: DataFrame, keys: DataFrame) -> DataFrame:
     """The late record under a suspect's key: a further copy is a duplicate, whatever became of it.
 
     Jumps are left out: nothing is accepted under their sequence until they are released, and then Silver has it.
@@ -250,14 +258,14 @@ def _waiting(rejects: DataFrame, keys: DataFrame | None) -> DataFrame:
     return _of_keys(rows, keys).select(*KEY, "content_sha256", "place")
 
 
-def _with_jumps(rows: list[dict[str, Any]], blocks: pa.Table) -> pa.Table:
+def _segments(rows: Iterator[dict[str, Any]], blocks: pa.Table) -> pa.Table:
     """The classified suspects as segments; a block's jump counts stay with its first part."""
-    jumps = {
-        (*stream_of(row), row["first_offset"]): row
-        for row in blocks.select([*STREAM, "first_offset", "jumps_forward", "jumps_backward"]).to_pylist()
-    }
-    for row in rows:
-        of_block = jumps.get((*stream_of(row), row["first_offset"]))
-        row["jumps_forward"] = of_block["jumps_forward"] if of_block else 0
-        row["jumps_backward"] = of_block["jumps_backward"] if of_block else 0
-    return pa.Table.from_pylist(rows, SEGMENT)
+    names = ("jumps_forward", "jumps_backward")
+    places = (zip(*(blocks[name].to_pylist() for name in some), strict=True) for some in ((*STREAM, "first_offset"), names))
+    jumps = dict(zip(*places, strict=True))
+    parts = [SEGMENT.empty_table()]
+    while some := list(islice(rows, _ROWS)):
+        for row in some:
+            row.update(zip(names, jumps.get((*stream_of(row), row["first_offset"]), (0, 0)), strict=True))
+        parts.append(pa.Table.from_pylist(some, SEGMENT))
+    return pa.concat_tables(parts)

@@ -41,9 +41,9 @@ _AT_ONCE = 25
 WAYS = {
     "few": Way(How.FEW),
     "islands, copies as a whole": Way(How.ISLANDS, fewest_copied=1, smallest_copy=1),
-    "records, in Spark": Way(How.RECORDS, most_on_driver=0),
+    "records, 60 suspects at a time": Way(How.RECORDS, most_at_once=60),
     "few, copies as a whole": Way(How.FEW, fewest_copied=1, smallest_copy=1),
-    "islands, nothing broadcast": Way(How.ISLANDS, most_on_driver=0, most_broadcast=0),
+    "islands, 25 suspects at a time": Way(How.ISLANDS, most_at_once=25),
 }
 
 

@@ -17,6 +17,7 @@ from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissing
 from lakehouse.extract.sources import Source
 from lakehouse.settings.pipeline import Gate
 from pipelines.operate import requests
+from silver.decide.decision import How, Way
 from silver.load import planner, recover
 from silver.load import steps as load
 from silver.rules import Policy, Rules
@@ -56,9 +57,9 @@ def compact_and_vacuum(spark: SparkSession, table: str) -> None:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
 
 
-def load_all(spark: SparkSession, run: Run, rules: Rules = BY_HEADER) -> load.Load | None:
+def load_all(spark: SparkSession, run: Run, rules: Rules = BY_HEADER, way: Way | None = None) -> load.Load | None:
     create_tables(spark, run, rules)
-    return load.load_once(spark, run, rules)
+    return load.load_once(spark, run, rules, way=way)
 
 
 def kept(spark: SparkSession, run: Run) -> list[tuple[int, int]]:
@@ -257,7 +258,8 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
         put(spark, new_run(), [_record(seen) for seen in batch])
         undecided += commit
         if chance.random() < 0.6 or nth == _COMMITS - 1:
-            load_all(spark, new_run(), Rules.of(settings))
+            way = Way(How.FEW, most_at_once=chance.choice([300, 250_000]))
+            load_all(spark, new_run(), Rules.of(settings), way)
             for topic, reference in expected.items():
                 reference.take(seen for seen in undecided if seen.topic == topic)
             undecided.clear()

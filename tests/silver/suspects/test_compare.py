@@ -1,48 +1,115 @@
-"""Suspects told apart on the driver and in Spark: two ways to one outcome."""
+"""Suspects are told apart alike, however they are parted into chunks."""
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from lakehouse.spark import frames
-from silver.suspects import compare_in_spark, compare_on_driver
+from silver.model import by_name
+from silver.suspects import compare
+from silver.suspects.chunks import in_chunks
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
-
-KEY = "topic string, partition int, producer string, epoch bigint, sequence bigint"
 CONTENTS = ("a", "b", "erased:20", "erased:20:collision")
+PLACE = ("topic", "partition", "producer", "first_offset")
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_driver_and_spark_tell_suspects_apart_alike(spark: SparkSession, seed: int) -> None:
+def suspect(offset: int, sequence: int, content: str = "a", *, block: int = 0, producer: str | None = None) -> dict[str, Any]:
+    key = dict(zip(compare.KEY, ("t", 0, producer, 0, sequence), strict=True))
+    return {**key, "offset": offset, "block": block, "content_sha256": content}
+
+
+def told(*chunks: tuple[list[dict[str, Any]], dict[Any, str]]) -> list[tuple[object, ...]]:
+    """Class, first and last offset, first and last sequence and records of each row."""
+    names = ("class", "first_offset", "last_offset", "first_sequence", "last_sequence", "records")
+    return [tuple(row[name] for name in names) for row in compare.judged(chunks)]
+
+
+def test_a_block_that_two_chunks_share_becomes_one_row() -> None:
+    rows = [suspect(offset, offset + 1) for offset in range(4)]
+    known = {compare.key_of(row): "a" for row in rows}
+
+    assert told((rows[:3], known), (rows[3:], known)) == [("duplicate", 0, 3, 1, 4, 4)]
+
+
+def test_blocks_in_two_chunks_stay_two_rows() -> None:
+    rows = [suspect(0, 1), suspect(1, 2, block=1), suspect(1, 2, block=1, producer="p")]
+    known = {compare.key_of(row): "a" for row in rows}
+
+    assert told(*(([row], known) for row in rows)) == [
+        ("duplicate", 0, 0, 1, 1, 1),
+        ("duplicate", 1, 1, 2, 2, 1),
+        ("duplicate", 1, 1, 2, 2, 1),
+    ]
+
+
+def test_a_late_record_of_one_chunk_is_known_in_the_next() -> None:
+    assert told(([suspect(0, 7)], {}), ([suspect(1, 7), suspect(2, 7, "b")], {}), ([suspect(3, 7)], {})) == [
+        ("late", 0, 0, 7, 7, 1),
+        ("duplicate", 1, 1, 7, 7, 1),
+        ("collision", 2, 2, 7, 7, 1),
+        ("duplicate", 3, 3, 7, 7, 1),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_bound_gives_the_rows_of_one_chunk(seed: int) -> None:
     chance = random.Random(seed)
-    keys = [("t", partition, producer, 0, number) for partition in (0, 1) for producer in (None, "p") for number in range(6)]
-    known = [(*key, chance.choice(CONTENTS), place) for key in keys for place in chance.sample(range(-1, 4), k=2) if place % 2]
-    suspects = []
-    for stream in {key[:3] for key in keys}:
-        for offset in range(0, 60, 2):
-            key = chance.choice([key for key in keys if key[:3] == stream])
-            suspects.append((*key, offset, offset // 16 * 16, chance.choice(CONTENTS)))
-    suspects.sort(key=lambda row: (row[:2], row[2] or "", row[5]))
-    many = frames.of_tuples(spark, suspects, f"{KEY}, offset bigint, block bigint, content_sha256 string")
-    few = frames.of_tuples(spark, known, f"{KEY}, content_sha256 string, place bigint")
+    streams = [("t", partition, producer) for partition in (0, 1) for producer in (None, "", "p")]
+    rows, blocks, known = [], [], {}
+    for stream in streams:
+        for number in chance.sample(range(6), 3):
+            known[(*stream, 0, number)] = chance.choice(CONTENTS)
+        offset = 0
+        for _ in range(chance.randint(1, 4)):
+            offsets = [offset := offset + chance.choice([1, 1, 1, 3]) for _ in range(chance.randint(1, 12))]
+            place = dict(zip(compare.KEY, stream, strict=False))
+            ends = {"first_offset": offsets[0], "last_offset": offsets[-1]}
+            blocks.append({**place, **ends, "records": len(offsets)})
+            for each in offsets:
+                row = suspect(each, chance.randrange(6), chance.choice(CONTENTS), block=offsets[0])
+                rows.append({**row, **place})
+            offset += 2
+    table = pa.Table.from_pylist(blocks)
 
-    here = list(
-        compare_on_driver.judged(many.toArrow().to_pylist(), compare_on_driver.first_of_each(few.toArrow().to_pylist()))
-    )
-    found = compare_in_spark.judged(many, few).toArrow().to_pylist()
+    def judged(most: int) -> list[dict[str, Any]]:
+        chunks = [_suspects_of(chunk, rows) for chunk in in_chunks(table, most)]
+        assert sum(map(len, chunks)) == len(rows)
+        found = compare.judged(
+            (chunk, {key: known[key] for key in map(compare.key_of, chunk) if key in known}) for chunk in chunks
+        )
+        return list(found)
 
-    assert {row["class"] for row in here} == {"duplicate", "late", "collision"}
-    assert sorted(map(_told, here)) == sorted(map(_told, found))
+    whole = judged(1_000)
+    assert {row["class"] for row in whole} == {"duplicate", "late", "collision"}
+    for most in (1, 2, 3, 7, 20):
+        assert judged(most) == whole, most
 
 
-def _told(row: dict[str, Any]) -> tuple[Any, ...]:
-    names = ("topic", "partition", "producer", "epoch", "class", "block", "first_offset", "last_offset")
-    more = ("first_sequence", "last_sequence", "records", "content_sha256")
-    return tuple(str(row[name]) for name in (*names, *more))
+def _suspects_of(chunk: pa.Table, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As Spark gives them: those of a piece have the first offset of the whole block."""
+    return [
+        {**row, "block": piece["block"]}
+        for piece in chunk.to_pylist()
+        for row in rows
+        if all(row[name] == piece[name] for name in PLACE[:3])
+        and piece["first_offset"] <= row["offset"] <= piece["last_offset"]
+    ]
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 100])
+def test_a_chunk_holds_no_more_than_it_may_and_all_chunks_hold_everything(most: int) -> None:
+    place = {"topic": "t", "partition": 0}
+    spans = [(producer, first, number) for producer in (None, "p") for first, number in ((0, 9), (10, 1), (20, 4), (30, 70))]
+    rows = [
+        {**place, "producer": producer, "first_offset": first, "last_offset": first + number - 1, "records": number}
+        for producer, first, number in sorted(spans, key=lambda span: by_name(("t", 0, span[0])), reverse=True)
+    ]
+
+    chunks = [chunk.to_pylist() for chunk in in_chunks(pa.Table.from_pylist(rows), most)]
+
+    numbers = [sum(piece["last_offset"] - piece["first_offset"] + 1 for piece in chunk) for chunk in chunks]
+    assert sum(numbers) == 168
+    assert max(numbers) <= most

@@ -14,6 +14,7 @@ from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.extract.sources import Source
 from lakehouse.settings.pipeline import Settings
 from pipelines.arrival_order import orders
+from silver.decide.decision import How, Way
 from silver.load import steps
 from silver.rules import Policy, Rules
 from silver.state import tables
@@ -33,10 +34,10 @@ pytestmark = pytest.mark.spark
 RULES = Rules(Source("header", "seq"))
 
 
-def loaded(spark: SparkSession, run: Run, records: list[Record], rules: Rules = RULES) -> steps.Load:
+def loaded(spark: SparkSession, run: Run, records: list[Record], rules: Rules = RULES, way: Way | None = None) -> steps.Load:
     put(spark, run, records)
     tables.create_tables(spark, run, rules)
-    done = steps.load_once(spark, run, rules, max_quarantined_share=0.5)
+    done = steps.load_once(spark, run, rules, max_quarantined_share=0.5, way=way)
     assert done is not None
     return done
 
@@ -83,17 +84,14 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize("cut", [0, 8], ids=lambda cut: f"cut before offset {cut}")
+@pytest.mark.parametrize(("cut", "at_once"), [(0, 250_000), (0, 3), (0, 1), (8, 250_000), (8, 3), (8, 1)], ids=str)
 def test_suspects_are_told_apart_whichever_load_brought_their_like(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, cut: int
+    spark: SparkSession, new_run: Callable[[], Run], cut: int, at_once: int
 ) -> None:
-    if cut:  # many suspects stay in Spark and are not broadcast: the other way to the same classes
-        monkeypatch.setattr("silver.suspects.resolve._MOST_HERE", 0)
-        monkeypatch.setattr("silver.suspects.resolve._MOST_BROADCAST", 0)
     records = [*FIRST, *AGAIN]
     for part in (records[:cut], records[cut:]):
         if part:
-            loaded(spark, new_run(), part)
+            loaded(spark, new_run(), part, way=Way(How.FEW, most_at_once=at_once))
 
     assert rejects(spark, new_run()) == TOLD
     assert kept(spark, new_run()) == [(0, 1), (1, 2), (2, 3), (3, 6), (4, 7), (13, 8)]
