@@ -44,7 +44,7 @@ from silver.model import SEGMENT, Segment, Stream
 from silver.rules import Late, Rules
 from silver.state import ledger
 from silver.state.watermarks import Watermarks
-from silver.suspects import compare_in_spark, compare_on_driver
+from silver.suspects import compare
 from tests.support import kept
 
 ROOT = Path(__file__).parents[1]
@@ -117,8 +117,8 @@ def test_every_view_has_its_tables_and_a_place_in_the_queries() -> None:
 
 
 def test_every_class_is_decided_by_both_ways_and_has_a_place_in_the_dashboard_and_the_report() -> None:
-    one_by_one = [*vars(sequential).values(), *vars(compare_on_driver).values()]
-    in_spark = [*vars(running_max).values(), *vars(compare_in_spark).values(), JUMP]  # no running maximum can decide a jump
+    one_by_one = [*vars(sequential).values(), *vars(compare).values()]
+    in_spark = [*vars(running_max).values(), *vars(compare).values(), JUMP]  # no running maximum can decide a jump
     dashboard = json.loads((ROOT / "resources" / "streams.lvdash.json").read_text(encoding="utf-8"))
     queries = ["".join(each["queryLines"]) for each in dashboard["datasets"]]
     style = (REPORT / "assets" / "report.css").read_text(encoding="utf-8")
