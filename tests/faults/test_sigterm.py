@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.fault]
 
 _RULES = Rules(Source("header", "seq"))
 _REPOSITORY = Path(__file__).parents[2]
-_PATIENCE_SECONDS = 200
+_PATIENCE_SECONDS = 600
 
 
 class Job:

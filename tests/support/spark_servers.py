@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 HOME = Path(pyspark.__file__).parent
-_PATIENCE_SECONDS = 180
+_PATIENCE_SECONDS = 600
 
 
 def settings() -> dict[str, str]:
