@@ -42,8 +42,8 @@ def by_name(stream: Stream) -> tuple[str, int, bool, str]:
     return topic, partition, producer is not None, producer or ""
 
 
-_BATCH = 10_000
-"""Rows converted from Arrow at a time: as Python objects they are ten times as large."""
+BATCH = 10_000
+"""Rows held as Python objects at a time: they are ten times as large as in Arrow."""
 
 
 def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
@@ -52,7 +52,7 @@ def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
     >>> list(rows_of(pa.table({"offset": [7, 8]})))
     [{'offset': 7}, {'offset': 8}]
     """
-    for batch in table.to_batches(max_chunksize=_BATCH):
+    for batch in table.to_batches(max_chunksize=BATCH):
         yield from batch.to_pylist()
 
 

@@ -28,7 +28,7 @@ from lakehouse.contracts.silver import (
 )
 from lakehouse.spark import frames, interval_join
 from silver.decide.decision import Way
-from silver.model import SEGMENT, rows_of, stream_of
+from silver.model import BATCH, SEGMENT, rows_of, stream_of
 from silver.suspects import pruning, resent_blocks
 from silver.suspects.chunks import in_chunks
 from silver.suspects.compare import KEY, first_of_each, judged, key_of
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 _WAY = Way()
 
 _SPAN = (*STREAM, "first_offset", "last_offset")
-_ROWS = 10_000
-"""Outcomes held as Python objects at a time."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +262,7 @@ def _segments(rows: Iterator[dict[str, Any]], blocks: pa.Table) -> pa.Table:
     places = (zip(*(blocks[name].to_pylist() for name in some), strict=True) for some in ((*STREAM, "first_offset"), names))
     jumps = dict(zip(*places, strict=True))
     parts = [SEGMENT.empty_table()]
-    while some := list(islice(rows, _ROWS)):
+    while some := list(islice(rows, BATCH)):
         for row in some:
             row.update(zip(names, jumps.get((*stream_of(row), row["first_offset"]), (0, 0)), strict=True))
         parts.append(pa.Table.from_pylist(some, SEGMENT))
