@@ -123,7 +123,7 @@ def _maintain(spark: SparkSession, run: Run, table: Table, wanted: Maintenance) 
             told["removed_files"] = found
 
     if lacking:
-        _step(run, "properties", lambda: maintenance.set_properties(spark, table, lacking), skipped)
+        _step(run, "properties", lambda: delta.set_properties(spark, table, lacking), skipped)
     _step(run, "compaction", compact, skipped)
     _step(run, "vacuum", vacuum, skipped)
     after = maintenance.state(spark, table)

@@ -73,16 +73,6 @@ def fitting(properties: Mapping[str, str], found: State) -> dict[str, str]:
     return {**properties, **({_STATISTICS: own} if _STATISTICS in properties else {})}
 
 
-def set_properties(spark: SparkSession, table: Table, properties: dict[str, str]) -> None:
-    """Set properties of the table.
-
-    Raises:
-        AnotherWriterError: Another writer committed at the same time.
-    """
-    listed = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
-    tables.execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({listed})", table)
-
-
 def unset_properties(spark: SparkSession, table: Table, names: Sequence[str]) -> None:
     """Remove properties from the table.
 

@@ -94,7 +94,7 @@ def _create_by_append(spark: SparkSession, table: Table, contract: Contract, pro
     columns = spark.createDataFrame([], contract.ddl())
     _commit(columns.write.format("delta").mode("append").options(**properties), table)
     if properties:
-        execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({_pairs(properties)})", table)
+        set_properties(spark, table, properties)
     if contract.clustered_by:
         execute(spark, f"ALTER TABLE {table.sql} CLUSTER BY ({', '.join(contract.clustered_by)})", table)
 
@@ -351,13 +351,13 @@ def properties(spark: SparkSession, table: Table) -> dict[str, str]:
     return {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {table.sql}").collect()}
 
 
-def set_property(spark: SparkSession, table: Table, name: str, value: str) -> None:
-    """Set a property of a table. If that changes its value, every transaction on the table that began before fails.
+def set_properties(spark: SparkSession, table: Table, wanted: Mapping[str, str]) -> None:
+    """Set properties of a table. If that changes a value, every transaction on the table that began before fails.
 
     Raises:
         AnotherWriterError: Another writer committed at the same time.
     """
-    execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({sql_text(name)} = {sql_text(value)})", table)
+    execute(spark, f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({_pairs(wanted)})", table)
 
 
 def last_append(table: Table, transaction: Transaction) -> Append | None:

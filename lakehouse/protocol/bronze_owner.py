@@ -39,7 +39,7 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
     owner = require(spark, run)  # before a column is added, which is a commit
     tables.create(spark, table, replace(BRONZE, properties={**BRONZE.properties, _PROPERTY: run.pipeline}))
     if owner is None and require(spark, run) is None:
-        tables.set_property(spark, table, _PROPERTY, run.pipeline)
+        tables.set_properties(spark, table, {_PROPERTY: run.pipeline})
         require(spark, run)
 
 

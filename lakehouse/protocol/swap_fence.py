@@ -76,7 +76,7 @@ def close(spark: SparkSession, run: Run, load_seq: int, *, is_noted: bool, with_
         tables.note(spark, run.table(name), Transaction(run.app_id(name), load_seq))
     for name in (*_MERGED_INTO, *((BRONZE_RECORDS,) if with_bronze else ())):
         if tables.exists(spark, run.table(name)):
-            tables.set_property(spark, run.table(name), _PROPERTY, str(load_seq))
+            tables.set_properties(spark, run.table(name), {_PROPERTY: str(load_seq)})
 
 
 def require_standing(spark: SparkSession, run: Run, load_seq: int) -> None:

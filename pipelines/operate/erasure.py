@@ -66,7 +66,7 @@ def keep_out_of_logs(spark: SparkSession, run: Run, settings: Settings) -> None:
         found = maintenance.state(spark, table)
         fitting = maintenance.fitting(wanted, found)
         if lacking := {name: value for name, value in fitting.items() if found.properties.get(name) != value}:
-            maintenance.set_properties(spark, table, lacking)
+            delta.set_properties(spark, table, lacking)
 
 
 def left(settings: Settings, now: datetime | None = None) -> dict[str, str]:
@@ -184,7 +184,7 @@ def _forget_versions(spark: SparkSession, table: Table) -> dict[str, object]:
     """
     found, folder = maintenance.state(spark, table), table.local_folder
     files = None if folder is None else _data_files(folder)
-    maintenance.set_properties(spark, table, {**maintenance.fitting(statistics(table.name), found), **_AT_ONCE})
+    delta.set_properties(spark, table, {**maintenance.fitting(statistics(table.name), found), **_AT_ONCE})
     crash_point("forget.properties")
     maintenance.vacuum(spark, table)
     crash_point("forget.vacuumed")
@@ -193,7 +193,7 @@ def _forget_versions(spark: SparkSession, table: Table) -> dict[str, object]:
     defaults = {name: found.properties.get(name, table.properties.get(name)) for name in _AT_ONCE}
     again = {name: table.properties.get(name, value) for name, value in defaults.items() if value is not None}
     if again:
-        maintenance.set_properties(spark, table, again)
+        delta.set_properties(spark, table, again)
     if unset := sorted(set(_AT_ONCE) - set(again)):
         maintenance.unset_properties(spark, table, unset)
     return {"table": table.name, "removed_files": removed, "removed_log_files": in_log}

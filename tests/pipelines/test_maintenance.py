@@ -159,7 +159,7 @@ def test_an_append_is_skipped_also_when_the_log_that_held_its_transaction_is_gon
     loaded(spark, run, settings, [Record.of(0, 1)])
     table = run.table("silver_loads")
     for hours in range(10):  # a checkpoint is written with every tenth commit
-        maintenance.set_properties(spark, table, {"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
+        tables.set_properties(spark, table, {"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
     log = Path(table.location) / "_delta_log"
     last = max(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet"))
     for old in log.glob("*.json"):

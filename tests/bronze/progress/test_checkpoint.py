@@ -42,7 +42,7 @@ def test_a_checkpoint_that_was_put_back_is_set_aside_after_many_commits_and_with
         if offset == 0:
             shutil.copytree(folder, backup)
     for nth in range(12):
-        tables.set_property(spark, bronze, "tests.nth", str(nth))
+        tables.set_properties(spark, bronze, {"tests.nth": str(nth)})
 
     _, known = tables.streamed(spark, bronze)
     assert known is not None
@@ -73,7 +73,7 @@ def test_a_restore_is_seen_where_the_log_has_lost_the_batches_that_it_undid(
         put(spark, source, [Record.of(offset, offset)])
         streamed_into(spark, run, source, run.lakehouse.folder("_checkpoints/bronze_records"))
     for nth in range(9):
-        tables.set_property(spark, bronze, "tests.nth", str(nth))
+        tables.set_properties(spark, bronze, {"tests.nth": str(nth)})
     assert checkpoint.choose(spark, run, first=1, streamed=None).number == 1
     spark.sql(f"RESTORE TABLE {bronze.sql} TO VERSION AS OF 1").collect()
     for commit in range(11):  # a checkpoint was written at version 10
