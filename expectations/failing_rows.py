@@ -14,7 +14,7 @@ from expectations import verdict
 from expectations.checks import INVARIANTS
 from expectations.evidence import snapshot
 from expectations.evidence.facts import REQUIRED
-from expectations.evidence.reconcile import load_facts, stream_facts
+from expectations.evidence.measures import load_facts, stream_facts
 from expectations.gx import engine
 from expectations.gx.flatten import flatten
 from lakehouse.contracts.gate import ERRORED, PASSED

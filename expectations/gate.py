@@ -13,7 +13,7 @@ from expectations import decisions as decided
 from expectations import kept_out, verdict
 from expectations.checks import Subject
 from expectations.evidence import snapshot
-from expectations.evidence.reconcile import StreamFacts, load_facts, stream_facts
+from expectations.evidence.measures import StreamFacts, load_facts, stream_facts
 from expectations.gx import engine
 from expectations.gx.engine import Result
 from expectations.gx.flatten import flatten

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import COLLISION, STREAM
+from lakehouse.contracts.silver import COLLISION, STREAM, stream_of
 from lakehouse.delta import tables
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.audit.arrival_order import Order, arrival_order
 from silver.decide import decision
 from silver.extract.columns import NARROW, narrow
-from silver.model import by_name, stream_of
+from silver.model import by_name
 from silver.rules import Rules
 
 if TYPE_CHECKING:

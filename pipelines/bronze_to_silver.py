@@ -10,12 +10,11 @@ import pyarrow.compute as pc
 
 from bronze.kafka import consumer_group
 from lakehouse.contracts.bronze import of_last_incarnations
-from lakehouse.contracts.silver import CLASSES
+from lakehouse.contracts.silver import CLASSES, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.table import BRONZE_TOPICS, SILVER_WATERMARKS
 from silver.load import breaker, cutover, planner, recover, steps
-from silver.model import stream_of
 from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.streams import Limits
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
-    from silver.model import Stream
     from silver.state.plan import Plan
 
 

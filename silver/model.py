@@ -7,29 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse.contracts.silver import (
-    STREAM,
-)
+from lakehouse.contracts.silver import STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from pyspark.sql import Row
+    from lakehouse.contracts.silver import Stream
 
-
-Stream = tuple[str, int, str | None]
-"""topic, partition, producer"""
-
-Ordinal = tuple[int, int]
-"""epoch, sequence"""
 
 Range = tuple[int, int, int]
 """epoch, first and last sequence, inclusive"""
-
-
-def stream_of(row: Mapping[str, Any] | Row) -> Stream:
-    """The stream that a row belongs to."""
-    return row["topic"], row["partition"], row["producer"]
 
 
 def by_name(stream: Stream) -> tuple[str, int, bool, str]:
@@ -127,9 +114,3 @@ class Segment:
     records: int = 1
     jumps_forward: int = 0
     jumps_backward: int = 0
-
-
-def stream_text(stream: Stream) -> str:
-    """A stream in words."""
-    topic, partition, producer = stream
-    return f"topic {topic}, partition {partition}" + (f", producer {producer}" if producer is not None else "")

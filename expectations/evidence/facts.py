@@ -1,7 +1,7 @@
 """The facts pass: what Silver and Bronze really hold, counted from their narrow columns. Pure: reads and writes nothing.
 
 The ledger says what a load did. These counts come from the rows themselves, so that the two can be compared
-(`expectations.evidence.reconcile`).
+(`expectations.evidence.measures`).
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS, SILVER
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import Row
+
 ACCEPTED = "accepted"
 DUPLICATE = "duplicate"
 LATE = "late"
@@ -129,6 +131,24 @@ KEPT = (ACCEPTED, "late_accepted", RELEASED)
 
 STREAM = ("topic", "partition", "producer")
 """The columns that identify a stream. Producer is null if none is configured, and for records that name none."""
+
+Stream = tuple[str, int, str | None]
+"""topic, partition, producer"""
+
+Ordinal = tuple[int, int]
+"""epoch, sequence: what orders the records of a stream"""
+
+
+def stream_of(row: Mapping[str, Any] | Row) -> Stream:
+    """The stream that a row belongs to."""
+    return row["topic"], row["partition"], row["producer"]
+
+
+def stream_text(stream: Stream) -> str:
+    """A stream in words."""
+    topic, partition, producer = stream
+    return f"topic {topic}, partition {partition}" + (f", producer {producer}" if producer is not None else "")
+
 
 _STREAM_COLUMNS = (
     Column("topic", "string", "Kafka topic"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from lakehouse import reconcile
 from lakehouse.contracts.silver import ERASE, RESTORE, SWAPS
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
@@ -152,7 +153,7 @@ def _violations(spark: SparkSession, run: Run, rows: list[ledger_checks.Row], to
     yield from ledger_checks.chain(rows, run.pipeline)
     silver = spark.read.table(run.table(SILVER_RECORDS).sql).where(F.col("load_seq") <= to)
     by_load, _ = row_summaries.parted(row_summaries.kept(silver).toArrow().to_pylist())
-    yield from ledger_checks.records(rows, by_load)
+    yield from reconcile.rows_match(rows, by_load)
     rejects = row_summaries.rejects(spark.read.table(run.table(SILVER_REJECTS).sql), to)
     yield from reject_checks.compare(rows, rejects.toArrow().to_pylist())
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from gold import latest as newest
 from gold import rows as models
-from lakehouse.contracts.silver import CLASSES, STREAM
+from lakehouse import reconcile
+from lakehouse.contracts.silver import CLASSES, STREAM, stream_text
 from lakehouse.delta import log_files, tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import headline
@@ -34,7 +36,6 @@ from pipelines.verify import deep
 from pipelines.verify.by_offset import Offsets
 from pipelines.verify.remedies import GOLD_OUT, LOG_OUT, SILVER_OUT
 from pipelines.verify.snapshot import pin
-from silver import model
 from silver.audit import ledger_checks, reject_checks, row_summaries
 
 if TYPE_CHECKING:
@@ -122,8 +123,8 @@ def _ledger(run: Run, pins: Pins) -> Iterator[Finding]:
     chained = ledger_checks.chain(pins.ledger, run.pipeline)
     yield finding("ledger_is_a_chain", chained, where=ledger, holds="each load begins where one ended", next_step=SILVER_OUT)
     added = f"{pins.count('records'):,} records, each in one class"
-    yield finding("classes_add_up", ledger_checks.sums(pins.ledger), where=ledger, holds=added, next_step=SILVER_OUT)
-    standing = ledger_checks.marks(pins.loads, pins.watermarks)
+    yield finding("classes_add_up", reconcile.classes_add_up(pins.ledger), where=ledger, holds=added, next_step=SILVER_OUT)
+    standing = reconcile.watermarks_match(pins.loads, pins.watermarks)
     stand = f"{len(pins.watermarks):,} watermarks, where the ledger left them"
     yield finding("watermarks_match_ledger", standing, where=marks, holds=stand, next_step=SILVER_OUT)
 
@@ -136,11 +137,11 @@ def _silver(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
     is_known = F.col("load_seq").isNull() | (F.col("load_seq") <= pins.finished) | (F.col("load_seq") > claimed)
     by_load, repeated = row_summaries.parted(row_summaries.kept(rows.where(is_known)).toArrow().to_pylist())
     kept = f"{sum(row['rows'] for row in by_load):,} rows, as many as the ledger counts"
-    counted = ledger_checks.records(pins.loads, by_load)
+    counted = reconcile.rows_match(pins.loads, by_load)
     yield finding("silver_matches_ledger", counted, where=silver, holds=kept, next_step=SILVER_OUT)
     once = ledger_checks.repeats(repeated)
     yield finding("keys_are_unique", once, where=silver, holds="each sequence of a stream once", next_step=SILVER_OUT)
-    reached = ledger_checks.reach(pins.loads, by_load)
+    reached = chain(reconcile.sequences_rise(pins.loads, by_load), reconcile.watermarks_are_reached(pins.loads, by_load))
     yield finding("sequences_rise", reached, where=silver, holds="up to each watermark, above the last", next_step=SILVER_OUT)
     found = row_summaries.rejects(pins.read(spark, run, SILVER_REJECTS), pins.finished).toArrow().to_pylist()
     out = f"{sum(row['records'] for row in found):,} records, as many as the ledger counts"
@@ -200,7 +201,7 @@ def _unhealthy(pins: Pins, rows: list[Row]) -> Iterator[Violation]:
     observed = {(row["load_seq"], *(row[name] for name in STREAM)): {name: row[name] for name in names} for row in rows}
     for key in sorted({**expected, **observed}, key=str):
         if expected.get(key) != observed.get(key) or len(rows) > len(observed):
-            where = f"{GOLD_STREAM_HEALTH}, load {key[0]}, {model.stream_text((key[1], key[2], key[3]))}"
+            where = f"{GOLD_STREAM_HEALTH}, load {key[0]}, {stream_text((key[1], key[2], key[3]))}"
             yield Violation(where, f"{observed.get(key, 'no row')}", f"{expected.get(key, 'no row')}")
 
 

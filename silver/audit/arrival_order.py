@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from silver.model import Island, Stream
+    from lakehouse.contracts.silver import Stream
+    from silver.model import Island
 
 Kind = Literal["JF", "JB", "DJF", "DJB"]
 

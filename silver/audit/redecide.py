@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import CLASSES, RECORDS, REPLAY
+from lakehouse.contracts.silver import CLASSES, RECORDS, REPLAY, stream_of, stream_text
 from lakehouse.run.findings import Violation
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import SILVER_LOADS, SILVER_REJECTS
@@ -20,7 +20,6 @@ from silver.audit.row_summaries import as_of
 from silver.decide import decision
 from silver.extract.columns import from_bytes
 from silver.load.planner import classify_range
-from silver.model import stream_of, stream_text
 from silver.rules import Rules
 from silver.state import ledger
 from silver.state.streams import Known
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from lakehouse.contracts.silver import Stream
     from silver.audit.ledger_checks import Row
-    from silver.model import Stream
     from silver.state.watermarks import Watermarks
 
 _OUTCOME = (

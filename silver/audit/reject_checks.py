@@ -17,16 +17,18 @@ from lakehouse.contracts.silver import (
     RELEASE,
     RELEASED,
     REPLAY,
+    stream_of,
+    stream_text,
 )
 from lakehouse.run.findings import Violation
 from lakehouse.table import SILVER_REJECTS
-from silver.model import stream_of, stream_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from silver.audit.ledger_checks import Row, StreamLoad
-    from silver.model import Stream
+    from lakehouse.contracts.silver import Stream
+    from lakehouse.reconcile import StreamLoad
+    from silver.audit.ledger_checks import Row
 
 _SETTLED_AS = {RELEASE: RELEASED, DISCARD: DISCARDED, ERASE: DISCARDED}
 

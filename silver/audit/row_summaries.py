@@ -6,6 +6,7 @@ are.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
@@ -65,8 +66,26 @@ def kept(records: DataFrame) -> DataFrame:
 
 
 def parted(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Split the rows of `kept` into those by load and those of repeated sequences."""
-    return [row for row in rows if not row["is_word"]], [row for row in rows if row["is_word"]]
+    """Split the rows of `kept` into sums of a stream and load, as `lakehouse.reconcile` takes them, and repeated sequences."""
+    loads: defaultdict[tuple[object, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if not row["is_word"]:
+            loads[tuple(row[name] for name in (*STREAM, "load_seq"))].append(row)
+    sums = [_sum(place, parts) for place, parts in loads.items()]
+    return sums, [row for row in rows if row["is_word"]]
+
+
+def _sum(place: tuple[object, ...], parts: list[dict[str, Any]]) -> dict[str, Any]:
+    in_order = [row for row in parts if row["arrival"] == IN_ORDER]
+    firsts = [(row["epoch"], row["first_sequence"]) for row in in_order if None not in (row["epoch"], row["first_sequence"])]
+    lasts = [(row["epoch"], row["last_sequence"]) for row in parts if None not in (row["epoch"], row["last_sequence"])]
+    return {
+        **dict(zip((*STREAM, "load_seq"), place, strict=True)),
+        "rows": sum(row["rows"] for row in parts),
+        "not_increasing": sum(row["falls"] for row in in_order),
+        "first": dict(zip(("epoch", "sequence"), min(firsts), strict=True)) if firsts else None,
+        "last": dict(zip(("epoch", "sequence"), max(lasts), strict=True)) if lasts else None,
+    }
 
 
 def rejects(rows: DataFrame, finished: int) -> DataFrame:

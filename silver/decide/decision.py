@@ -10,19 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM
+from lakehouse.contracts.silver import ACCEPTED, DISCARDED, DUPLICATE, HELD, LATE, REPLAY, STREAM, stream_of
 from lakehouse.spark import frames
 from silver.decide import islands, monotonic, running_max
 from silver.decide.sequential import fold
 from silver.decide.sequential import gaps as fold_gaps
-from silver.model import REJECT, SEGMENT, SPAN, Island, Segment, rows_of, stream_of
+from silver.model import REJECT, SEGMENT, SPAN, Island, Segment, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from silver.model import Range, Stream
+    from lakehouse.contracts.silver import Stream
+    from silver.model import Range
     from silver.rules import Late, Rules
     from silver.state.streams import Known
     from silver.state.watermarks import Watermarks

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import STREAM
+from lakehouse.contracts.silver import STREAM, stream_of
 from lakehouse.spark.bitmaps import bit, word
-from silver.model import Island, by_name, stream_of
+from silver.model import Island, by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from silver.model import Stream
+    from lakehouse.contracts.silver import Stream
 
 _KEYS = (*STREAM, "epoch", "problem", "distance")
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.contracts.silver import ACCEPTED, STREAM
-from silver.model import Segment, stream_of
+from lakehouse.contracts.silver import ACCEPTED, STREAM, stream_of
+from silver.model import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from silver.model import Ordinal, Stream
+    from lakehouse.contracts.silver import Ordinal, Stream
     from silver.rules import Rules
 
 

@@ -18,8 +18,10 @@ from lakehouse.contracts.silver import (
     JUMP,
     REPLAY,
     SUSPECT,
+    Ordinal,
+    Stream,
 )
-from silver.model import Island, Ordinal, Range, Segment, Stream
+from silver.model import Island, Range, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

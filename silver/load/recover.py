@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import KEPT, LOADS, is_retired
+from lakehouse.contracts.silver import KEPT, LOADS, is_retired, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
-from silver.model import stream_of
 from silver.rules import Rules
 from silver.state import claim, watermarks
 from silver.state.request import Request

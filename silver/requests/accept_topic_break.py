@@ -9,7 +9,7 @@ from silver.state.ledger import StreamLoad
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from silver.model import Stream
+    from lakehouse.contracts.silver import Stream
     from silver.state.request import Accepted
     from silver.state.watermarks import Watermarks
 

@@ -15,14 +15,14 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.contract import sql_text
-from lakehouse.contracts.silver import COLLISION, HELD, QUARANTINED, STREAM
+from lakehouse.contracts.silver import COLLISION, HELD, QUARANTINED, STREAM, stream_of
 from lakehouse.delta import maintenance, tables
 from lakehouse.protocol import swap_fence
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.extract.columns import sequenced
-from silver.model import REJECT, stream_of
+from silver.model import REJECT
 from silver.requests.quarantine import Choice
 from silver.state.ledger import load_of
 from silver.suspects.compare import ERASED
@@ -30,9 +30,9 @@ from silver.suspects.compare import ERASED
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
     from lakehouse.table import Table
-    from silver.model import Stream
     from silver.rules import Rules
     from silver.state.ledger import StreamLoad
     from silver.state.plan import Plan

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.silver import REJECTS, RETIRE, silver_records
+from lakehouse.contracts.silver import REJECTS, RETIRE, silver_records, stream_of
 from lakehouse.delta import tables
 from lakehouse.protocol.gold_rejects import ROW
 from lakehouse.table import BRONZE_RECORDS
 from silver import model
-from silver.model import stream_of
 from silver.requests import accept_topic_break, erase_key, gold_rejects, quarantine, reset_watermark, retire_streams
 from silver.rules import Rules
 from silver.state import ledger

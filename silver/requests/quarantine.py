@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import DISCARDED, HELD, QUARANTINED, RELEASE, RELEASED, STREAM
+from lakehouse.contracts.silver import DISCARDED, HELD, QUARANTINED, RELEASE, RELEASED, STREAM, stream_of
 from lakehouse.delta import tables
 from lakehouse.protocol import swap_fence
 from lakehouse.spark import frames
 from lakehouse.table import SILVER_REJECTS
-from silver.model import REJECT, stream_of
+from silver.model import REJECT
 from silver.state.ledger import StreamLoad, load_of
 from silver.suspects import resolve
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.silver import Ordinal, Stream
     from lakehouse.run.context import Run
-    from silver.model import Ordinal, Stream
     from silver.state.plan import Plan
     from silver.state.request import Request
     from silver.state.watermarks import Watermarks

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from silver.model import Ordinal, Stream
+    from lakehouse.contracts.silver import Ordinal, Stream
     from silver.rules import Rules
     from silver.state.request import Reset
     from silver.state.watermarks import Watermarks

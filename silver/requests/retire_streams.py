@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from silver.state.ledger import StreamLoad
 
 if TYPE_CHECKING:
-    from silver.model import Stream
+    from lakehouse.contracts.silver import Stream
     from silver.state.watermarks import Watermarks
 
 

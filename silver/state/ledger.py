@@ -14,7 +14,8 @@ from silver.model import by_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from silver.model import Ordinal, Range, Segment, Stream
+    from lakehouse.contracts.silver import Ordinal, Stream
+    from silver.model import Range, Segment
     from silver.rules import Rules
     from silver.state.watermarks import Watermarks
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from lakehouse.contracts.bronze import LostRange, plain_topic
 
 if TYPE_CHECKING:
-    from silver.model import Stream
+    from lakehouse.contracts.silver import Stream
 
 Kind = Literal["release", "discard", "reset", "accept", "erase", "restore", "rebuild", "retire"]
 

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import RETIRE, STREAM, WATERMARK_IN_LOADS
+from lakehouse.contracts.silver import RETIRE, STREAM, WATERMARK_IN_LOADS, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
-from silver.model import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
-    from silver.model import Stream
     from silver.state.watermarks import Watermarks
 
 _SHOWN, _LONGEST = 5, 60

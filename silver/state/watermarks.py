@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import LOADS, RETIRE, STREAM, WATERMARK_IN_LOADS
+from lakehouse.contracts.silver import LOADS, RETIRE, STREAM, WATERMARK_IN_LOADS, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import RulesChangedError, TableStateError
 from lakehouse.protocol import swap_fence
 from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
-from silver.model import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.silver import Ordinal, Stream
     from lakehouse.run.context import Run
-    from silver.model import Ordinal, Stream
 
 
 _LOAD = "tidemark_load"

@@ -25,10 +25,11 @@ from lakehouse.contracts.silver import (
     REPLAY,
     STREAM,
     SUSPECT,
+    stream_of,
 )
 from lakehouse.spark import frames, interval_join
 from silver.decide.decision import Way
-from silver.model import BATCH, SEGMENT, rows_of, stream_of
+from silver.model import BATCH, SEGMENT, rows_of
 from silver.suspects import pruning, resent_blocks
 from silver.suspects.chunks import in_chunks
 from silver.suspects.compare import KEY, first_of_each, judged, key_of

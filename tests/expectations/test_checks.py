@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from expectations.checks import INVARIANTS, MEASURES, Subject, build
-from expectations.evidence.reconcile import LoadFacts, StreamFacts
+from expectations.evidence.measures import LoadFacts, StreamFacts
 from lakehouse.settings.gate import Measure
 from lakehouse.settings.pipeline import Gate
 from lakehouse.settings.secrets import Secret

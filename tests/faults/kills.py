@@ -46,12 +46,13 @@ _ELSEWHERE = {
     "bronze.topics_noted",
     "bronze.carried_on",
     "bronze.begun_anew",
+    "gate.kept_aside",
     "gold.model_made",
     "gold.replaced",
     "gold.withdrawn",
     *_OF_LATEST,
 }
-"""Crash points of a first read, of odd timestamps, of models, a rebuild and a restore; of keys that several streams have."""
+"""Crash points of a first read, odd timestamps, rows kept out of Gold, models, rebuilds, restores, keys of several streams."""
 _LOOKS_BEFORE_RENAME = 3
 """How often Delta and Hadoop ask for a commit's file until they rename it into place: before they write it under another name,
 and twice in the rename. So the last of these is the last system call about it before the rename, and the next one the first
@@ -64,7 +65,7 @@ _GUESSED_SECONDS = 4.0
 def crash_points() -> list[str]:
     """Every crash point that the code names, but for those of what the long run has none of."""
     repository = Path(__file__).parents[2]
-    files = [path for package in _PACKAGES for path in (repository / package).glob("*.py")]
+    files = [path for package in _PACKAGES for path in (repository / package).rglob("*.py")]
     named = {name for path in files for name in _POINT.findall(path.read_text(encoding="utf-8"))}
     return sorted(named - _ELSEWHERE)
 

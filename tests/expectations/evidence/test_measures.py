@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from expectations.evidence.measures import load_facts, stream_facts
 from expectations.evidence.model import BronzeCounts, Evidence, by_load
-from expectations.evidence.reconcile import load_facts, stream_facts
 from expectations.failing_rows import _as_they_were as as_they_were
 from expectations.failing_rows import differences
 from lakehouse.contracts.gate import Rejected
@@ -30,6 +30,10 @@ def claim(load_seq: int = 1, **named: Any) -> Row:
         "duplicate": 3,
         "late_accepted": 0,
         "released": 0,
+        "discarded": 0,
+        "erased": 0,
+        "declared_epoch": None,
+        "rules_fingerprint": "f",
         "kind": "records",
         "epoch_before": None,
         "high_watermark_before": None,
@@ -60,7 +64,7 @@ def silver(load_seq: int | None = 1, *, epoch: int = 0, first: int = 1, last: in
 
 def mark(load_seq: int = 1, **named: Any) -> Row:
     row = {"topic": "t", "partition": 0, "producer": None, "epoch": 0, "high_watermark": 7, "last_offset": 9}
-    return {**row, "load_seq": load_seq, **named}
+    return {**row, "declared_epoch": None, "load_seq": load_seq, "rules_fingerprint": "f", **named}
 
 
 GOOD = Evidence(1, 1, ledger=[claim()], silver=[silver()], watermarks=[mark()], bronze=BronzeCounts({("t", 0, 1): 10}))

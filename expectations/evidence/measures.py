@@ -1,0 +1,140 @@
+"""What a gate run evaluates: the violations of each stream and load, and the measures of each load. Pure, on few rows.
+
+Integers stay Python's: a sequence goes up to 2^63-1, which a pandas column with a null in it would round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from lakehouse import reconcile
+from lakehouse.contracts.silver import CLASSES, COLLISION, DUPLICATE, LATE, QUARANTINED, REPLAY, stream_of
+from lakehouse.reconcile import Difference
+from lakehouse.table import BRONZE_RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from expectations.evidence.model import Evidence, PartitionLoad, Row
+
+Stream = tuple[str | None, int | None, str | None]
+"""topic, partition, producer; topic and partition are None for a load of which there is no row."""
+
+_LARGEST = 2**63 - 1
+
+
+@dataclass
+class StreamFacts:
+    """A stream in a load: how often each invariant is violated. All counts are 0 if everything is right."""
+
+    topic: str | None
+    partition: int | None
+    producer: str | None
+    load_seq: int | None
+    not_increasing: int = 0
+    repeated_keys: int = 0
+    nulls: int = 0
+    unaccounted: int = 0
+    silver_mismatch: int = 0
+    watermark_mismatch: int = 0
+
+
+@dataclass
+class LoadFacts:
+    """A load: what budgets may limit."""
+
+    load_seq: int
+    records: int = 0
+    kept: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def as_row(self) -> Row:
+        """The load with every measure of `expectations.checks.MEASURES`; a share of nothing is 0."""
+        counts = {name: min(self.counts[name], _LARGEST) for name in _COUNTED}
+        shares = {f"{name}_share": _share(counts[name], self.records) for name in ("duplicate", "late", "quarantined")}
+        undecodable_share = _share(counts["undecodable"], self.kept)
+        return {"load_seq": self.load_seq, **counts, **shares, "undecodable_share": undecodable_share}
+
+
+_COUNTED = ("duplicate", "late", "missing", "quarantined", "undecodable", "collision")
+
+
+def stream_facts(evidence: Evidence) -> list[StreamFacts]:
+    """The violations of each stream and load.
+
+    Grain: a stream and load that the ledger, Silver, Bronze or the watermarks name, sorted by load; without rejected loads.
+    """
+    ledger, silver, first = evidence.ledger, evidence.silver, evidence.first_load_seq
+    differences = {
+        "not_increasing": reconcile.sequences_rise(ledger, silver),
+        "unaccounted": chain(
+            reconcile.loads_are_there(ledger, evidence.last_load_seq, first=first),
+            reconcile.classes_add_up(ledger),
+            _bronze_matches(evidence),
+        ),
+        "silver_mismatch": reconcile.rows_match(ledger, silver),
+        "watermark_mismatch": chain(
+            reconcile.watermarks_are_reached(ledger, silver),
+            reconcile.watermarks_match(ledger, evidence.watermarks, first=first),
+        ),
+    }
+    facts: dict[tuple[Stream, int | None], StreamFacts] = {}
+
+    def of(stream: Stream, load_seq: int | None) -> StreamFacts:
+        return facts.setdefault((stream, load_seq), StreamFacts(*stream, load_seq))
+
+    for row in ledger:
+        of(stream_of(row), row["load_seq"])
+    for row in silver:
+        found = of(stream_of(row), row["load_seq"])
+        found.repeated_keys, found.nulls = row["repeated_keys"], row["nulls"]
+    for fact, each in ((fact, each) for fact, found in differences.items() for each in found):
+        found = of(each.stream or (None, None, None), each.load_seq)
+        setattr(found, fact, getattr(found, fact) + each.count)
+    asked = [row for row in facts.values() if row.load_seq not in evidence.rejected]
+    return sorted(asked, key=lambda row: (row.load_seq or 0, row.topic or "", row.partition or 0))
+
+
+def load_facts(evidence: Evidence) -> list[LoadFacts]:
+    """The measures of each load that was not rejected, from the ledger; undecodable records are counted in Silver."""
+    loads = {seq: LoadFacts(seq) for seq in range(evidence.first_load_seq, evidence.last_load_seq + 1)}
+    for row in evidence.ledger:
+        load = loads[row["load_seq"]]
+        load.records += row["records"]
+        load.kept += reconcile.kept(row)
+        load.counts["duplicate"] += row[DUPLICATE]
+        load.counts["late"] += row[LATE]
+        load.counts["collision"] += row[COLLISION]
+        load.counts["missing"] += row["missing"]
+        load.counts["quarantined"] += sum(row[name] for name in QUARANTINED) - row["late_accepted"]
+    for row in evidence.silver:
+        if row["load_seq"] in loads:
+            loads[row["load_seq"]].counts["undecodable"] += row["undecodable"]
+    return [load for load_seq, load in loads.items() if load_seq not in evidence.rejected]
+
+
+def _bronze_matches(evidence: Evidence) -> Iterator[Difference]:
+    """Check that Bronze has as many records of each partition and load as the ledger; one of its streams gets what differs."""
+    bronze = evidence.bronze
+    claimed: Counter[PartitionLoad] = Counter()
+    streams: dict[PartitionLoad, Stream] = {}
+    for row in evidence.ledger:
+        place = (row["topic"], row["partition"], row["load_seq"])
+        replays = row[REPLAY] if bronze.counts_offsets else 0
+        claimed[place] += sum(row[name] for name in CLASSES) - replays
+        streams.setdefault(place, stream_of(row))
+    for place in {**claimed, **bronze.records}:
+        topic, partition, load_seq = place
+        observed, expected = bronze.records.get(place, 0), claimed[place]
+        if load_seq not in bronze.uncounted and observed != expected:
+            where = f"{BRONZE_RECORDS}, load {load_seq}, topic {topic}, partition {partition}"
+            told = f"{observed:,} records", f"{expected:,}, as the ledger counts them"
+            stream = streams.get(place, (topic, partition, None))
+            yield Difference(where, *told, stream, load_seq, abs(observed - expected))
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
