@@ -9,7 +9,7 @@ ARCHIVE := $(VENV)/classes.jsa
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev java demo test test-all check format bench bench-scale tour faults bundle-check screenshots lock sbom clean
+.PHONY: help setup dev java demo test test-all test-s3 check format bench bench-scale tour faults bundle-check screenshots lock sbom clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -32,6 +32,9 @@ test: dev $(ARCHIVE)  ## Run the tests: every stage on real Spark, Delta and Kaf
 
 test-all: export TESTS := all
 test-all: test  ## Run all there are: also what tests/beyond.toml names, and every property drawn many times over
+
+test-s3: dev $(ARCHIVE)  ## Run the tests of tables in S3, on a real server of its protocol
+	@TESTS=s3 $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
 
 check: dev  ## Lint, formatting, types, architecture
 	$(BIN)/ruff check .

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lakehouse.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,6 +152,7 @@ class Lakehouse:
         volume: Where the checkpoints and reports of named tables go.
         properties: Delta properties of every table.
         shadow: Name of a shadow, which has its own Silver tables and shares all others; None for the tables themselves.
+        storage: How a root in S3 is reached; None for any other place.
     """
 
     root: str | None = None
@@ -157,12 +161,20 @@ class Lakehouse:
     volume: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict, compare=False)
     shadow: str | None = None
+    storage: Storage | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, settings: Settings) -> Lakehouse:
-        """The lakehouse that the settings describe."""
+        """The lakehouse that the settings, and the environment where they are silent, describe."""
         place = settings.lakehouse
-        return cls(place.root, place.catalog, place.schema_, place.volume, settings.maintenance.table_properties)
+        return cls(
+            place.root,
+            place.catalog,
+            place.schema_,
+            place.volume,
+            settings.maintenance.table_properties,
+            storage=Storage.of(place, os.environ),
+        )
 
     def table(self, name: str) -> Table:
         """The table of that name in this lakehouse.
@@ -196,6 +208,11 @@ class Lakehouse:
         return local_path(self.folder(name))
 
     @property
+    def is_in_files(self) -> bool:
+        """Whether the tables lie where they can be read without Spark: in a local folder or in S3."""
+        return self.local_root is not None or self.storage is not None
+
+    @property
     def local_root(self) -> Path | None:
         """The root as a local folder; None if the tables are elsewhere.
 
@@ -207,6 +224,15 @@ class Lakehouse:
         True
         """
         return None if self.root is None else local_path(self.root)
+
+
+def path_in_store(location: str) -> str:
+    """A URI of an object store without its scheme: bucket and key.
+
+    >>> path_in_store("s3://bucket/lake/")
+    'bucket/lake'
+    """
+    return location.partition("://")[2].rstrip("/")
 
 
 def local_path(location: str) -> Path | None:

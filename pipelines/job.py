@@ -10,7 +10,7 @@ from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.context import Run
 from lakehouse.run.lock import locked
-from lakehouse.spark import storage_errors
+from lakehouse.spark import safe_commits, storage_errors
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
@@ -69,11 +69,15 @@ class Job:
             yield
 
     def require_own(self, run: Run) -> None:
-        """Check that the tables are no other pipeline's. Every command that may write does this before it does anything.
+        """Check that the tables are no other pipeline's, and that commits to them overwrite nobody's.
+
+        Every command that may write does this before it does anything.
 
         Raises:
             TableStateError: They are another pipeline's.
+            ToolError: The tables are in S3, and the session commits there without looking.
         """
+        safe_commits.require(self.spark, run.lakehouse)
         bronze_owner.require(self.spark, run)
 
 

@@ -11,8 +11,10 @@ from hypothesis import settings
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.run.context import Run
+from lakehouse.storage import Storage
 from lakehouse.table import Lakehouse
-from tests.support.examples import IS_WHOLE, beyond
+from tests.support.examples import IS_IN_S3, IS_WHOLE, beyond
+from tests.support.object_store import BUCKET, new_root, object_store, reached_by, storage
 from tests.support.quick import QUICK, start_quickly
 
 if TYPE_CHECKING:
@@ -33,6 +35,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for fixture, mark in (("spark", "spark"), ("broker", "kafka")):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
+    in_s3 = [item for item in items if "in_s3" in getattr(item, "fixturenames", ())]
+    if not IS_IN_S3 and in_s3:  # the session of these has more jars: `make test-s3`
+        config.hook.pytest_deselected(items=in_s3)
+        items[:] = [item for item in items if item not in in_s3]
     if IS_WHOLE:
         return
     asked = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
@@ -65,7 +71,7 @@ def spark() -> Iterator[SparkSession]:
     from lakehouse.spark.session import open_session
 
     start_quickly(is_short=False)
-    session = open_session("tidemark-tests")
+    session = open_session("tidemark-tests", Storage() if IS_IN_S3 else None)
     start_quickly(is_short=True)
     for name, value in QUICK.items():
         session.conf.set(name, value)
@@ -77,6 +83,29 @@ def spark() -> Iterator[SparkSession]:
 def run_at() -> Callable[[Path], Run]:
     """Makes a run over the lakehouse in a folder, with a number of its own."""
     return lambda folder: Run("tests", Lakehouse(root=str(folder)), Events())
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of the one S3 store of the test process."""
+    with object_store(tmp_path_factory.mktemp("s3") / "store") as port:
+        yield port
+
+
+@pytest.fixture
+def in_s3(spark: SparkSession, s3: int) -> Iterator[Callable[..., Lakehouse]]:
+    """Makes empty lakehouses in S3, each in a folder of its own, which this process's session reaches."""
+    before: dict[str, str | None] = {}
+
+    def make(port: int = s3, bucket: str = BUCKET) -> Lakehouse:
+        for name, value in reached_by(bucket, storage(port)).items():
+            before.setdefault(name, spark.conf.get(name, None))
+            spark.conf.set(name, value)
+        return Lakehouse(root=new_root(bucket), storage=storage(port))
+
+    yield make
+    for name, value in before.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
 @pytest.fixture

@@ -58,15 +58,18 @@ def config_check(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = 
 
 @jars_app.command("fetch")
 def jars_fetch(
-    conf: Annotated[str | None, typer.Argument(metavar="[spark|broker]", help="One set only.")] = None,
+    conf: Annotated[str | None, typer.Argument(metavar="[spark|broker|s3]", help="One set only. s3: only so.")] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
     """Fetch the JVM jars into the cache, in the locked versions; no network where they are there."""
     from jobs.process.output import tell
     from lakehouse.machine import jars
+    from lakehouse.machine.storage_jar import storage_jar
 
     folder = str(jars.fetch(conf))
+    if conf == "s3":
+        storage_jar()
     tell({"folder": folder}, folder, as_json=as_json)
 
 

@@ -14,10 +14,9 @@ from lakehouse.table import GOLD_RECORDS, SILVER_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from jobs.demo.producer import Sent
-    from lakehouse.table import Lakehouse
+    from lakehouse.table import Lakehouse, Table
 
 _KEPT_INCIDENTS = f"""
     SELECT key::VARCHAR AS incident, list(payload.id ORDER BY "offset") AS ids, list(payload.data ORDER BY "offset") AS data
@@ -117,7 +116,7 @@ def _check_tables(lakehouse: Lakehouse, accepted: int, found: Findings) -> None:
         found.expect(f"rows of {name}", observed=rows.get(name), expected=accepted)
 
 
-def _ordered(folders: Mapping[str, Path]) -> list[str]:
+def _ordered(folders: Mapping[str, Table]) -> list[str]:
     layers = ("bronze", "silver", "gate", "gold")
     return sorted(folders, key=lambda name: (layers.index(name.partition("_")[0]), name))
 

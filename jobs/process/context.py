@@ -66,8 +66,9 @@ def open_session(settings: Settings, report: Report) -> SparkSession:
     started = time.monotonic()
     report.event("spark.starting")
     from lakehouse.spark.session import open_session as open_spark
+    from lakehouse.table import Lakehouse
 
-    spark = open_spark(f"tidemark {settings.pipeline}")
+    spark = open_spark(f"tidemark {settings.pipeline}", Lakehouse.of(settings).storage)
     report.event("spark.finished", version=spark.version, seconds=round(time.monotonic() - started, 1))
     exit_codes.open_sessions.append(spark)
     return spark

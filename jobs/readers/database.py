@@ -1,4 +1,8 @@
-"""SQL over the tables without Spark: DuckDB with its Delta extension, a view per table. Starts no JVM, uses no network."""
+"""SQL over the tables without Spark: DuckDB, a view per table. Starts no JVM.
+
+Tables in a local folder are read by DuckDB's Delta extension, those in an object store by delta-rs and Arrow, with the
+credentials of the config or the environment. DuckDB itself uses no network: it would ask the cloud's metadata address for some.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,13 @@ import duckdb
 from jobs.readers import sql_guard
 from jobs.readers.sql_guard import sql_text
 from lakehouse.contracts import views
-from lakehouse.errors import TidemarkError, ToolError, UsageError
-from lakehouse.table import Lakehouse
+from lakehouse.errors import TidemarkError, ToolError, UsageError, headline
+from lakehouse.table import Lakehouse, Table, path_in_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from lakehouse.storage import Storage
 
 _FETCHED_ROWS = 10_000
 _CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
@@ -61,22 +67,54 @@ class Answer:
         return self.result.to_arrow_reader(_FETCHED_ROWS)
 
 
-def tables(lakehouse: Lakehouse) -> dict[str, Path]:
-    """The folders of the existing Delta tables, Gold models included, by table name.
+def tables(lakehouse: Lakehouse) -> dict[str, Table]:
+    """The existing Delta tables, Gold models included, by name.
 
     Raises:
-        UsageError: The tables are not in a folder of this machine.
+        UsageError: The tables are neither in a folder of this machine nor in S3.
+        TidemarkError: The object store cannot be read.
     """
-    root = lakehouse.local_root
-    if root is None:
+    if (root := lakehouse.local_root) is not None:
+        names = [log.parent.name for log in root.glob("[!_.]*/_delta_log") if any(log.glob("*.json"))]
+    elif lakehouse.storage is not None:
+        with _store_errors_named(lakehouse.root or ""):
+            names = _in_store(lakehouse.storage, path_in_store(lakehouse.root or ""))
+    else:
         raise UsageError(
-            "The tables are not in a folder of this machine, and only those are read without Spark.",
+            "The tables are in no folder of this machine and not in S3, and only those are read without Spark.",
             where=f"lakehouse {lakehouse.root or f'{lakehouse.catalog}.{lakehouse.schema}'}",
-            expected="lakehouse: {root: a local folder}",
+            expected="lakehouse: {root: a local folder, or s3://bucket/lake}",
             next_step="Use the SQL of the platform that holds them; every table is plain Delta.",
         )
-    logs = sorted(root.glob("[!_.]*/_delta_log"))
-    return {log.parent.name: log.parent for log in logs if any(log.glob("*.json"))}
+    return {name: lakehouse.table(name) for name in sorted(names)}
+
+
+def _in_store(storage: Storage, root: str) -> list[str]:
+    """The names of the tables under a bucket's folder: those with a first commit or a checkpoint."""
+    from pyarrow.fs import FileSelector, FileType
+
+    files = storage.files()
+    folders = [found.base_name for found in files.get_file_info(FileSelector(root, allow_not_found=True))]
+    names = [name for name in folders if not name.startswith(("_", "."))]
+    signs = [f"{root}/{name}/_delta_log/{sign}" for name in names for sign in (f"{0:020}.json", "_last_checkpoint")]
+    there = {found.path for found in files.get_file_info(signs) if found.type is FileType.File} if signs else set()
+    return [name for name in names if any(path.startswith(f"{root}/{name}/_delta_log/") for path in there)]
+
+
+@contextlib.contextmanager
+def _store_errors_named(location: str) -> Iterator[None]:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (OSError, DeltaError) as error:
+        raise TidemarkError(
+            "The object store cannot be read.",
+            where=location,
+            observed=headline(str(error)),
+            expected="a bucket that these credentials may list and read",
+            next_step="Look at lakehouse.storage, AWS_ENDPOINT_URL, AWS_REGION and the AWS credentials of this environment.",
+        ) from error
 
 
 @contextlib.contextmanager
@@ -123,7 +161,7 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
 
 @contextlib.contextmanager
 def _opened(
-    lakehouse: Lakehouse, names: Collection[str] | None, add: Callable[[duckdb.DuckDBPyConnection, str, Path], None]
+    lakehouse: Lakehouse, names: Collection[str] | None, add: Callable[[duckdb.DuckDBPyConnection, Table], None]
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     found = tables(lakehouse)
     # Spilled data holds records: it goes to a new folder private to this user, where no link can be waiting.
@@ -131,7 +169,10 @@ def _opened(
         database.execute("SET TimeZone = 'UTC'")
         wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
         for name in sorted(wanted & found.keys()):
-            add(database, name, found[name])
+            if lakehouse.storage is not None:
+                _add_stored(database, found[name], lakehouse.storage)
+            else:
+                add(database, found[name])
         for name, query in views.queries("duckdb").items():
             if name in wanted - found.keys() and views.READ_BY[name] <= found.keys():
                 database.execute(f'CREATE VIEW "{name}" AS {query}')
@@ -171,7 +212,18 @@ def _extension() -> Path:
     return files[0]
 
 
-def _add_rows(database: duckdb.DuckDBPyConnection, name: str, folder: Path) -> None:
+def _add_stored(database: duckdb.DuckDBPyConnection, table: Table, storage: Storage) -> None:
+    """Add a table of an object store under its name, read by Arrow."""
+    from deltalake import DeltaTable
+    from pyarrow.fs import SubTreeFileSystem
+
+    with _store_errors_named(table.location):
+        found = DeltaTable(table.location, storage_options=storage.for_delta_rs())
+        files = SubTreeFileSystem(path_in_store(table.location), storage.files())
+        database.from_arrow(found.to_pyarrow_dataset(filesystem=files)).create_view(table.name)
+
+
+def _add_rows(database: duckdb.DuckDBPyConnection, table: Table) -> None:
     """Add a table's rows under its name, read by Arrow: DuckDB passes columns and filters, and needs no file system.
 
     A table that only DuckDB's own reader understands (deletion vectors of another writer) is copied into the database instead.
@@ -180,17 +232,18 @@ def _add_rows(database: duckdb.DuckDBPyConnection, name: str, folder: Path) -> N
     from deltalake.exceptions import DeltaError
     from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
+    folder = table.local_folder or Path(table.location)
     with contextlib.suppress(DeltaError):
-        table = DeltaTable(folder)
-        if table.protocol().min_reader_version != _COLUMNS_MAY_BE_RENAMED:
+        found = DeltaTable(folder)
+        if found.protocol().min_reader_version != _COLUMNS_MAY_BE_RENAMED:
             files = SubTreeFileSystem(str(folder.absolute()), LocalFileSystem())
-            database.from_arrow(table.to_pyarrow_dataset(filesystem=files)).create_view(name)
+            database.from_arrow(found.to_pyarrow_dataset(filesystem=files)).create_view(table.name)
             return
-    _add(database, name, folder, "TABLE")
+    _add(database, table.name, folder, "TABLE")
 
 
-def _add_view(database: duckdb.DuckDBPyConnection, name: str, folder: Path) -> None:
-    _add(database, name, folder, "VIEW")
+def _add_view(database: duckdb.DuckDBPyConnection, table: Table) -> None:
+    _add(database, table.name, table.local_folder or Path(table.location), "VIEW")
 
 
 def _add(database: duckdb.DuckDBPyConnection, name: str, folder: Path, kind: Literal["TABLE", "VIEW"]) -> None:

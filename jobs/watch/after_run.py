@@ -144,9 +144,9 @@ def _after(state: State, followed: Followed, error: TidemarkError | None, now: d
 
 
 def _tables(job: Job) -> dict[str, Any]:
-    """The status from the tables: all of it if they are in a local folder, else only the partitions' watermarks."""
+    """The status from the tables: all of it if they can be read without Spark, else only the partitions' watermarks."""
     lakehouse = Lakehouse.of(job.settings)
-    if lakehouse.local_root is not None:
+    if lakehouse.is_in_files:
         from jobs.readers.status import status
 
         return status(job.settings.pipeline, lakehouse, with_missing=False, most_streams=0)

@@ -46,7 +46,7 @@ def diagnose() -> list[Finding]:
         check_python(),
         check_java(),
         *(check_package(name, expected) for name, expected in PACKAGES.items()),
-        *(check_jars(conf) for conf in jars.CONFIGURATIONS),
+        *(check_jars(conf) for conf in jars.CONFIGURATIONS if conf not in jars.OPTIONAL or not jars.missing(conf)),
         check_memory(),
         check_writable(jars.cache_dir()),
         check_disk(jars.cache_dir()),

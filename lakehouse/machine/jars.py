@@ -28,7 +28,10 @@ from filelock import FileLock
 from lakehouse.errors import ToolError, UsageError
 from lakehouse.machine.java import java_executable
 
-CONFIGURATIONS = ("spark", "broker")
+CONFIGURATIONS = ("spark", "broker", "s3")
+OPTIONAL = ("s3",)
+"""The sets that are fetched only on request, or when a session needs them."""
+
 LOCK_FILE = Path(__file__).with_name("jvm.xml")
 CHECKSUM_FILE = Path(__file__).with_name("jvm.sha256")
 _FETCH_SECONDS = 900
@@ -39,7 +42,7 @@ _MIRROR = (
 
 
 def cache_dir() -> Path:
-    """Return the folder of this lock's jars, with one folder per configuration: `spark` and `broker`.
+    """Return the folder of this lock's jars, with one folder per configuration.
 
     Its parent is $TIDEMARK_JARS, else $XDG_CACHE_HOME/tidemark, else ~/.cache/tidemark. Its name is a hash of the lock, so two
     versions of Tidemark on one machine share jars only if their locks are equal.
@@ -57,7 +60,7 @@ def pinned(conf: str) -> dict[str, str]:
         UsageError: There is no such configuration.
     """
     if conf not in CONFIGURATIONS:
-        raise UsageError("There is no such set of jars.", where="jars", observed=conf, expected=" or ".join(CONFIGURATIONS))
+        raise UsageError("There is no such set of jars.", where="jars", observed=conf, expected=", ".join(CONFIGURATIONS))
     lines = [line.split() for line in CHECKSUM_FILE.read_text(encoding="utf-8").splitlines() if line]
     return {Path(path).name: digest for digest, path in lines if Path(path).parent.name == conf}
 
@@ -76,12 +79,12 @@ def differing(conf: str) -> list[str]:
 
 
 def fetch(conf: str | None = None) -> Path:
-    """Fetches the jars of one configuration, or of all, into the cache; uses no network if they are there.
+    """Fetches the jars of one configuration, or of all but the optional ones, into the cache; no network if they are there.
 
     Jars whose bytes differ from the lock are replaced.
 
     Args:
-        conf: `spark`, `broker`, or None for both.
+        conf: `spark`, `broker`, `s3`, or None for the first two.
 
     Returns:
         The cache folder, see `cache_dir`.
@@ -91,19 +94,19 @@ def fetch(conf: str | None = None) -> Path:
         ToolError: Java or pyspark is missing, the jars could not be fetched, or the fetched jars differ from the lock.
     """
     folder = cache_dir()
-    for each in CONFIGURATIONS if conf is None else (conf,):
+    for each in [name for name in CONFIGURATIONS if name not in OPTIONAL] if conf is None else [conf]:
         if missing(each) or differing(each):
             _fetch_into(folder, each)
     return folder
 
 
-def spark_jars() -> list[Path]:
-    """Return the jars to start a Spark session from, fetching them first if needed.
+def spark_jars(conf: str = "spark") -> list[Path]:
+    """Return the jars to start a Spark session from, or the additional ones for a store, fetching them first if needed.
 
     Raises:
         ToolError: A jar differs from the lock; or as `fetch`.
     """
-    return _verified("spark")
+    return _verified(conf)
 
 
 def broker_classpath() -> str:
@@ -264,14 +267,14 @@ def pin() -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs `fetch [spark|broker]` or `pin`; `make setup` calls it before the `tidemark` command is installed."""
+    """Runs `fetch [spark|broker|s3]` or `pin`; `make setup` calls it before the `tidemark` command is installed."""
     match sys.argv[1:] if argv is None else argv:
         case ["pin"]:
             pin()
         case ["fetch", *conf] if len(conf) <= 1:
             sys.stdout.write(f"{fetch(conf[0] if conf else None)}\n")
         case other:
-            wanted = "fetch [spark|broker], or pin"
+            wanted = "fetch [spark|broker|s3], or pin"
             raise UsageError("Not a command.", where="lakehouse.machine.jars", observed=" ".join(other), expected=wanted)
     return 0
 

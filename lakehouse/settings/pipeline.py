@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from lakehouse.settings import payload_schema
-from lakehouse.settings.base import Model, Text, from_config_folder, is_uri, nearest, refusal
+from lakehouse.settings.base import Flag, Model, Text, from_config_folder, is_uri, nearest, refusal
 from lakehouse.settings.extractor import Encoding, Extractor, Form
 from lakehouse.settings.gate import Budget, Gate, Measure, Severity, UserExpectation
 from lakehouse.settings.gold import OWN_TABLES, Gold, GoldModel
@@ -36,6 +36,7 @@ __all__ = [
     "Policies",
     "Settings",
     "Severity",
+    "StorageSettings",
     "TopicPolicies",
     "UserExpectation",
     "ValueFormat",
@@ -45,6 +46,42 @@ __all__ = [
 
 Root = Annotated[str, StringConstraints(min_length=1), AfterValidator(from_config_folder), KEEP_SECRET, MASK_SECRET]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$"), KEEP_SECRET, MASK_SECRET]
+
+
+class StorageSettings(Model):
+    """The S3 store of the root. What is not given is taken from the environment (`AWS_ENDPOINT_URL`, `AWS_REGION`, ...)."""
+
+    endpoint: Text | None = Field(default=None, description="its URL, if it is not Amazon's", examples=["https://minio:9000"])
+    region: Text | None = Field(default=None, description="its region", examples=["eu-central-1"])
+    access_key_id: Text | None = Field(
+        default=None, description="the key's id, as a reference", examples=["${env:LAKE_ACCESS_KEY_ID}"]
+    )
+    secret_access_key: Text | None = Field(
+        default=None, description="its secret, as a reference", examples=["${env:LAKE_SECRET_ACCESS_KEY}"]
+    )
+    session_token: Text | None = Field(
+        default=None, description="the token of temporary credentials", examples=["${env:LAKE_SESSION_TOKEN}"]
+    )
+    single_writer: Flag = Field(
+        default=False, description="commit without put-if-absent: only where nobody else ever writes", examples=[True]
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "StorageSettings":
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            raise refusal(
+                "one of access_key_id and secret_access_key is given",
+                expected="both, or neither",
+                next_step="Give both as references, or neither: then the environment's or the machine's are used.",
+            )
+        if self.endpoint is not None and not self.endpoint.startswith(("https://", "http://")):
+            raise refusal(
+                "this is no http or https URL",
+                expected="a URL with its scheme",
+                next_step="Write it like https://minio:9000.",
+                at=("endpoint",),
+            )
+        return self
 
 
 class LakehouseSettings(Model):
@@ -62,6 +99,9 @@ class LakehouseSettings(Model):
         validate_default=True,
         description="with a catalog: the folder for checkpoints and reports",
         examples=["/Volumes/main/tidemark/tidemark"],
+    )
+    storage: StorageSettings | None = Field(
+        default=None, description="with a root in S3: how it is reached", examples=[{"endpoint": "https://minio:9000"}]
     )
 
     @field_validator("volume")
@@ -92,6 +132,13 @@ class LakehouseSettings(Model):
                 f"only {given[0]} is given" if len(given) == 1 else f"{' and '.join(given) or 'nothing'} given together",
                 expected="either root, or catalog and schema",
                 next_step="Write {root: ./lakehouse} or {catalog: main, schema: tidemark}.",
+            )
+        if self.storage is not None and not (self.root or "").startswith(("s3://", "s3a://")):
+            raise refusal(
+                "the root is not in S3",
+                expected="storage only with a root like s3://bucket/lake",
+                next_step="Remove storage, or name a root in S3.",
+                at=("storage",),
             )
         return self
 

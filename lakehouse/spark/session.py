@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from lakehouse.machine import jars
+from lakehouse.machine.storage_jar import storage_jar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lakehouse.storage import Storage
 
 _RUNTIME = {
     "spark.sql.session.timeZone": "UTC",
@@ -55,11 +58,12 @@ _MEMORY_SHARE = 4
 _MEMORY_RANGE_GIB = (1, 8)
 
 
-def open_session(app_name: str) -> SparkSession:
+def open_session(app_name: str, storage: Storage | None = None) -> SparkSession:
     """Open a session with the settings that Tidemark needs: UTC, ANSI, checksums verified, Delta.
 
     Args:
         app_name: The application's name, if the session is started here.
+        storage: The object store of the tables; a session that is started here gets its jars and settings.
 
     Returns:
         The platform's session if there is one, else a new or already running classic one.
@@ -67,7 +71,7 @@ def open_session(app_name: str) -> SparkSession:
     Raises:
         ToolError: A local session is needed and Java or the jars are missing.
     """
-    spark = SparkSession.builder.getOrCreate() if _is_brought_by_platform() else _start(app_name)
+    spark = SparkSession.builder.getOrCreate() if _is_brought_by_platform() else _start(app_name, storage)
     for name, value in _RUNTIME.items():
         spark.conf.set(name, value)
     return spark
@@ -90,13 +94,14 @@ def _is_brought_by_platform() -> bool:
     return any(name in os.environ for name in ("DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"))
 
 
-def _start(app_name: str) -> SparkSession:
+def _start(app_name: str, storage: Storage | None) -> SparkSession:
     builder = SparkSession.builder.appName(app_name)
-    for name, value in {**_OWN, **_RUNTIME}.items():
+    in_store = storage.for_spark() if storage else {}
+    for name, value in {**_OWN, **_RUNTIME, **in_store}.items():
         builder = builder.config(name, value)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
-        for name, value in _local().items():
+        for name, value in {**_local(), **in_store, **_jars_of(storage)}.items():
             builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -116,6 +121,12 @@ def _local() -> dict[str, str]:
         # The default starts a process to look for links, a dozen times for each small file that Delta and streams write.
         "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     }
+
+
+def _jars_of(storage: Storage | None) -> dict[str, str]:
+    if storage is None:
+        return {}
+    return {"spark.jars": ",".join(jar.as_uri() for jar in [*jars.spark_jars("s3"), storage_jar()])}
 
 
 def driver_memory() -> str:

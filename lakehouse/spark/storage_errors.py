@@ -21,6 +21,16 @@ _KINDS = {
         "the right to read and write everything under the lakehouse's root, and Spark's local folder",
         "give this user the right, or run as the user who has it.",
     ),
+    ("TIDEMARK_NO_PUT_IF_ABSENT",): (
+        "The object store overwrites an object that it was told not to: two writers would lose each other's commits.",
+        "a store that keeps `If-None-Match: *` (put-if-absent)",
+        "take a store that does; or, if nobody else ever writes, set lakehouse: {storage: {single_writer: true}}.",
+    ),
+    ("Status Code: 403", "NoAuthWithAWSException", "UnknownStoreException", "NoSuchBucket"): (
+        "The object store refuses access.",
+        "a bucket that exists, and credentials that may list, read, write and delete in it",
+        "look at lakehouse.storage, and at AWS_ENDPOINT_URL, AWS_REGION and the AWS credentials of this environment.",
+    ),
 }
 
 

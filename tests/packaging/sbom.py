@@ -125,9 +125,9 @@ def _groups() -> dict[str, tuple[str, str, str]]:
 
 
 def locked_jars() -> Iterator[Part]:
-    """The jars of Spark and of the local broker, as the lock pins them."""
-    folder = jars.fetch()
+    """The jars of Spark, of the local broker and of the object stores, as the lock pins them."""
     for conf in jars.CONFIGURATIONS:
+        folder = jars.fetch(conf)
         for file, sha256 in jars.pinned(conf).items():
             group, name, version = _groups()[file]
             purl = PackageURL("maven", group, name, version)

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 IS_WHOLE = os.environ.get("TESTS") == "all"
+IS_IN_S3 = os.environ.get("TESTS") == "s3"
 TESTS = Path(__file__).parents[1]
 
 

@@ -147,6 +147,6 @@ def test_it_writes_report_html_by_default_and_says_what_it_says_first_and_starts
 
 
 def test_tables_elsewhere_have_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = write_config(tmp_path, root="s3://bucket/lake")
+    config = write_config(tmp_path, root="abfss://c@a/lake")
     assert main(["report", "--config", str(config), "--offline", "-o", str(tmp_path / "a.html")]) == 2
     assert "local folder" in capsys.readouterr().err

@@ -81,7 +81,7 @@ def test_nothing_in_the_lock_brings_modules_of_its_own() -> None:
 
 
 def test_an_unknown_set_of_jars_is_a_usage_error(cache: Path) -> None:
-    with pytest.raises(UsageError, match="spark or broker"):
+    with pytest.raises(UsageError, match="spark, broker, s3"):
         jars.fetch("flink")
 
 

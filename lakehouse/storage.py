@@ -1,0 +1,137 @@
+"""How tables in an object store are reached: by Spark, by delta-rs and by Arrow, all with the same endpoint and credentials.
+
+What the config does not say comes from the environment, by the names that other tools use (`AWS_REGION`, `AWS_ENDPOINT_URL`).
+Credentials that neither has are looked for by each reader itself: in the environment, or on the machine's instance metadata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakehouse.machine.storage_jar import CHECKPOINTS, LOG_STORE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyarrow.fs import FileSystem
+
+    from lakehouse.settings.pipeline import LakehouseSettings
+
+S3_SCHEMES = ("s3", "s3a")
+
+_ENVIRONMENT = {
+    "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "access_key_id": ("AWS_ACCESS_KEY_ID",),
+    "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
+    "session_token": ("AWS_SESSION_TOKEN",),
+}
+_ANY_REGION = "us-east-1"
+"""The region that stores other than Amazon's take, which have none."""
+
+
+def scheme(location: str) -> str:
+    """The scheme of a URI; empty for a path.
+
+    >>> scheme("s3://bucket/lake"), scheme("/data/lake")
+    ('s3', '')
+    """
+    return location.partition("://")[0].lower() if "://" in location else ""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """An S3 store.
+
+    Attributes:
+        endpoint: Its URL; None for Amazon's own.
+        region: Its region; None if whoever reads it finds out.
+        access_key_id: With the next two, the credentials; None for those of the environment or the machine.
+        secret_access_key: The secret.
+        session_token: The token of temporary credentials.
+        is_single_writer: Whether commits go without put-if-absent, because nobody else ever writes.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    is_single_writer: bool = False
+
+    @classmethod
+    def of(cls, lakehouse: LakehouseSettings, environ: Mapping[str, str]) -> Storage | None:
+        """The store of the lakehouse's root; None if that is in no S3."""
+        if scheme(lakehouse.root or "") not in S3_SCHEMES:
+            return None
+        given = lakehouse.storage
+        found: dict[str, str | None] = {}
+        for name, variables in _ENVIRONMENT.items():
+            asked = getattr(given, name) if given else None
+            found[name] = asked or next((environ[each] for each in variables if environ.get(each)), None)
+        if given and given.access_key_id:  # a token of the environment belongs to the environment's key
+            found["session_token"] = given.session_token
+        return cls(**found, is_single_writer=bool(given and given.single_writer))
+
+    def for_spark(self) -> dict[str, str]:
+        """The settings of a Spark session that is started here."""
+        conf = {
+            # s3:// is read and written by the same code as s3a://, and its settings are those of s3a.
+            "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+            "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
+            # The default needs one more library for what small files do not gain from.
+            "spark.hadoop.fs.s3a.input.stream.type": "classic",
+            "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
+            "spark.hadoop.fs.s3a.endpoint": self.endpoint,
+            "spark.hadoop.fs.s3a.endpoint.region": self.region or (_ANY_REGION if self.endpoint else None),
+            "spark.hadoop.fs.s3a.path.style.access": "true" if self.endpoint else None,
+            "spark.hadoop.fs.s3a.connection.ssl.enabled": "false" if self._is_plain else None,
+            "spark.hadoop.fs.s3a.access.key": self.access_key_id,
+            "spark.hadoop.fs.s3a.secret.key": self.secret_access_key,
+            "spark.hadoop.fs.s3a.session.token": self.session_token,
+        }
+        if self.session_token:
+            conf["spark.hadoop.fs.s3a.aws.credentials.provider"] = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+        if not self.is_single_writer:
+            conf.update({log_store_key(name): LOG_STORE for name in S3_SCHEMES})
+        return {name: value for name, value in conf.items() if value is not None}
+
+    def for_delta_rs(self) -> dict[str, str]:
+        """The storage options of delta-rs."""
+        options = {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true" if self._is_plain else None,
+            "AWS_REGION": self.region or (_ANY_REGION if self.endpoint else None),
+            "AWS_ACCESS_KEY_ID": self.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
+            "AWS_SESSION_TOKEN": self.session_token,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+    def files(self) -> FileSystem:
+        """The store as Arrow's file system, whose paths begin with the bucket."""
+        from pyarrow.fs import S3FileSystem
+
+        scheme_, _, host = (self.endpoint or "").rpartition("://")
+        return S3FileSystem(
+            access_key=self.access_key_id,
+            secret_key=self.secret_access_key,
+            session_token=self.session_token,
+            region=self.region or (_ANY_REGION if self.endpoint else None),
+            scheme=scheme_ or None,
+            endpoint_override=host or None,
+        )
+
+    @property
+    def _is_plain(self) -> bool:
+        return (self.endpoint or "").startswith("http://")
+
+
+def log_store_key(name: str) -> str:
+    """The setting that names Delta's log store of a scheme.
+
+    >>> log_store_key("s3a")
+    'spark.delta.logStore.s3a.impl'
+    """
+    return f"spark.delta.logStore.{name}.impl"

@@ -1,0 +1,169 @@
+"""Commits in S3: what another writer committed just before is not overwritten, and a lost answer costs nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from lakehouse.delta.errors import SPARK_ERRORS
+from lakehouse.errors import ToolError
+from lakehouse.spark import safe_commits
+from lakehouse.storage import Storage
+from lakehouse.table import Lakehouse
+from tests.support.examples import examples
+from tests.support.object_store import before_store, make_bucket, storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from tests.support.object_store import Interference, Request
+
+pytestmark = pytest.mark.timeout(900)
+
+TIMES = examples(few=6, many=100)
+"""How often each kind of commit meets a rival's."""
+
+
+@pytest.fixture
+def proxied(spark: SparkSession, s3: int, in_s3: Callable[..., Lakehouse]) -> Iterator[tuple[Lakehouse, Interference]]:
+    """A lakehouse behind a proxy, and what the proxy does."""
+    with before_store(s3) as (port, interference):
+        bucket = f"behind-{port}"  # Hadoop keeps one client a bucket, with the first address that it was given
+        make_bucket(s3, bucket)
+        yield in_s3(port, bucket), interference
+
+
+def numbers(spark: SparkSession, table: str) -> list[int]:
+    return sorted(row["n"] for row in spark.read.format("delta").load(table).collect())
+
+
+def append(spark: SparkSession, table: str, number: int) -> None:
+    spark.range(number, number + 1).toDF("n").coalesce(1).write.format("delta").mode("append").save(table)
+
+
+def merge(spark: SparkSession, table: str, number: int) -> None:
+    spark.sql(f"MERGE INTO delta.`{table}` AS t USING (SELECT {number} AS n) AS s ON t.n = s.n WHEN NOT MATCHED THEN INSERT *")
+
+
+def change(spark: SparkSession, table: str, number: int) -> None:
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('tests.n' = '{number}')")
+    append(spark, table, number)
+
+
+def met_by_a_rival(
+    spark: SparkSession, table: str, store: int, interference: Interference, commit: Callable[[SparkSession, str, int], None]
+) -> tuple[list[int], list[int]]:
+    """Commit `TIMES`, each time with a rival's commit just before; the rivals' numbers, and ours that were acknowledged."""
+    rivals, ours, fresh = [], [], count(1_000_000)
+    is_armed = False
+
+    def before(request: Request) -> None:
+        nonlocal is_armed
+        if is_armed and request.is_commit:
+            is_armed = False
+            number = next(fresh)
+            rows = pa.table({"n": pa.array([number], pa.int64())})
+            write_deltalake(table.replace("s3n:", "s3:"), rows, mode="append", storage_options=storage(store).for_delta_rs())
+            rivals.append(number)
+
+    append(spark, table, 0)
+    interference.before = before
+    for number in range(1, TIMES + 1):
+        is_armed = True
+        with contextlib.suppress(*SPARK_ERRORS):  # a conflict: not acknowledged, the caller tries again
+            commit(spark, table, number)
+            ours.append(number)
+    interference.before = lambda _: None
+    assert len(rivals) == TIMES
+    return rivals, ours
+
+
+@pytest.mark.parametrize("commit", [append, merge, change])
+def test_a_commit_that_came_first_is_not_overwritten(
+    commit: Callable[..., None], spark: SparkSession, s3: int, proxied: tuple[Lakehouse, Interference]
+) -> None:
+    lakehouse, interference = proxied
+    table = f"{lakehouse.root}/numbers"
+
+    rivals, ours = met_by_a_rival(spark, table, s3, interference, commit)
+
+    # A MERGE that read what the rival changed is refused, as it must be; nothing that was acknowledged is lost.
+    assert numbers(spark, table) == [0, *ours, *rivals]
+
+
+def test_deltas_own_log_store_overwrites_it(spark: SparkSession, s3: int, proxied: tuple[Lakehouse, Interference]) -> None:
+    lakehouse, interference = proxied
+    spark.conf.set("fs.s3n.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem")
+    table = f"{lakehouse.root}/numbers".replace("s3:", "s3n:")  # a scheme for which no log store is named
+
+    rivals, ours = met_by_a_rival(spark, table, s3, interference, append)
+
+    assert ours == list(range(1, TIMES + 1))
+    assert not set(rivals) & set(numbers(spark, table))
+
+
+def test_an_answer_that_is_lost_doubles_and_loses_nothing(spark: SparkSession, proxied: tuple[Lakehouse, Interference]) -> None:
+    lakehouse, interference = proxied
+    table = f"{lakehouse.root}/numbers"
+    append(spark, table, 0)
+    lost: list[str] = []
+
+    def is_lost(request: Request) -> bool:
+        if request.is_commit and request.path not in lost:
+            lost.append(request.path)
+            return True
+        return False
+
+    interference.is_lost = is_lost
+    for number in range(1, TIMES + 1):
+        append(spark, table, number)
+
+    assert len(lost) == TIMES
+    assert numbers(spark, table) == list(range(TIMES + 1))
+
+
+def test_a_store_that_does_not_keep_the_condition_is_refused(
+    spark: SparkSession, proxied: tuple[Lakehouse, Interference]
+) -> None:
+    lakehouse, interference = proxied
+    interference.hides_refusals = True
+
+    with pytest.raises(SPARK_ERRORS, match="TIDEMARK_NO_PUT_IF_ABSENT"):
+        append(spark, f"{lakehouse.root}/numbers", 0)
+
+
+@pytest.mark.parametrize(
+    ("lakehouse", "is_refused"),
+    [
+        (Lakehouse(root="s3n://bucket/lake"), False),
+        (Lakehouse(root="/data/lake"), False),
+        (Lakehouse(root="s3a://bucket/lake", storage=Storage()), True),
+        (Lakehouse(root="s3a://bucket/lake", storage=Storage(is_single_writer=True)), False),
+    ],
+)
+def test_a_session_that_would_overwrite_is_refused(lakehouse: Lakehouse, *, is_refused: bool) -> None:
+    class Session:
+        """A session of another maker: no log store is named."""
+
+        class conf:  # noqa: N801 -- as Spark names it
+            @staticmethod
+            def get(_: str, default: str | None) -> str | None:
+                return default
+
+    session: Any = Session
+    if is_refused:
+        with pytest.raises(ToolError, match="overwrite those of others"):
+            safe_commits.require(session, lakehouse)
+    else:
+        safe_commits.require(session, lakehouse)
+
+
+def test_tidemarks_own_session_is_safe(spark: SparkSession, in_s3: Callable[..., Lakehouse]) -> None:
+    safe_commits.require(spark, in_s3())

@@ -1,0 +1,46 @@
+"""The jar for object stores, compiled from its source."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.errors import ToolError
+from lakehouse.machine import storage_jar
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_is_compiled_is_what_is_pinned_and_a_changed_jar_is_replaced() -> None:
+    jar = storage_jar.storage_jar()
+    made = jar.read_bytes()
+    assert hashlib.sha256(made).hexdigest() == storage_jar.SHA256
+
+    jar.write_bytes(b"forged")
+    assert storage_jar.storage_jar().read_bytes() == made
+
+
+def test_a_changed_source_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jar = storage_jar.storage_jar()
+    source = tmp_path / "ConditionalPut.java"
+    text = storage_jar.SOURCE.read_text(encoding="utf-8").replace("builder.must(ONLY_IF_ABSENT, true);", "")
+    source.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(storage_jar, "SOURCE", source)
+    assert storage_jar.storage_jar() == jar  # what is in the cache is what is pinned
+
+    jar.unlink()
+    with pytest.raises(ToolError, match="not the one that is pinned"):
+        storage_jar.storage_jar()
+    monkeypatch.undo()
+    assert storage_jar.storage_jar().is_file()
+
+
+def test_a_source_that_does_not_compile_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "ConditionalPut.java"
+    source.write_text("class ConditionalPut { nothing }", encoding="utf-8")
+    monkeypatch.setattr(storage_jar, "SOURCE", source)
+    with pytest.raises(ToolError, match="does not compile"):
+        storage_jar.compiled()

@@ -1,0 +1,213 @@
+"""A real S3 store on this machine (SeaweedFS), and a proxy before it that interferes with single requests."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sysconfig
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakehouse.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BUCKET = "lake"
+
+_HOST = "127.0.0.1"
+_PATIENCE_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as it came, with the answer's status once there is one."""
+
+    method: str
+    path: str
+    status: int = 0
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether it writes a commit of a Delta table."""
+        name = self.path.partition("?")[0].rpartition("/")[2]
+        return self.method == "PUT" and "/_delta_log/" in self.path and name.removesuffix(".json").isdigit()
+
+
+@dataclass
+class Interference:
+    """What the proxy does beside handing on.
+
+    Attributes:
+        before: Called before a request is handed on.
+        is_lost: Whether an answer is kept back and the connection cut.
+        hides_refusals: Whether the answer that an object is there already is turned into that of a success.
+        seen: All requests, in the order of their answers.
+    """
+
+    before: Callable[[Request], None] = lambda _: None
+    is_lost: Callable[[Request], bool] = lambda _: False
+    hides_refusals: bool = False
+    seen: list[Request] = field(default_factory=list)
+
+
+def storage(port: int) -> Storage:
+    """How the store, or a proxy before it, is reached."""
+    return Storage(f"http://{_HOST}:{port}", "us-east-1", "tests", "of-the-tests")
+
+
+@contextlib.contextmanager
+def object_store(folder: Path) -> Iterator[int]:
+    """Start a store with an empty bucket; yields its port.
+
+    Raises:
+        TimeoutError: It did not start.
+    """
+    names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc")
+    ports = _free_ports(len(names) + 2)
+    s3, s3_grpc = ports[:2]
+    folder.mkdir(parents=True, exist_ok=True)
+    keys = {"accessKey": storage(0).access_key_id, "secretKey": storage(0).secret_access_key}
+    config = folder / "s3.json"
+    config.write_text(json.dumps({"identities": [{"name": "tests", "credentials": [keys], "actions": ["Admin"]}]}))
+    command = [
+        *(str(_program()), "server", "-s3", "-filer", f"-dir={folder}", f"-ip={_HOST}", f"-ip.bind={_HOST}"),
+        *("-master.telemetry=false", "-volume.max=50", "-master.volumeSizeLimitMB=256", f"-s3.config={config}"),
+        *(f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+        *(f"-{name}={port}" for name, port in zip(names, ports[2:], strict=True)),
+    ]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+    try:
+        _make_first_bucket(s3, folder / "log")
+        yield s3
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _program() -> Path:
+    return Path(sysconfig.get_path("scripts")) / "weed"
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in taken:
+            each.bind((_HOST, 0))
+        return [each.getsockname()[1] for each in taken]
+
+
+def make_bucket(port: int, bucket: str) -> None:
+    """Make a bucket."""
+    from pyarrow.fs import S3FileSystem
+
+    given = storage(port)
+    S3FileSystem(
+        access_key=given.access_key_id,
+        secret_key=given.secret_access_key,
+        region=given.region,
+        scheme="http",
+        endpoint_override=f"{_HOST}:{port}",
+        allow_bucket_creation=True,
+        connect_timeout=1,
+    ).create_dir(bucket)
+
+
+def _make_first_bucket(port: int, log: Path) -> None:
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            make_bucket(port, BUCKET)
+        except OSError as error:
+            if time.monotonic() > until:
+                raise TimeoutError(log.read_text(errors="replace")[-2000:]) from error
+            time.sleep(0.2)
+        else:
+            return
+
+
+@contextlib.contextmanager
+def before_store(port: int) -> Iterator[tuple[int, Interference]]:
+    """Start a proxy before a store; yields its port and what it does."""
+    interference = Interference()
+    with _Proxy((_HOST, 0), _Handler) as server:
+        server.store, server.interference = port, interference
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1], interference
+        server.shutdown()
+
+
+class _Proxy(ThreadingHTTPServer):
+    daemon_threads = True
+    store: int
+    interference: Interference
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Hands on a request as it is: its signature covers the host that the client named, and that header is handed on too."""
+
+    protocol_version = "HTTP/1.1"
+    server: _Proxy
+
+    def _hand_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        asked, interference = Request(self.command, self.path), self.server.interference
+        interference.before(asked)
+        connection = http.client.HTTPConnection(_HOST, self.server.store, timeout=_PATIENCE_SECONDS)
+        connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            if name.lower() not in ("expect", "connection"):
+                connection.putheader(name, value)
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        answered = Request(self.command, self.path, answer.status)
+        interference.seen.append(answered)
+        if interference.is_lost(answered):
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        is_hidden = interference.hides_refusals and answer.status == http.HTTPStatus.PRECONDITION_FAILED
+        if is_hidden:
+            content = b""
+        self.send_response_only(http.HTTPStatus.OK if is_hidden else answer.status)
+        length = answer.getheader("Content-Length") or "0" if self.command == "HEAD" else str(len(content))
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "content-length", "connection"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _hand_on  # noqa: N815 -- the names that http.server calls
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- as it is inherited
+        """Say nothing."""
+
+
+def new_root(bucket: str = BUCKET) -> str:
+    """A folder in a bucket that no other test has."""
+    return f"s3://{bucket}/{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def reached_by(bucket: str, given: Storage) -> dict[str, str]:
+    """The settings by which a running session reaches a bucket, and keeps checkpoints there."""
+    conf = given.for_spark()
+    common, own = "spark.hadoop.fs.s3a.", f"fs.s3a.bucket.{bucket}."
+    found = {name.replace(common, own): value for name, value in conf.items() if name.startswith(common)}
+    checkpoints = "spark.sql.streaming.checkpointFileManagerClass"
+    return {**found, checkpoints: conf[checkpoints]}
