@@ -18,7 +18,17 @@ from expectations.evidence.measures import load_facts, stream_facts
 from expectations.gx import engine
 from expectations.gx.flatten import flatten
 from lakehouse.contracts.gate import ERRORED, PASSED
-from lakehouse.contracts.silver import COLLISION, DUPLICATE, KEPT, LATE, QUARANTINED, STREAM, WATERMARK_IN_LOADS, is_retired
+from lakehouse.contracts.silver import (
+    COLLISION,
+    DUPLICATE,
+    KEPT,
+    LATE,
+    QUARANTINED,
+    STREAM,
+    WATERMARK,
+    WATERMARK_IN_LOADS,
+    is_retired,
+)
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.errors import TidemarkError
@@ -125,7 +135,7 @@ class _Look:
     @cached_property
     def pins(self) -> Pins:
         """What the gate run pinned; what it did not record is taken as it is now."""
-        marks = self.spark.read.table(self.run.table(SILVER_WATERMARKS).sql).select(*snapshot.WATERMARK)
+        marks = self.spark.read.table(self.run.table(SILVER_WATERMARKS).sql).select(*WATERMARK)
         return snapshot.Pins(
             first_load_seq=self.gate_run.first_load_seq,
             last_load_seq=self.gate_run.last_load_seq,
@@ -215,7 +225,7 @@ def _as_they_were(found: Evidence, retired: Iterable[Row]) -> Sequence[Row]:
     """
     last: dict[tuple[object, ...], Row] = {}
     for row in sorted(found.ledger, key=lambda row: row["load_seq"]):
-        last[_key(row)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in snapshot.WATERMARK}
+        last[_key(row)] = {name: row[WATERMARK_IN_LOADS.get(name, name)] for name in WATERMARK}
         if is_retired(row):
             del last[_key(row)]
     stood = [row for row in found.watermarks if row["load_seq"] <= found.last_load_seq]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakehouse.machine.storage_jar import CHECKPOINTS, LOG_STORE
+from lakehouse.settings.base import S3_SCHEMES, scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from lakehouse.settings.pipeline import LakehouseSettings
-
-S3_SCHEMES = ("s3", "s3a")
 
 _ENVIRONMENT = {
     "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
@@ -29,15 +28,6 @@ _ENVIRONMENT = {
 }
 _ANY_REGION = "us-east-1"
 """The region that stores other than Amazon's take, which have none."""
-
-
-def scheme(location: str) -> str:
-    """The scheme of a URI; empty for a path.
-
-    >>> scheme("s3://bucket/lake"), scheme("/data/lake")
-    ('s3', '')
-    """
-    return location.partition("://")[0].lower() if "://" in location else ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +74,7 @@ class Storage:
             "spark.hadoop.fs.s3a.input.stream.type": "classic",
             "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
             "spark.hadoop.fs.s3a.endpoint": self.endpoint,
-            "spark.hadoop.fs.s3a.endpoint.region": self.region or (_ANY_REGION if self.endpoint else None),
+            "spark.hadoop.fs.s3a.endpoint.region": self._region,
             "spark.hadoop.fs.s3a.path.style.access": "true" if self.endpoint else None,
             "spark.hadoop.fs.s3a.connection.ssl.enabled": "false" if self._is_plain else None,
             "spark.hadoop.fs.s3a.access.key": self.access_key_id,
@@ -102,7 +92,7 @@ class Storage:
         options = {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ALLOW_HTTP": "true" if self._is_plain else None,
-            "AWS_REGION": self.region or (_ANY_REGION if self.endpoint else None),
+            "AWS_REGION": self._region,
             "AWS_ACCESS_KEY_ID": self.access_key_id,
             "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
             "AWS_SESSION_TOKEN": self.session_token,
@@ -118,10 +108,14 @@ class Storage:
             access_key=self.access_key_id,
             secret_key=self.secret_access_key,
             session_token=self.session_token,
-            region=self.region or (_ANY_REGION if self.endpoint else None),
+            region=self._region,
             scheme=scheme_ or None,
             endpoint_override=host or None,
         )
+
+    @property
+    def _region(self) -> str | None:
+        return self.region or (_ANY_REGION if self.endpoint else None)
 
     @property
     def _is_plain(self) -> bool:

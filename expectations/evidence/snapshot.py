@@ -13,7 +13,7 @@ from expectations.evidence import facts, facts_by_island
 from expectations.evidence.model import BronzeCounts, Evidence, Row, by_load
 from lakehouse.contracts.bronze import is_of_topics
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
-from lakehouse.contracts.silver import CLASSES, DISCARDED, KEPT, RELEASED, STREAM, WATERMARK_IN_LOADS
+from lakehouse.contracts.silver import CLASSES, DISCARDED, KEPT, RELEASED, STREAM, WATERMARK
 from lakehouse.delta import small_tables, tables
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
@@ -48,8 +48,6 @@ _LEDGER = (
     "rules",
     "rules_fingerprint",
 )
-WATERMARK = (*STREAM, *WATERMARK_IN_LOADS)
-"""The columns of silver_watermarks that are compared."""
 _MANY = 100_000
 """Kept records from which it pays to look for islands first, which takes one more shuffle."""
 _MOST_ISLANDS = 50_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -130,7 +130,7 @@ def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Itera
         ToolError: DuckDB's Delta extension is not installed.
         TidemarkError: A table exists but cannot be read.
     """
-    with _opened(lakehouse, names, _add_view) as database:
+    with _opened(lakehouse, tables(lakehouse), names, _add_view) as database:
         yield database
 
 
@@ -152,7 +152,7 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
         TidemarkError: The query failed while it ran.
     """
     known = tables(lakehouse)
-    with _opened(lakehouse, _named(query, known), _add_rows) as database, _named_errors(query, sorted(known)):
+    with _opened(lakehouse, known, _named(query, known), _add_rows) as database, _named_errors(query, sorted(known)):
         sql_guard.fence(database)
         sql_guard.require(database, query)
         result = database.execute(query)
@@ -161,9 +161,11 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
 
 @contextlib.contextmanager
 def _opened(
-    lakehouse: Lakehouse, names: Collection[str] | None, add: Callable[[duckdb.DuckDBPyConnection, Table], None]
+    lakehouse: Lakehouse,
+    found: Mapping[str, Table],
+    names: Collection[str] | None,
+    add: Callable[[duckdb.DuckDBPyConnection, Table], None],
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    found = tables(lakehouse)
     # Spilled data holds records: it goes to a new folder private to this user, where no link can be waiting.
     with _spills() as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": str(spilled / "duckdb")}) as database:
         database.execute("SET TimeZone = 'UTC'")

@@ -217,6 +217,9 @@ WATERMARK_IN_LOADS = {
 }
 """A watermark's columns and their names in the ledger, where a load's rows hold the watermarks after it."""
 
+WATERMARK = (*STREAM, *WATERMARK_IN_LOADS)
+"""The columns of silver_watermarks that are compared with the ledger."""
+
 REJECTS = Contract(
     SILVER_REJECTS,
     "A record that was kept out of Silver, or an unbroken block of duplicates: offsets and sequences rise within it.",

@@ -175,16 +175,21 @@ def retrieve(lock: Path, conf: str, work: Path) -> Path:
     return arrived
 
 
-def _ivy_jar() -> Path:
+def pyspark_folder() -> Path | None:
+    """Return the folder of the installed pyspark, with its `jars`; None if there is none."""
     # find_spec, not import: importing pyspark takes a second, and only its folder is needed.
     spec = importlib.util.find_spec("pyspark")
-    roots = list(spec.submodule_search_locations or []) if spec else []
-    found = [jar for root in roots for jar in sorted(Path(root).glob("jars/ivy-*.jar"))]
+    return next((Path(root) for root in spec.submodule_search_locations or []), None) if spec else None
+
+
+def _ivy_jar() -> Path:
+    home = pyspark_folder()
+    found = sorted(home.glob("jars/ivy-*.jar")) if home else []
     if not found:
         raise ToolError(
             "The Apache Ivy that pyspark ships was not found, so the jars cannot be fetched.",
-            where=roots[0] if roots else "this Python environment",
-            observed="no jars/ivy-*.jar" if roots else "no pyspark",
+            where=str(home or "this Python environment"),
+            observed="no jars/ivy-*.jar" if home else "no pyspark",
             expected="a pyspark with its jars",
             next_step="Install Tidemark with its Spark: pip install 'tidemark[local]'. A platform that brings its Spark "
             "needs no fetch: give it the coordinates in the README.",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import io
 import os
 import sys
@@ -45,9 +44,12 @@ def storage_jar() -> Path:
     """
     folder = jars.cache_dir() / "s3"
     jar = folder / _NAME
-    if not (jar.is_file() and _sha256(jar.read_bytes()) == SHA256):
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(jars.cache_dir() / ".lock"):
+    if _is_pinned(jar):
+        return jar
+    jars.spark_jars()  # it is compiled against them, and their fetch takes the same lock
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(jars.cache_dir() / ".lock"):
+        if not _is_pinned(jar):  # another process compiled it while this one waited
             made = compiled()
             if _sha256(made) != SHA256:
                 raise ToolError(
@@ -89,11 +91,10 @@ def _jvm() -> Iterator[Any]:
     """A JVM with the compiler, and with what the source is compiled against."""
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-    spec = importlib.util.find_spec("pyspark")
-    home = next(iter(spec.submodule_search_locations or []), None) if spec else None
+    home = jars.pyspark_folder()
     if home is None:
         raise ToolError("There is no pyspark, whose compiler is needed.", where="this Python environment")
-    libraries = Path(home) / "jars"
+    libraries = home / "jars"
     classpath = os.pathsep.join([str(libraries / "*"), *(str(jar) for jar in jars.spark_jars())])
     bridge = next(libraries.glob("py4j-*.jar"))
     port, token, process = launch_gateway(
@@ -106,6 +107,10 @@ def _jvm() -> Iterator[Any]:
         gateway.shutdown()
         process.kill()
         process.communicate()
+
+
+def _is_pinned(jar: Path) -> bool:
+    return jar.is_file() and _sha256(jar.read_bytes()) == SHA256
 
 
 def _sha256(content: bytes) -> str:

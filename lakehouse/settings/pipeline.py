@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from lakehouse.settings import payload_schema
-from lakehouse.settings.base import Flag, Model, Text, from_config_folder, is_uri, nearest, refusal
+from lakehouse.settings.base import S3_SCHEMES, Flag, Model, Text, from_config_folder, is_uri, nearest, refusal, scheme
 from lakehouse.settings.extractor import Encoding, Extractor, Form
 from lakehouse.settings.gate import Budget, Gate, Measure, Severity, UserExpectation
 from lakehouse.settings.gold import OWN_TABLES, Gold, GoldModel
@@ -133,7 +133,7 @@ class LakehouseSettings(Model):
                 expected="either root, or catalog and schema",
                 next_step="Write {root: ./lakehouse} or {catalog: main, schema: tidemark}.",
             )
-        if self.storage is not None and not (self.root or "").startswith(("s3://", "s3a://")):
+        if self.storage is not None and scheme(self.root or "") not in S3_SCHEMES:
             raise refusal(
                 "the root is not in S3",
                 expected="storage only with a root like s3://bucket/lake",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from lakehouse.errors import ToolError
 from lakehouse.machine.storage_jar import LOG_STORE
-from lakehouse.storage import S3_SCHEMES, log_store_key, scheme
+from lakehouse.settings.base import S3_SCHEMES, scheme
+from lakehouse.storage import log_store_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -95,14 +95,15 @@ def _is_brought_by_platform() -> bool:
 
 
 def _start(app_name: str, storage: Storage | None) -> SparkSession:
-    builder = SparkSession.builder.appName(app_name)
-    in_store = storage.for_spark() if storage else {}
-    for name, value in {**_OWN, **_RUNTIME, **in_store}.items():
-        builder = builder.config(name, value)
+    conf = {**_OWN, **_RUNTIME}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
-        for name, value in {**_local(), **in_store, **_jars_of(storage)}.items():
-            builder = builder.config(name, value)
+        conf |= _local() | _jars_of(storage)
+    if storage is not None:
+        conf |= storage.for_spark()
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
     return builder.getOrCreate()
 
 

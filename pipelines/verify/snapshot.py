@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations import decisions
-from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM
+from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM, WATERMARK
 from lakehouse.delta import tables
 from lakehouse.protocol import gold_rejects
 from lakehouse.table import (
@@ -58,7 +58,6 @@ LEDGER = (
 )
 """The ledger's columns that are compared: without missing ranges, rules, request and time of the claim."""
 
-_MARK = (*STREAM, "epoch", "high_watermark", "last_offset", "declared_epoch", "load_seq", "rules_fingerprint")
 _TRIES = 3
 
 
@@ -151,7 +150,7 @@ def pin(spark: SparkSession, run: Run) -> Pins:
 
 def _pin(spark: SparkSession, run: Run) -> Pins:
     versions = {SILVER_WATERMARKS: tables.version(spark, run.table(SILVER_WATERMARKS))}
-    marks = _rows(tables.read(spark, run.table(SILVER_WATERMARKS), version=versions[SILVER_WATERMARKS]).select(*_MARK))
+    marks = _rows(tables.read(spark, run.table(SILVER_WATERMARKS), version=versions[SILVER_WATERMARKS]).select(*WATERMARK))
     finished = max((row["load_seq"] for row in marks), default=0)
     published_to = None
     for name in (GOLD_STREAM_HEALTH, GOLD_RECORDS, GOLD_LATEST, GOLD_REJECTS):

@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bronze.dev_broker.process import free_port
 from lakehouse.storage import Storage
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ def object_store(folder: Path) -> Iterator[int]:
         TimeoutError: It did not start.
     """
     names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc")
-    ports = _free_ports(len(names) + 2)
-    s3, s3_grpc = ports[:2]
+    s3, s3_grpc, *ports = (free_port() for _ in range(len(names) + 2))
     folder.mkdir(parents=True, exist_ok=True)
     keys = {"accessKey": storage(0).access_key_id, "secretKey": storage(0).secret_access_key}
     config = folder / "s3.json"
@@ -84,7 +84,7 @@ def object_store(folder: Path) -> Iterator[int]:
         *(str(_program()), "server", "-s3", "-filer", f"-dir={folder}", f"-ip={_HOST}", f"-ip.bind={_HOST}"),
         *("-master.telemetry=false", "-volume.max=50", "-master.volumeSizeLimitMB=256", f"-s3.config={config}"),
         *(f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
-        *(f"-{name}={port}" for name, port in zip(names, ports[2:], strict=True)),
+        *(f"-{name}={port}" for name, port in zip(names, ports, strict=True)),
     ]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
@@ -99,14 +99,6 @@ def object_store(folder: Path) -> Iterator[int]:
 
 def _program() -> Path:
     return Path(sysconfig.get_path("scripts")) / "weed"
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in taken:
-            each.bind((_HOST, 0))
-        return [each.getsockname()[1] for each in taken]
 
 
 def make_bucket(port: int, bucket: str) -> None:

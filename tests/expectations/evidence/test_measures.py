@@ -10,7 +10,7 @@ from expectations.evidence.model import BronzeCounts, Evidence, by_load
 from expectations.failing_rows import _as_they_were as as_they_were
 from expectations.failing_rows import differences
 from lakehouse.contracts.gate import Rejected
-from lakehouse.contracts.silver import CLASSES
+from tests.support import silver_rows
 
 if TYPE_CHECKING:
     from expectations.evidence.model import Row
@@ -18,53 +18,18 @@ if TYPE_CHECKING:
 
 def claim(load_seq: int = 1, **named: Any) -> Row:
     """Ten records of stream t/0, seven of them accepted, up to watermark 7."""
-    row = {
-        "topic": "t",
-        "partition": 0,
-        "producer": None,
-        "load_seq": load_seq,
-        "bronze_to_version": load_seq,
-        "records": 10,
-        **dict.fromkeys(CLASSES, 0),
-        "accepted": 7,
-        "duplicate": 3,
-        "late_accepted": 0,
-        "released": 0,
-        "discarded": 0,
-        "erased": 0,
-        "declared_epoch": None,
-        "rules_fingerprint": "f",
-        "kind": "records",
-        "epoch_before": None,
-        "high_watermark_before": None,
-        "epoch_after": 0,
-        "high_watermark_after": 7,
-        "last_offset": 9,
-        "missing": 0,
-    }
-    return {**row, **named}
+    first = {"epoch_before": None, "high_watermark_before": None, "high_watermark_after": 7, "last_offset": 9}
+    return silver_rows.claim(load_seq, **{**first, **named})
 
 
 def silver(load_seq: int | None = 1, *, epoch: int = 0, first: int = 1, last: int = 7, **named: Any) -> Row:
-    row = {
-        "topic": "t",
-        "partition": 0,
-        "producer": None,
-        "load_seq": load_seq,
-        "rows": 7,
-        "not_increasing": 0,
-        "repeated_keys": 0,
-        "nulls": 0,
-        "undecodable": 0,
-        "first": {"epoch": epoch, "sequence": first},
-        "last": {"epoch": epoch, "sequence": last},
-    }
-    return {**row, **named}
+    ends = {"first": {"epoch": epoch, "sequence": first}, "last": {"epoch": epoch, "sequence": last}}
+    counted = {"rows": 7, "repeated_keys": 0, "nulls": 0, "undecodable": 0}
+    return {**silver_rows.kept(load_seq, first, last), **ends, **counted, **named}
 
 
 def mark(load_seq: int = 1, **named: Any) -> Row:
-    row = {"topic": "t", "partition": 0, "producer": None, "epoch": 0, "high_watermark": 7, "last_offset": 9}
-    return {**row, "declared_epoch": None, "load_seq": load_seq, "rules_fingerprint": "f", **named}
+    return silver_rows.mark(**{"load_seq": load_seq, "high_watermark": 7, "last_offset": 9, **named})
 
 
 GOOD = Evidence(1, 1, ledger=[claim()], silver=[silver()], watermarks=[mark()], bronze=BronzeCounts({("t", 0, 1): 10}))

@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.errors import ToolError
-from lakehouse.machine import storage_jar
+from lakehouse.machine import jars, storage_jar
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of the test's own, with Spark's jars: another process may start a session from the shared one."""
+    spark = jars.spark_jars()[0].parent
+    monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path / "jars"))
+    jars.cache_dir().mkdir(parents=True)
+    (jars.cache_dir() / "spark").symlink_to(spark)
 
 
 def test_what_is_compiled_is_what_is_pinned_and_a_changed_jar_is_replaced() -> None:
@@ -25,8 +34,8 @@ def test_what_is_compiled_is_what_is_pinned_and_a_changed_jar_is_replaced() -> N
 
 def test_a_changed_source_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jar = storage_jar.storage_jar()
-    source = tmp_path / "ConditionalPut.java"
-    text = storage_jar.SOURCE.read_text(encoding="utf-8").replace("builder.must(ONLY_IF_ABSENT, true);", "")
+    original, source = storage_jar.SOURCE, tmp_path / "ConditionalPut.java"
+    text = original.read_text(encoding="utf-8").replace("builder.must(ONLY_IF_ABSENT, true);", "")
     source.write_text(text, encoding="utf-8")
     monkeypatch.setattr(storage_jar, "SOURCE", source)
     assert storage_jar.storage_jar() == jar  # what is in the cache is what is pinned
@@ -34,7 +43,7 @@ def test_a_changed_source_starts_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     jar.unlink()
     with pytest.raises(ToolError, match="not the one that is pinned"):
         storage_jar.storage_jar()
-    monkeypatch.undo()
+    monkeypatch.setattr(storage_jar, "SOURCE", original)
     assert storage_jar.storage_jar().is_file()
 
 
