@@ -82,7 +82,7 @@ def object_store(folder: Path) -> Iterator[int]:
     config.write_text(json.dumps({"identities": [{"name": "tests", "credentials": [keys], "actions": ["Admin"]}]}))
     command = [
         *(str(_program()), "server", "-s3", "-filer", f"-dir={folder}", f"-ip={_HOST}", f"-ip.bind={_HOST}"),
-        *("-master.telemetry=false", "-volume.max=50", "-master.volumeSizeLimitMB=256", f"-s3.config={config}"),
+        *("-master.telemetry=false", "-volume.max=1000", "-master.volumeSizeLimitMB=256", f"-s3.config={config}"),
         *(f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
         *(f"-{name}={port}" for name, port in zip(names, ports, strict=True)),
     ]
