@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakehouse.machine.storage_jar import CHECKPOINTS, LOG_STORE
-from lakehouse.settings.base import S3_SCHEMES, scheme
+from lakehouse.uri import S3_SCHEMES, scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

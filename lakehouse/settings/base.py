@@ -15,8 +15,6 @@ Text = Annotated[str, StringConstraints(min_length=1), KEEP_SECRET, MASK_SECRET]
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Flag = Annotated[bool, Field(strict=True)]
 
-S3_SCHEMES = ("s3", "s3a")
-
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -68,15 +66,6 @@ def nearest(wrong: str, known: list[str]) -> str | None:
     by_lower = {name.lower(): name for name in known}
     found = difflib.get_close_matches(wrong.lower(), list(by_lower), n=1)
     return by_lower[found[0]] if found else None
-
-
-def scheme(location: str) -> str:
-    """The scheme of a URI; empty for a path.
-
-    >>> scheme("s3://bucket/lake"), scheme("/data/lake")
-    ('s3', '')
-    """
-    return location.partition("://")[0].lower() if "://" in location else ""
 
 
 def is_uri(path: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from lakehouse.settings import payload_schema
-from lakehouse.settings.base import S3_SCHEMES, Flag, Model, Text, from_config_folder, is_uri, nearest, refusal, scheme
+from lakehouse.settings.base import Flag, Model, Text, from_config_folder, is_uri, nearest, refusal
 from lakehouse.settings.extractor import Encoding, Extractor, Form
 from lakehouse.settings.gate import Budget, Gate, Measure, Severity, UserExpectation
 from lakehouse.settings.gold import OWN_TABLES, Gold, GoldModel
@@ -18,6 +18,7 @@ from lakehouse.settings.maintenance import Maintenance
 from lakehouse.settings.policies import Policies, TopicPolicies
 from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret
 from lakehouse.settings.watch import Alerts, Watch, Webhook
+from lakehouse.uri import S3_SCHEMES, scheme
 
 __all__ = [
     "OWN_TABLES",

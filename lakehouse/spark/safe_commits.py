@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from lakehouse.errors import ToolError
 from lakehouse.machine.storage_jar import LOG_STORE
-from lakehouse.settings.base import S3_SCHEMES, scheme
 from lakehouse.storage import log_store_key
+from lakehouse.uri import S3_SCHEMES, scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

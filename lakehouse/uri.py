@@ -1,0 +1,14 @@
+"""Schemes of the URIs that name places of tables. Imports nothing: settings and tables both ask here."""
+
+from __future__ import annotations
+
+S3_SCHEMES = ("s3", "s3a")
+
+
+def scheme(location: str) -> str:
+    """The scheme of a URI; empty for a path.
+
+    >>> scheme("s3://bucket/lake"), scheme("/data/lake")
+    ('s3', '')
+    """
+    return location.partition("://")[0].lower() if "://" in location else ""
