@@ -106,7 +106,8 @@ def _jvm() -> Iterator[Any]:
     finally:
         gateway.shutdown()
         process.kill()
-        process.communicate()
+        process.stdin.close()
+        process.wait()  # py4j's own threads read its output and close it
 
 
 def _is_pinned(jar: Path) -> bool:
