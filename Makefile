@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 ARCHIVE := $(VENV)/classes.jsa
+ANYWHERE := tests/pipelines/test_place.py
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev java demo test test-all test-s3 check format bench bench-scale tour faults bundle-check screenshots lock sbom clean
+.PHONY: help setup dev java demo test test-all test-places check format bench bench-scale tour faults bundle-check screenshots lock sbom clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -33,8 +34,10 @@ test: dev $(ARCHIVE)  ## Run the tests: every stage on real Spark, Delta and Kaf
 test-all: export TESTS := all
 test-all: test  ## Run all there are: also what tests/beyond.toml names, and every property drawn many times over
 
-test-s3: dev $(ARCHIVE)  ## Run the tests of tables in S3, on a real server of its protocol
-	@TESTS=s3 $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
+# What holds wherever the tables are, and what holds in one place only: see tests/support/places.py.
+test-places: dev $(ARCHIVE)  ## Run the tests of tables in S3 and in a Hive Metastore, on real servers of their own
+	@TESTS_PLACE=s3 $(BIN)/python -m pytest $(ANYWHERE) tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
+	@TESTS_PLACE=metastore $(BIN)/python -m pytest $(ANYWHERE)
 
 check: dev  ## Lint, formatting, types, architecture
 	$(BIN)/ruff check .

@@ -156,14 +156,3 @@ def stream_health(ledger: DataFrame, silver: DataFrame, gate_run_id: str) -> Dat
         F.lit(gate_run_id).alias("gate_run_id"),
         F.current_timestamp().alias("published_at"),
     )
-
-
-def model_query(text: str) -> str:
-    r"""Wrap an operator's query so that it can only be a query: in brackets, a statement that writes is a syntax error.
-
-    >>> print(model_query("SELECT 1 -- one\n;\n"))
-    SELECT * FROM (
-    SELECT 1 -- one
-    )
-    """
-    return f"SELECT * FROM (\n{text.strip().rstrip(';').rstrip()}\n)"  # noqa: S608 -- the operator's own file

@@ -7,13 +7,12 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gold.rows import model_query
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import ModelError, headline
 from lakehouse.run.crash_points import crash_point
-from lakehouse.settings.model_sql import foreign_relations, problem
 from lakehouse.spark import session
+from lakehouse.spark.only_tables import as_query, beyond_tables
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
@@ -76,33 +75,15 @@ def _refresh(spark: SparkSession, run: Run, model: GoldModel, made_of: dict[str,
     metadata = json.dumps({"model_sha256": hashlib.sha256(text.encode()).hexdigest(), **made_of}, sort_keys=True)
     if tables.last_metadata(spark, table) == metadata:
         return False
-    query = model_query(text)
-    _require_tables_only(spark, text, query, is_in_catalog=run.lakehouse.root is None)
+    found = beyond_tables(spark, text, is_in_catalog=run.lakehouse.root is None)
+    if found:
+        raise ModelError(f"the query holds {found}")
     with session.no_file_relations(spark):
-        rows = spark.sql(query)
+        rows = spark.sql(as_query(text))
     tables.overwrite(rows, table, metadata=metadata)
     run.report.event("gold.model_made", model=model.name, **made_of)
     crash_point("gold.model_made")
     return True
-
-
-def _require_tables_only(spark: SparkSession, text: str, query: str, *, is_in_catalog: bool) -> None:
-    """Refuse a query that goes beyond SQL over tables, before it runs; see `lakehouse.settings.model_sql`.
-
-    Raises:
-        ModelError: The query does.
-    """
-    found = problem(text)  # the file may have changed since the config was checked
-    if found is None:
-        with session.no_file_relations(spark):  # the plan is analysed too, and no file is to be opened for that
-            explained = "\n".join(row[0] for row in spark.sql(f"EXPLAIN EXTENDED {query}").collect())
-        parsed, is_shown, _ = explained.partition("== Analyzed Logical Plan ==")
-        if not is_shown:
-            raise ModelError(f"its plan cannot be looked at: {headline(explained)}")
-        foreign = foreign_relations(parsed, is_in_catalog=is_in_catalog)
-        found = f"a relation that is not Gold's: {', '.join(foreign)}" if foreign else None
-    if found:
-        raise ModelError(f"the query holds {found}")
 
 
 @contextmanager

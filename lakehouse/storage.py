@@ -52,10 +52,10 @@ class Storage:
 
     @classmethod
     def of(cls, lakehouse: LakehouseSettings, environ: Mapping[str, str]) -> Storage | None:
-        """The store of the lakehouse's root; None if that is in no S3."""
-        if scheme(lakehouse.root or "") not in S3_SCHEMES:
-            return None
+        """The store of the lakehouse's root, or of a catalog's tables where the config names one; None if they are in no S3."""
         given = lakehouse.storage
+        if given is None and scheme(lakehouse.root or lakehouse.volume or "") not in S3_SCHEMES:
+            return None
         found: dict[str, str | None] = {}
         for name, variables in _ENVIRONMENT.items():
             asked = getattr(given, name) if given else None

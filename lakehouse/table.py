@@ -152,7 +152,8 @@ class Lakehouse:
         volume: Where the checkpoints and reports of named tables go.
         properties: Delta properties of every table.
         shadow: Name of a shadow, which has its own Silver tables and shares all others; None for the tables themselves.
-        storage: How a root in S3 is reached; None for any other place.
+        storage: How tables in S3 are reached; None for any other place.
+        metastore: The address of the catalog's Hive Metastore, for a session that is started here; None for another catalog.
     """
 
     root: str | None = None
@@ -162,6 +163,7 @@ class Lakehouse:
     properties: Mapping[str, str] = field(default_factory=dict, compare=False)
     shadow: str | None = None
     storage: Storage | None = field(default=None, compare=False)
+    metastore: str | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, settings: Settings) -> Lakehouse:
@@ -174,6 +176,7 @@ class Lakehouse:
             place.volume,
             settings.maintenance.table_properties,
             storage=Storage.of(place, os.environ),
+            metastore=place.metastore,
         )
 
     def table(self, name: str) -> Table:
@@ -209,8 +212,21 @@ class Lakehouse:
 
     @property
     def is_in_files(self) -> bool:
-        """Whether the tables lie where they can be read without Spark: in a local folder or in S3."""
-        return self.local_root is not None or self.storage is not None
+        """Whether the tables lie where they can be read without Spark: in a local folder or in S3.
+
+        >>> Lakehouse(catalog="main", schema="s").is_in_files
+        False
+        """
+        return self.local_root is not None or (self.root is not None and self.storage is not None)
+
+    @property
+    def name(self) -> str:
+        """The place of the tables in words.
+
+        >>> Lakehouse(root="/data").name, Lakehouse(catalog="main", schema="s").name
+        ('/data', 'main.s')
+        """
+        return self.root or f"{self.catalog}.{self.schema}"
 
     @property
     def local_root(self) -> Path | None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.run.context import Run
-from lakehouse.storage import Storage
 from lakehouse.table import Lakehouse
-from tests.support.examples import IS_IN_S3, IS_WHOLE, beyond
-from tests.support.object_store import BUCKET, new_root, object_store, reached_by, storage
+from tests.support.examples import IS_WHOLE, beyond
+from tests.support.object_store import BUCKET, new_root, port_of, reached_by, storage
+from tests.support.places import PLACE, Place, opened
 from tests.support.quick import QUICK, start_quickly
 
 if TYPE_CHECKING:
@@ -36,18 +37,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
     in_s3 = [item for item in items if "in_s3" in getattr(item, "fixturenames", ())]
-    if not IS_IN_S3 and in_s3:  # the session of these has more jars: `make test-s3`
+    if PLACE != "s3" and in_s3:
         config.hook.pytest_deselected(items=in_s3)
         items[:] = [item for item in items if item not in in_s3]
     if IS_WHOLE:
         return
     asked = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-    left_out = [item for item in items if item.path in beyond() and item.path not in asked]
+    left_out = [
+        item
+        for item in items
+        if item.path not in asked and not beyond().isdisjoint({str(item.path), f"{item.path}::{item.name.partition('[')[0]}"})
+    ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 
 
 _numbers = count()
+_WITH_A_SECOND_WORD = ("quarantine", "watermark", "topic", "gate", "config", "jars")
 
 
 class Events:
@@ -66,12 +72,19 @@ class Events:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Where the tables of this test process are, with the server that it needs."""
+    with opened(tmp_path_factory.mktemp("place")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def spark(place: Place) -> Iterator[SparkSession]:
     """The one Spark session of the test process. Tests that start a command have the session that its users have."""
     from lakehouse.spark.session import open_session
 
     start_quickly(is_short=False)
-    session = open_session("tidemark-tests", Storage() if IS_IN_S3 else None)
+    session = open_session("tidemark-tests", place.session)
     start_quickly(is_short=True)
     for name, value in QUICK.items():
         session.conf.set(name, value)
@@ -80,16 +93,29 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def run_at() -> Callable[[Path], Run]:
-    """Makes a run over the lakehouse in a folder, with a number of its own."""
-    return lambda folder: Run("tests", Lakehouse(root=str(folder)), Events())
+def lakehouse_at(place: Place, request: pytest.FixtureRequest) -> Callable[[Path], Lakehouse]:
+    """Makes the lakehouse that belongs to a folder; in a catalog also its schema."""
+
+    def make(folder: Path) -> Lakehouse:
+        found = place.lakehouse(folder)
+        if found.schema is not None:
+            spark: SparkSession = request.getfixturevalue("spark")
+            spark.sql(f"CREATE DATABASE IF NOT EXISTS {found.schema} LOCATION '{folder}'")
+        return found
+
+    return make
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def run_at(lakehouse_at: Callable[[Path], Lakehouse]) -> Callable[[Path], Run]:
+    """Makes a run over the lakehouse that belongs to a folder, with a number of its own."""
+    return lambda folder: Run("tests", lakehouse_at(folder), Events())
+
+
+@pytest.fixture(scope="session")
+def s3(place: Place) -> int:
     """The port of the one S3 store of the test process."""
-    with object_store(tmp_path_factory.mktemp("s3") / "store") as port:
-        yield port
+    return port_of(place.session.storage)
 
 
 @pytest.fixture
@@ -118,6 +144,21 @@ def new_run(tmp_path: Path, run_at: Callable[[Path], Run]) -> Callable[[], Run]:
 def run(new_run: Callable[[], Run]) -> Run:
     """One run over an empty lakehouse."""
     return new_run()
+
+
+@pytest.fixture
+def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Runs a command with --json in this process, and answers what it says."""
+    from jobs import cli
+
+    def ask(config: Path, *command: str) -> Any:
+        capsys.readouterr()
+        arguments = command[1:2] if command[0] in _WITH_A_SECOND_WORD else ()
+        rest = command[1 + len(arguments) :]
+        assert cli.main([command[0], *arguments, "--config", str(config), "--json", *rest]) == 0, command
+        return json.loads(capsys.readouterr().out)
+
+    return ask
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jobs.process import output
-from jobs.readers import database
+from jobs.readers import database, files
 from jobs.readers.status import status
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, INVALID
 from lakehouse.table import GOLD_RECORDS, SILVER_RECORDS
@@ -107,7 +107,7 @@ def _check_gate(gate: dict[str, Any] | None, found: Findings) -> None:
 
 def _check_tables(lakehouse: Lakehouse, accepted: int, found: Findings) -> None:
     """Print every table with its row count and folder; Silver and Gold must hold what was accepted."""
-    folders = database.tables(lakehouse)
+    folders = files.tables(lakehouse)
     rows = {name: _rows(lakehouse, f'SELECT count(*) AS "rows" FROM "{name}"')[0]["rows"] for name in folders}  # noqa: S608 -- our tables
     output.write_table(
         ["table", "rows", "folder"], [(name, rows[name], str(folders[name])) for name in _ordered(folders)], title="Tables"

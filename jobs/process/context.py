@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Report
     from lakehouse.settings.pipeline import Settings
+    from lakehouse.table import Lakehouse
     from pipelines.job import Job
 
 
@@ -57,8 +58,8 @@ def reporting() -> Iterator[Report]:
         yield report
 
 
-def open_session(settings: Settings, report: Report) -> SparkSession:
-    """Open a Spark session for the pipeline. It closes when the process ends; a platform's own session stays open.
+def open_session(lakehouse: Lakehouse, report: Report, app_name: str) -> SparkSession:
+    """Open a Spark session for a lakehouse. It closes when the process ends; a platform's own session stays open.
 
     Raises:
         ToolError: Java or the jars are missing.
@@ -66,9 +67,8 @@ def open_session(settings: Settings, report: Report) -> SparkSession:
     started = time.monotonic()
     report.event("spark.starting")
     from lakehouse.spark.session import open_session as open_spark
-    from lakehouse.table import Lakehouse
 
-    spark = open_spark(f"tidemark {settings.pipeline}", Lakehouse.of(settings).storage)
+    spark = open_spark(app_name, lakehouse)
     report.event("spark.finished", version=spark.version, seconds=round(time.monotonic() - started, 1))
     exit_codes.open_sessions.append(spark)
     return spark
@@ -81,8 +81,9 @@ def open_job(config: Path, overrides: list[str] | None) -> Iterator[Job]:
     Raises:
         ConfigError: See `load_settings`.
     """
+    from lakehouse.table import Lakehouse
     from pipelines.job import Job
 
     settings = load_settings(config, overrides)
     with reporting() as report:
-        yield Job(settings, report, partial(open_session, settings, report))
+        yield Job(settings, report, partial(open_session, Lakehouse.of(settings), report, f"tidemark {settings.pipeline}"))

@@ -1,285 +1,61 @@
-"""SQL over the tables without Spark: DuckDB, a view per table. Starts no JVM.
+"""SQL over the tables, wherever they are.
 
-Tables in a local folder are read by DuckDB's Delta extension, those in an object store by delta-rs and Arrow, with the
-credentials of the config or the environment. DuckDB itself uses no network: it would ask the cloud's metadata address for some.
+Where they lie in files DuckDB reads them, and no JVM is started; else the session of their catalog does.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import duckdb
-
-from jobs.readers import sql_guard
-from jobs.readers.sql_guard import sql_text
-from lakehouse.contracts import views
-from lakehouse.errors import TidemarkError, ToolError, UsageError, headline
-from lakehouse.table import Lakehouse, Table, path_in_store
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Collection, Iterator
 
-    from lakehouse.storage import Storage
-
-_FETCHED_ROWS = 10_000
-_CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
-"""Words of queries that list the tables."""
-
-_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    # A missing extension must be an error, not a download behind the user's back.
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    # Checking the Delta extension's signature takes half of a small query; pip has checked the file against the lock's hash.
-    "allow_unsigned_extensions": True,
-    "python_enable_replacements": False,  # an unknown table name is an error, not one of our variables
-}
-
-_COLUMNS_MAY_BE_RENAMED = 2
-"""The Delta reader version that introduced column mapping. From 3 on, the log lists it as a feature, which delta-rs checks."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The rows of a query, fetched as they are read; they can be read once.
-
-    Attributes:
-        columns: The columns' names.
-        result: DuckDB's result that yields the rows.
-    """
-
-    columns: list[str]
-    result: duckdb.DuckDBPyConnection
-
-    @property
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """The rows as Python values."""
-        while batch := self.result.fetchmany(_FETCHED_ROWS):
-            yield from batch
-
-    def arrow(self) -> pa.RecordBatchReader:
-        """The rows as Arrow batches."""
-        return self.result.to_arrow_reader(_FETCHED_ROWS)
-
-
-def tables(lakehouse: Lakehouse) -> dict[str, Table]:
-    """The existing Delta tables, Gold models included, by name.
-
-    Raises:
-        UsageError: The tables are neither in a folder of this machine nor in S3.
-        TidemarkError: The object store cannot be read.
-    """
-    if (root := lakehouse.local_root) is not None:
-        names = [log.parent.name for log in root.glob("[!_.]*/_delta_log") if any(log.glob("*.json"))]
-    elif lakehouse.storage is not None:
-        with _store_errors_named(lakehouse.root or ""):
-            names = _in_store(lakehouse.storage, path_in_store(lakehouse.root or ""))
-    else:
-        raise UsageError(
-            "The tables are in no folder of this machine and not in S3, and only those are read without Spark.",
-            where=f"lakehouse {lakehouse.root or f'{lakehouse.catalog}.{lakehouse.schema}'}",
-            expected="lakehouse: {root: a local folder, or s3://bucket/lake}",
-            next_step="Use the SQL of the platform that holds them; every table is plain Delta.",
-        )
-    return {name: lakehouse.table(name) for name in sorted(names)}
-
-
-def _in_store(storage: Storage, root: str) -> list[str]:
-    """The names of the tables under a bucket's folder: those with a first commit or a checkpoint."""
-    from pyarrow.fs import FileSelector, FileType
-
-    files = storage.files()
-    folders = [found.base_name for found in files.get_file_info(FileSelector(root, allow_not_found=True))]
-    names = [name for name in folders if not name.startswith(("_", "."))]
-    signs = [f"{root}/{name}/_delta_log/{sign}" for name in names for sign in (f"{0:020}.json", "_last_checkpoint")]
-    there = {found.path for found in files.get_file_info(signs) if found.type is FileType.File} if signs else set()
-    return [name for name in names if any(path.startswith(f"{root}/{name}/_delta_log/") for path in there)]
+    from jobs.readers.answer import Answer, Tables
+    from lakehouse.table import Lakehouse
 
 
 @contextlib.contextmanager
-def _store_errors_named(location: str) -> Iterator[None]:
-    from deltalake.exceptions import DeltaError
-
-    try:
-        yield
-    except (OSError, DeltaError) as error:
-        raise TidemarkError(
-            "The object store cannot be read.",
-            where=location,
-            observed=headline(str(error)),
-            expected="a bucket that these credentials may list and read",
-            next_step="Look at lakehouse.storage, AWS_ENDPOINT_URL, AWS_REGION and the AWS credentials of this environment.",
-        ) from error
-
-
-@contextlib.contextmanager
-def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a DuckDB with a view per existing table, and `lakehouse.contracts.views`; closed at the end. Times are UTC.
+def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Iterator[Tables]:
+    """Open the tables and `lakehouse.contracts.views`; closed at the end. Times are UTC.
 
     Args:
         lakehouse: Where the tables are.
         names: The tables and views that are needed; all by default.
 
     Raises:
-        UsageError: The tables are not in a folder of this machine.
-        ToolError: DuckDB's Delta extension is not installed.
-        TidemarkError: A table exists but cannot be read.
+        ToolError: What reads them is not installed.
+        TidemarkError: They cannot be read.
     """
-    with _opened(lakehouse, tables(lakehouse), names, _add_view) as database:
-        yield database
+    if lakehouse.is_in_files:
+        from jobs.readers import files
 
+        with files.connect(lakehouse, names) as found:
+            yield found
+    else:
+        from jobs.readers import catalog
 
-@contextlib.contextmanager
-def _spills() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="tidemark-sql-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+        with catalog.connect(lakehouse) as named:
+            yield named
 
 
 @contextlib.contextmanager
 def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
-    """Run a query over the tables and views; read the answer inside the `with` block.
+    """Run a user's query over the tables and views; read the answer inside the `with` block.
 
-    The query can open no file, to read or to write: DuckDB is given the rows, not the folder that holds them.
+    Tables in files take DuckDB's SQL, those of a catalog Spark's. The query can only read tables.
 
     Raises:
-        UsageError: The query is not SQL, does more than read, or names a table or column that does not exist; the error lists
-            the tables.
+        UsageError: The query is not SQL, does more than read, or names a table or column that does not exist.
         TidemarkError: The query failed while it ran.
     """
-    known = tables(lakehouse)
-    with _opened(lakehouse, known, _named(query, known), _add_rows) as database, _named_errors(query, sorted(known)):
-        sql_guard.fence(database)
-        sql_guard.require(database, query)
-        result = database.execute(query)
-        yield Answer([column[0] for column in result.description], result)
+    if lakehouse.is_in_files:
+        from jobs.readers import files
 
+        with files.run_query(lakehouse, query) as answer:
+            yield answer
+    else:
+        from jobs.readers import catalog
 
-@contextlib.contextmanager
-def _opened(
-    lakehouse: Lakehouse,
-    found: Mapping[str, Table],
-    names: Collection[str] | None,
-    add: Callable[[duckdb.DuckDBPyConnection, Table], None],
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    # Spilled data holds records: it goes to a new folder private to this user, where no link can be waiting.
-    with _spills() as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": str(spilled / "duckdb")}) as database:
-        database.execute("SET TimeZone = 'UTC'")
-        wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
-        for name in sorted(wanted & found.keys()):
-            if lakehouse.storage is not None:
-                _add_stored(database, found[name], lakehouse.storage)
-            else:
-                add(database, found[name])
-        for name, query in views.queries("duckdb").items():
-            if name in wanted - found.keys() and views.READ_BY[name] <= found.keys():
-                database.execute(f'CREATE VIEW "{name}" AS {query}')
-        yield database
-
-
-def _named(query: str, known: Collection[str]) -> set[str] | None:
-    """The tables and views whose names occur in a query; None for all. Opening one costs a read of its log."""
-    text = query.casefold()
-    if any(word in text for word in _CATALOG_WORDS):
-        return None
-    return {name for name in (*known, *views.READ_BY) if name.casefold() in text} or None
-
-
-def _with_what_they_read(names: Collection[str]) -> set[str]:
-    return {*names, *(table for name in names for table in views.READ_BY.get(name, ()))}
-
-
-def rows(database: duckdb.DuckDBPyConnection, sql: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    """The rows of one of our own queries, as dictionaries by column name."""
-    result = database.execute(sql, parameters)
-    names = [column[0] for column in result.description or []]
-    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-
-
-def _extension() -> Path:
-    package = importlib.util.find_spec("duckdb_extension_delta")
-    folders = package.submodule_search_locations if package else None
-    files = [file for folder in folders or [] for file in Path(folder).glob("extensions/*/delta.duckdb_extension")]
-    if not files:
-        raise ToolError(
-            "DuckDB's Delta extension is not installed.",
-            where="Python package duckdb-extension-delta",
-            expected=f"version {duckdb.__version__}, that of DuckDB",
-            next_step=f"pip install duckdb-extension-delta=={duckdb.__version__}",
-        )
-    return files[0]
-
-
-def _add_stored(database: duckdb.DuckDBPyConnection, table: Table, storage: Storage) -> None:
-    """Add a table of an object store under its name, read by Arrow."""
-    from deltalake import DeltaTable
-    from pyarrow.fs import SubTreeFileSystem
-
-    with _store_errors_named(table.location):
-        found = DeltaTable(table.location, storage_options=storage.for_delta_rs())
-        files = SubTreeFileSystem(path_in_store(table.location), storage.files())
-        database.from_arrow(found.to_pyarrow_dataset(filesystem=files)).create_view(table.name)
-
-
-def _add_rows(database: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Add a table's rows under its name, read by Arrow: DuckDB passes columns and filters, and needs no file system.
-
-    A table that only DuckDB's own reader understands (deletion vectors of another writer) is copied into the database instead.
-    """
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
-
-    folder = table.local_folder or Path(table.location)
-    with contextlib.suppress(DeltaError):
-        found = DeltaTable(folder)
-        if found.protocol().min_reader_version != _COLUMNS_MAY_BE_RENAMED:
-            files = SubTreeFileSystem(str(folder.absolute()), LocalFileSystem())
-            database.from_arrow(found.to_pyarrow_dataset(filesystem=files)).create_view(table.name)
-            return
-    _add(database, table.name, folder, "TABLE")
-
-
-def _add_view(database: duckdb.DuckDBPyConnection, table: Table) -> None:
-    _add(database, table.name, table.local_folder or Path(table.location), "VIEW")
-
-
-def _add(database: duckdb.DuckDBPyConnection, name: str, folder: Path, kind: Literal["TABLE", "VIEW"]) -> None:
-    quoted = name.replace('"', '""')
-    try:
-        database.execute(f"LOAD {sql_text(str(_extension()))}")
-        rows = f"delta_scan({sql_text(str(folder))})"
-        database.execute(f'CREATE {kind} "{quoted}" AS SELECT * FROM {rows}')  # noqa: S608 -- both are quoted; a view takes no parameter
-    except duckdb.Error as error:
-        raise TidemarkError(
-            "A table cannot be read.",
-            where=str(folder),
-            observed=str(error),
-            expected="a Delta table",
-            next_step="If the folder was copied or restored in part, bring its _delta_log and data files together again.",
-        ) from error
-
-
-@contextlib.contextmanager
-def _named_errors(query: str, known: list[str]) -> Iterator[None]:
-    """Raise DuckDB's errors as ours, with DuckDB's text, which points at the place in the query."""
-    try:
-        yield
-    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
-        expected = f"one of {', '.join(known)}" if known else "no table is there yet"
-        is_unknown_table = isinstance(error, duckdb.CatalogException)
-        raise UsageError(
-            "The query cannot be answered.",
-            where=f"query: {query}",
-            observed=str(error),
-            expected=f"tables: {expected}" if is_unknown_table else None,
-            next_step="Run `tidemark run` first." if is_unknown_table and not known else None,
-        ) from error
-    except duckdb.PermissionException:
-        raise sql_guard.no_select(query, "a file or an address that it opens") from None
-    except duckdb.Error as error:
-        raise TidemarkError("The query failed.", where=f"query: {query}", observed=str(error)) from error
+        with catalog.run_query(lakehouse, query) as named:
+            yield named

@@ -1,13 +1,15 @@
-"""`tidemark quarantine list`: records kept out of Silver or Gold that wait. Reads with DuckDB; starts no JVM."""
+"""`tidemark quarantine list`: records kept out of Silver or Gold that wait."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from jobs.process import output
 from jobs.readers import database as query
+from jobs.readers.answer import ALL
 from lakehouse.contracts.gold import UNMET
 from lakehouse.contracts.silver import HELD, QUARANTINED
 from lakehouse.table import GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_REJECTS
@@ -25,7 +27,7 @@ _HELD = f"""
     WHERE rejects.state = '{HELD}' AND list_contains($classes, rejects.class)
         AND ($topic IS NULL OR rejects.topic = $topic) AND ($partition IS NULL OR rejects.partition = $partition)
         AND ($offset IS NULL OR rejects.first_offset = $offset) AND ($producer IS NULL OR rejects.producer = $producer)
-        AND ($days IS NULL OR loads.claimed_at <= now() - to_seconds($days * 86400))
+        AND ($until IS NULL OR loads.claimed_at <= $until)
     ORDER BY rejects.topic, rejects.partition, rejects.first_offset LIMIT $most
 """  # noqa: S608 -- the tables' names are ours; what a user names is a parameter
 
@@ -36,7 +38,7 @@ _ASIDE = f"""
     WHERE rejects.state = '{HELD}'
         AND ($topic IS NULL OR rejects.topic = $topic) AND ($partition IS NULL OR rejects.partition = $partition)
         AND ($offset IS NULL OR rejects."offset" = $offset) AND ($producer IS NULL OR rejects.producer = $producer)
-        AND ($days IS NULL OR loads.claimed_at <= now() - to_seconds($days * 86400))
+        AND ($until IS NULL OR loads.claimed_at <= $until)
 """  # noqa: S608 -- as above
 _KEPT_ASIDE = f"""
     SELECT '{UNMET}' AS class, rejects.reason, rejects.topic, rejects.partition, rejects.producer, rejects.epoch,
@@ -60,22 +62,20 @@ def held(lakehouse: Lakehouse, wanted: Wanted, *, most: int | None = None) -> tu
     Returns:
         The records, and how many wait in total.
 
-    Raises:
-        UsageError: The tables are not in a folder of this machine.
     """
-    there = query.tables(lakehouse)
     filters = asdict(wanted)
     classes = [wanted.kind] if wanted.kind else list(QUARANTINED)
     del filters["kind"]
+    days = filters.pop("days")
+    filters["until"] = None if days is None else datetime.now(UTC) - timedelta(days=days)
     found: list[dict[str, Any]] = []
-    with query.connect(lakehouse) as database:
-        if SILVER_REJECTS in there:
-            found += query.rows(database, _HELD, {**filters, "classes": classes, "most": most})
+    with query.connect(lakehouse, [SILVER_REJECTS, SILVER_LOADS, GOLD_REJECTS, GOLD_STREAM_HEALTH]) as tables:
+        if SILVER_REJECTS in tables.names:
+            found += tables.rows(_HELD, {**filters, "classes": classes, "most": ALL if most is None else most})
         count = found[0]["held"] if found else 0
-        if {GOLD_REJECTS, GOLD_STREAM_HEALTH} <= set(there) and wanted.kind in (None, UNMET):
-            left = None if most is None else most - len(found)
-            aside = query.rows(database, _KEPT_ASIDE, {**filters, "most": left})
-            count += len(aside) if left is None else query.rows(database, _KEPT_ASIDE_COUNT, filters)[0]["held"]
+        if {GOLD_REJECTS, GOLD_STREAM_HEALTH} <= set(tables.names) and wanted.kind in (None, UNMET):
+            aside = tables.rows(_KEPT_ASIDE, {**filters, "most": ALL if most is None else most - len(found)})
+            count += len(aside) if most is None else tables.rows(_KEPT_ASIDE_COUNT, filters)[0]["held"]
             found += aside
     return [{name: value for name, value in row.items() if name != "held"} for row in found], count
 

@@ -1,4 +1,4 @@
-"""`tidemark status`: what the tables say about streams, classes, the gate and Gold. Reads with DuckDB; starts no JVM."""
+"""`tidemark status`: what the tables say about streams, classes, the gate and Gold."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.process import output
 from jobs.readers import database as query
+from jobs.readers.answer import ALL
 from jobs.readers.gate import decided
 from lakehouse.contracts import views
 from lakehouse.contracts.gate import CRITICAL, PASSED
@@ -74,6 +75,11 @@ _MISSING = f"""
 """  # noqa: S608 -- as above
 _MISSING_COUNT = f"SELECT count(DISTINCT (topic, partition, producer)) AS streams FROM {views.MISSING}"  # noqa: S608 -- as above
 
+_ASKED = (
+    *(SILVER_WATERMARKS, SILVER_LOADS, SILVER_REJECTS, GOLD_REJECTS, GATE_RESULTS, GATE_DECISIONS, GOLD_STREAM_HEALTH),
+    views.MISSING,
+)
+
 _MOST_SENTENCES = 20
 """Streams with missing sequences that are listed one by one."""
 
@@ -98,34 +104,32 @@ def status(
         run, with the `decision` on it) and `published`.
 
     Raises:
-        UsageError: The tables are not in a folder of this machine.
         TidemarkError: A table exists but cannot be read.
     """
-    there = query.tables(lakehouse)
-    with query.connect(lakehouse) as database:
+    with query.connect(lakehouse, _ASKED) as tables:
 
         def rows(sql: str, table: str) -> Rows:
-            return query.rows(database, sql, _bound(sql, most_streams)) if table in there else []
+            return tables.rows(sql, _bound(sql, most_streams)) if table in tables.names else []
 
         partitions = rows(_PARTITIONS, SILVER_WATERMARKS)
         streams = rows(_STREAMS, SILVER_WATERMARKS) if most_streams != 0 else []
         return {
             "pipeline": pipeline,
-            "lakehouse": lakehouse.root,
+            "lakehouse": lakehouse.name,
             "streams": [{**row, "last_accepted": _last_accepted(row)} for row in streams],
             "stream_count": sum(row["streams"] for row in partitions),
             "partitions": partitions,
-            **(_missing_of(rows if SILVER_RECORDS in there else lambda *_: []) if with_missing else {}),
+            **(_missing_of(rows if SILVER_RECORDS in tables.names else lambda *_: []) if with_missing else {}),
             **_loads(rows),
             "rejects": rows(_REJECTS, SILVER_REJECTS),
-            "kept_aside": rows(_KEPT_ASIDE, GOLD_REJECTS) if GOLD_STREAM_HEALTH in there else [],
+            "kept_aside": rows(_KEPT_ASIDE, GOLD_REJECTS) if GOLD_STREAM_HEALTH in tables.names else [],
             "gate": _gate(rows(_GATE, GATE_RESULTS), rows(_DECISIONS, GATE_DECISIONS)),
             "published": next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH)), None),
         }
 
 
 def _bound(sql: str, most_streams: int | None) -> dict[str, Any] | None:
-    return {"most": most_streams} if "$most" in sql else None
+    return {"most": ALL if most_streams is None else most_streams} if "$most" in sql else None
 
 
 def _missing_of(rows: Callable[[str, str], Rows]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`tidemark topic`: the topics that were read, and the breaks that were accepted. Reads with DuckDB; starts no JVM."""
+"""`tidemark topic`: the topics that were read, and the breaks that were accepted."""
 
 from __future__ import annotations
 
@@ -20,15 +20,9 @@ _KNOWN = f"""
 
 
 def known(lakehouse: Lakehouse) -> list[dict[str, Any]]:
-    """The rows of `bronze_topics`, ordered by topic and time.
-
-    Raises:
-        UsageError: The tables are not in a folder of this machine.
-    """
-    if BRONZE_TOPICS not in query.tables(lakehouse):
-        return []
-    with query.connect(lakehouse) as database:
-        return query.rows(database, _KNOWN)
+    """The rows of `bronze_topics`, ordered by topic and time."""
+    with query.connect(lakehouse, [BRONZE_TOPICS]) as tables:
+        return tables.rows(_KNOWN) if BRONZE_TOPICS in tables.names else []
 
 
 def write_known(found: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""`tidemark why`: what became of one Kafka record, and by which rule. Reads with DuckDB; starts no JVM."""
+"""`tidemark why`: what became of one Kafka record, and by which rule."""
 
 from __future__ import annotations
 
@@ -101,6 +101,11 @@ _ASIDE = f"""
     FROM {GOLD_REJECTS} SEMI JOIN {GOLD_STREAM_HEALTH} USING (load_seq, gate_run_id) WHERE {_AT} AND "offset" = $offset
 """  # noqa: S608 -- as above
 
+_ASKED = (
+    *(BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS),
+    *(GATE_RESULTS, GATE_DECISIONS, GOLD_REJECTS, GOLD_STREAM_HEALTH),
+)
+
 
 def why(lakehouse: Lakehouse, topic: str, partition: int, offset: int) -> dict[str, Any]:
     """What became of one record; see `why_with_record`."""
@@ -121,15 +126,13 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
 
     Raises:
         TidemarkError: Bronze holds no such record.
-        UsageError: The tables are not in a folder of this machine.
     """
-    there = query.tables(lakehouse)
     at = {"topic": topic, "partition": partition, "offset": offset}
-    with query.connect(lakehouse) as database:
+    with query.connect(lakehouse, _ASKED) as tables:
 
         def rows(sql: str, table: str, **more: Any) -> list[Row]:
             wanted = {name: value for name, value in {**at, **more}.items() if f"${name}" in sql}
-            return query.rows(database, sql, wanted) if table in there else []
+            return tables.rows(sql, wanted) if table in tables.names else []
 
         record = next(iter(rows(_RECORD, BRONZE_RECORDS)), None)
         if record is None:
@@ -144,7 +147,7 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         found = _found(kept, rows(_OUT, SILVER_REJECTS), loads, record)
         load = next((row for row in loads if found and _is_of(row, found)), None)
         winner, settled, gate, decision, published = None, None, None, None, None
-        aside = next(iter(rows(_ASIDE, GOLD_REJECTS)), None) if GOLD_STREAM_HEALTH in there else None
+        aside = next(iter(rows(_ASIDE, GOLD_REJECTS)), None) if GOLD_STREAM_HEALTH in tables.names else None
         if aside:
             by = aside.pop("settled_load_seq")
             aside["settled"] = None if by is None else next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=by)), None)

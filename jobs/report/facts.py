@@ -1,4 +1,4 @@
-"""The facts behind `tidemark report`, counted by DuckDB over the tables: never a row per stream and load. Starts no JVM."""
+"""The facts behind `tidemark report`, counted in SQL over the tables: never a row per stream and load."""
 
 from __future__ import annotations
 
@@ -42,17 +42,18 @@ _SUMS = ", ".join(f'least(sum(each."{name}"), {_LARGEST})::BIGINT AS "{name}"' f
 _KEPT_OUT = " + ".join(f'"{name}"' for name in CLASSES[1:])
 
 _SHOWN = f"""
-    CREATE TEMP TABLE shown AS SELECT row_number() OVER () - 1 AS stream, * FROM (
-      FROM {views.WATERMARK_STATUS}
-      ORDER BY {_KEPT_OUT} DESC NULLS LAST, records DESC NULLS LAST, topic, partition, producer NULLS FIRST LIMIT {{most}}
-    )
+    CREATE OR REPLACE TEMP TABLE shown AS SELECT * FROM (
+      SELECT row_number() OVER (
+        ORDER BY {_KEPT_OUT} DESC NULLS LAST, records DESC NULLS LAST, topic, partition, producer NULLS FIRST
+      ) - 1 AS stream, * FROM {views.WATERMARK_STATUS}
+    ) WHERE stream < {{most}}
 """  # noqa: S608 -- the names are ours; as in every query below
 _COUNT_STREAMS = f"FROM {SILVER_WATERMARKS} SELECT count(*) AS n"
 _COUNT_LOADS = f"FROM {SILVER_LOADS} SELECT count(DISTINCT load_seq) AS n"
 
 # Loads in order, in slices of about equal size.
 _NUMBERED = f"""
-    CREATE TEMP TABLE numbered AS
+    CREATE OR REPLACE TEMP TABLE numbered AS
     SELECT load_seq, claimed_at, (row_number() OVER (ORDER BY load_seq) - 1) * {{slices}} // {{loads}} AS slice
     FROM (SELECT load_seq, max(claimed_at) AS claimed_at FROM {SILVER_LOADS} GROUP BY load_seq)
 """  # noqa: S608 -- as above
@@ -92,6 +93,11 @@ _GATE_RESULTS = f"""
     ORDER BY evaluated_at DESC, gate_run_id DESC, outcome = '{PASSED}', severity, expectation LIMIT {MAX_ROWS}
 """  # noqa: S608 -- as above
 
+_ASKED = (
+    *(BRONZE_TOPICS, SILVER_WATERMARKS, SILVER_LOADS),
+    *(views.LAG, views.WATERMARK_STATUS, views.MISSING, views.QUARANTINE_OPEN, views.GATE_HISTORY),
+)
+
 
 def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) -> dict[str, Any]:
     """Collect what the tables, the brokers and the saved results of runs say about a pipeline.
@@ -109,20 +115,15 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
         `gate_results`: what was not met in any, and all of the last one; `runs`, see `last_runs`. Times are UTC.
 
     Raises:
-        UsageError: The tables are not in a folder of this machine.
         TidemarkError: A table exists but cannot be read.
     """
-    there = query.tables(lakehouse).keys()
     found = status(settings.pipeline, lakehouse, most_streams=MAX_ROWS) | {"made_at": datetime.now(UTC)}
-    with query.connect(lakehouse) as database:
-
-        def ask(sql: str) -> Rows:
-            return query.rows(database, sql)
+    with query.connect(lakehouse, _ASKED) as tables:
 
         def ask_of(view: str) -> Ask:
-            return ask if views.READ_BY[view] <= there else lambda _: []
+            return tables.rows if views.READ_BY[view] <= set(tables.names) else lambda _: []
 
-        topics = ask(f"FROM {BRONZE_TOPICS}") if BRONZE_TOPICS in there else []
+        topics = tables.rows(f"FROM {BRONZE_TOPICS}") if BRONZE_TOPICS in tables.names else []
         bronze = ask_of(views.LAG)(f"FROM {views.LAG}")
         found |= _streams(ask_of(views.WATERMARK_STATUS))
         found |= _listed("missing", ask_of(views.MISSING), _MISSING, _COUNT_MISSING)

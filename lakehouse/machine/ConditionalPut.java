@@ -44,6 +44,17 @@ final class ConditionalPut {
    */
   static void write(FileSystem files, Path path, byte[] content) throws IOException {
     prove(files, path.getParent());
+    create(files, path, content);
+  }
+
+  /** Writes an object, whatever is there. */
+  static void overwrite(FileSystem files, Path path, byte[] content) throws IOException {
+    OutputStream stream = files.create(path, true);
+    stream.write(content);
+    stream.close();
+  }
+
+  private static void create(FileSystem files, Path path, byte[] content) throws IOException {
     try {
       put(files, path, content);
     } catch (IOException refused) {
@@ -58,17 +69,20 @@ final class ConditionalPut {
     }
   }
 
-  /** Sees, once in a process and bucket, that the store refuses a second object of one name. */
+  /** Sees, once in a process and bucket, that the store refuses a second object of one name. A broken connection proves nothing. */
   private static void prove(FileSystem files, Path folder) throws IOException {
     if (PROVEN.contains(files.getUri())) {
       return;
     }
     Path probe = new Path(folder, ".tidemark-" + UUID.randomUUID().toString());
     boolean isRefused = false;
-    put(files, probe, new byte[] {1});
     try {
-      put(files, probe, new byte[] {2});
-    } catch (IOException refused) {
+      create(files, probe, new byte[] {1});
+      create(files, probe, new byte[] {2});
+    } catch (org.apache.hadoop.fs.FileAlreadyExistsException taken) {
+      if (!isOfCondition(taken.getCause())) {
+        throw (IOException) taken.getCause();
+      }
       isRefused = true;
     } finally {
       files.delete(probe, false);
@@ -78,6 +92,11 @@ final class ConditionalPut {
           "TIDEMARK_NO_PUT_IF_ABSENT: the object store overwrites an object although it was told not to: " + files.getUri());
     }
     PROVEN.add(files.getUri());
+  }
+
+  /** Whether an error says that the condition was not met: of hadoop-aws, which is not there when this is compiled. */
+  private static boolean isOfCondition(Throwable error) {
+    return "RemoteFileChangedException".equals(error.getClass().getSimpleName());
   }
 
   private static void put(FileSystem files, Path path, byte[] content) throws IOException {
@@ -121,9 +140,7 @@ public class ConditionalLogStore extends HadoopFileSystemLogStore {
     }
     FileSystem files = path.getFileSystem(configuration);
     if (overwrite.booleanValue()) {
-      OutputStream stream = files.create(path, true);
-      stream.write(lines.toByteArray());
-      stream.close();
+      ConditionalPut.overwrite(files, path, lines.toByteArray());
       return;
     }
     try {
@@ -181,9 +198,7 @@ class Entry extends CheckpointFileManager.CancellableFSDataOutputStream {
     this.isEnded = true;
     byte[] content = ((ByteArrayOutputStream) this.underlyingStream()).toByteArray();
     if (this.overwrites) {
-      OutputStream stream = this.files.create(this.path, true);
-      stream.write(content);
-      stream.close();
+      ConditionalPut.overwrite(this.files, this.path, content);
     } else {
       ConditionalPut.write(this.files, this.path, content);
     }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CALLS_THE_JVM = ("reflect", "java_method", "try_reflect")
 _NAMES_A_FILE = (
     *("from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf", "from_xml", "to_xml", "schema_of_xml"),
-    *("read_files", "cloud_files", "list_files", "python_worker_logs"),
+    *("read_files", "cloud_files", "list_files", "python_worker_logs", "table_changes_by_path"),
 )
 _REACHES_OUT = ("http_request", "remote_query", "read_kafka", "read_kinesis", "read_pubsub", "read_pulsar", "read_statestore")
 _OF_A_PLATFORM = ("secret", "try_secret", "ai_query", "get_secret")

@@ -45,6 +45,9 @@ __all__ = [
     "Webhook",
 ]
 
+SESSION_CATALOG = "spark_catalog"
+"""Spark's name for the catalog of its session: a Hive Metastore, if it has one."""
+
 Root = Annotated[str, StringConstraints(min_length=1), AfterValidator(from_config_folder), KEEP_SECRET, MASK_SECRET]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$"), KEEP_SECRET, MASK_SECRET]
 
@@ -102,7 +105,12 @@ class LakehouseSettings(Model):
         examples=["/Volumes/main/tidemark/tidemark"],
     )
     storage: StorageSettings | None = Field(
-        default=None, description="with a root in S3: how it is reached", examples=[{"endpoint": "https://minio:9000"}]
+        default=None, description="with tables in S3: how they are reached", examples=[{"endpoint": "https://minio:9000"}]
+    )
+    metastore: Text | None = Field(
+        default=None,
+        description="with the catalog spark_catalog: its Hive Metastore, for sessions that Tidemark starts",
+        examples=["thrift://metastore:9083"],
     )
 
     @field_validator("volume")
@@ -134,12 +142,21 @@ class LakehouseSettings(Model):
                 expected="either root, or catalog and schema",
                 next_step="Write {root: ./lakehouse} or {catalog: main, schema: tidemark}.",
             )
-        if self.storage is not None and scheme(self.root or "") not in S3_SCHEMES:
+        if self.storage is not None and self.root is not None and scheme(self.root) not in S3_SCHEMES:
             raise refusal(
                 "the root is not in S3",
                 expected="storage only with a root like s3://bucket/lake",
                 next_step="Remove storage, or name a root in S3.",
                 at=("storage",),
+            )
+        if self.metastore is not None and (
+            self.catalog != SESSION_CATALOG or not all(each.startswith("thrift://") for each in self.metastore.split(","))
+        ):
+            raise refusal(
+                "this is no metastore of Spark's own catalog",
+                expected=f"thrift://host:port, or several with commas between, with catalog: {SESSION_CATALOG}",
+                next_step=f"Write {{catalog: {SESSION_CATALOG}, schema: tidemark, metastore: 'thrift://metastore:9083'}}.",
+                at=("metastore",),
             )
         return self
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from lakehouse.errors import ToolError
+from pyspark.errors import PySparkException
+
+from lakehouse.errors import TableMissingError, ToolError, headline
 from lakehouse.machine.storage_jar import LOG_STORE
 from lakehouse.storage import log_store_key
 from lakehouse.uri import S3_SCHEMES, scheme
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.table import Lakehouse
+
+_OF_DATABRICKS = "spark.databricks.clusterUsageTags.clusterId"
+"""A setting of every session on Databricks, whose commits are safe by themselves."""
 
 _OTHERS = ("io.delta.storage.S3DynamoDBLogStore",)
 """Log stores of Delta's that are as safe between several writers."""
@@ -27,18 +32,36 @@ def require(spark: SparkSession, lakehouse: Lakehouse) -> None:
 
     Raises:
         ToolError: The session's commits would overwrite others, and `lakehouse.storage.single_writer` does not allow that.
+        TableMissingError: The catalog has no such schema, or the session may not see it.
     """
-    name = scheme(lakehouse.root or "")
     is_allowed = lakehouse.storage is not None and lakehouse.storage.is_single_writer
-    if name not in S3_SCHEMES or is_allowed or "DATABRICKS_RUNTIME_VERSION" in os.environ:
+    if is_allowed or "DATABRICKS_RUNTIME_VERSION" in os.environ or spark.conf.get(_OF_DATABRICKS, None) is not None:
+        return
+    location = lakehouse.root or _location(spark, lakehouse)
+    name = scheme(location)
+    if name not in S3_SCHEMES:
         return
     found = spark.conf.get(log_store_key(name), None)
     if found not in (LOG_STORE, *_OTHERS):
         raise ToolError(
             "This session's commits to S3 overwrite those of others, so nothing was written.",
-            where=str(lakehouse.root),
+            where=location,
             observed=f"{log_store_key(name)} is {found or 'not set, so Delta takes its own'}",
             expected=LOG_STORE,
             next_step="Start the session with that setting and the jars that `tidemark jars fetch s3` names, or let Tidemark "
             "start it. If nobody else ever writes to these tables: lakehouse: {storage: {single_writer: true}}.",
         )
+
+
+def _location(spark: SparkSession, lakehouse: Lakehouse) -> str:
+    """Where the tables of a catalog's schema go."""
+    try:
+        return spark.catalog.getDatabase(f"{lakehouse.catalog}.{lakehouse.schema}").locationUri or ""
+    except PySparkException as error:
+        raise TableMissingError(
+            "The schema is not there, or this session may not see it.",
+            where=lakehouse.name,
+            observed=headline(str(error)),
+            next_step=f"Make it once, with the place of its tables: CREATE SCHEMA {lakehouse.name} LOCATION '...'; "
+            "see docs/catalogs.md.",
+        ) from error

@@ -20,7 +20,7 @@ from lakehouse.machine.storage_jar import storage_jar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakehouse.storage import Storage
+    from lakehouse.table import Lakehouse
 
 _RUNTIME = {
     "spark.sql.session.timeZone": "UTC",
@@ -58,12 +58,12 @@ _MEMORY_SHARE = 4
 _MEMORY_RANGE_GIB = (1, 8)
 
 
-def open_session(app_name: str, storage: Storage | None = None) -> SparkSession:
+def open_session(app_name: str, lakehouse: Lakehouse | None = None) -> SparkSession:
     """Open a session with the settings that Tidemark needs: UTC, ANSI, checksums verified, Delta.
 
     Args:
         app_name: The application's name, if the session is started here.
-        storage: The object store of the tables; a session that is started here gets its jars and settings.
+        lakehouse: Where the tables are; a session that is started here gets the jars and settings that reach them.
 
     Returns:
         The platform's session if there is one, else a new or already running classic one.
@@ -71,7 +71,7 @@ def open_session(app_name: str, storage: Storage | None = None) -> SparkSession:
     Raises:
         ToolError: A local session is needed and Java or the jars are missing.
     """
-    spark = SparkSession.builder.getOrCreate() if _is_brought_by_platform() else _start(app_name, storage)
+    spark = SparkSession.builder.getOrCreate() if _is_brought_by_platform() else _start(app_name, lakehouse)
     for name, value in _RUNTIME.items():
         spark.conf.set(name, value)
     return spark
@@ -94,13 +94,18 @@ def _is_brought_by_platform() -> bool:
     return any(name in os.environ for name in ("DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"))
 
 
-def _start(app_name: str, storage: Storage | None) -> SparkSession:
+def _start(app_name: str, lakehouse: Lakehouse | None) -> SparkSession:
+    storage = lakehouse.storage if lakehouse else None
     conf = {**_OWN, **_RUNTIME}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
-        conf |= _local() | _jars_of(storage)
+        conf |= _local()
+        if storage is not None:
+            conf["spark.jars"] = ",".join(jar.as_uri() for jar in [*jars.spark_jars("s3"), storage_jar()])
     if storage is not None:
         conf |= storage.for_spark()
+    if lakehouse is not None and lakehouse.metastore is not None:
+        conf |= {"spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.uris": lakehouse.metastore}
     builder = SparkSession.builder.appName(app_name)
     for name, value in conf.items():
         builder = builder.config(name, value)
@@ -122,12 +127,6 @@ def _local() -> dict[str, str]:
         # The default starts a process to look for links, a dozen times for each small file that Delta and streams write.
         "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     }
-
-
-def _jars_of(storage: Storage | None) -> dict[str, str]:
-    if storage is None:
-        return {}
-    return {"spark.jars": ",".join(jar.as_uri() for jar in [*jars.spark_jars("s3"), storage_jar()])}
 
 
 def driver_memory() -> str:

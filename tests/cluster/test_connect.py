@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
-from jobs.readers import database as query
+from jobs.readers import files as query
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.support.kafka import Sent, send
 from tests.support.small_config import write_config
@@ -97,9 +97,9 @@ def counted_by_name(root: Path, url: str) -> dict[str, int]:
 def tables(root: Path) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of every table, but for what says who wrote them, and when."""
     found = {}
-    with query.connect(Lakehouse(root=str(root))) as database:
+    with query.connect(Lakehouse(root=str(root))) as opened:
         for name in sorted(set(TABLE_NAMES) & query.tables(Lakehouse(root=str(root))).keys()):
-            found[name] = _rows(database, name)
+            found[name] = _rows(opened.connection, name)
     return found
 
 

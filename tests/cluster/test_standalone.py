@@ -11,7 +11,7 @@ import pytest
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs.demo.producer import incidents, produce
-from jobs.readers import database as query
+from jobs.readers import files as query
 from lakehouse.table import Lakehouse
 from tests.support.small_config import write_config
 from tests.support.spark_servers import beeline, standalone_cluster, submit, thrift_server
@@ -73,9 +73,10 @@ def test_each_job_runs_on_a_standalone_cluster_and_the_tables_are_queried_over_j
     with standalone_cluster(tmp_path, workers=2) as master:
         for job in _JOBS:
             submit(packages / "jobs" / f"{job}.py", "--config", str(config), master=master, packages=packages, conf=few)
-    with query.connect(Lakehouse(root=str(root))) as database:
-        published = database.execute(_GOLD.replace("offset", '"offset"').replace("payload.id", "payload['id']")).fetchall()
-        marks = [[str(value) for value in row] for row in database.execute(_MARKS).fetchall()]
+    with query.connect(Lakehouse(root=str(root))) as opened:
+        gold = _GOLD.replace("offset", '"offset"').replace("payload.id", "payload['id']")
+        published, marked = (opened.connection.execute(asked).fetchall() for asked in (gold, _MARKS))
+    marks = [[str(value) for value in row] for row in marked]
     assert sorted(row[2] for row in published) == list(range(1, 12))
 
     with thrift_server(tmp_path) as url:

@@ -18,6 +18,7 @@ from filelock import FileLock
 from jobs.process.context import load_settings, open_session
 from jobs.run.once import run_once
 from lakehouse.errors import AnotherWriterError, TidemarkError
+from lakehouse.table import Lakehouse
 from pipelines.job import Job
 from tests.support.quick import QUICK
 
@@ -50,7 +51,7 @@ def main() -> None:
         out.flush()
 
     config, report = Path(sys.argv[1]), Lines(write)
-    spark = open_session(load_settings(config, None), report)
+    spark = open_session(Lakehouse.of(load_settings(config, None)), report, "tidemark faults")
     for name, value in QUICK.items():
         spark.conf.set(name, value)
     from tests.faults import without_fences  # after the session, as what it imports asks for

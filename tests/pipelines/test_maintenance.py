@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from jobs.readers import database as query
+from jobs.readers import files as query
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import maintenance, tables
 from lakehouse.delta.log_files import read_log
@@ -81,10 +81,10 @@ def test_small_files_become_few_old_ones_go_and_everything_goes_on_as_before(
     assert [more.counts[name] for name in ("accepted", "duplicate", "invalid")] == [1, 1, 1]
     published(spark, new_run(), settings)
     require_sound(spark, run, is_deep=True)
-    with query.connect(run.lakehouse) as database:
+    with query.connect(run.lakehouse) as opened:
         for name in WRITTEN:
             expected = spark.read.table(run.table(name).sql).count()
-            assert database.execute(f"SELECT count(*) FROM {name}").fetchall() == [(expected,)]
+            assert opened.connection.execute(f"SELECT count(*) FROM {name}").fetchall() == [(expected,)]
             table = DeltaTable(f"{run.lakehouse.root}/{name}")
             counted = QueryBuilder().register("t", table).execute("SELECT count(*) AS n FROM t").read_all()
             assert counted["n"].to_pylist() == [expected]

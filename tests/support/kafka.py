@@ -31,6 +31,11 @@ class Sent:
     """Milliseconds since 1970; 0 is now."""
 
 
+def sequenced(*sequences: int, partition: int = 0) -> list[Sent]:
+    """Records with these sequences in the header `seq`, each with its own value."""
+    return [Sent(b"v%d" % number, key=b"k", headers=[("seq", b"%d" % number)], partition=partition) for number in sequences]
+
+
 def send(bootstrap_servers: str, topic: str, records: Iterable[Sent]) -> None:
     """Send, and wait until the broker has them all."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 8_000_000, "log_level": 3})

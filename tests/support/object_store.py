@@ -67,6 +67,11 @@ def storage(port: int) -> Storage:
     return Storage(f"http://{_HOST}:{port}", "us-east-1", "tests", "of-the-tests")
 
 
+def port_of(given: Storage | None) -> int:
+    """The port by which a store is reached."""
+    return int(str(given and given.endpoint).rpartition(":")[2])
+
+
 @contextlib.contextmanager
 def object_store(folder: Path) -> Iterator[int]:
     """Start a store with an empty bucket; yields its port.

@@ -16,6 +16,7 @@ QUICK = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
 }
 """What such a query waits for most is that it is compiled, and planned again. It pays neither in a test nor in a process that
 is about to die."""

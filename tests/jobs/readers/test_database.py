@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.cli import main
-from jobs.readers.database import connect, run_query, tables
+from jobs.readers.database import connect, run_query
+from jobs.readers.files import tables
 from lakehouse.contracts.contract import Column, Contract
 from lakehouse.contracts.gold import gold_latest
 from lakehouse.contracts.silver import WATERMARKS, silver_records

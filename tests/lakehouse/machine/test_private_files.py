@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.process import atomic_file
-from jobs.readers import database as query
+from jobs.readers import files as query
 from jobs.watch import state
 from lakehouse.machine import private_files
 from lakehouse.run.reporting import save_result
@@ -74,7 +74,8 @@ def test_a_query_spills_into_a_folder_of_its_own_that_goes_with_it(tmp_path: Pat
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "tidemark-sql").symlink_to(tmp_path / "elsewhere")
 
-    with query.connect(Lakehouse(root=str(tmp_path / "lake"))) as database:
+    with query.connect(Lakehouse(root=str(tmp_path / "lake"))) as opened:
+        database = opened.connection
         database.execute("SET memory_limit = '40MB'")
         database.execute("CREATE TABLE spilled AS SELECT random() AS a, repeat('x', 200) AS b FROM range(400000)")
         [place] = database.execute("SELECT current_setting('temp_directory')").fetchone() or ("",)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from expectations import gate, verdict
-from jobs.readers.database import connect, rows
+from jobs.readers.database import connect
 from lakehouse.delta import tables
 from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissingError, TableStateError
 from lakehouse.extract.sources import Source
@@ -314,8 +314,8 @@ def _of_all(expected: Mapping[str, Reference], name: str) -> dict[Any, Any]:
 
 def _missing(run: Run) -> set[tuple[tuple[str, int, str | None], int, int]]:
     """What the view says that Silver lacks, each sequence on its own."""
-    with connect(run.lakehouse) as database:
-        found = rows(database, "SELECT * FROM silver_missing")
+    with connect(run.lakehouse) as tables:
+        found = tables.rows("SELECT * FROM silver_missing")
     return {
         ((row["topic"], row["partition"], row["producer"]), row["epoch"], sequence)
         for row in found

@@ -1,0 +1,48 @@
+"""What a command that reads gets: the tables that exist, rows of its own queries, and the answer to a user's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    import pyarrow as pa
+
+    Rows = list[dict[str, Any]]
+
+FETCHED_ROWS = 10_000
+
+ALL = 2**31 - 1
+"""A limit that limits nothing; none may be null in Spark's SQL."""
+
+
+class Tables(Protocol):
+    """The tables of a lakehouse, opened to be read."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """The tables that exist."""
+
+    def rows(self, query: str, parameters: dict[str, Any] | None = None) -> Rows:
+        """The rows of one of our own queries, as dictionaries by column name.
+
+        Args:
+            query: In DuckDB's SQL, over tables and views by their bare names; parameters are `$name`.
+            parameters: Their values; each must occur in the query.
+        """
+
+
+class Answer(Protocol):
+    """The rows of a user's query; they can be read once."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns' names."""
+
+    @property
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The rows as Python values."""
+
+    def arrow(self) -> pa.RecordBatchReader:
+        """The rows as Arrow batches."""

@@ -1,0 +1,122 @@
+"""The whole path, wherever the tables are: a real topic, every stage, and the commands that people use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs import cli
+from tests.support.kafka import send, sequenced
+from tests.support.places import PLACE
+from tests.support.small_config import write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from bronze.dev_broker.broker import LocalBroker
+    from lakehouse.table import Lakehouse
+    from tests.support.places import Place
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+WITHOUT_LATE = [{"sequence": number} for number in (1, 2, 3, 5, 6)]
+
+
+@pytest.fixture
+def name(topic: Callable[..., str]) -> str:
+    return topic()
+
+
+@pytest.fixture
+def config(tmp_path: Path, broker: LocalBroker, name: str, place: Place, lakehouse_at: Callable[[Path], Lakehouse]) -> Path:
+    """The config of a pipeline over empty tables in this process's place."""
+    folder = tmp_path / "lakehouse"
+    lakehouse_at(folder)
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [name]}
+    return write_config(tmp_path, root="", kafka=kafka, lakehouse=place.config(folder))
+
+
+@pytest.fixture
+def ran(config: Path) -> Callable[..., None]:
+    """Runs commands that must end well, each given as words."""
+
+    def run(*commands: str) -> None:
+        for command in commands:
+            words = command.split()
+            named = 2 if words[0] == "quarantine" else 1
+            assert cli.main([*words[:named], "--config", str(config), *words[named:]]) == 0, command
+
+    return run
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_from_a_topic_to_gold_and_every_command_that_reads(
+    broker: LocalBroker, name: str, config: Path, ran: Callable[..., None], tmp_path: Path, *, asked: Callable[..., Any]
+) -> None:
+    assert asked(config, "status")["streams"] == []
+    assert asked(config, "topic", "list") == []
+    send(broker.bootstrap_servers, name, sequenced(1, 2, 3, 2, 5))
+    ran("run")
+    send(broker.bootstrap_servers, name, sequenced(4, 6))
+    ran("run", "run")  # the second has nothing to do
+
+    status = asked(config, "status")
+    assert status["totals"] | {"records": 7, "accepted": 5, "duplicate": 1, "late": 1} == status["totals"]
+    assert [row["high_watermark"] for row in status["streams"]] == [6]
+    assert status["published"]["load_seq"] == 2
+    assert [row["high_watermark"] for row in asked(config, "watermark", "show")] == [6]
+    assert [row["topic"] for row in asked(config, "topic", "list")] == [name]
+    assert asked(config, "sql", "SELECT sequence FROM gold_records ORDER BY sequence") == WITHOUT_LATE
+    assert asked(config, "sql", "SELECT topic, sequence FROM silver_last_accepted") == [{"topic": name, "sequence": 6}]
+    [listed] = asked(config, "quarantine", "list", "--older-than", "0")
+    assert (listed["class"], listed["first_offset"]) == ("late", 5)
+    assert asked(config, "quarantine", "list", "--topic", "it's ${another}\\") == []
+    assert asked(config, "quarantine", "show", name, "0", "5")["class"] == "late"
+    assert [asked(config, "why", name, "0", str(offset))["class"] for offset in (0, 3)] == ["accepted", "duplicate"]
+    assert asked(config, "why", name, "0", "3")["winner"]["offset"] == 1
+    told = asked(config, "report", "--offline")
+    assert [row["accepted"] for row in told["streams"]] == [5]
+    assert told["quarantine_total"]["records"] == 1
+    assert asked(config, "gate", "show")["passed"]
+    assert asked(config, "verify")["ok"]
+    ran(f"report --offline -o {tmp_path}/report.html")
+    assert name in (tmp_path / "report.html").read_text(encoding="utf-8")
+    for refused in ("DELETE FROM silver_records", "SELECT * FROM text.`/etc/hostname`"):
+        assert cli.main(["sql", "--config", str(config), refused]) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_every_command_that_changes_tables(
+    broker: LocalBroker, name: str, config: Path, ran: Callable[..., None], *, asked: Callable[..., Any]
+) -> None:
+    send(broker.bootstrap_servers, name, sequenced(1, 2, 3, 2, 5))
+    ran("run")
+    send(broker.bootstrap_servers, name, sequenced(4, 6))
+    ran("run", f"quarantine release --reason seen --topic {name} --class late", "run")
+    assert asked(config, "sql", "SELECT count(*) AS n FROM gold_records") == [{"n": 6}]
+    ran("maintain", "restore --to 2 --reason seen", "run")
+    assert asked(config, "sql", "SELECT sequence FROM gold_records ORDER BY sequence") == WITHOUT_LATE
+    ran(f"erase --topic {name} --key k --reason asked", "run", "rebuild --apply --reason again")
+    assert asked(config, "sql", "SELECT count(*) AS n FROM silver_records WHERE value IS NOT NULL") == [{"n": 0}]
+    assert asked(config, "verify", "--deep")["ok"]
+
+
+@pytest.mark.skipif(PLACE != "folder", reason="a test process has one place")
+@pytest.mark.parametrize("elsewhere", ["s3", "metastore"])
+def test_the_same_elsewhere(elsewhere: str) -> None:
+    """In a process of its own: the session of a place has other jars or another catalog."""
+    asked = f"{__file__}::{test_from_a_topic_to_gold_and_every_command_that_reads.__name__}"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", asked]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        command, env={**environment, "TESTS_PLACE": elsewhere}, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert "1 passed" in done.stdout
