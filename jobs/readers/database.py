@@ -1,6 +1,6 @@
 """SQL over the tables, wherever they are.
 
-Where they lie in files DuckDB reads them, and no JVM is started; else the session of their catalog does.
+Where they lie in files that can be read without Spark, DuckDB does, and no JVM is started; else a Spark session.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Itera
         with files.connect(lakehouse, names) as found:
             yield found
     else:
-        from jobs.readers import catalog
+        from jobs.readers import in_spark
 
-        with catalog.connect(lakehouse) as named:
+        with in_spark.connect(lakehouse) as named:
             yield named
 
 
@@ -43,7 +43,7 @@ def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Itera
 def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
     """Run a user's query over the tables and views; read the answer inside the `with` block.
 
-    Tables in files take DuckDB's SQL, those of a catalog Spark's. The query can only read tables.
+    DuckDB takes its own SQL, a session Spark's. The query can only read tables.
 
     Raises:
         UsageError: The query is not SQL, does more than read, or names a table or column that does not exist.
@@ -55,7 +55,7 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
         with files.run_query(lakehouse, query) as answer:
             yield answer
     else:
-        from jobs.readers import catalog
+        from jobs.readers import in_spark
 
-        with catalog.run_query(lakehouse, query) as named:
+        with in_spark.run_query(lakehouse, query) as named:
             yield named

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).with_name("ConditionalPut.java")
 LOG_STORE = "tidemark.storage.ConditionalLogStore"
 CHECKPOINTS = "tidemark.storage.ConditionalCheckpoints"
-SHA256 = "65d1233724e33ec5fb21422e8dfbf54d1a174c8476e90690f761c4a78f008fca"
+SHA256 = "523c1ee8831b7c17b218f1547046791ac83c6aa443d970f681bd965b66cc618c"
 """Of the compiled jar. After a change of the source: `python -m lakehouse.machine.storage_jar`, and review it."""
 
 _NAME = "tidemark-storage.jar"

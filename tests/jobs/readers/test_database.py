@@ -223,12 +223,6 @@ def test_an_empty_lakehouse_says_what_to_do(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("place", [Lakehouse(root="abfss://c@a/lake"), Lakehouse(catalog="main", schema="tidemark")])
-def test_tables_elsewhere_are_left_to_the_platforms_sql(place: Lakehouse) -> None:
-    with pytest.raises(UsageError, match="SQL of the platform"), run_query(place, "SELECT 1"):
-        pass
-
-
 def test_a_damaged_table_is_named(lakehouse: Lakehouse, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path(tables(lakehouse)["silver_watermarks"].location)
     next((folder / "_delta_log").glob("*.json")).write_text("not a commit")

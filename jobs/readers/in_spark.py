@@ -1,4 +1,6 @@
-"""Tables that a catalog names, read through a Spark session: the platform's, a Spark Connect server's, or one that is started.
+"""Tables that are read through a Spark session: those of a catalog, and those under a root that only Spark reaches.
+
+The session is the platform's, a Spark Connect server's, or one that is started.
 
 Our queries are translated from DuckDB's SQL into Spark's, so that they count the same on both.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +20,15 @@ from jobs.process.context import open_session, reporting
 from jobs.readers.answer import FETCHED_ROWS
 from jobs.readers.sql_guard import no_select
 from lakehouse.contracts import views
+from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import TidemarkError, UsageError, headline
 from lakehouse.spark.only_tables import as_query, beyond_tables
 from lakehouse.spark.session import no_file_relations
+from lakehouse.table import TABLE_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -54,41 +58,55 @@ class _Answer:
 
 
 @dataclass(frozen=True)
-class Schema:
-    """The schema of a lakehouse, which is the session's current one.
+class Session:
+    """A session in which the tables of a lakehouse have their bare names.
 
     Attributes:
-        names: Its tables and views.
+        names: The tables, and the views beside them.
         spark: The session.
+        made: The temporary views that queries have made.
     """
 
     names: Collection[str]
     spark: SparkSession
+    made: set[str] = field(default_factory=set)
 
     def rows(self, query: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """See `jobs.readers.answer.Tables`."""
-        found = self.spark.sql(in_spark(query, parameters or {})).toArrow()
-        rows: list[dict[str, Any]] = found.to_pylist()
+        text, name = translated(query, parameters or {})
+        if name is not None:
+            self.spark.sql(text).createOrReplaceTempView(name)
+            self.made.add(name)
+            return []
+        rows: list[dict[str, Any]] = self.spark.sql(text).toArrow().to_pylist()
         return rows
 
 
 @contextlib.contextmanager
-def connect(lakehouse: Lakehouse) -> Iterator[Schema]:
-    """Open the schema of a lakehouse; the session's current one is what it was, at the end.
+def connect(lakehouse: Lakehouse) -> Iterator[Session]:
+    """Open the tables of a lakehouse; the session's names are what they were, at the end.
 
     Raises:
         ToolError: Java or the jars are missing.
-        TidemarkError: There is no such schema, or the session may not read it.
+        TidemarkError: The catalog has no such schema, or the session may not read it.
     """
     with reporting() as report:
         spark = open_session(lakehouse, report, "tidemark")
+    with _spark_errors_named(lakehouse.name), (_schema if lakehouse.root is None else _views)(spark, lakehouse) as names:
+        session = Session(names, spark)
+        try:
+            yield session
+        finally:
+            _drop(spark, session.made)
+
+
+@contextlib.contextmanager
+def _schema(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
+    """Make the schema of a lakehouse the current one."""
     before = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
-    where = f"{lakehouse.catalog}.{lakehouse.schema}"
     try:
-        with _spark_errors_named(where):
-            _use(spark, str(lakehouse.catalog), str(lakehouse.schema))
-            names = [row["tableName"] for row in spark.sql("SHOW TABLES").collect() if not row["isTemporary"]]
-            yield Schema(names, spark)
+        _use(spark, str(lakehouse.catalog), str(lakehouse.schema))
+        yield [row["tableName"] for row in spark.sql("SHOW TABLES").collect() if not row["isTemporary"]]
     finally:
         with contextlib.suppress(*SPARK_ERRORS):  # what was current may be gone
             _use(spark, *before)
@@ -100,16 +118,39 @@ def _use(spark: SparkSession, catalog: str, schema: str) -> None:
 
 
 @contextlib.contextmanager
+def _views(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[list[str]]:
+    """Name the tables under a root, and the views over them. Gold models are not among them: a root has no list."""
+    made: list[str] = []
+    try:
+        for name in TABLE_NAMES:
+            if (rows := tables.found(spark, lakehouse.table(name))) is not None:
+                rows.createOrReplaceTempView(name)
+                made.append(name)
+        for name, query in views.queries("spark").items():
+            if views.READ_BY[name] <= set(made):
+                spark.sql(query).createOrReplaceTempView(name)
+                made.append(name)
+        yield made
+    finally:
+        _drop(spark, made)
+
+
+def _drop(spark: SparkSession, names: Iterable[str]) -> None:
+    for name in names:
+        spark.catalog.dropTempView(name)
+
+
+@contextlib.contextmanager
 def _spark_errors_named(where: str) -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
         raise TidemarkError(
-            "The catalog's tables cannot be read.",
+            "The tables cannot be read.",
             where=where,
             observed=headline(str(error)),
-            expected="a schema whose tables this session may read",
-            next_step="Look at lakehouse.catalog, lakehouse.schema and the rights on them.",
+            expected="tables that this session may read",
+            next_step="Look at the keys of lakehouse, at the rights on its tables, and at the session: see docs/catalogs.md.",
         ) from error
 
 
@@ -121,29 +162,29 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[_Answer]:
         UsageError: The query is not SQL, does more than read, or names a table or column that does not exist.
         TidemarkError: The query failed while it ran.
     """
-    with connect(lakehouse) as schema:
+    with connect(lakehouse) as session:
         try:
-            _require(schema.spark, query)
-            with no_file_relations(schema.spark):
-                answer = _Answer(schema.spark.sql(_limited(query)).toArrow())
+            _require(session.spark, query, is_in_catalog=lakehouse.root is None)
+            with no_file_relations(session.spark):
+                answer = _Answer(session.spark.sql(_limited(query)).toArrow())
         except (AnalysisException, ParseException) as error:
             raise UsageError(
                 "The query cannot be answered.",
                 where=f"query: {query}",
                 observed=headline(str(error)),
-                expected=f"Spark's SQL over tables: one of {', '.join(sorted(schema.names))}",
+                expected=f"Spark's SQL over tables: one of {', '.join(sorted(session.names))}",
             ) from error
         except SPARK_ERRORS as error:
             raise TidemarkError("The query failed.", where=f"query: {query}", observed=headline(str(error))) from error
         yield answer
 
 
-def _require(spark: SparkSession, query: str) -> None:
+def _require(spark: SparkSession, query: str, *, is_in_catalog: bool) -> None:
     if not query.strip().rstrip(";"):
         raise UsageError("There is nothing to answer.", where="query", observed=repr(query), expected="a SELECT")
     if _DESCRIBES.fullmatch(query):
         return
-    if (beyond := beyond_tables(spark, _EXPLAIN.sub("", query, count=1), is_in_catalog=True)) is not None:
+    if (beyond := beyond_tables(spark, _EXPLAIN.sub("", query, count=1), is_in_catalog=is_in_catalog)) is not None:
         raise no_select(query, beyond)
 
 
@@ -156,13 +197,17 @@ def _limited(query: str) -> str:
     return asked + as_query(query[len(asked) :])
 
 
-def in_spark(query: str, parameters: Mapping[str, Any]) -> str:
-    """One of our queries in Spark's SQL. The views that it names are part of it: those beside the tables may be older.
+def translated(query: str, parameters: Mapping[str, Any]) -> tuple[str, str | None]:
+    """One of our queries in Spark's SQL, and the name of the temporary table that it makes, if it makes one.
+
+    The views that it names are part of it: those beside the tables may be older.
 
     The parameters are put in as literals: with Delta's parser, Spark 4.2 does not bind them.
 
-    >>> in_spark("FROM silver_loads SELECT count(*)::BIGINT AS n WHERE topic = $topic", {"topic": "it's"})
-    "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM silver_loads WHERE topic = CAST(X'69742773' AS STRING)"
+    >>> translated("FROM silver_loads SELECT count(*)::BIGINT AS n WHERE topic = $topic", {"topic": "it's"})
+    ("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM silver_loads WHERE topic = CAST(X'69742773' AS STRING)", None)
+    >>> translated("CREATE OR REPLACE TEMP TABLE t AS FROM silver_loads", {})
+    ('SELECT * FROM silver_loads', 't')
     """
     import sqlglot
     from sqlglot import expressions as exp
@@ -174,8 +219,7 @@ def in_spark(query: str, parameters: Mapping[str, Any]) -> str:
     named = {table.name for table in parsed.find_all(exp.Table)} & views.READ_BY.keys()
     for name in sorted(named):
         select.with_(name, as_=views.queries("spark")[name], dialect="spark", copy=False)
-    text = select.sql(dialect="spark")
-    return f"CREATE OR REPLACE TEMPORARY VIEW {parsed.this.sql(dialect='spark')} AS {text}" if parsed.key == "create" else text
+    return select.sql(dialect="spark"), None if select is parsed else parsed.this.name
 
 
 def _literal(value: Any) -> str:
