@@ -20,7 +20,6 @@ from expectations.gx.flatten import flatten
 from expectations.kept_out import Aside, Limits
 from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
 from lakehouse.delta import small_tables, snapshot_prefetch, tables, views
-from lakehouse.machine import private_files
 from lakehouse.protocol import gold_rejects
 from lakehouse.run.context import new_id
 from lakehouse.run.crash_points import crash_point
@@ -212,9 +211,9 @@ def _gate_run(run: Run, done: _Audit) -> GateRun:
 
 
 def _build_docs(run: Run, done: _Audit) -> None:
-    root = run.lakehouse.local_root
-    if root is None:
-        run.report.event("gate.docs_skipped", reason="Data Docs are built on a local root only.")
+    folder = run.lakehouse.beside(_DOCS)
+    if folder is None:
+        run.report.event("gate.docs_skipped", reason="Data Docs are built in a folder or in S3 only.")
         return
-    index = engine.build_docs(done.results, private_files.folder(root / _DOCS), run_name=done.gate_run_id)
-    run.report.event("gate.docs_built", path=str(index))
+    place = folder.fill(lambda path: engine.build_docs(done.results, path, run_name=done.gate_run_id))
+    run.report.event("gate.docs_built", path=f"{place}/index.html")

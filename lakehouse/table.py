@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakehouse.beside import LocalFolder, StoreFolder
 from lakehouse.storage import Storage
+from lakehouse.uri import S3_SCHEMES, scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakehouse.beside import Folder
     from lakehouse.settings.pipeline import Settings
 
 BRONZE_RECORDS = "bronze_records"
@@ -209,6 +212,17 @@ class Lakehouse:
         True
         """
         return local_path(self.folder(name))
+
+    def beside(self, name: str) -> Folder | None:
+        """A folder next to the tables, for small files; None if only a session reaches it.
+
+        A volume is a folder only on its platform: for a client elsewhere, its path leads nowhere.
+        """
+        place = self.folder(name)
+        if self.storage is not None and scheme(place) in S3_SCHEMES:
+            return StoreFolder(self.storage, path_in_store(place))
+        local = local_path(place)
+        return LocalFolder(local) if local is not None and (self.root is not None or local.parent.is_dir()) else None
 
     @property
     def is_in_files(self) -> bool:

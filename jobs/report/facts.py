@@ -15,8 +15,7 @@ from lakehouse.contracts.silver import CLASSES
 from lakehouse.table import BRONZE_TOPICS, SILVER_LOADS, SILVER_WATERMARKS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from lakehouse.beside import Folder
     from lakehouse.settings.pipeline import Kafka, Settings
     from lakehouse.table import Lakehouse
 
@@ -131,7 +130,7 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
         of_gate = ask_of(views.GATE_HISTORY)
         found |= {"gate_runs": of_gate(_GATE_RUNS), "gate_results": of_gate(_GATE_RESULTS)}
     found |= ends(settings.kafka if asks_kafka else None, bronze, topics)
-    return {**found, "runs": last_runs(lakehouse.local_root)}
+    return {**found, "runs": last_runs(lakehouse.beside("_reports"))}
 
 
 def _streams(ask: Ask) -> dict[str, Any]:
@@ -232,26 +231,26 @@ _STAGES = ("bronze", "silver", "gate", "gold")
 _STARTED = "%Y%m%dT%H%M%S"
 
 
-def last_runs(root: Path | None) -> list[dict[str, Any]]:
+def last_runs(folder: Folder | None) -> list[dict[str, Any]]:
     """Read the last runs from their files, the latest first.
 
     Args:
-        root: The lakehouse's folder.
+        folder: The lakehouse's `_reports`; None if it cannot be read from here.
 
     Returns:
         run_id, started_at (UTC, from the run's id; None if that holds no time), seconds (None if the run failed), `stages`
         (seconds of each that ran), records that Silver decided, and error and exit_code of a run that failed, else None. A file
         that is not a result is left out.
     """
-    if root is None:
+    if folder is None:
         return []
-    files = sorted((root / "_reports").glob("*.json"), reverse=True)[:MAX_RUNS]
-    return [run for file in files if (run := _run(file))]
+    names = sorted((name for name in folder.names() if name.endswith(".json")), reverse=True)[:MAX_RUNS]
+    return [run for name in names if (run := _run(folder, name))]
 
 
-def _run(file: Path) -> dict[str, Any] | None:
+def _run(folder: Folder, name: str) -> dict[str, Any] | None:
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
+        told = json.loads(folder.read(name))
         done = {name: told[name] for name in _STAGES if told.get(name)}
         return {
             "run_id": str(told["run_id"]),

@@ -83,9 +83,6 @@ def _keep(settings: Settings, result: dict[str, Any]) -> None:
     from lakehouse.run.reporting import save_result
     from lakehouse.table import Lakehouse
 
-    place = Lakehouse.of(settings)
-    folder = place.local_folder("_reports")
-    # A volume is a folder only on the platform: for a client elsewhere, its path leads nowhere.
-    is_here = folder is not None and (place.root is not None or folder.parent.is_dir())
-    if folder is not None and is_here and "run_id" in result:
+    folder = Lakehouse.of(settings).beside("_reports")
+    if folder is not None and "run_id" in result:
         save_result(folder, result)

@@ -97,9 +97,10 @@ def _tell(job: Job, followed: Followed, error: TidemarkError | None) -> None:
     from jobs.watch import state as watch_state
 
     settings = job.settings
-    file, state, now = watch_state.place(settings), watch_state.State(), datetime.now(UTC)
+    place, state, now = None, watch_state.State(), datetime.now(UTC)
     with best_effort(followed, "watch.state"):
-        state = watch_state.read(file)
+        place = watch_state.place(settings)
+        state = watch_state.read(place)
     with best_effort(followed, "watch.state"):
         state = _after(state, followed, error, now)
     found: dict[str, Any] = {}
@@ -113,7 +114,8 @@ def _tell(job: Job, followed: Followed, error: TidemarkError | None) -> None:
     with best_effort(followed, "watch.alert"):
         _alert(settings, state, _findings(settings, followed, error, lags), followed)
     with best_effort(followed, "watch.state"):
-        watch_state.write(file, state)
+        if place is not None:
+            watch_state.write(place, state)
 
 
 def _after(state: State, followed: Followed, error: TidemarkError | None, now: datetime) -> State:

@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from lakehouse.machine import private_files
+from lakehouse.beside import LocalFolder
+from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
+    from lakehouse.beside import Folder
     from lakehouse.settings.pipeline import Settings
+
+    Place = tuple[Folder, str]
+
+_FOLDER = "_watch"
 
 
 class Told(BaseModel):
@@ -70,30 +76,38 @@ class State(BaseModel):
     told: dict[str, Told] = {}
 
 
-def place(settings: Settings) -> Path:
-    """The state's file: the one that the config names, else `_watch/state.json` next to the tables."""
-    named, folder = settings.watch.state_file, settings.lakehouse.local_folder
-    return Path(named) if named else Path(folder or "") / "_watch" / "state.json"
+def place(settings: Settings) -> Place:
+    """The state's file: the one that the config names, else `_watch/state.json` next to the tables.
+
+    Raises:
+        OSError: It is on a volume that this machine does not have.
+    """
+    if settings.watch.state_file:
+        file = Path(settings.watch.state_file)
+        return LocalFolder(file.parent), file.name
+    folder = Lakehouse.of(settings).beside(_FOLDER)
+    if folder is None:
+        raise FileNotFoundError(Lakehouse.of(settings).folder(_FOLDER))
+    return folder, "state.json"
 
 
-def read(file: Path) -> State:
-    """Read the state from a file; an empty one if the file does not exist yet.
+def read(place: Place) -> State:
+    """Read the state; an empty one if the file does not exist yet.
 
     Raises:
         OSError: The file cannot be read.
         ValueError: It holds something else.
     """
     try:
-        return State.model_validate_json(file.read_bytes())
+        return State.model_validate_json(place[0].read(place[1]))
     except FileNotFoundError:
         return State()
 
 
-def write(file: Path, state: State) -> None:
-    """Write the state atomically; only the user of this process may read it.
+def write(place: Place, state: State) -> None:
+    """Write the state atomically.
 
     Raises:
         OSError: The file cannot be written.
     """
-    private_files.folder(file.parent)
-    private_files.replace_file(file, state.model_dump_json(indent=2) + "\n")
+    place[0].write(place[1], state.model_dump_json(indent=2) + "\n")

@@ -14,13 +14,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from lakehouse.escape import brief, json_text, shortened
-from lakehouse.machine import private_files
 from lakehouse.run.events import bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
 
+    from lakehouse.beside import Folder
     from lakehouse.run.context import Report
     from lakehouse.run.terminal_view import LiveReport
 
@@ -125,15 +124,14 @@ class JsonReport:
         """Nothing to do: every line is written at once."""
 
 
-def save_result(folder: Path, result: Mapping[str, object]) -> Path:
-    """Save a run's result as `<run_id>.json`, whole or not at all, readable by this process's user only.
+def save_result(folder: Folder, result: Mapping[str, object]) -> str:
+    """Save a run's result as `<run_id>.json`, whole or not at all.
 
     Args:
-        folder: The `_reports` folder of a lakehouse on a local disk; created if missing.
+        folder: The `_reports` folder of a lakehouse; created if missing.
         result: What `pipelines.medallion.run` returned; it must have a `run_id`.
 
     Returns:
-        The file.
+        The file's place.
     """
-    place = private_files.folder(folder) / f"{result['run_id']}.json"
-    return private_files.replace_file(place, json_text(result, indent=2, is_ascii=True) + "\n")
+    return folder.write(f"{result['run_id']}.json", json_text(result, indent=2, is_ascii=True) + "\n")

@@ -161,12 +161,10 @@ class LakehouseSettings(Model):
         return self
 
     @property
-    def local_folder(self) -> str | None:
-        """The root, or else the volume, as a folder of this machine; None if it is a URI of another file system."""
+    def keeps_files(self) -> bool:
+        """Whether small files can be kept beside the tables: in a folder, or in S3."""
         place = self.root or self.volume or ""
-        if place.startswith("file:"):
-            return "/" + place.removeprefix("file:").lstrip("/")
-        return None if not place or is_uri(place) else place
+        return place.startswith("file:") or scheme(place) in S3_SCHEMES or (bool(place) and not is_uri(place))
 
 
 class ValueFormat(Model):
@@ -283,9 +281,9 @@ class Settings(Model):
     @classmethod
     def _state_has_a_place(cls, watch: Watch, info: ValidationInfo) -> Watch:
         place = info.data.get("lakehouse")
-        if watch.is_on and watch.state_file is None and place is not None and place.local_folder is None:
+        if watch.is_on and watch.state_file is None and place is not None and not place.keeps_files:
             raise refusal(
-                "what a run leaves for the next one to tell cannot be kept beside tables that are in no folder of this machine",
+                "what a run leaves for the next one cannot be kept beside tables that are neither in a folder nor in S3",
                 expected="state_file beside it",
                 next_step="Name a file that stays from run to run: watch: {state_file: /var/lib/tidemark/incidents.json}.",
             )

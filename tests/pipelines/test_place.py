@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bronze.dev_broker.broker import LocalBroker
+    from lakehouse.beside import Folder
     from lakehouse.table import Lakehouse
     from tests.support.places import Place
 
@@ -33,12 +35,23 @@ def name(topic: Callable[..., str]) -> str:
 
 
 @pytest.fixture
-def config(tmp_path: Path, broker: LocalBroker, name: str, place: Place, lakehouse_at: Callable[[Path], Lakehouse]) -> Path:
-    """The config of a pipeline over empty tables in this process's place."""
-    folder = tmp_path / "lakehouse"
-    lakehouse_at(folder)
+def lakehouse(tmp_path: Path, lakehouse_at: Callable[[Path], Lakehouse]) -> Lakehouse:
+    """Empty tables in this process's place."""
+    return lakehouse_at(tmp_path / "lakehouse")
+
+
+@pytest.fixture
+def config(tmp_path: Path, broker: LocalBroker, name: str, place: Place, lakehouse: Lakehouse) -> Path:
+    """The config of a pipeline over these tables, with files beside them."""
     kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [name]}
-    return write_config(tmp_path, root="", kafka=kafka, lakehouse=place.config(folder))
+    beside = {"gate": {"data_docs": True}, "watch": {"metrics_file": str(tmp_path / "tidemark.prom")}}
+    return write_config(tmp_path, root="", kafka=kafka, lakehouse=place.config(tmp_path / "lakehouse"), **beside)
+
+
+def beside(lakehouse: Lakehouse, name: str) -> Folder:
+    found = lakehouse.beside(name)
+    assert found is not None
+    return found
 
 
 @pytest.fixture
@@ -57,7 +70,7 @@ def ran(config: Path) -> Callable[..., None]:
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_from_a_topic_to_gold_and_every_command_that_reads(
-    broker: LocalBroker, name: str, config: Path, ran: Callable[..., None], tmp_path: Path, *, asked: Callable[..., Any]
+    broker: LocalBroker, name: str, config: Path, lakehouse: Lakehouse, ran: Callable[..., None], *, asked: Callable[..., Any]
 ) -> None:
     assert asked(config, "status")["streams"] == []
     assert asked(config, "topic", "list") == []
@@ -85,8 +98,12 @@ def test_from_a_topic_to_gold_and_every_command_that_reads(
     assert told["quarantine_total"]["records"] == 1
     assert asked(config, "gate", "show")["passed"]
     assert asked(config, "verify")["ok"]
-    ran(f"report --offline -o {tmp_path}/report.html")
-    assert name in (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = config.with_name("report.html")
+    ran(f"report --offline -o {page}")
+    assert name in page.read_text(encoding="utf-8")
+    assert [run["records"] for run in told["runs"]] == [0, 2, 5]
+    assert json.loads(beside(lakehouse, "_watch").read("state.json"))["load_seq"] == 2
+    assert "index.html" in beside(lakehouse, "_data_docs").names()
     for refused in ("DELETE FROM silver_records", "SELECT * FROM text.`/etc/hostname`"):
         assert cli.main(["sql", "--config", str(config), refused]) == 2
 

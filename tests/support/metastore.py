@@ -41,6 +41,7 @@ def metastore(folder: Path) -> Iterator[str]:
         javaopts=[f"-Dderby.stream.error.file={folder / 'derby.log'}", f"-Dlog4j2.configurationFile={_silent(folder)}"],
         java_path=str(java_executable()),
         enable_auth=True,
+        die_on_exit=True,
         return_proc=True,
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))

@@ -13,6 +13,7 @@ from jobs.cli import main
 from jobs.readers.database import run_query
 from jobs.report import facts as report_facts
 from jobs.report.facts import ends, facts, last_runs
+from lakehouse.beside import LocalFolder
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
 from tests.support.report_tables import HOSTILE, NOON, Shape, write_lake
@@ -100,7 +101,7 @@ def test_totals_stand_beside_lists(found: dict[str, Any], root: Path) -> None:
 
 def test_the_last_runs_are_told_with_their_stages_and_failures(root: Path) -> None:
     (root / "_reports" / "zzz.json").write_text("not ours")
-    runs = last_runs(root)
+    runs = last_runs(LocalFolder(root / "_reports"))
     assert [run["exit_code"] for run in runs] == [None, None, None, 3, None, None, None]
     assert runs[0]["stages"] == dict.fromkeys(("bronze", "silver", "gate", "gold"), 1.5)
     assert (runs[0]["seconds"], runs[0]["records"]) == (6.25, 7)
@@ -144,9 +145,3 @@ def test_it_writes_report_html_by_default_and_says_what_it_says_first_and_starts
     assert done.stdout.startswith("report.html (")
     assert done.stdout.endswith("The gate passed.\n")
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
-def test_tables_elsewhere_have_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = write_config(tmp_path, root="abfss://c@a/lake")
-    assert main(["report", "--config", str(config), "--offline", "-o", str(tmp_path / "a.html")]) == 2
-    assert "local folder" in capsys.readouterr().err

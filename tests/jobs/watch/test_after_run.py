@@ -199,15 +199,15 @@ def test_an_alert_that_nobody_took_is_told_after_the_next_run(tmp_path: Path, mo
 
 def test_a_state_that_is_damaged_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_for(tmp_path, metrics_file="tidemark.prom")
-    file = state.place(settings)
-    assert file == tmp_path / "lakehouse" / "_watch" / "state.json"
+    place = state.place(settings)
+    file = tmp_path / "lakehouse" / "_watch" / "state.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"exit_code": "many"}')
 
     report = ran(settings, Medallion(WHOLE), monkeypatch)
 
     assert report.of_watch()[0] == "watch.state_failed"
-    assert state.read(file).run_id == "r7"
+    assert state.read(place).run_id == "r7"
 
 
 def test_a_pipeline_that_nobody_watches_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

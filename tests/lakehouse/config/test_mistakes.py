@@ -214,7 +214,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("watch: {alerts: {mail_command: []}}", "watch.alerts.mail_command", "[sendmail, ops@example.org]"),
     ("watch: {alerts: {mail_command: mail}}", "watch.alerts.mail_command", "a list"),
     ("watch: {alerts: {max_lag: 5}}", "watch.alerts.max_lag", "Name one of them"),
-    ("lakehouse: {root: 's3://b/l'}\nwatch: {metrics_port: 9464}", "watch", "{state_file: "),
+    ("lakehouse: {root: 'abfss://c@a/l'}\nwatch: {metrics_port: 9464}", "watch", "{state_file: "),
     # References
     ("pipeline: ${env:NOT_SET}", "pipeline", "export NOT_SET=..."),
     ("pipeline: ${evn:X}", "pipeline", "${env:NAME} or ${secret:scope/key}"),

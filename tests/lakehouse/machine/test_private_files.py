@@ -12,6 +12,7 @@ import pytest
 from jobs.process import atomic_file
 from jobs.readers import files as query
 from jobs.watch import state
+from lakehouse.beside import LocalFolder
 from lakehouse.machine import private_files
 from lakehouse.run.reporting import save_result
 from lakehouse.table import Lakehouse
@@ -32,8 +33,8 @@ def mode(path: Path) -> int:
 
 
 def test_a_runs_report_and_state_are_the_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
-    result = save_result(tmp_path / "lake" / "_reports", {"run_id": "r1"})
-    state.write(tmp_path / "lake" / "_watch" / "state.json", state.State())
+    result = Path(save_result(LocalFolder(tmp_path / "lake" / "_reports"), {"run_id": "r1"}))
+    state.write((LocalFolder(tmp_path / "lake" / "_watch"), "state.json"), state.State())
 
     assert [mode(path) for path in (result, result.parent)] == [0o600, 0o700]
     assert [mode(path) for path in ((tmp_path / "lake/_watch/state.json"), tmp_path / "lake/_watch")] == [0o600, 0o700]

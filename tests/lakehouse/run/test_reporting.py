@@ -6,16 +6,15 @@ import io
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from lakehouse.beside import LocalFolder
 from lakehouse.run.reporting import MASK, JsonReport, open_report, save_result, scrubber
 from lakehouse.run.terminal_view import LiveReport
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET = 'pass"word\n1'
 
@@ -173,7 +172,8 @@ def test_without_a_terminal_there_is_no_view(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_result_is_kept_whole(tmp_path: Path) -> None:
-    kept = save_result(tmp_path / "_reports", {"run_id": "r1", "silver": {"accepted": 7}})
+    place = save_result(LocalFolder(tmp_path / "_reports"), {"run_id": "r1", "silver": {"accepted": 7}})
+    kept = Path(place)
     assert kept == tmp_path / "_reports" / "r1.json"
     assert json.loads(kept.read_text()) == {"run_id": "r1", "silver": {"accepted": 7}}
     assert [file.name for file in kept.parent.iterdir()] == ["r1.json"]

@@ -1,0 +1,112 @@
+"""Small files beside the tables, in a local folder or in S3: results of runs, what a run leaves for the next one to tell."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from lakehouse.machine import private_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakehouse.storage import Storage
+
+
+class Folder(Protocol):
+    """A folder beside the tables; it need not exist."""
+
+    def read(self, name: str) -> str:
+        """A file's text.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            OSError: It cannot be read.
+            ValueError: It is not UTF-8.
+        """
+
+    def write(self, name: str, text: str) -> str:
+        """Write a file, whole or not at all; return its place.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+
+    def names(self) -> list[str]:
+        """The names of its files, in no particular order; those of a folder in it are left out."""
+
+    def fill(self, make: Callable[[Path], object]) -> str:
+        """Have files made in it, and return its place. `make` gets a folder of this machine.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A folder of this machine that only its owner may read."""
+
+    path: Path
+
+    def read(self, name: str) -> str:
+        """See `Folder`."""
+        return (self.path / name).read_text(encoding="utf-8")
+
+    def write(self, name: str, text: str) -> str:
+        """See `Folder`."""
+        return str(private_files.replace_file(private_files.folder(self.path) / name, text))
+
+    def names(self) -> list[str]:
+        """See `Folder`."""
+        return [file.name for file in self.path.iterdir() if file.is_file()] if self.path.is_dir() else []
+
+    def fill(self, make: Callable[[Path], object]) -> str:
+        """See `Folder`. What is there stays."""
+        make(private_files.folder(self.path))
+        return str(self.path)
+
+
+@dataclass(frozen=True)
+class StoreFolder:
+    """A folder of a bucket; who may read it, the bucket's policy says.
+
+    Attributes:
+        storage: How the store is reached.
+        path: Bucket and key.
+    """
+
+    storage: Storage
+    path: str
+
+    def read(self, name: str) -> str:
+        """See `Folder`."""
+        with self.storage.files().open_input_stream(f"{self.path}/{name}") as file:
+            text: bytes = file.readall()
+        return text.decode()
+
+    def write(self, name: str, text: str) -> str:
+        """See `Folder`."""
+        with self.storage.files().open_output_stream(f"{self.path}/{name}") as file:
+            file.write(text.encode())
+        return f"s3://{self.path}/{name}"
+
+    def names(self) -> list[str]:
+        """See `Folder`."""
+        from pyarrow.fs import FileSelector, FileType
+
+        found = self.storage.files().get_file_info(FileSelector(self.path, allow_not_found=True))
+        return [each.base_name for each in found if each.type is FileType.File]
+
+    def fill(self, make: Callable[[Path], object]) -> str:
+        """See `Folder`. What was there is replaced."""
+        from pyarrow.fs import LocalFileSystem, copy_files
+
+        files = self.storage.files()
+        with tempfile.TemporaryDirectory(prefix="tidemark-") as made:
+            make(Path(made))
+            files.delete_dir_contents(self.path, missing_dir_ok=True)
+            copy_files(made, self.path, source_filesystem=LocalFileSystem(), destination_filesystem=files)
+        return f"s3://{self.path}"
