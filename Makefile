@@ -52,8 +52,8 @@ format: dev  ## Fix what ruff can fix, and format
 bench: dev  ## Measure ours and its peers in one sitting, and write docs/benchmarks.md (an hour)
 	@$(BIN)/python -m bench.run --save
 
-bench-scale: dev  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold and a backfill (half an hour)
-	@$(BIN)/python -m bench.run --only growth streams cold whole backfill --save
+bench-scale: dev  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold, a backfill and readers in S3 (half an hour)
+	@$(BIN)/python -m bench.run --only growth streams cold whole backfill readers --save
 
 tour: dev  ## Count what a reader of one load and of one record passes through, and how the modules hang together
 	@$(BIN)/python -m bench.tour

@@ -10,6 +10,7 @@ from bench import report
 from bench.backfill import BACKFILL, INPUT_BYTES, LONGEST_SILENCE, SPILLED_BYTES
 from bench.cold import COLD, SPARK_START
 from bench.growth import GROWN_LOAD, GROWN_MERGE
+from bench.readers import FOLDER, READERS, S3
 from bench.streams import STREAMS_LOAD
 from bench.whole import BARE_COPY, TO_BRONZE, TO_GOLD
 
@@ -22,6 +23,7 @@ MOST_GROWTH_TIMES = 1.3
 MOST_MEMORY_TIMES = 1.2
 """What counts as flat: a JVM's memory is never the same twice."""
 MOST_STREAMS_SECONDS = 3.0
+MOST_S3_SECONDS = 3.0
 MOST_COLD_SECONDS = 12.0
 LEAST_SHARES = {TO_BRONZE: 0.9, TO_GOLD: 0.6}
 MOST_SPILLED_TIMES = 1.0
@@ -107,6 +109,19 @@ def of_cold(sitting: Sitting) -> list[Mark]:
         for pattern, taken in _seconds(sitting, COLD).items()
         if pattern in start
     ]
+
+
+def of_readers(sitting: Sitting) -> list[Mark]:
+    """Each command on tables in S3; what a folder takes is told with it."""
+    found = []
+    for name in READERS:
+        taken = _seconds(sitting, f"tidemark {name}")
+        if S3 in taken:
+            measured = f"{taken[S3]:.2f} s, {taken[FOLDER]:.2f} s {FOLDER}"
+            found.append(
+                Mark(f"tidemark {name}, {S3}", f"at most {MOST_S3_SECONDS:g} s", measured, taken[S3] <= MOST_S3_SECONDS)
+            )
+    return found
 
 
 def of_whole(sitting: Sitting) -> list[Mark]:

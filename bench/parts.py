@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FOLDER = "benchmarks"
 """Where the raw numbers of the parts lie, beside the page."""
 
-LOADS, GROWTH, STREAMS, COLD, WHOLE, BACKFILL = "loads", "growth", "streams", "cold", "whole", "backfill"
+LOADS, GROWTH, STREAMS, COLD, WHOLE, BACKFILL, READERS = "loads", "growth", "streams", "cold", "whole", "backfill", "readers"
 
 _MEGABYTE = 1e6
 
@@ -95,6 +95,14 @@ PARTS = (
         "Spark's event log; a word is a line of the command's log.",
         "make bench-scale",
         marks.of_backfill,
+    ),
+    Part(
+        READERS,
+        "Readers",
+        "The installed commands, each a process of its own, on the same tables in a folder and in S3 (SeaweedFS on this\n"
+        "machine), in turns. Bronze is made up by Spark, values of 192 bytes; Silver and Gold hold it.",
+        "make bench-scale",
+        marks.of_readers,
     ),
 )
 

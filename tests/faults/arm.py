@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jobs.demo.producer import produce
-from jobs.process.context import load_settings, reporting
+from jobs.process.context import load_settings, open_session, reporting
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from pipelines.verify import run as proof
@@ -39,6 +39,7 @@ class Arm:
         topic: The stream's topic.
         folder: Where its tables, config and logs lie.
         fences: Whether the pipeline is as it is; the control arm's is not.
+        lakehouse: Where its tables are, as the section of a config; None for a folder below its own.
         struck: How often which place was struck.
         doubles: Kills in rounds with two processes at once.
         pairs: Seconds of a run after a kill and of the next one after none.
@@ -53,6 +54,7 @@ class Arm:
     folder: Path
     source: random.Random
     fences: bool = True
+    lakehouse: dict[str, Any] | None = None
     struck: Counter[str] = field(default_factory=Counter)
     doubles: int = 0
     pairs: list[tuple[float, float]] = field(default_factory=list)
@@ -71,7 +73,8 @@ class Arm:
         """Write the config."""
         kafka = {"bootstrap_servers": self.servers, "topics": [self.topic]}
         policies = {"max_quarantined_share": 1}  # a share of the stream may be resent records only
-        return write_config(self.folder, root=str(self.root), kafka=kafka, policies=policies)
+        place = self.lakehouse or {"root": str(self.root)}
+        return write_config(self.folder, root="", kafka=kafka, policies=policies, lakehouse=place)
 
     @property
     def kills(self) -> int:
@@ -167,11 +170,13 @@ def finish(runner: Runner, pool: Pool) -> dict[str, Any]:
     return done
 
 
-def judge(spark: SparkSession, arm: Arm) -> dict[str, Any]:
-    """The tables against the reference, and against each other."""
+def judge(spark: SparkSession | None, arm: Arm) -> dict[str, Any]:
+    """The tables against the reference, and against each other; in a session of its own if none is given."""
     settings = load_settings(arm.config(), None)
+    lakehouse = Lakehouse.of(settings)
     with reporting() as report:
-        run = Run(settings.pipeline, Lakehouse(root=str(arm.root)), report)
+        run = Run(settings.pipeline, lakehouse, report)
+        spark = spark or open_session(lakehouse, report, "tidemark faults")
         verified = proof.verify(spark, run, is_deep=True) if arm.fences else None
         return {
             "tables": compare(spark, run, read_log(arm.servers, arm.topic)),
