@@ -215,5 +215,9 @@ def _build_docs(run: Run, done: _Audit) -> None:
     if folder is None:
         run.report.event("gate.docs_skipped", reason="Data Docs are built in a folder or in S3 only.")
         return
-    place = folder.fill(lambda path: engine.build_docs(done.results, path, run_name=done.gate_run_id))
+    try:
+        place = folder.fill(lambda path: engine.build_docs(done.results, path, run_name=done.gate_run_id))
+    except OSError as error:  # pages beside the tables are no reason to hold back Gold
+        run.report.event("gate.docs_failed", reason=str(error))
+        return
     run.report.event("gate.docs_built", path=f"{place}/index.html")
