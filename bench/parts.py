@@ -100,7 +100,8 @@ PARTS = (
         READERS,
         "Readers",
         "The installed commands, each a process of its own, on the same tables in a folder and in S3 (SeaweedFS on this\n"
-        "machine), in turns. Bronze is made up by Spark, values of 192 bytes; Silver and Gold hold it.",
+        "machine), in turns, each with `--json`: the page of a report takes the import of its charts' library on top. Bronze\n"
+        "is made up by Spark, values of 192 bytes; Silver and Gold hold it.",
         "make bench-scale",
         marks.of_readers,
     ),

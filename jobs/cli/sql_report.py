@@ -71,12 +71,16 @@ def report(
     """
     from jobs.process.output import write, write_json
     from jobs.report.facts import facts
-    from jobs.report.page import make_report
 
     settings = load_settings(config, overrides)
     _require_outside(Lakehouse.of(settings), None if as_json else output)
     found = facts(settings, Lakehouse.of(settings), asks_kafka=not offline)
-    write_json(found) if as_json else write(make_report(found, output))
+    if as_json:
+        write_json(found)
+        return
+    from jobs.report.page import make_report  # with Altair, which takes seconds to import
+
+    write(make_report(found, output))
 
 
 def _require_outside(lakehouse: Lakehouse, output: Path | None) -> None:
