@@ -128,7 +128,10 @@ _KINDS = (
     ),
 )
 
-_ANOTHER_QUERY = re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using|is already active")
+_ANOTHER_QUERY = re.compile(
+    r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using|is already active"
+    r"|DELTA_CONCURRENT_\w+|DELTA_(?:METADATA|PROTOCOL)_CHANGED|STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
+)
 
 _UNKNOWN = _failure(
     r"",

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from bronze.kafka.source import reader_options
 from bronze.progress import checkpoint as checkpoints
-from lakehouse.errors import TableStateError
+from lakehouse.delta import tables
+from lakehouse.errors import AnotherWriterError, TableStateError
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
@@ -38,12 +39,20 @@ def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standi
 
     Raises:
         TableStateError: The checkpoint has finished a micro-batch, but the table is new.
+        AnotherWriterError: Another run has begun the table since it was looked at.
     """
     checkpoint = standing.checkpoint
+    bronze = run.table(BRONZE_RECORDS)
     if standing.is_new and checkpoint.commits:
+        if tables.version(spark, bronze) > standing.version:  # it was read before the checkpoint
+            raise AnotherWriterError(
+                "Another run reads the same topics into the same Bronze at this moment.",
+                where=str(bronze),
+                next_step="Nothing to do: every record is appended once, by one of the two. Schedule one run at a time.",
+            )
         raise TableStateError(
             "The checkpoint says that records were read, but Bronze is new: the table was deleted alone.",
-            where=str(run.table(BRONZE_RECORDS)),
+            where=str(bronze),
             observed=f"an empty table, and a checkpoint in {checkpoint.folder}",
             expected="the records that were read",
             next_step=f"Put the table back; or remove {checkpoint.folder} to read again what Kafka still has.",

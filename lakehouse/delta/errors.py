@@ -31,6 +31,8 @@ _CONFLICTS = (
     "ConcurrentDelete",
     "DELTA_METADATA_CHANGED",
     "MetadataChangedException",
+    "DELTA_PROTOCOL_CHANGED",  # two writers that make a table at once
+    "ProtocolChangedException",
 )
 _NO_TABLE = (
     "PATH_NOT_FOUND",

@@ -5,6 +5,7 @@ Uses only the DataFrame API and SQL, so that it also runs over Spark Connect.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,11 +77,13 @@ def create(spark: SparkSession, table: Table, contract: Contract, *, is_checked:
     there = found(spark, table)
     if there is None:
         wanted = {**table.properties, **contract.properties}
-        spark.sql(
+        statement = (
             f"CREATE TABLE IF NOT EXISTS {table.sql} ({contract.ddl()}) USING delta COMMENT {sql_text(contract.grain)}"
             + (f" TBLPROPERTIES ({_pairs(wanted)})" if wanted else "")
             + (f" CLUSTER BY ({', '.join(contract.clustered_by)})" if contract.clustered_by else "")
         )
+        with contextlib.suppress(AnotherWriterError):  # another run makes it at the same time, where no lock keeps it off
+            execute(spark, statement, table)
         if not exists(spark, table):
             _create_by_append(spark, table, contract, wanted)
     elif is_checked:

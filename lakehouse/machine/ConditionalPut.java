@@ -43,8 +43,17 @@ final class ConditionalPut {
    * @throws IOException the store does not keep the condition, or cannot be reached
    */
   static void write(FileSystem files, Path path, byte[] content) throws IOException {
-    prove(files, path.getParent());
+    prove(files, besideTable(path));
     create(files, path, content);
+  }
+
+  /**
+   * The folder of a table, for an object that is no part of it: Delta makes a table only where nothing is, and whoever is killed
+   * leaves his object there.
+   */
+  private static Path besideTable(Path entry) {
+    Path table = entry.getParent().getParent();
+    return table == null || table.getParent() == null ? entry.getParent() : table.getParent();
   }
 
   /** Writes an object, whatever is there. */

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).with_name("ConditionalPut.java")
 LOG_STORE = "tidemark.storage.ConditionalLogStore"
 CHECKPOINTS = "tidemark.storage.ConditionalCheckpoints"
-SHA256 = "523c1ee8831b7c17b218f1547046791ac83c6aa443d970f681bd965b66cc618c"
+SHA256 = "4172fabb6eb96fa9cd7c53a1b7d636001403560a32b85b434fac296745f66c12"
 """Of the compiled jar. After a change of the source: `python -m lakehouse.machine.storage_jar`, and review it."""
 
 _NAME = "tidemark-storage.jar"

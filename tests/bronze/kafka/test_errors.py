@@ -136,3 +136,4 @@ def test_no_secret_is_repeated_whole_or_in_part() -> None:
 
 def test_two_runs_at_once_are_another_writer() -> None:
     assert isinstance(told("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."), AnotherWriterError)
+    assert isinstance(told("[DELTA_CONCURRENT_TRANSACTION] Several queries use this checkpoint."), AnotherWriterError)
