@@ -1,7 +1,7 @@
 """Two processes at once over one bucket, one or both killed in each round, then the tables against the sequential reference.
 
 There is no lock on a bucket: what keeps the two apart is that of two commits of one version one is refused. Runs as
-`python -m tests.faults.two_drivers`, half an hour by default; `make test-places` does it with few kills.
+`python -m tests.faults.two_drivers`.
 """
 
 from __future__ import annotations
