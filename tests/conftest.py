@@ -53,7 +53,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 _numbers = count()
-_WITH_A_SECOND_WORD = ("quarantine", "watermark", "topic", "gate", "config", "jars")
 
 
 class Events:
@@ -153,9 +152,7 @@ def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
 
     def ask(config: Path, *command: str) -> Any:
         capsys.readouterr()
-        arguments = command[1:2] if command[0] in _WITH_A_SECOND_WORD else ()
-        rest = command[1 + len(arguments) :]
-        assert cli.main([command[0], *arguments, "--config", str(config), "--json", *rest]) == 0, command
+        assert cli.main([*command, "--config", str(config), "--json"]) == 0, command
         return json.loads(capsys.readouterr().out)
 
     return ask

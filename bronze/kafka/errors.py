@@ -156,11 +156,7 @@ def failure(error: Exception, kafka: Kafka, checkpoint: str) -> SourceError | An
     """
     text = whole_text(error)
     if _ANOTHER_QUERY.search(text):
-        return AnotherWriterError(
-            "Another run reads the same topics into the same Bronze at this moment.",
-            where=checkpoint,
-            next_step="Nothing to do: every record is appended once, by one of the two. Schedule one run at a time.",
-        )
+        return another_reader(checkpoint)
     kind, observed = _kind(text)
     scrub = scrubber(_secrets(kafka))
     return kind.error(
@@ -169,6 +165,15 @@ def failure(error: Exception, kafka: Kafka, checkpoint: str) -> SourceError | An
         observed=str(scrub(observed)),
         expected=kind.expected.format(checkpoint=checkpoint),
         next_step=kind.next_step.format(checkpoint=checkpoint),
+    )
+
+
+def another_reader(where: str) -> AnotherWriterError:
+    """The error of a run that met another one at work on the same Bronze."""
+    return AnotherWriterError(
+        "Another run reads the same topics into the same Bronze at this moment.",
+        where=where,
+        next_step="Nothing to do: every record is appended once, by one of the two. Schedule one run at a time.",
     )
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from bronze.kafka.errors import another_reader
 from bronze.kafka.source import reader_options
 from bronze.progress import checkpoint as checkpoints
 from lakehouse.delta import tables
-from lakehouse.errors import AnotherWriterError, TableStateError
+from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
@@ -45,11 +46,7 @@ def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standi
     bronze = run.table(BRONZE_RECORDS)
     if standing.is_new and checkpoint.commits:
         if tables.version(spark, bronze) > standing.version:  # it was read before the checkpoint
-            raise AnotherWriterError(
-                "Another run reads the same topics into the same Bronze at this moment.",
-                where=str(bronze),
-                next_step="Nothing to do: every record is appended once, by one of the two. Schedule one run at a time.",
-            )
+            raise another_reader(str(bronze))
         raise TableStateError(
             "The checkpoint says that records were read, but Bronze is new: the table was deleted alone.",
             where=str(bronze),

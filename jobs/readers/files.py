@@ -11,6 +11,7 @@ import importlib.util
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -176,12 +177,10 @@ def _opened(
     with _spills() as spilled, duckdb.connect(config={**_SETTINGS, "temp_directory": str(spilled / "duckdb")}) as database:
         database.execute("SET TimeZone = 'UTC'")
         wanted = _with_what_they_read(found.keys() | views.READ_BY.keys() if names is None else names)
-        files = lakehouse.storage.files() if lakehouse.storage is not None else None
+        if lakehouse.storage is not None:
+            add = partial(_add_stored, storage=lakehouse.storage, files=lakehouse.storage.files())
         for name in sorted(wanted & found.keys()):
-            if lakehouse.storage is not None and files is not None:
-                _add_stored(database, found[name], lakehouse.storage, files)
-            else:
-                add(database, found[name])
+            add(database, found[name])
         for name, query in views.queries("duckdb").items():
             if name in wanted - found.keys() and views.READ_BY[name] <= found.keys():
                 database.execute(f'CREATE VIEW "{name}" AS {query}')

@@ -164,9 +164,9 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[_Answer]:
     """
     with connect(lakehouse) as session:
         try:
-            _require(session.spark, query, is_in_catalog=lakehouse.root is None)
+            statement = _statement(session.spark, query, is_in_catalog=lakehouse.root is None)
             with no_file_relations(session.spark):
-                answer = _Answer(session.spark.sql(_limited(query)).toArrow())
+                answer = _Answer(session.spark.sql(statement).toArrow())
         except (AnalysisException, ParseException) as error:
             raise UsageError(
                 "The query cannot be answered.",
@@ -179,22 +179,22 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[_Answer]:
         yield answer
 
 
-def _require(spark: SparkSession, query: str, *, is_in_catalog: bool) -> None:
+def _statement(spark: SparkSession, query: str, *, is_in_catalog: bool) -> str:
+    """The statement to run: described as it is, everything else in brackets, so that it can only be a query.
+
+    Raises:
+        UsageError: It does more than read tables.
+    """
     if not query.strip().rstrip(";"):
         raise UsageError("There is nothing to answer.", where="query", observed=repr(query), expected="a SELECT")
-    if _DESCRIBES.fullmatch(query):
-        return
-    if (beyond := beyond_tables(spark, _EXPLAIN.sub("", query, count=1), is_in_catalog=is_in_catalog)) is not None:
-        raise no_select(query, beyond)
-
-
-def _limited(query: str) -> str:
-    """The statement to run: described as it is, everything else in brackets, so that it can only be a query."""
     if _DESCRIBES.fullmatch(query):
         return query.strip().rstrip(";")
     explained = _EXPLAIN.match(query)
     asked = explained.group() if explained else ""
-    return asked + as_query(query[len(asked) :])
+    read = query[len(asked) :]
+    if (beyond := beyond_tables(spark, read, is_in_catalog=is_in_catalog)) is not None:
+        raise no_select(query, beyond)
+    return asked + as_query(read)
 
 
 def translated(query: str, parameters: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -126,6 +126,10 @@ class Moment:
         return f"in {runner.stage}" + (", Python alone" if self.is_python_alone else "")
 
 
+NEVER = Moment("gold", 1_000)
+"""A run that is left alone ends before that."""
+
+
 @dataclass(frozen=True)
 class Point:
     """A crash point of the code, where the process kills itself.

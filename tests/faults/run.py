@@ -19,7 +19,7 @@ from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs.demo.producer import produce
 from tests.faults import told
 from tests.faults.arm import Arm, finish, judge
-from tests.faults.kills import Moment
+from tests.faults.kills import NEVER
 from tests.faults.pool import Pool, StuckError
 from tests.faults.stream import PARTITIONS, Stream
 
@@ -33,9 +33,6 @@ _CONTROL_KILLS, _CONTROL_RECORDS = 12, 20_000
 _FRUITLESS_ROUNDS = 25
 _KILLS_PER_ROUND = 0.75
 """How many of the rounds end with a kill, about: so that the stream lasts until the last one."""
-
-_NEVER = Moment("gold", 1_000)
-"""A run that is left alone ends before that."""
 
 
 def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
@@ -59,7 +56,7 @@ def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
             if is_double := arm.source.random() < _DOUBLE_SHARE:
                 first = arm.draw(is_double=True)
                 is_struck_twice = arm.source.random() < _STRUCK_TWICE_SHARE
-                second = arm.draw(is_double=True, stage=first.stage) if is_struck_twice else _NEVER
+                second = arm.draw(is_double=True, stage=first.stage) if is_struck_twice else NEVER
                 arm.strike_double(pool, [first, second])
             else:
                 arm.strike(pool, arm.draw())

@@ -31,8 +31,6 @@ def say(line: str) -> None:
 
 def result(asked: argparse.Namespace, control: Arm, ours: Arm, spark: SparkSession) -> dict[str, Any]:
     """Everything that the page says, as it is kept beside it."""
-    tables = ours.judged["tables"].values()
-    is_exact = ours.judged["verify_deep"]["ok"] and not any(each["lost"] + each["twice"] + each["wrong"] for each in tables)
     extra = [after - clean for after, clean in ours.pairs]
     return {
         "date": subprocess.run(["date", "--utc"], capture_output=True, text=True, check=True).stdout.strip(),
@@ -45,9 +43,15 @@ def result(asked: argparse.Namespace, control: Arm, ours: Arm, spark: SparkSessi
             "most": round(max(extra), 1) if extra else None,
         },
         "control": _of(control),
-        "is_exact": is_exact,
-        "counts": is_exact and control.judged["tables"]["silver_records"]["twice"] > 0,
+        "is_exact": is_exact(ours),
+        "counts": is_exact(ours) and control.judged["tables"]["silver_records"]["twice"] > 0,
     }
+
+
+def is_exact(arm: Arm) -> bool:
+    """Whether the tables hold what the reference does, each record once, and `verify --deep` finds nothing."""
+    tables = arm.judged["tables"].values()
+    return bool(arm.judged["verify_deep"]["ok"]) and not any(each["lost"] + each["twice"] + each["wrong"] for each in tables)
 
 
 def _of(arm: Arm) -> dict[str, Any]:

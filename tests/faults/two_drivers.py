@@ -7,29 +7,24 @@ There is no lock on a bucket: what keeps the two apart is that of two commits of
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs.demo.producer import produce
 from tests.faults import told
 from tests.faults.arm import Arm, finish, judge
-from tests.faults.kills import Moment
+from tests.faults.kills import NEVER
 from tests.faults.pool import Pool
 from tests.faults.stream import PARTITIONS, Stream
-from tests.support.object_store import BUCKET, object_store, storage
-from tests.support.places import KEY_ID, SECRET
+from tests.support.object_store import BUCKET, object_store, section, storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_NEVER = Moment("gold", 1_000)
-"""A run that is left alone ends before that."""
 
 
 def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
@@ -41,7 +36,7 @@ def fire(arm: Arm, *, kills: int, records: int, seed: int) -> None:
         while arm.kills < kills:
             produce(arm.servers, arm.topic, stream.take(share))
             first = arm.draw(is_double=True)
-            second = arm.draw(is_double=True, stage=first.stage) if arm.source.random() < 0.5 else _NEVER
+            second = arm.draw(is_double=True, stage=first.stage) if arm.source.random() < 0.5 else NEVER
             arm.strike_double(pool, [first, second])
             pool.bury()
             pool.fill()
@@ -64,10 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="tidemark-drivers-") as place, LocalBroker() as broker:
         folder = Path(place).resolve()
         with object_store(folder / "store") as port:
-            given = storage(port)
-            os.environ |= {KEY_ID: given.access_key_id or "", SECRET: given.secret_access_key or ""}
-            keys = {"access_key_id": f"${{env:{KEY_ID}}}", "secret_access_key": f"${{env:{SECRET}}}"}
-            lakehouse: dict[str, Any] = {"root": f"s3://{BUCKET}/drivers", "storage": {"endpoint": given.endpoint, **keys}}
+            lakehouse = section(f"s3://{BUCKET}/drivers", storage(port))
             arm = Arm(broker.bootstrap_servers, "stream", folder, random.Random(asked.seed), lakehouse=lakehouse)
             fire(arm, kills=asked.kills, records=asked.records, seed=asked.seed)
             arm.judged = judge(None, arm)
@@ -75,9 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, found in arm.judged["tables"].items():
         told.say(f"{name}: {found}")
     told.say(f"classes {arm.judged['classes']}, verify --deep {arm.judged['verify_deep']}")
-    tables = arm.judged["tables"].values()
-    is_exact = arm.judged["verify_deep"]["ok"] and not any(each["lost"] + each["twice"] + each["wrong"] for each in tables)
-    return int(not is_exact)
+    return int(not told.is_exact(arm))
 
 
 if __name__ == "__main__":

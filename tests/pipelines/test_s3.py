@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs import cli
+from lakehouse.storage import Storage
 from tests.support.kafka import send, sequenced
-from tests.support.object_store import before_store, make_bucket, storage
-from tests.support.places import KEY_ID, SECRET
+from tests.support.object_store import before_store, make_bucket, section, storage
 from tests.support.small_config import write_config
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark
 
 def config_of(folder: Path, lakehouse: Lakehouse, broker: LocalBroker, topic: str) -> Path:
     """The config of a pipeline in S3; credentials are references, as a user writes them."""
-    keys = {"access_key_id": f"${{env:{KEY_ID}}}", "secret_access_key": f"${{env:{SECRET}}}"}
-    endpoint = lakehouse.storage and lakehouse.storage.endpoint
-    place = {"root": lakehouse.root, "storage": {"endpoint": endpoint, **keys}}
+    place = section(lakehouse.root or "", lakehouse.storage or Storage())
     kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [topic]}
     return write_config(folder, root="", kafka=kafka, lakehouse=place)
 

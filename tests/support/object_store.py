@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bronze.dev_broker.process import free_port
 from lakehouse.storage import Storage
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 BUCKET = "lake"
 
 _HOST = "127.0.0.1"
+_KEY_ID, _SECRET = "TESTS_KEY_ID", "TESTS_SECRET"
 _PATIENCE_SECONDS = 60
 
 
@@ -65,6 +66,13 @@ class Interference:
 def storage(port: int) -> Storage:
     """How the store, or a proxy before it, is reached."""
     return Storage(f"http://{_HOST}:{port}", "us-east-1", "tests", "of-the-tests")
+
+
+def section(root: str, given: Storage) -> dict[str, Any]:
+    """The section `lakehouse` of a config over a root in the store; its credentials are references, as a user writes them."""
+    os.environ |= {_KEY_ID: given.access_key_id or "", _SECRET: given.secret_access_key or ""}
+    keys = {"access_key_id": f"${{env:{_KEY_ID}}}", "secret_access_key": f"${{env:{_SECRET}}}"}
+    return {"root": root, "storage": {"endpoint": given.endpoint, "region": given.region, **keys}}
 
 
 def port_of(given: Storage | None) -> int:

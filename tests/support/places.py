@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.table import Lakehouse
 from tests.support.metastore import metastore
-from tests.support.object_store import BUCKET, object_store, storage
+from tests.support.object_store import BUCKET, object_store, section, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 PLACE = os.environ.get("TESTS_PLACE", "folder")
 CATALOG = "spark_catalog"
-KEY_ID, SECRET = "TESTS_KEY_ID", "TESTS_SECRET"
-"""The variables that hold the store's credentials, for configs to refer to."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,10 @@ def opened(folder: Path) -> Iterator[Place]:
     if PLACE == "s3":
         with object_store(folder / "store") as port:
             given = storage(port)
-            os.environ |= {KEY_ID: given.access_key_id or "", SECRET: given.secret_access_key or ""}
-            keys = {"access_key_id": f"${{env:{KEY_ID}}}", "secret_access_key": f"${{env:{SECRET}}}"}
-            reached = {"endpoint": given.endpoint, "region": given.region, **keys}
             yield Place(
                 Lakehouse(storage=given),
                 lambda own: Lakehouse(root=f"s3://{BUCKET}/{name_of(own)}", storage=given),
-                lambda own: {"root": f"s3://{BUCKET}/{name_of(own)}", "storage": reached},
+                lambda own: section(f"s3://{BUCKET}/{name_of(own)}", given),
             )
     elif PLACE == "metastore":
         with metastore(folder / "metastore") as address:
