@@ -130,15 +130,15 @@ def test_a_key_is_gone_from_every_table_and_what_is_sent_again_does_not_come_bac
     require_sound(spark, run, is_deep=True)
 
 
-@pytest.mark.parametrize("place", ["silver", "advance"])
+@pytest.mark.parametrize("step", ["silver", "advance"])
 def test_an_erasure_that_stopped_anywhere_is_finished_by_the_next_run(
-    spark: SparkSession, new_run: Callable[[], Run], settings: Settings, monkeypatch: pytest.MonkeyPatch, place: str
+    spark: SparkSession, new_run: Callable[[], Run], settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     run = new_run()
     loaded(spark, run, settings, HISTORY)
     before = {"silver": (erase_key, "_in_silver"), "advance": (steps, "advance")}
     with monkeypatch.context() as patched:
-        patched.setattr(*before[place], stop)
+        patched.setattr(*before[step], stop)
         with pytest.raises(Stopped):
             erased(spark, run, settings)
 
