@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-_ERRORS = (DeltaError, pa.ArrowException, OSError, KeyError)
-_FORMAT = ds.ParquetFileFormat(
+ERRORS = (DeltaError, pa.ArrowException, OSError, KeyError)
+"""What a table that is not there, or cannot be read here, ends in."""
+FORMAT = ds.ParquetFileFormat(
     # As Spark does, see `lakehouse.spark.session`.
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
@@ -42,8 +43,8 @@ def rows(folder: Path, columns: Sequence[str], *, start: From | None = None, ver
     Returns:
         The rows; None if the table does not exist or cannot be read here.
     """
-    with suppress(*_ERRORS):
-        table = _open(folder, version)
+    with suppress(*ERRORS):
+        table = opened(folder, version)
         return _read(folder, table, _files(table, start), columns, pc.field(start[0]) >= start[1] if start else None)
     return None
 
@@ -54,8 +55,8 @@ def last(folder: Path, columns: Sequence[str], *, by: str) -> pa.Table | None:
     Returns:
         The rows, none if the table is empty; None if the table does not exist or cannot be read here.
     """
-    with suppress(*_ERRORS):
-        table = _open(folder)
+    with suppress(*ERRORS):
+        table = opened(folder)
         files = _statistics(table, "path", f"max.{by}")
         known = [value for _, value in files if value is not None]
         # The log keeps timestamps to the millisecond only, for all files alike.
@@ -70,8 +71,8 @@ def highest(folder: Path, column: str) -> int | None:
     Returns:
         The number; None if the table does not exist, or its log does not say.
     """
-    with suppress(*_ERRORS):
-        found = _statistics(_open(folder), f"max.{column}", f"null_count.{column}", "num_records")
+    with suppress(*ERRORS):
+        found = _statistics(opened(folder), f"max.{column}", f"null_count.{column}", "num_records")
         values = [value for value, nulls, records in found if records is None or nulls is None or nulls < records]
         return None if None in values else max(values, default=0)
     return None
@@ -83,15 +84,15 @@ def may_hold(folder: Path, column: str, text: str) -> bool | None:
     Returns:
         False if no file can hold it; None if the table does not exist, or its log does not say.
     """
-    with suppress(*_ERRORS):
-        found = _statistics(_open(folder), f"min.{column}", f"max.{column}")
+    with suppress(*ERRORS):
+        found = _statistics(opened(folder), f"min.{column}", f"max.{column}")
         return None if any(None in bounds for bounds in found) else any(low <= text <= high for low, high in found)
     return None
 
 
 def properties(folder: Path) -> dict[str, str] | None:
     """The table's properties; None if it does not exist or its log cannot be read here."""
-    with suppress(*_ERRORS):
+    with suppress(*ERRORS):
         return dict(DeltaTable(folder).metadata().configuration)
     return None
 
@@ -102,13 +103,13 @@ def last_transaction(folder: Path, app_id: str) -> int | None:
     Returns:
         The version; None if the table does not exist or its log cannot be read here.
     """
-    with suppress(*_ERRORS):
+    with suppress(*ERRORS):
         version = DeltaTable(folder).transaction_version(app_id)
         return -1 if version is None else version
     return None
 
 
-def _open(folder: Path, version: int | None = None) -> DeltaTable:
+def opened(folder: Path, version: int | None = None) -> DeltaTable:
     """Open a table whose files alone hold its rows: no deletion vectors, no renamed columns.
 
     Raises:
@@ -123,9 +124,13 @@ def _open(folder: Path, version: int | None = None) -> DeltaTable:
 def _read(
     folder: Path, table: DeltaTable, files: Sequence[str], columns: Sequence[str], is_asked: pc.Expression | None = None
 ) -> pa.Table:
+    return dataset(folder, table, files).to_table(columns=list(columns), filter=is_asked)
+
+
+def dataset(folder: Path, table: DeltaTable, files: Sequence[str]) -> ds.Dataset:
+    """Some files of a table, as the log names them."""
     schema = pa.schema(table.schema().to_arrow())
-    paths = [str(folder / unquote(file)) for file in files]
-    return ds.dataset(paths, schema=schema, format=_FORMAT).to_table(columns=list(columns), filter=is_asked)
+    return ds.dataset([str(folder / unquote(file)) for file in files], schema=schema, format=FORMAT)
 
 
 def _files(table: DeltaTable, start: From | None) -> list[str]:

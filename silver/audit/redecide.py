@@ -23,7 +23,7 @@ from silver.load.planner import classify_range
 from silver.rules import Rules
 from silver.state import ledger
 from silver.state.streams import Known
-from silver.suspects import resolve
+from silver.suspects.past import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,9 +64,9 @@ def redecide_load(
     load_seq, rules = claim[0]["load_seq"], Rules.from_json(claim[0]["rules"])
     rejects = tables["rejects"]
 
-    def past() -> resolve.Past:
+    def past() -> Whole:
         is_earlier = F.col("load_seq") < load_seq
-        return resolve.Past(tables["silver"].where(is_earlier), as_of(rejects, load_seq - 1), before)
+        return Whole(tables["silver"].where(is_earlier), as_of(rejects, load_seq - 1), before)
 
     records = from_bytes(tables["bronze"]).where(_within(decided))
     found = classify_range(spark, records, rules, streams=Known(before), past=past)

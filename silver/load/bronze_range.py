@@ -7,11 +7,13 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.bronze import FINGERPRINT, is_of_topics, plain_topic
+from lakehouse.contracts.bronze import BRONZE, FINGERPRINT, is_of_topics, plain_topic
 from lakehouse.contracts.contract import sql_text
-from lakehouse.delta import tables
+from lakehouse.delta import few_rows, tables
 from lakehouse.errors import TableStateError
 from lakehouse.spark import frames
 from lakehouse.spark.interval_join import any_of, at
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from lakehouse.run.context import Run
+    from lakehouse.table import Table
 
 _HALVINGS = 3
 """At most fifteen conditions for neighbouring partitions of a topic: each new record is tested against all of them."""
@@ -86,6 +89,8 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     fingerprint if the range is current: what Bronze extracted holds then, see `silver.extract.columns.sequenced`.
     """
     bronze = run.table(BRONZE_RECORDS)
+    if bronze_range.is_few and (few := _few(bronze, bronze_range)) is not None:
+        return frames.of_arrow(spark, few)
     if bronze_range.is_current:
         return read(spark, run, replace(bronze_range, is_current=False)).drop(FINGERPRINT)
     if bronze_range.up_to is not None:
@@ -95,19 +100,37 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     records = tables.read(spark, bronze, version=bronze_range.to_version)
     if bronze_range.topics is not None:
         records = records.where(is_of_topics(bronze_range.topics))
-    decided = [at(*partition, f"offset <= {last}") for partition, last in bronze_range.above.items()]
-    return records.where(~any_of([*decided, *decided_together(bronze_range.above)])) if decided else records
+    decided = [
+        f"topic = {sql_text(topic)} AND partition BETWEEN {first} AND {last} AND offset <= {up_to}"
+        for topic, first, last, up_to in decided_places(bronze_range.above)
+    ]
+    return records.where(~any_of(decided)) if decided else records
 
 
-def decided_together(above: Mapping[Partition, int]) -> Iterator[str]:
-    """Yield conditions on neighbouring partitions that those on each partition imply, for Delta to skip files by.
+def _few(bronze: Table, bronze_range: BronzeRange) -> pa.Table | None:
+    """The same on the driver, if the records are few in a local folder and their table holds them as they are."""
+    decided: list[few_rows.Box] = [
+        {"topic": (topic, topic), "partition": (first, last), "offset": (0, up_to)}
+        for topic, first, last, up_to in decided_places(bronze_range.above)
+    ]
+    rows = few_rows.outside(bronze, BRONZE.names, decided, version=bronze_range.to_version)
+    if rows is None or bronze_range.topics is None:
+        return rows
+    topics = [topic for topic in pc.unique(rows["topic"]).to_pylist() if plain_topic(topic) in bronze_range.topics]
+    return rows.filter(pc.is_in(rows["topic"], pa.array(topics, pa.string())))
 
-    A file's statistics give its lowest and highest partition and offset. For a file with several partitions, as OPTIMIZE
-    writes them, they never prove a condition on a single partition.
 
-    >>> list(decided_together({("t", 0): 7, ("t", 1): 5, ("t", 3): 9}))
-    ["topic = 't' AND partition BETWEEN 0 AND 1 AND offset <= 5"]
+def decided_places(above: Mapping[Partition, int]) -> Iterator[tuple[str, int, int, int]]:
+    """Yield what is decided, as topic, first and last partition, and last offset: of each partition, and of neighbouring ones.
+
+    What neighbours have in common is for files to be skipped by: a file's statistics give its lowest and highest partition and
+    offset. For a file with several partitions, as OPTIMIZE writes them, they never prove a condition on a single partition.
+
+    >>> list(decided_places({("t", 0): 7, ("t", 1): 5, ("t", 3): 9}))
+    [('t', 0, 0, 7), ('t', 1, 1, 5), ('t', 3, 3, 9), ('t', 0, 1, 5)]
     """
+    for (topic, partition), last in above.items():
+        yield topic, partition, partition, last
     for (topic, _), run in groupby(enumerate(sorted(above.items())), key=_numbered_on):
         neighbours = [(partition, last) for _, ((_, partition), last) in run]
         yield from _halves(topic, neighbours, _HALVINGS)
@@ -119,12 +142,12 @@ def _numbered_on(nth_partition: tuple[int, tuple[Partition, int]]) -> tuple[str,
     return topic, partition - nth
 
 
-def _halves(topic: str, neighbours: list[tuple[int, int]], halvings: int) -> Iterator[str]:
-    """Yield a condition for all of them, then for each half, and so on: partitions may have reached different offsets."""
+def _halves(topic: str, neighbours: list[tuple[int, int]], halvings: int) -> Iterator[tuple[str, int, int, int]]:
+    """Yield what is decided of all of them, then for each half, and so on: partitions may have reached different offsets."""
     if len(neighbours) == 1:
         return
     first, last, up_to = neighbours[0][0], neighbours[-1][0], min(offset for _, offset in neighbours)
-    yield f"topic = {sql_text(topic)} AND partition BETWEEN {first} AND {last} AND offset <= {up_to}"
+    yield topic, first, last, up_to
     if halvings:
         middle = len(neighbours) // 2
         yield from _halves(topic, neighbours[:middle], halvings - 1)

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.silver import REJECTS, silver_records
 from lakehouse.delta import snapshot_prefetch
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
@@ -18,8 +17,8 @@ from silver.state import ledger
 from silver.state.claim import shared_columns
 from silver.state.plan import Partition, Plan
 from silver.state.streams import Streams
-from silver.state.tables import before_load
 from silver.suspects import resolve
+from silver.suspects.past import Near, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from silver.state.plan import BronzeRange
     from silver.state.streams import Known, Limits
     from silver.state.watermarks import Watermarks
+    from silver.suspects.past import Past
 
 
 _BY_ISLANDS = Way()
@@ -115,6 +115,7 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
         BreakerOpenError: A topic brings more new streams than the limits let in.
         ConservationError: The classes do not add up to what Bronze holds.
     """
+    pinned = replace(pinned, is_few=way.how is How.FEW)
     records = bronze_range.read(spark, run, pinned)
     # Reading few records from their bytes takes less time than asking.
     if way.how is not How.FEW and are_current(records, rules):
@@ -122,7 +123,8 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
         records = bronze_range.read(spark, run, pinned)
     load_seq = int(str(claim["load_seq"]))
     met = Streams(spark, run, watermarks, limits)
-    past = lambda: _past(spark, run, met.watermarks, load_seq)  # noqa: E731 -- asked for after the streams are met, if at all
+    of = Near if way.how is How.FEW else Whole.of
+    past = lambda: of(spark, run, load_seq, met.watermarks)  # noqa: E731 -- asked for after the streams are met, if at all
     found = classify_range(spark, records, rules, streams=met, past=past, way=way)
     watermarks = met.watermarks
     summed = list(decision.summary(found))
@@ -190,7 +192,7 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
     rules: Rules,
     *,
     streams: Known,
-    past: Callable[[], resolve.Past],
+    past: Callable[[], Past],
     way: Way = _BY_ISLANDS,
 ) -> pa.Table:
     """Assign each record its class, suspects included.
@@ -214,9 +216,3 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
         suspected = watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
         found = resolve.classify_suspects(spark, found, suspected, past(), way)
     return found
-
-
-def _past(spark: SparkSession, run: Run, watermarks: Watermarks, load_seq: int) -> resolve.Past:
-    return resolve.Past(
-        before_load(spark, run, silver_records(), load_seq), before_load(spark, run, REJECTS, load_seq), watermarks
-    )

@@ -39,10 +39,10 @@ def ranges(blocks: pa.Table) -> list[Range]:
     return [(*place, first, last) for place, found in _few(by_place).items() for first, last in found]
 
 
-def sequence_filter(wanted: Iterable[Range]) -> Column:
-    """Whether a record's sequence is in one of some ranges."""
+def sequence_filter(wanted: Iterable[Range], of: str = "sequence") -> Column:
+    """Whether a row's sequence, the column `of`, is in one of some ranges."""
     return interval_join.any_of(
-        interval_join.at(topic, partition, f"epoch = {epoch} AND sequence BETWEEN {first} AND {last}")
+        interval_join.at(topic, partition, f"epoch = {epoch} AND {of} BETWEEN {first} AND {last}")
         for topic, partition, epoch, first, last in wanted
     )
 

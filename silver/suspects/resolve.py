@@ -21,7 +21,6 @@ from lakehouse.contracts.silver import (
     ACCEPTED,
     DUPLICATE,
     JUMP,
-    LATE,
     REPLAY,
     STREAM,
     SUSPECT,
@@ -42,26 +41,12 @@ if TYPE_CHECKING:
 
     from silver.state.watermarks import Watermarks
     from silver.suspects.compare import Known, Row
+    from silver.suspects.past import Past
     from silver.suspects.pruning import Place, Range
 
 _WAY = Way()
 
 _SPAN = (*STREAM, "first_offset", "last_offset")
-
-
-@dataclass(frozen=True)
-class Past:
-    """The state that the earlier loads left.
-
-    Attributes:
-        silver: Their rows of `silver_records`.
-        rejects: Their rows of `silver_rejects`.
-        watermarks: The watermarks before the load.
-    """
-
-    silver: DataFrame
-    rejects: DataFrame
-    watermarks: Watermarks
 
 
 @dataclass(frozen=True)
@@ -161,7 +146,7 @@ def _known(spark: SparkSession, load: _Load, past: Past, suspects: pa.Table) -> 
     # Of a block that was cut, only the sequences of this chunk are read.
     spans = suspects.group_by([*STREAM, "epoch", "block"]).aggregate([("sequence", "min"), ("sequence", "max")])
     spans = spans.rename_columns({"sequence_min": "first_sequence", "sequence_max": "last_sequence"})
-    known = _waiting(past.rejects, keys)
+    known = _waiting(past.late(pruning.ranges(spans)), keys)
     for rows in _kept(spark, load, past, spans):
         known = known.unionByName(_content(_of_keys(rows, keys)))
     return known
@@ -171,7 +156,7 @@ def _kept(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> Ite
     """The records that Silver and the load itself kept with some suspects' sequences, perhaps others; at least one frame."""
     above, below = _parted(blocks, past.watermarks)
     if below:
-        yield past.silver.where(pruning.sequence_filter(below))
+        yield past.kept(below)
     if above:
         yield _accepted(spark, load, above)
 
@@ -247,12 +232,11 @@ def _content(rows: DataFrame) -> DataFrame:
     return rows.select(*KEY, content_sha256(rows), F.lit(-1).cast("bigint").alias("place"))
 
 
-def _waiting(rejects: DataFrame, keys: DataFrame) -> DataFrame:
+def _waiting(late: DataFrame, keys: DataFrame) -> DataFrame:
     """The late record under a suspect's key: a further copy is a duplicate, whatever became of it.
 
     Jumps are left out: nothing is accepted under their sequence until they are released, and then Silver has it.
     """
-    late = rejects.where(F.col("class") == LATE)
     rows = late.withColumns({"sequence": F.col("first_sequence"), "place": F.col("first_offset")})
     return _of_keys(rows, keys).select(*KEY, "content_sha256", "place")
 

@@ -24,13 +24,20 @@ is about to die."""
 _ARCHIVE = Path(sys.prefix) / "classes.jsa"
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """With the first compiler alone a JVM has room for 48 MiB of code: it drops and compiles the same again and again."""
+_LATE_SECOND_COMPILER = " ".join(
+    [
+        *("-XX:Tier4InvocationThreshold=100000", "-XX:Tier4MinInvocationThreshold=12000"),
+        *("-XX:Tier4CompileThreshold=300000", "-XX:Tier4BackEdgeThreshold=800000", "-XX:ReservedCodeCacheSize=240m"),
+    ]
+)
+"""The second compiler takes a third of a core at the usual thresholds: tests run much code, and little of it for long."""
 _SILENT = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def jvm_options(*, is_short: bool = True) -> str:
-    """Options of a JVM of the tests: the classes it starts from; for one of seconds, no second compiler."""
+    """Options of a JVM of the tests: its classes; when the second compiler starts, for a JVM of seconds never."""
     archive = f"-XX:SharedArchiveFile={_ARCHIVE} {_SILENT}" if _ARCHIVE.exists() else ""
-    return f"{_FIRST_COMPILER if is_short else ''} {archive}".strip()
+    return f"{_FIRST_COMPILER if is_short else _LATE_SECOND_COMPILER} {archive}".strip()
 
 
 def start_quickly(*, is_short: bool) -> None:

@@ -20,6 +20,7 @@ from silver.state import ledger
 from silver.state.streams import Known
 from silver.state.watermarks import Watermark, Watermarks
 from silver.suspects import resolve
+from silver.suspects.past import Whole
 from tests.support.examples import examples
 from tests.support.logs import LOADS, Log, logs
 from tests.support.reference import Reference, Seen
@@ -131,7 +132,7 @@ def test_records_of_an_empty_producer_that_are_sent_again_are_suspects(spark: Sp
         assert told == [("accepted", "", count, 1), ("invalid", None, 1, None), ("suspect", "", count, 1)], how
 
 
-def _past(spark: SparkSession, found: Iterable[Topic], rejects: Sequence[Mapping[str, Any]]) -> tuple[resolve.Past, Watermarks]:
+def _past(spark: SparkSession, found: Iterable[Topic], rejects: Sequence[Mapping[str, Any]]) -> tuple[Whole, Watermarks]:
     """What the loads before left, by the reference; the rejects as they were decided, in the state that they are in by now."""
     marks: dict[Any, Watermark] = {}
     kept: list[dict[str, object]] = []
@@ -149,7 +150,7 @@ def _past(spark: SparkSession, found: Iterable[Topic], rejects: Sequence[Mapping
         for row in rejects
     ]
     silver = frames.of_contract(spark, kept, silver_records())
-    return resolve.Past(silver, frames.of_contract(spark, waiting, REJECTS), known), known
+    return Whole(silver, frames.of_contract(spark, waiting, REJECTS), known), known
 
 
 def _kept(record: Seen) -> dict[str, object]:
@@ -158,7 +159,7 @@ def _kept(record: Seen) -> dict[str, object]:
     return {**names, **numbers, "key": b"k", "value": record.payload.encode()}
 
 
-def _decided(spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: resolve.Past, way: Way) -> pa.Table:
+def _decided(spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: Whole, way: Way) -> pa.Table:
     """A load's segments, its suspects told apart, as `silver.load.planner.classify_range` finds them behind the extractors."""
     narrow, wide = [], []
     for record in reversed(sent):

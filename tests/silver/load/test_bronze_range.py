@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,11 +41,14 @@ def test_a_file_of_several_partitions_that_are_decided_is_not_read(spark: SparkS
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 19)), st.integers(0, 7)))
-def test_partitions_together_are_decided_where_each_of_them_is(above: dict[tuple[str, int], int]) -> None:
-    together = list(bronze_range.decided_together(above))
+def test_what_partitions_have_decided_together_is_what_each_of_them_has(above: dict[tuple[str, int], int]) -> None:
+    together = bronze_range.decided_places(above)
 
-    database = sqlite3.connect(":memory:")
-    database.execute("CREATE TABLE places (topic, partition, offset)")
-    database.executemany("INSERT INTO places VALUES (?, ?, ?)", _PLACES)
-    found = [place for each in together for place in database.execute(f"SELECT * FROM places WHERE {each}")]
+    found = [
+        place
+        for topic, first, last, up_to in together
+        for place in _PLACES
+        if place[0] == topic and first <= place[1] <= last and place[2] <= up_to
+    ]
     assert all(offset <= above[topic, partition] for topic, partition, offset in found)
+    assert {place for place in _PLACES if place[2] <= above.get(place[:2], -1)} == set(found)

@@ -17,6 +17,7 @@ from silver.rules import Rules
 from silver.state.streams import Known
 from silver.state.watermarks import Watermark, Watermarks
 from silver.suspects import resolve
+from silver.suspects.past import Whole
 from tests.support.runs import PRODUCERS, bronze_of
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _classified(
     same = {"topic": "t", "partition": 1, "producer": producer, "epoch": 0, "load_seq": 1}
     kept = [{**same, "offset": -number, "sequence": number, "value": f"v{number}".encode()} for number in range(1, 10)]
     silver = frames.of_contract(spark, kept, silver_records())
-    past = resolve.Past(silver, frames.of_contract(spark, [], REJECTS), watermarks)
+    past = Whole(silver, frames.of_contract(spark, [], REJECTS), watermarks)
     way = Way(fewest_copied=fewest, smallest_copy=1)
     records = bronze_of(spark, runs, odd=odd)
     return planner.classify_range(spark, records, rules, streams=Known(watermarks), past=lambda: past, way=way)

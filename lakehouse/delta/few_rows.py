@@ -1,0 +1,126 @@
+"""Read a few rows of a large Delta table in a local folder without Spark, where its statistics show that few files hold them.
+
+A query over a large table costs Spark some tenths of a second before it reads a row, most of them for the table's log. What is
+not few, or cannot be read here, is left to Spark. See `lakehouse.delta.local_files`, which this builds on.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from lakehouse.delta import local_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lakehouse.table import Table
+
+    Box = Mapping[str, tuple[Any, Any]]
+    """The lowest and the highest value of some columns. A row is in the box if each of its values is one of them or between."""
+
+_MOST_FILES, _MOST_BYTES = 100, 32 * 2**20
+"""What is opened and read at most. Beyond that Spark is the faster reader, and has the memory."""
+_AT_ONCE = 1_024
+"""Rows that are read before their size is looked at."""
+
+
+def within(table: Table, columns: Sequence[str], boxes: Sequence[Box]) -> pa.Table | None:
+    """The rows that are in one of some boxes, as of the table's latest version.
+
+    Args:
+        table: The table.
+        columns: The columns to read.
+        boxes: The boxes. A row with null in one of their columns is in none of them.
+
+    Returns:
+        The rows, in no particular order; None if they cannot be read here, or are not few.
+    """
+    return _few(table, columns, boxes, None, is_outside=False)
+
+
+def outside(table: Table, columns: Sequence[str], boxes: Sequence[Box], *, version: int) -> pa.Table | None:
+    """The rows that are in none of some boxes, as of one version. The boxes' columns must not be null. Returns as `within`."""
+    return _few(table, columns, boxes, version, is_outside=True)
+
+
+def _few(
+    table: Table, columns: Sequence[str], boxes: Sequence[Box], version: int | None, *, is_outside: bool
+) -> pa.Table | None:
+    if (folder := table.local_folder) is None:
+        return None
+    with suppress(*local_files.ERRORS):
+        found = local_files.opened(folder, version)
+        files = _files(pa.table(found.get_add_actions(flatten=True)), boxes, is_outside=is_outside)
+        if len(files) > _MOST_FILES:
+            return None
+        is_in = _any([_all(_ends(pc.field, pc.field, box)) for box in boxes]) if boxes else pc.scalar(False)  # noqa: FBT003
+        return _read(local_files.dataset(folder, found, files), columns, ~is_in if is_outside else is_in)
+    return None
+
+
+def _files(log: pa.Table, boxes: Sequence[Box], *, is_outside: bool) -> list[str]:
+    """The files that may hold a row that is asked for: those that reach into a box, or those that no box holds as a whole."""
+    paths: pa.ChunkedArray = log["path"] if log.num_rows else pa.chunked_array([], pa.string())
+    if not boxes:
+        return paths.to_pylist() if is_outside else []
+
+    def statistic(name: str) -> pa.ChunkedArray:
+        return log[name] if name in log.column_names else pa.chunked_array([pa.nulls(log.num_rows, pa.int64())])
+
+    def least(column: str) -> pa.ChunkedArray:
+        return statistic(f"min.{column}")
+
+    def most(column: str) -> pa.ChunkedArray:
+        return statistic(f"max.{column}")
+
+    # A text's statistics are cut: the least is lower then and the most higher, which is safe both ways.
+    ends = (least, most) if is_outside else (most, least)
+    is_in = _any([pc.fill_null(_all(_ends(*ends, box)), not is_outside) for box in boxes])
+    found: list[str] = paths.filter(pc.invert(is_in) if is_outside else is_in).to_pylist()
+    return found
+
+
+def _ends(low: Callable[[str], Any], high: Callable[[str], Any], box: Box) -> list[Any]:
+    """For each end of a box whether a value lies on its side; the values to compare are given by column."""
+    lowest = [pc.greater_equal(low(column), value) for column, (value, _) in box.items()]
+    return [*lowest, *(pc.less_equal(high(column), value) for column, (_, value) in box.items())]
+
+
+def _all(conditions: Sequence[Any]) -> Any:
+    return _folded(pc.and_kleene, conditions)
+
+
+def _any(conditions: Sequence[Any]) -> Any:
+    return _folded(pc.or_kleene, conditions)
+
+
+def _folded(operation: Callable[[Any, Any], Any], conditions: Sequence[Any]) -> Any:
+    """As a balanced tree: an expression over a thousand boxes would nest too deeply."""
+    if len(conditions) == 1:
+        return conditions[0]
+    middle = len(conditions) // 2
+    return operation(_folded(operation, conditions[:middle]), _folded(operation, conditions[middle:]))
+
+
+def _read(dataset: ds.Dataset, columns: Sequence[str], is_asked: pc.Expression) -> pa.Table | None:
+    """The rows; None if too much has to be read for them, by what the files say and by what comes.
+
+    A value that repeats is kept once in a file, and comes as often as it was written.
+    """
+    parts = [fragment.subset(is_asked) for fragment in dataset.get_fragments()]
+    if sum(group.total_byte_size for part in parts for group in part.row_groups) > _MOST_BYTES:
+        return None
+    near = ds.FileSystemDataset(parts, dataset.schema, local_files.FORMAT)
+    scanner = near.scanner(list(columns), filter=is_asked, batch_size=_AT_ONCE, batch_readahead=1, fragment_readahead=1)
+    batches, read = [], 0
+    for batch in scanner.to_batches():
+        batches.append(batch)
+        read += batch.nbytes
+        if read > _MOST_BYTES:
+            return None
+    return pa.Table.from_batches(batches, scanner.projected_schema)
