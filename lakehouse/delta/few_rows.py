@@ -58,7 +58,7 @@ def _few(
         files = _files(pa.table(found.get_add_actions(flatten=True)), boxes, is_outside=is_outside)
         if len(files) > _MOST_FILES:
             return None
-        is_in = _any([_all(_ends(pc.field, pc.field, box)) for box in boxes]) if boxes else pc.scalar(False)  # noqa: FBT003
+        is_in = _any([pc.scalar(False), *(_all(_ends(pc.field, pc.field, box)) for box in boxes)])  # noqa: FBT003 -- the value
         return _read(local_files.dataset(folder, found, files), columns, ~is_in if is_outside else is_in)
     return None
 
@@ -70,7 +70,7 @@ def _files(log: pa.Table, boxes: Sequence[Box], *, is_outside: bool) -> list[str
         return paths.to_pylist() if is_outside else []
 
     def statistic(name: str) -> pa.ChunkedArray:
-        return log[name] if name in log.column_names else pa.chunked_array([pa.nulls(log.num_rows, pa.int64())])
+        return log[name] if name in log.column_names else pa.chunked_array([pa.nulls(log.num_rows)])
 
     def least(column: str) -> pa.ChunkedArray:
         return statistic(f"min.{column}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,9 @@ from lakehouse.delta import few_rows
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, Lakehouse
 from tests.support.examples import examples
 from tests.support.small_tables import write_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LONG = "a topic whose name is longer than the texts that the statistics of Delta keep"
 PLACE = ("topic", "partition", "offset")
@@ -43,16 +47,16 @@ def test_rows_in_boxes_and_outside_of_them_are_those_that_lie_there(
     assert outside is not None
     written = [row for rows in files for row in rows]
     is_in = [any(_lies_in(dict(zip(PLACE, row, strict=True)), box) for box in boxes) for row in written]
-    assert sorted(map(tuple, _rows(inside))) == sorted(row for row, is_one in zip(written, is_in, strict=True) if is_one)
-    assert sorted(map(tuple, _rows(outside))) == sorted(row for row, is_one in zip(written, is_in, strict=True) if not is_one)
+    assert sorted(_rows(inside)) == sorted(row for row, is_one in zip(written, is_in, strict=True) if is_one)
+    assert sorted(_rows(outside)) == sorted(row for row, is_one in zip(written, is_in, strict=True) if not is_one)
 
 
 def _lies_in(row: dict[str, object], box: few_rows.Box) -> bool:
     return all(low <= row[column] <= high for column, (low, high) in box.items())
 
 
-def _rows(found: object) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in found.to_pylist()]  # type: ignore[attr-defined]
+def _rows(found: pa.Table) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in found.to_pylist()]
 
 
 def test_null_lies_in_no_box_and_a_column_without_statistics_is_read(tmp_path: Path) -> None:
