@@ -14,7 +14,7 @@ from expectations.evidence.model import BronzeCounts, Evidence, Row, by_load
 from lakehouse.contracts.bronze import is_of_topics
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import CLASSES, DISCARDED, KEPT, RELEASED, STREAM, WATERMARK
-from lakehouse.delta import small_tables, tables
+from lakehouse.delta import few_rows, small_tables, tables
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 
@@ -131,7 +131,8 @@ def records(spark: SparkSession, run: Run, pins: Pins) -> DataFrame:
     """Silver's rows of the range, at the pinned version, and any rows that name no load, so that these are found."""
     load_seq = F.col("load_seq")
     is_in_range = load_seq.between(pins.first_load_seq, pins.last_load_seq) & F.expr(pins.rejected.excluded)
-    silver = tables.read(spark, run.table(SILVER_RECORDS), version=pins.silver_version)
+    others = few_rows.but("load_seq", pins.first_load_seq, pins.last_load_seq)
+    silver = few_rows.frame(spark, run.table(SILVER_RECORDS), version=pins.silver_version, without=others)
     return silver.where(is_in_range | load_seq.isNull())
 
 

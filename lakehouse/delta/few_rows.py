@@ -1,7 +1,7 @@
-"""Read a few rows of a large Delta table in a local folder without Spark, where its statistics show that few files hold them.
+"""Read a few rows of a Delta table in a local folder without Spark, where its statistics show that few files hold them.
 
-A query over a large table costs Spark some tenths of a second before it reads a row, most of them for the table's log. What is
-not few, or cannot be read here, is left to Spark. See `lakehouse.delta.local_files`, which this builds on.
+A query over a table costs Spark some tenths of a second before it reads a row, most of them for the table's log. What is not
+few, or cannot be read here, is left to Spark. See `lakehouse.delta.local_files`, which this builds on.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from lakehouse.delta import local_files
+from lakehouse.delta import local_files, tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.table import Table
 
@@ -27,6 +29,7 @@ _MOST_FILES, _MOST_BYTES = 100, 32 * 2**20
 """What is opened and read at most. Beyond that Spark is the faster reader, and has the memory."""
 _AT_ONCE = 1_024
 """Rows that are read before their size is looked at."""
+_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def within(table: Table, columns: Sequence[str], boxes: Sequence[Box]) -> pa.Table | None:
@@ -44,8 +47,27 @@ def within(table: Table, columns: Sequence[str], boxes: Sequence[Box]) -> pa.Tab
 
 
 def outside(table: Table, columns: Sequence[str], boxes: Sequence[Box], *, version: int) -> pa.Table | None:
-    """The rows that are in none of some boxes, as of one version. The boxes' columns must not be null. Returns as `within`."""
+    """The rows that are in none of some boxes, as of one version. Otherwise as `within`."""
     return _few(table, columns, boxes, version, is_outside=True)
+
+
+def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box] = ()) -> DataFrame:
+    """A table as of one version, for more than one query: its rows as a local relation if they are few.
+
+    Args:
+        spark: The session.
+        table: The table, which must exist.
+        version: The version.
+        without: The rows that are not asked for. They are in the frame all the same if the others are not few.
+    """
+    whole = tables.read(spark, table, version=version)
+    rows = outside(table, whole.columns, without, version=version)
+    return whole if rows is None or not rows.num_rows else spark.createDataFrame(rows, schema=whole.schema)
+
+
+def but(column: str, first: int, last: int) -> list[Box]:
+    """The boxes of all whole numbers in a column except those from first to last."""
+    return [{column: (_LEAST, first - 1)}, {column: (last + 1, _MOST)}]
 
 
 def _few(
@@ -59,7 +81,8 @@ def _few(
         if len(files) > _MOST_FILES:
             return None
         is_in = _any([pc.scalar(False), *(_all(_ends(pc.field, pc.field, box)) for box in boxes)])  # noqa: FBT003 -- the value
-        return _read(local_files.dataset(folder, found, files), columns, ~is_in if is_outside else is_in)
+        is_asked = ~pc.coalesce(is_in, pc.scalar(False)) if is_outside else is_in  # noqa: FBT003 -- the value
+        return _read(local_files.dataset(folder, found, files), columns, is_asked)
     return None
 
 
@@ -80,7 +103,11 @@ def _files(log: pa.Table, boxes: Sequence[Box], *, is_outside: bool) -> list[str
 
     # A text's statistics are cut: the least is lower then and the most higher, which is safe both ways.
     ends = (least, most) if is_outside else (most, least)
-    is_in = _any([pc.fill_null(_all(_ends(*ends, box)), not is_outside) for box in boxes])
+    lies_in = [_ends(*ends, box) for box in boxes]
+    if is_outside:
+        for conditions, box in zip(lies_in, boxes, strict=True):
+            conditions += [pc.equal(statistic(f"null_count.{column}"), 0) for column in box]
+    is_in = _any([pc.fill_null(_all(conditions), not is_outside) for conditions in lies_in])
     found: list[str] = paths.filter(pc.invert(is_in) if is_outside else is_in).to_pylist()
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from expectations import decisions
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM, WATERMARK
-from lakehouse.delta import tables
+from lakehouse.delta import few_rows, tables
 from lakehouse.protocol import gold_rejects
 from lakehouse.table import (
     BRONZE_RECORDS,
@@ -82,6 +82,7 @@ class Pins:
     versions: Mapping[str, int]
     rejected: Rejected
     aside: Sequence[Row] = ()
+    _frames: dict[str, DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def published(self) -> int:
@@ -123,8 +124,10 @@ class Pins:
         return self.count(DUPLICATE, REPLAY, *QUARANTINED) == 0
 
     def read(self, spark: SparkSession, run: Run, name: str) -> DataFrame:
-        """A table at its pinned version."""
-        return tables.read(spark, run.table(name), version=self.versions[name])
+        """A table at its pinned version; read once if it is small, and queried as often as it is asked for."""
+        if name not in self._frames:
+            self._frames[name] = few_rows.frame(spark, run.table(name), version=self.versions[name])
+        return self._frames[name]
 
 
 def pin(spark: SparkSession, run: Run) -> Pins:
