@@ -30,7 +30,7 @@ _LATE_SECOND_COMPILER = " ".join(
         *("-XX:Tier4CompileThreshold=300000", "-XX:Tier4BackEdgeThreshold=800000", "-XX:ReservedCodeCacheSize=240m"),
     ]
 )
-"""The second compiler takes a third of a core at the usual thresholds: tests run much code, and little of it for long."""
+"""At the usual thresholds the second compiler takes much of two cores: tests run much code, and little of it for long."""
 _SILENT = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
