@@ -174,17 +174,18 @@ def replan_range(  # noqa: PLR0913 -- as `plan_range`
     """
     after_version, to_version = (int(str(claim[name])) for name in ("bronze_after_version", "bronze_to_version"))
     above = watermarks.last_offsets()
-    way = Way(How.FEW) if sum(row["records"] for row in rows) <= _FEW else _BY_ISLANDS
     try:
         pinned = bronze_range.pin(spark, run, after_version=after_version, to_version=to_version, above=above)
         pinned = of_topics(pinned, rules, decided_topics)
+        is_few = pinned.appended is not None and pinned.appended <= _FEW and not pinned.joined
+        way = Way(How.FEW if is_few else How.ISLANDS)
         return plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, way=way)
     except SPARK_ERRORS as error:
         if not is_gone(error):
             raise
     run.report.event("silver.versions_gone", after_version=after_version, to_version=to_version)
     pinned = bronze_range.by_offset(after_version=after_version, to_version=to_version, above=above, rows=rows)
-    return plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, way=way)
+    return plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
 
 
 def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
