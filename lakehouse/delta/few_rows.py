@@ -62,7 +62,9 @@ def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[
     """
     whole = tables.read(spark, table, version=version)
     rows = outside(table, whole.columns, without, version=version)
-    return whole if rows is None or not rows.num_rows else spark.createDataFrame(rows, schema=whole.schema)
+    if rows is None or not rows.num_rows:
+        return whole
+    return spark.createDataFrame(rows, schema=whole.schema).coalesce(1)  # written as one file, on however many cores
 
 
 def but(column: str, first: int, last: int) -> list[Box]:

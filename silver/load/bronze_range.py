@@ -90,7 +90,7 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     """
     bronze = run.table(BRONZE_RECORDS)
     if bronze_range.is_few and (few := _few(bronze, bronze_range)) is not None:
-        return frames.of_arrow(spark, few)
+        return frames.of_arrow(spark, few).coalesce(1)  # written as one file, on however many cores
     if bronze_range.is_current:
         return read(spark, run, replace(bronze_range, is_current=False)).drop(FINGERPRINT)
     if bronze_range.up_to is not None:

@@ -75,7 +75,7 @@ class Costs:
         return number, Counter({name: len(list(log.glob("*.json"))) for name, log in logs.items()})
 
 
-def test_a_small_run_takes_few_jobs_and_one_commit_for_each_table_that_it_changes(
+def test_a_small_run_takes_few_jobs_and_one_commit_of_one_file_for_each_table_that_it_changes(
     spark: SparkSession, tmp_path: Path, broker: LocalBroker, topic: Callable[..., str]
 ) -> None:
     name, root = topic(2), tmp_path / "lakehouse"
@@ -95,5 +95,7 @@ def test_a_small_run_takes_few_jobs_and_one_commit_for_each_table_that_it_change
 
     assert small.commits == _COMMITS
     assert {stage: jobs for stage, jobs in small.jobs.items() if jobs > _MOST_JOBS[stage]} == {}
+    files = {name: len(list((root / name).glob("*.parquet"))) for name in ("silver_records", "gold_records")}
+    assert files == {"silver_records": 2, "gold_records": 2}
     assert not any(nothing.commits.values())
     assert nothing.jobs == dict.fromkeys(_STAGES, 0)
