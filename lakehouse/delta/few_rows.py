@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from lakehouse.delta import local_files, tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.table import Table
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     """The lowest and the highest value of some columns. A row is in the box if each of its values is one of them or between."""
 
 _MOST_FILES, _MOST_BYTES = 100, 32 * 2**20
-"""What is opened and read at most. Beyond that Spark is the faster reader, and has the memory."""
-_AT_ONCE = 1_024
-"""Rows that are read before their size is looked at."""
+"""What is opened, and read or found, at most. Beyond that Spark is the faster reader, and has the memory."""
+_MOST_READ = 4 * _MOST_BYTES
+"""The same of what is read once it is no longer as it was in the files."""
+_AT_ONCE = 64
+"""Rows that are read before their size is looked at: a value of a megabyte may be in each."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -84,7 +87,7 @@ def _few(
             return None
         is_in = _any([pc.scalar(False), *(_all(_ends(pc.field, pc.field, box)) for box in boxes)])  # noqa: FBT003 -- the value
         is_asked = ~pc.coalesce(is_in, pc.scalar(False)) if is_outside else is_in  # noqa: FBT003 -- the value
-        return _read(local_files.dataset(folder, found, files), columns, is_asked)
+        return _read(local_files.dataset(folder, found, files), columns, boxes, is_asked)
     return None
 
 
@@ -136,20 +139,36 @@ def _folded(operation: Callable[[Any, Any], Any], conditions: Sequence[Any]) -> 
     return operation(_folded(operation, conditions[:middle]), _folded(operation, conditions[middle:]))
 
 
-def _read(dataset: ds.Dataset, columns: Sequence[str], is_asked: pc.Expression) -> pa.Table | None:
+def _read(dataset: ds.Dataset, columns: Sequence[str], boxes: Sequence[Box], is_asked: pc.Expression) -> pa.Table | None:
     """The rows; None if too much has to be read for them, by what the files say and by what comes.
 
-    A value that repeats is kept once in a file, and comes as often as it was written.
+    A value that repeats is kept once in a file, and comes as often as it was written. So rows are read some at a time, which
+    Arrow's scan of a dataset does not: it reads all of a file's part before it gives the first.
     """
     parts = [fragment.subset(is_asked) for fragment in dataset.get_fragments()]
     if sum(group.total_byte_size for part in parts for group in part.row_groups) > _MOST_BYTES:
         return None
-    near = ds.FileSystemDataset(parts, dataset.schema, local_files.FORMAT)
-    scanner = near.scanner(list(columns), filter=is_asked, batch_size=_AT_ONCE, batch_readahead=1, fragment_readahead=1)
+    names = dict.fromkeys([*columns, *(column for box in boxes for column in box)])
+    schema = pa.schema([dataset.schema.field(name) for name in names])
     batches, read = [], 0
-    for batch in scanner.to_batches():
-        batches.append(batch)
-        read += batch.nbytes
-        if read > _MOST_BYTES:
-            return None
-    return pa.Table.from_batches(batches, scanner.projected_schema)
+    for part in parts:
+        for batch in _batches(part, schema):
+            batches.append(batch)
+            read += batch.nbytes
+            if read > _MOST_READ:
+                return None
+    found = pa.Table.from_batches(batches, schema).filter(is_asked).select(list(columns))
+    return None if found.nbytes > _MOST_BYTES else found
+
+
+def _batches(part: ds.ParquetFileFragment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a file's part, some at a time; a column that the file lacks is null."""
+    groups = [group.id for group in part.row_groups]
+    with pq.ParquetFile(part.path, page_checksum_verification=True) as file:
+        there = [name for name in schema.names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(_AT_ONCE, row_groups=groups, columns=there) if groups else ():
+            arrays = [
+                batch[field.name].cast(field.type) if field.name in there else pa.nulls(len(batch), field.type)
+                for field in schema
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)

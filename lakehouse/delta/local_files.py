@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ERRORS = (DeltaError, pa.ArrowException, OSError, KeyError)
 """What a table that is not there, or cannot be read here, ends in."""
-FORMAT = ds.ParquetFileFormat(
+_FORMAT = ds.ParquetFileFormat(
     # As Spark does, see `lakehouse.spark.session`.
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
@@ -130,7 +130,7 @@ def _read(
 def dataset(folder: Path, table: DeltaTable, files: Sequence[str]) -> ds.Dataset:
     """Some files of a table, as the log names them."""
     schema = pa.schema(table.schema().to_arrow())
-    return ds.dataset([str(folder / unquote(file)) for file in files], schema=schema, format=FORMAT)
+    return ds.dataset([str(folder / unquote(file)) for file in files], schema=schema, format=_FORMAT)
 
 
 def _files(table: DeltaTable, start: From | None) -> list[str]:
