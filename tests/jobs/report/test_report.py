@@ -141,7 +141,8 @@ def test_it_writes_report_html_by_default_and_says_what_it_says_first_and_starts
     )
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert not done.returncode, done.stderr
+    assert not done.stderr
     assert done.stdout.startswith("report.html (")
     assert done.stdout.endswith("The gate passed.\n")
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
