@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow.dataset as ds
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.table import Table
@@ -32,7 +33,7 @@ _MOST_READ = 4 * _MOST_BYTES
 """The same of what is read once it is no longer as it was in the files."""
 _AT_ONCE = 64
 """Rows that are read before their size is looked at: a value of a megabyte may be in each."""
-_LEAST, _MOST = -(2**63), 2**63 - 1
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 def within(table: Table, columns: Sequence[str], boxes: Sequence[Box]) -> pa.Table | None:
@@ -72,7 +73,7 @@ def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[
 
 def but(column: str, first: int, last: int) -> list[Box]:
     """The boxes of all whole numbers in a column except those from first to last."""
-    return [{column: (_LEAST, first - 1)}, {column: (last + 1, _MOST)}]
+    return [{column: (_LOWEST, first - 1)}, {column: (last + 1, _HIGHEST)}]
 
 
 def _few(
@@ -82,39 +83,39 @@ def _few(
         return None
     with suppress(*local_files.ERRORS):
         found = local_files.opened(folder, version)
-        files = _files(pa.table(found.get_add_actions(flatten=True)), boxes, is_outside=is_outside)
+        files = _files(found, boxes, is_outside=is_outside)
         if len(files) > _MOST_FILES:
             return None
-        is_in = _any([pc.scalar(False), *(_all(_ends(pc.field, pc.field, box)) for box in boxes)])  # noqa: FBT003 -- the value
-        is_asked = ~pc.coalesce(is_in, pc.scalar(False)) if is_outside else is_in  # noqa: FBT003 -- the value
+        nothing = pc.scalar(value=False)
+        is_in = _any([nothing, *(_all(_ends(pc.field, pc.field, box)) for box in boxes)])
+        is_asked = ~pc.coalesce(is_in, nothing) if is_outside else is_in
         return _read(local_files.dataset(folder, found, files), columns, boxes, is_asked)
     return None
 
 
-def _files(log: pa.Table, boxes: Sequence[Box], *, is_outside: bool) -> list[str]:
+def _files(table: DeltaTable, boxes: Sequence[Box], *, is_outside: bool) -> list[str]:
     """The files that may hold a row that is asked for: those that reach into a box, or those that no box holds as a whole."""
-    paths: pa.ChunkedArray = log["path"] if log.num_rows else pa.chunked_array([], pa.string())
+    columns = dict.fromkeys(column for box in boxes for column in box)
+    named = [f"{statistic}.{column}" for statistic in ("min", "max", "null_count") for column in columns]
+    log = local_files.statistics(table, "path", *named)
+    paths: list[str] = log["path"].to_pylist()
     if not boxes:
-        return paths.to_pylist() if is_outside else []
-
-    def statistic(name: str) -> pa.ChunkedArray:
-        return log[name] if name in log.column_names else pa.chunked_array([pa.nulls(log.num_rows)])
+        return paths if is_outside else []
 
     def least(column: str) -> pa.ChunkedArray:
-        return statistic(f"min.{column}")
+        return log[f"min.{column}"]
 
     def most(column: str) -> pa.ChunkedArray:
-        return statistic(f"max.{column}")
+        return log[f"max.{column}"]
 
     # A text's statistics are cut: the least is lower then and the most higher, which is safe both ways.
     ends = (least, most) if is_outside else (most, least)
     lies_in = [_ends(*ends, box) for box in boxes]
     if is_outside:
         for conditions, box in zip(lies_in, boxes, strict=True):
-            conditions += [pc.equal(statistic(f"null_count.{column}"), 0) for column in box]
+            conditions += [pc.equal(log[f"null_count.{column}"], 0) for column in box]
     is_in = _any([pc.fill_null(_all(conditions), not is_outside) for conditions in lies_in])
-    found: list[str] = paths.filter(pc.invert(is_in) if is_outside else is_in).to_pylist()
-    return found
+    return [path for path, lies in zip(paths, is_in.to_pylist(), strict=True) if lies is not is_outside]
 
 
 def _ends(low: Callable[[str], Any], high: Callable[[str], Any], box: Box) -> list[Any]:
@@ -145,7 +146,7 @@ def _read(dataset: ds.Dataset, columns: Sequence[str], boxes: Sequence[Box], is_
     A value that repeats is kept once in a file, and comes as often as it was written. So rows are read some at a time, which
     Arrow's scan of a dataset does not: it reads all of a file's part before it gives the first.
     """
-    parts = [fragment.subset(is_asked) for fragment in dataset.get_fragments()]
+    parts = [part for fragment in dataset.get_fragments() if (part := fragment.subset(is_asked)).row_groups]
     if sum(group.total_byte_size for part in parts for group in part.row_groups) > _MOST_BYTES:
         return None
     names = dict.fromkeys([*columns, *(column for box in boxes for column in box)])
@@ -166,7 +167,7 @@ def _batches(part: ds.ParquetFileFragment, schema: pa.Schema) -> Iterator[pa.Rec
     groups = [group.id for group in part.row_groups]
     with pq.ParquetFile(part.path, page_checksum_verification=True) as file:
         there = [name for name in schema.names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(_AT_ONCE, row_groups=groups, columns=there) if groups else ():
+        for batch in file.iter_batches(_AT_ONCE, row_groups=groups, columns=there):
             arrays = [
                 batch[field.name].cast(field.type) if field.name in there else pa.nulls(len(batch), field.type)
                 for field in schema

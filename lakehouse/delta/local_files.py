@@ -141,8 +141,12 @@ def _files(table: DeltaTable, start: From | None) -> list[str]:
 
 
 def _statistics(table: DeltaTable, *names: str) -> list[tuple[Any, ...]]:
-    """These statistics of each file, as the log has them; None for what it lacks."""
+    """The rows of `statistics`."""
+    return list(zip(*(column.to_pylist() for column in statistics(table, *names).columns), strict=True))
+
+
+def statistics(table: DeltaTable, *names: str) -> pa.Table:
+    """These statistics of each file, as the log has them; null for what it lacks."""
     found = pa.table(table.get_add_actions(flatten=True))
-    nothing = [None] * found.num_rows
-    columns = [found[name].to_pylist() if name in found.column_names else nothing for name in names]
-    return list(zip(*columns, strict=True))
+    nothing = pa.nulls(found.num_rows)
+    return pa.table({name: found[name] if name in found.column_names else nothing for name in names})

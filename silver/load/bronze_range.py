@@ -89,14 +89,14 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     fingerprint if the range is current: what Bronze extracted holds then, see `silver.extract.columns.sequenced`.
     """
     bronze = run.table(BRONZE_RECORDS)
-    if bronze_range.is_few and (few := _few(bronze, bronze_range)) is not None:
-        return frames.of_arrow(spark, few).coalesce(1)  # written as one file, on however many cores
     if bronze_range.is_current:
         return read(spark, run, replace(bronze_range, is_current=False)).drop(FINGERPRINT)
     if bronze_range.up_to is not None:
         records = tables.read(spark, bronze, version=tables.version(spark, bronze))
         spans = [(each, bronze_range.above.get(each, -1), last) for each, last in bronze_range.up_to.items()]
         return records.where(any_of(at(*each, f"offset BETWEEN {above + 1} AND {last}") for each, above, last in spans))
+    if bronze_range.is_few and (few := _few(bronze, bronze_range)) is not None:
+        return frames.of_arrow(spark, few).coalesce(1)  # written as one file, on however many cores
     records = tables.read(spark, bronze, version=bronze_range.to_version)
     if bronze_range.topics is not None:
         records = records.where(is_of_topics(bronze_range.topics))
@@ -173,7 +173,7 @@ def arrivals(
     all_new = [Arrivals(*partition, records, 0, above.get(partition)) for partition, records in decided.items()]
     if bronze_range.up_to is not None:
         return all_new, False
-    if bronze_range.appended == sum(decided.values()) and not bronze_range.joined:
+    if bronze_range.counted == sum(decided.values()):
         return all_new, True
     offsets = [(*partition, offset) for partition, offset in above.items()]
     known = frames.of_tuples(spark, offsets, "topic string, partition int, above bigint")

@@ -63,13 +63,13 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     watermarks = recovered.watermarks
     pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=watermarks.last_offsets())
     pinned = of_topics(pinned, rules, recovered.decided_topics)
-    if pinned.appended == 0 and not pinned.joined:
+    if pinned.counted == 0:
         return None
     claim = shared_columns(run, rules, pinned, load_seq=watermarks.load_seq + 1)
     with snapshot_prefetch.prefetch_snapshots(
         spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]
     ):
-        way = way or _way(recovered, None if pinned.joined else pinned.appended)
+        way = way or _way(recovered, pinned.counted)
         planned = plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, way=way, limits=limits)
     return planned if planned.ledger else None
 
@@ -177,8 +177,7 @@ def replan_range(  # noqa: PLR0913 -- as `plan_range`
     try:
         pinned = bronze_range.pin(spark, run, after_version=after_version, to_version=to_version, above=above)
         pinned = of_topics(pinned, rules, decided_topics)
-        is_few = pinned.appended is not None and pinned.appended <= _FEW and not pinned.joined
-        way = Way(How.FEW if is_few else How.ISLANDS)
+        way = Way(How.FEW) if pinned.counted is not None and pinned.counted <= _FEW else _BY_ISLANDS
         return plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, way=way)
     except SPARK_ERRORS as error:
         if not is_gone(error):

@@ -51,6 +51,11 @@ class BronzeRange:
     is_current: bool = False
     is_few: bool = False
 
+    @property
+    def counted(self) -> int | None:
+        """The range's records, those decided before included; None if its commits do not say, or older ones join them."""
+        return None if self.joined else self.appended
+
 
 @dataclass(frozen=True)
 class Plan:
