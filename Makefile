@@ -6,7 +6,6 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 ARCHIVE := $(VENV)/classes.jsa
-ANYWHERE := tests/pipelines/test_place.py
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -32,12 +31,11 @@ test: dev $(ARCHIVE)  ## Run the tests: every stage on real Spark, Delta and Kaf
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: export TESTS := all
-test-all: test  ## Run all there are: also what tests/beyond.toml names, and every property drawn many times over
+test-all: test test-places  ## Run all there are: also what tests/beyond.toml names, and every property drawn many times over
 
-# What holds wherever the tables are, and what holds in one place only: see tests/support/places.py.
-test-places: dev $(ARCHIVE)  ## Run the tests of tables in S3 and in a Hive Metastore, on real servers of their own
-	@TESTS_PLACE=s3 $(BIN)/python -m pytest $(ANYWHERE) tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
-	@TESTS_PLACE=metastore $(BIN)/python -m pytest $(ANYWHERE)
+# What is marked `everywhere` runs in a folder and in S3 with all the others, and here in a catalog: see tests/support/places.py.
+test-places: dev $(ARCHIVE)  ## Run the tests of every place on tables of a Hive Metastore, a real one of their own
+	@TESTS_PLACE=metastore $(BIN)/python -m pytest -m everywhere
 
 check: dev  ## Lint, formatting, types, architecture
 	$(BIN)/ruff check .

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +16,16 @@ from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.examples import IS_WHOLE, beyond
-from tests.support.object_store import BUCKET, new_root, port_of, reached_by, storage
-from tests.support.places import PLACE, Place, opened
+from tests.support.object_store import BUCKET, new_root, object_store, reached_by, storage
+from tests.support.places import PLACE, PLACES, Place, copy_objects, copy_schema, in_folder, in_metastore, in_store
 from tests.support.quick import QUICK, start_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
+
+    from lakehouse.storage import Storage
 
 
 # A change is judged by the same examples each time; `pytest --hypothesis-profile explore` draws others.
@@ -30,26 +34,31 @@ settings.register_profile("explore", derandomize=False)
 settings.load_profile("repeatable")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that is marked so is a test of each place that this process has."""
+    if "place" in metafunc.fixturenames and metafunc.definition.get_closest_marker("everywhere"):
+        metafunc.parametrize("place", PLACES, indirect=True, scope="session")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs Spark or a broker; leave out what only `make test-all` runs, but for files that are asked for by name."""
     for item in items:
         for fixture, mark in (("spark", "spark"), ("broker", "kafka")):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
-    in_s3 = [item for item in items if "in_s3" in getattr(item, "fixturenames", ())]
-    if PLACE != "s3" and in_s3:
-        config.hook.pytest_deselected(items=in_s3)
-        items[:] = [item for item in items if item not in in_s3]
     if IS_WHOLE:
         return
     asked = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-    left_out = [
-        item
-        for item in items
-        if item.path not in asked and not beyond().isdisjoint({str(item.path), f"{item.path}::{item.name.partition('[')[0]}"})
-    ]
+    left_out = [item for item in items if item.path not in asked and not beyond().isdisjoint(_names(item))]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+def _names(item: pytest.Item) -> set[str]:
+    """What `tests/beyond.toml` may call it by: its file or the test, each also in one place alone, as `file@s3`."""
+    place = item.callspec.params.get("place") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    names = {str(item.path), f"{item.path}::{item.name.partition('[')[0]}"}
+    return names | {f"{name}@{place}" for name in names}
 
 
 _numbers = count()
@@ -71,24 +80,62 @@ class Events:
 
 
 @pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Where the tables of this test process are, with the server that it needs."""
-    with opened(tmp_path_factory.mktemp("place")) as found:
+def own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Where the tables of this test process are, unless a test says otherwise."""
+    with in_metastore(tmp_path_factory.mktemp("metastore")) if PLACE == "metastore" else in_folder() as found:
         yield found
 
 
 @pytest.fixture(scope="session")
-def spark(place: Place) -> Iterator[SparkSession]:
-    """The one Spark session of the test process. Tests that start a command have the session that its users have."""
+def spark(own_place: Place) -> Iterator[SparkSession]:
+    """The one Spark session of the test process. A test whose commands open one asks for it too: the first one opened is it."""
+    from pyspark.sql import SparkSession
+
     from lakehouse.spark.session import open_session
 
+    assert SparkSession.getActiveSession() is None, "a test before this one opened a session without asking for this fixture"
     start_quickly(is_short=False)
-    session = open_session("tidemark-tests", place.session)
+    session = open_session("tidemark-tests", own_place.session)
     start_quickly(is_short=True)
-    for name, value in QUICK.items():
+    for name, value in {**QUICK, **own_place.settings}.items():
         session.conf.set(name, value)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of the one S3 store of the test process."""
+    with object_store(tmp_path_factory.mktemp("store")) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def reaching(spark: SparkSession) -> Iterator[Callable[[str, Storage], None]]:
+    """Lends the session settings by which it reaches a bucket."""
+    before: dict[str, str | None] = {}
+
+    def reach(bucket: str, given: Storage) -> None:
+        for name, value in reached_by(bucket, given).items():
+            before.setdefault(name, spark.conf.get(name, None))
+            spark.conf.set(name, value)
+
+    yield reach
+    for name, value in before.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+@pytest.fixture(scope="session")
+def place(own_place: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Where the tables of a test are."""
+    asked = getattr(request, "param", PLACE)
+    if asked == PLACE:
+        yield own_place
+        return
+    port = request.getfixturevalue("s3")
+    with reaching(request.getfixturevalue("spark")) as reach:
+        reach(BUCKET, storage(port))
+        yield in_store(port)
 
 
 @pytest.fixture(scope="session")
@@ -112,25 +159,32 @@ def run_at(lakehouse_at: Callable[[Path], Lakehouse]) -> Callable[[Path], Run]:
 
 
 @pytest.fixture(scope="session")
-def s3(place: Place) -> int:
-    """The port of the one S3 store of the test process."""
-    return port_of(place.session.storage)
+def copied(place: Place, run_at: Callable[[Path], Run], request: pytest.FixtureRequest) -> Callable[[Run, Path], Run]:
+    """Makes a run over a copy of another run's tables, which rest: Delta's paths are relative, so files can be copied."""
+
+    def make(original: Run, folder: Path) -> Run:
+        run = run_at(folder)
+        if run.lakehouse.schema is not None:
+            copy_schema(request.getfixturevalue("spark"), original.lakehouse, run.lakehouse, folder)
+        elif run.lakehouse.storage is not None:
+            copy_objects(original.lakehouse, run.lakehouse)
+        else:
+            shutil.copytree(str(original.lakehouse.root), folder)
+        return run
+
+    return make
 
 
 @pytest.fixture
 def in_s3(spark: SparkSession, s3: int) -> Iterator[Callable[..., Lakehouse]]:
     """Makes empty lakehouses in S3, each in a folder of its own, which this process's session reaches."""
-    before: dict[str, str | None] = {}
+    with reaching(spark) as reach:
 
-    def make(port: int = s3, bucket: str = BUCKET) -> Lakehouse:
-        for name, value in reached_by(bucket, storage(port)).items():
-            before.setdefault(name, spark.conf.get(name, None))
-            spark.conf.set(name, value)
-        return Lakehouse(root=new_root(bucket), storage=storage(port))
+        def make(port: int = s3, bucket: str = BUCKET) -> Lakehouse:
+            reach(bucket, storage(port))
+            return Lakehouse(root=new_root(bucket), storage=storage(port))
 
-    yield make
-    for name, value in before.items():
-        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+        yield make
 
 
 @pytest.fixture

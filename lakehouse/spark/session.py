@@ -52,7 +52,8 @@ _OWN = {
     "spark.sql.variable.substitute": "false",
 }
 
-_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""Writes the checkpoint of a local session. The default starts a process to look for links a dozen times a file."""
 
 _MEMORY_SHARE = 4
 _MEMORY_RANGE_GIB = (1, 8)
@@ -124,8 +125,7 @@ def _local() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(max(2, 2 * cores)),
         "spark.ui.enabled": "false",
-        # The default starts a process to look for links, a dozen times for each small file that Delta and streams write.
-        "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+        "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
     }
 
 

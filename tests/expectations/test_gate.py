@@ -10,42 +10,34 @@ import pytest
 from expectations import gate, verdict
 from expectations.checks import INVARIANTS
 from lakehouse.errors import ConfigError, GateFailedError
-from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate
-from lakehouse.table import Lakehouse
-from tests.support.silver import copy_of, two_loads
+from tests.conftest import Events
+from tests.support.silver import two_loads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import tzinfo
     from pathlib import Path
 
     from pyspark.sql import Row, SparkSession
 
-pytestmark = pytest.mark.spark
+    from lakehouse.run.context import Run
 
-
-class Quiet:
-    """A report that keeps the names of what it was told."""
-
-    def __init__(self) -> None:
-        self.seen: dict[str, dict[str, object]] = {}
-
-    def event(self, name: str, **fields: object) -> None:
-        self.seen[name] = fields
+pytestmark = pytest.mark.everywhere
 
 
 @pytest.fixture(scope="module")
-def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Run:
     """Two finished loads, made once."""
-    run = Run("tests", Lakehouse(root=str(tmp_path_factory.mktemp("loaded") / "lakehouse")), Quiet())
+    run = run_at(tmp_path_factory.mktemp("loaded") / "lakehouse")
     two_loads(spark, run)
     return run
 
 
 @pytest.fixture
-def audited(loaded: Run, tmp_path: Path) -> Run:
+def audited(loaded: Run, tmp_path: Path, copied: Callable[[Run, Path], Run]) -> Run:
     """A run over a copy of the loaded tables, for one test to audit and to spoil."""
-    return copy_of(loaded, tmp_path / "lakehouse", Quiet())
+    return copied(loaded, tmp_path / "lakehouse")
 
 
 def settings(**gate_settings: Any) -> Gate:
@@ -146,8 +138,8 @@ def test_where_bronzes_versions_are_gone_its_offsets_are_counted_and_that_is_sai
     assert gate_run is not None
     assert gate_run.passed
     assert results(spark, audited)["records_are_conserved", "critical"]["observed"].startswith("0 (by different offsets")
-    assert isinstance(audited.report, Quiet)
-    assert "gate.bronze_versions_gone" in audited.report.seen
+    assert isinstance(audited.report, Events)
+    assert audited.report.named("gate.bronze_versions_gone")
 
 
 def test_a_load_whose_bronze_range_is_unknown_is_an_error_and_not_skipped(spark: SparkSession, audited: Run) -> None:
@@ -201,7 +193,8 @@ def test_an_expectation_that_cannot_be_taken_stops_before_anything_is_audited(
         gate.audit(spark, audited, settings(expectations=[expectation]))
 
     assert verdict.last(spark, audited) is None
-    assert audited.report.seen == {}  # type: ignore[attr-defined] # the fixture's report
+    assert isinstance(audited.report, Events)
+    assert audited.report.seen == []
 
 
 class AnHourAgo(datetime):
@@ -267,5 +260,6 @@ def test_nothing_finished_means_nothing_to_audit(spark: SparkSession, audited: R
 def test_data_docs_are_built_beside_the_tables_when_asked_for(spark: SparkSession, audited: Run) -> None:
     gate.audit(spark, audited, settings(data_docs=True))
 
-    assert audited.lakehouse.local_root is not None
-    assert (audited.lakehouse.local_root / "_data_docs" / "index.html").is_file()
+    beside = audited.lakehouse.beside("_data_docs")
+    assert beside is not None
+    assert "index.html" in beside.names()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 from itertools import count
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from tests.support.small_config import write_config
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.support.places import Place
 
 
 class Disk:
@@ -57,10 +60,10 @@ def disk() -> Iterator[Callable[[Path], Disk]]:
 
 
 @pytest.fixture(scope="session")
-def start_runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Runner]]:
-    """Starts a process that waits for orders, see `Runner.go`; an order's settings name the root."""
+def start_runner(tmp_path_factory: pytest.TempPathFactory, place: Place) -> Iterator[Callable[..., Runner]]:
+    """Starts a process that waits for orders, see `Runner.go`; an order's settings name the tables."""
     folder = tmp_path_factory.mktemp("runners")
-    config = write_config(folder, root=str(folder / "nowhere"))
+    config = write_config(folder, root="", lakehouse=place.config(folder / "nowhere"))
     numbers, started = count(), list[Runner]()
 
     def start(**how: tuple[str, ...] | dict[str, str]) -> Runner:
@@ -98,6 +101,6 @@ def team(start_runner: Callable[..., Runner]) -> list[Runner]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> list[str]:
-    """The setting that names the root of `new_run`."""
-    return [f"lakehouse.root={tmp_path / 'lakehouse'}"]
+def root(tmp_path: Path, place: Place) -> list[str]:
+    """The setting that names the tables of `new_run`."""
+    return [f"lakehouse={json.dumps(place.config(tmp_path / 'lakehouse'))}"]

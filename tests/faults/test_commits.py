@@ -57,6 +57,7 @@ def test_killed_right_before_and_after_each_commit_of_a_load_nothing_is_lost_or_
     assert sorted(map(tuple, rejects)) == [(3 * nth + 2, 1) for nth in range(len(kills))]
 
 
+@pytest.mark.everywhere
 def test_killed_at_each_step_of_the_gate_and_of_gold_every_record_is_published_once(
     spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path, root: list[str], mortals: Callable[[int], Iterator[Runner]]
 ) -> None:

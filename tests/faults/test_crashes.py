@@ -21,17 +21,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
+    from tests.support.places import Place
 
-pytestmark = [pytest.mark.spark, pytest.mark.fault]
+pytestmark = [pytest.mark.everywhere, pytest.mark.fault]
 
 _RULES = Rules(Source("header", "seq"))
 
 
 def test_killed_after_the_claim_after_silvers_commit_and_before_the_merge_nothing_is_lost_or_twice(
-    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path
+    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path, place: Place
 ) -> None:
     run = new_run()
-    config = write_config(tmp_path, root=str(tmp_path / "lakehouse"))
+    config = write_config(tmp_path, root="", lakehouse=place.config(tmp_path / "lakehouse"))
     put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
 
     for number, point in enumerate(["silver.claimed", "silver.appended", "silver.rejected"], start=1):

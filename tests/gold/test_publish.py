@@ -18,32 +18,25 @@ from gold.sql_models import refresh_models
 from jobs.readers.database import run_query
 from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, ModelError
-from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate, Gold, GoldModel
-from lakehouse.table import Lakehouse
-from tests.support.silver import RULES, copy_of, load_records, message, two_loads
+from tests.support.silver import RULES, load_records, message, two_loads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.gate import GateRun
+    from lakehouse.run.context import Run
 
-pytestmark = pytest.mark.spark
-
-
-class Quiet:
-    """A report that keeps nothing."""
-
-    def event(self, name: str, **fields: object) -> None:
-        pass
+pytestmark = pytest.mark.everywhere
 
 
 @pytest.fixture(scope="module")
-def passed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, GateRun]:
+def passed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> tuple[Run, GateRun]:
     """Two loads and the gate run that lets them out, made once."""
-    run = Run("tests", Lakehouse(root=str(tmp_path_factory.mktemp("passed") / "lakehouse")), Quiet())
+    run = run_at(tmp_path_factory.mktemp("passed") / "lakehouse")
     two_loads(spark, run)
     gate_run = gate.audit(spark, run, Gate())
     assert gate_run is not None
@@ -56,9 +49,9 @@ def gate_run(passed: tuple[Run, GateRun]) -> GateRun:
 
 
 @pytest.fixture
-def audited(passed: tuple[Run, GateRun], tmp_path: Path) -> Run:
+def audited(passed: tuple[Run, GateRun], tmp_path: Path, copied: Callable[[Run, Path], Run]) -> Run:
     """A run over a copy of the audited tables."""
-    return copy_of(passed[0], tmp_path / "lakehouse", Quiet())
+    return copied(passed[0], tmp_path / "lakehouse")
 
 
 def table(spark: SparkSession, run: Run, name: str) -> DataFrame:
@@ -117,7 +110,8 @@ def test_gold_needs_no_file_of_silver(spark: SparkSession, audited: Run, gate_ru
     held = table(spark, audited, "gold_records").orderBy("partition", "offset").collect()
 
     folder = audited.table("silver_records").local_folder
-    assert folder is not None
+    if folder is None:
+        pytest.skip("files are taken away in a folder only")
     shutil.rmtree(folder)
 
     assert table(spark, audited, "gold_records").orderBy("partition", "offset").collect() == held
@@ -224,9 +218,9 @@ def test_models_wait_until_something_is_published(spark: SparkSession, audited: 
 
 
 def test_late_records_that_silver_took_pass_the_gate_and_replace_nothing_that_follows_them(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, run: Run
 ) -> None:
-    run, rules = Run("tests", Lakehouse(root=str(tmp_path)), Quiet()), replace(RULES, late="accept")
+    rules = replace(RULES, late="accept")
     sent = [
         [message(0, 1, key="a"), message(1, 4, key="a"), message(2, 2, key="a")],
         [message(3, 3, key="a"), message(4, 5, key="b")],

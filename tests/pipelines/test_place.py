@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
     from tests.support.places import Place
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.e2e, pytest.mark.everywhere, pytest.mark.timeout(900)]
 
 WITHOUT_LATE = [{"sequence": number} for number in (1, 2, 3, 5, 6)]
 
@@ -65,8 +65,7 @@ def ran(config: Path) -> Callable[..., None]:
     return run
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
+@pytest.mark.usefixtures("spark")
 def test_from_a_topic_to_gold_and_every_command_that_reads(
     broker: LocalBroker, name: str, config: Path, lakehouse: Lakehouse, ran: Callable[..., None], *, asked: Callable[..., Any]
 ) -> None:
@@ -103,8 +102,7 @@ def test_from_a_topic_to_gold_and_every_command_that_reads(
         assert cli.main(["sql", "--config", str(config), refused]) == 2
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
+@pytest.mark.usefixtures("spark")
 def test_every_command_that_changes_tables(
     broker: LocalBroker, name: str, config: Path, ran: Callable[..., None], *, asked: Callable[..., Any]
 ) -> None:
@@ -123,15 +121,14 @@ def test_every_command_that_changes_tables(
     assert asked(config, "verify", "--deep")["ok"]
 
 
-@pytest.mark.skipif(PLACE != "folder", reason="a test process has one place")
-@pytest.mark.parametrize("elsewhere", ["s3", "metastore"])
-def test_the_same_elsewhere(elsewhere: str) -> None:
-    """In a process of its own: the session of a place has other jars or another catalog."""
+@pytest.mark.skipif(PLACE == "metastore", reason="this is that process")
+def test_the_same_in_a_metastore() -> None:
+    """In a process of its own: a session has one catalog."""
     asked = f"{__file__}::{test_from_a_topic_to_gold_and_every_command_that_reads.__name__}"
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", asked]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        command, env={**environment, "TESTS_PLACE": elsewhere}, capture_output=True, text=True, check=False, timeout=600
+        command, env={**environment, "TESTS_PLACE": "metastore"}, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert "1 passed" in done.stdout

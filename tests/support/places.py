@@ -1,7 +1,7 @@
-"""Where the tables of a test process are: TESTS_PLACE is folder (the default), s3 or metastore.
+"""Where the tables of a test are: in a folder, in S3, or in a Hive Metastore.
 
-The session of each place has other jars or another catalog, and a process has one session. A test over `run` is the same test
-in each place.
+A test process has one session, and a session one catalog: TESTS_PLACE=metastore makes it a metastore's, and all its tables are
+there. Otherwise tables are in folders, and those of tests that are marked `everywhere` in a folder and in S3.
 """
 
 from __future__ import annotations
@@ -9,18 +9,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from dataclasses import dataclass, replace
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.spark.session import FILE_MANAGER
+from lakehouse.storage import Storage
 from lakehouse.table import Lakehouse
 from tests.support.metastore import metastore
-from tests.support.object_store import BUCKET, object_store, section, storage
+from tests.support.object_store import BUCKET, section, storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyspark.sql import SparkSession
 
 PLACE = os.environ.get("TESTS_PLACE", "folder")
+PLACES = ("metastore",) if PLACE == "metastore" else ("folder", "s3")
 CATALOG = "spark_catalog"
 
 
@@ -29,42 +35,72 @@ class Place:
     """A place of tables.
 
     Attributes:
-        session: What a session gets that is opened for it.
         lakehouse: The tables that belong to a folder.
         config: The same, as the section `lakehouse` of a config.
+        session: What a session gets that is opened for it.
+        settings: What is set on that session afterwards.
     """
 
-    session: Lakehouse
     lakehouse: Callable[[Path], Lakehouse]
     config: Callable[[Path], dict[str, Any]]
+    session: Lakehouse = field(default_factory=Lakehouse)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextlib.contextmanager
-def opened(folder: Path) -> Iterator[Place]:
-    """Open the place of this process, with the server that it needs."""
-    if PLACE == "s3":
-        with object_store(folder / "store") as port:
-            given = storage(port)
-            yield Place(
-                Lakehouse(storage=given),
-                lambda own: Lakehouse(root=f"s3://{BUCKET}/{name_of(own)}", storage=given),
-                lambda own: section(f"s3://{BUCKET}/{name_of(own)}", given),
-            )
-    elif PLACE == "metastore":
-        with metastore(folder / "metastore") as address:
-            session = Lakehouse(catalog=CATALOG, metastore=address)
-            yield Place(
-                session,
-                lambda own: replace(session, schema=name_of(own), volume=volume_of(own)),
-                lambda own: {
-                    "catalog": CATALOG,
-                    "metastore": address,
-                    "schema": name_of(own),
-                    "volume": volume_of(own),
-                },
-            )
-    else:
-        yield Place(Lakehouse(), lambda own: Lakehouse(root=str(own)), lambda own: {"root": str(own)})
+def in_folder() -> Iterator[Place]:
+    """Tables in folders. The session has the jars for S3 too, and of a session for S3 nothing else."""
+    yield Place(
+        lambda own: Lakehouse(root=str(own)),
+        lambda own: {"root": str(own)},
+        Lakehouse(storage=Storage()),
+        {"spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER},
+    )
+
+
+def in_store(port: int) -> Place:
+    """Tables in an S3 store."""
+    given = storage(port)
+    return Place(
+        lambda own: Lakehouse(root=f"s3://{BUCKET}/{name_of(own)}", storage=given),
+        lambda own: section(f"s3://{BUCKET}/{name_of(own)}", given),
+    )
+
+
+@contextlib.contextmanager
+def in_metastore(folder: Path) -> Iterator[Place]:
+    """Tables of a Hive Metastore, which is started for it."""
+    with metastore(folder) as address:
+        session = Lakehouse(catalog=CATALOG, metastore=address)
+        yield Place(
+            lambda own: replace(session, schema=name_of(own), volume=volume_of(own)),
+            lambda own: {"catalog": CATALOG, "metastore": address, "schema": name_of(own), "volume": volume_of(own)},
+            session,
+        )
+
+
+def copy_objects(original: Lakehouse, new: Lakehouse) -> None:
+    """Copy all that lies under one root in S3 to another."""
+    from pyarrow.fs import copy_files
+
+    assert original.storage is not None
+    files = original.storage.files()
+    copy_files(_key(original), _key(new), source_filesystem=files, destination_filesystem=files)
+
+
+def _key(lakehouse: Lakehouse) -> str:
+    return str(lakehouse.root).partition("://")[2]
+
+
+def copy_schema(spark: SparkSession, original: Lakehouse, new: Lakehouse, folder: Path) -> None:
+    """Copy the tables of a schema, which lie in folders, and what lies beside them, into the schema of another folder."""
+    described = spark.sql(f"DESCRIBE DATABASE {original.schema}").collect()
+    place = next(row["info_value"] for row in described if row["info_name"] == "Location").removeprefix("file:")
+    for table in sorted(each for each in Path(place).iterdir() if (each / "_delta_log").is_dir()):
+        shutil.copytree(table, folder / table.name)
+        spark.sql(f"CREATE TABLE {new.schema}.{table.name} USING delta LOCATION '{folder / table.name}'")
+    if original.volume is not None and Path(original.volume).is_dir():
+        shutil.copytree(original.volume, str(new.volume))
 
 
 def volume_of(folder: Path) -> str:
