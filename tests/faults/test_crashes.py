@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,18 +9,16 @@ import pytest
 from lakehouse.extract.sources import Source
 from silver.load import steps
 from silver.rules import Rules
+from tests.faults.kills import Durations, Point
 from tests.support.bronze import Record, put
-from tests.support.programs import ended
-from tests.support.small_config import write_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from tests.support.places import Place
+    from tests.faults.pool import Runner
 
 pytestmark = [pytest.mark.everywhere, pytest.mark.fault]
 
@@ -29,14 +26,15 @@ _RULES = Rules(Source("header", "seq"))
 
 
 def test_killed_after_the_claim_after_silvers_commit_and_before_the_merge_nothing_is_lost_or_twice(
-    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path, place: Place
+    spark: SparkSession, new_run: Callable[[], Run], root: list[str], mortals: Callable[[int], Iterator[Runner]]
 ) -> None:
     run = new_run()
-    config = write_config(tmp_path, root="", lakehouse=place.config(tmp_path / "lakehouse"))
+    points = ["silver.claimed", "silver.appended", "silver.rejected"]
     put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
 
-    for number, point in enumerate(["silver.claimed", "silver.appended", "silver.rejected"], start=1):
-        assert ended(config, "jobs.load_silver", at=point) == -signal.SIGKILL, point
+    for number, (point, runner) in enumerate(zip(points, mortals(len(points)), strict=True), start=1):
+        runner.go(stage="silver", crash_at=point, settings=root)
+        assert Point(point).strike(runner, Durations()) == f"at {point}"
         marks = spark.read.table(run.table("silver_watermarks").sql).collect()
         assert marks == [], "the watermarks move last"
         put(spark, run, [Record.of(3 + number, 3 + number)])  # Bronze grows before every retry
