@@ -30,6 +30,7 @@ from jobs.process.options import (
     ConfigFile,
     Limit,
     OffsetArgument,
+    OptionalConfigFile,
     Overrides,
     PartitionArgument,
     TopicArgument,
@@ -164,15 +165,18 @@ def order(
 
 
 @app.command()
-def doctor(*, as_json: AsJson = False) -> int:
-    """Look whether this machine has what is needed.
+def doctor(*, config: OptionalConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> int:
+    """Look whether this machine has what is needed; with --config, what that pipeline needs.
 
     Ends with 1 where something is missing.
     """
+    from jobs.process.context import load_settings
     from jobs.process.output import write_json, write_table
     from lakehouse.machine.doctor import diagnose
+    from lakehouse.table import Lakehouse
 
-    findings = diagnose()
+    lakehouse = Lakehouse.of(load_settings(config, overrides)) if config else Lakehouse()
+    findings = diagnose(needs_s3=lakehouse.storage is not None)
     if as_json:
         write_json([asdict(finding) for finding in findings])
     else:

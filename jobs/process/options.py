@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-ConfigFile = Annotated[
-    Path,
-    typer.Option("--config", envvar="TIDEMARK_CONFIG", metavar="FILE", help="The pipeline's YAML file."),
-]
+_CONFIG = typer.Option("--config", envvar="TIDEMARK_CONFIG", metavar="FILE", help="The pipeline's YAML file.")
+ConfigFile = Annotated[Path, _CONFIG]
+OptionalConfigFile = Annotated[Path | None, _CONFIG]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set one key of the config, dotted: kafka.topics=[a]. May be repeated."),

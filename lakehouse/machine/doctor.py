@@ -40,13 +40,17 @@ class Finding:
     next_step: str
 
 
-def diagnose() -> list[Finding]:
-    """Run every check and return all findings, good ones too, in the order in which to fix them."""
+def diagnose(*, needs_s3: bool = False) -> list[Finding]:
+    """Run every check and return all findings, good ones too, in the order in which to fix them.
+
+    Args:
+        needs_s3: Whether tables are in S3. Without it the jars for S3 are looked at if they are there.
+    """
     return [
         check_python(),
         check_java(),
         *(check_package(name, expected) for name, expected in PACKAGES.items()),
-        *(check_jars(conf) for conf in jars.CONFIGURATIONS if conf not in jars.OPTIONAL or not jars.missing(conf)),
+        *(check_jars(conf) for conf in jars.CONFIGURATIONS if conf not in jars.OPTIONAL or needs_s3 or not jars.missing(conf)),
         check_memory(),
         check_writable(jars.cache_dir()),
         check_disk(jars.cache_dir()),

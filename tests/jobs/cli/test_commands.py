@@ -48,8 +48,8 @@ def every_error() -> list[type[TidemarkError]]:
     return [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, TidemarkError)]
 
 
-def fail_with(error: BaseException) -> Callable[[], int]:
-    def action() -> int:
+def fail_with(error: BaseException) -> Callable[..., int]:
+    def action(**_: object) -> int:
         raise error
 
     return action

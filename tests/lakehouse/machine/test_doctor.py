@@ -60,3 +60,12 @@ def test_a_diagnosis_names_everything_once() -> None:
     names = [finding.name for finding in doctor.diagnose()]
     assert len(names) == len(set(names))
     assert {"Python", "Java", "pyspark", "spark jars", "broker jars", "memory", "disk", "cache folder"} <= set(names)
+
+
+def test_the_jars_for_s3_are_missed_where_tables_are_in_s3_and_otherwise_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path))
+    without, needed = ({finding.name: finding for finding in doctor.diagnose(needs_s3=needs)} for needs in (False, True))
+    assert "s3 jars" not in without
+    assert (needed["s3 jars"].ok, needed["s3 jars"].next_step) == (False, "tidemark jars fetch s3")
