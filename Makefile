@@ -35,7 +35,7 @@ test-all: test test-places  ## Run all there are: also what tests/beyond.toml na
 
 # What is marked `everywhere` runs in a folder and in S3 with all the others, and here in a catalog: see tests/support/places.py.
 test-places: dev $(ARCHIVE)  ## Run the tests of every place on tables of a Hive Metastore, a real one of their own
-	@TESTS_PLACE=metastore $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere
+	@TESTS=all TESTS_PLACE=metastore $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere
 
 check: dev  ## Lint, formatting, types, architecture
 	$(BIN)/ruff check .

@@ -140,13 +140,14 @@ def place(own_place: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
 
 @pytest.fixture(scope="session")
 def lakehouse_at(place: Place, request: pytest.FixtureRequest) -> Callable[[Path], Lakehouse]:
-    """Makes the lakehouse that belongs to a folder; in a catalog also its schema."""
+    """Makes the lakehouse that belongs to a folder; in a catalog also its schema and its volume."""
 
     def make(folder: Path) -> Lakehouse:
         found = place.lakehouse(folder)
         if found.schema is not None:
             spark: SparkSession = request.getfixturevalue("spark")
             spark.sql(f"CREATE DATABASE IF NOT EXISTS {found.schema} LOCATION '{folder}'")
+            Path(str(found.volume)).mkdir(exist_ok=True)
         return found
 
     return make

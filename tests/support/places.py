@@ -99,8 +99,7 @@ def copy_schema(spark: SparkSession, original: Lakehouse, new: Lakehouse, folder
     for table in sorted(each for each in Path(place).iterdir() if (each / "_delta_log").is_dir()):
         shutil.copytree(table, folder / table.name)
         spark.sql(f"CREATE TABLE {new.schema}.{table.name} USING delta LOCATION '{folder / table.name}'")
-    if original.volume is not None and Path(original.volume).is_dir():
-        shutil.copytree(original.volume, str(new.volume))
+    shutil.copytree(str(original.volume), str(new.volume), dirs_exist_ok=True)
 
 
 def volume_of(folder: Path) -> str:

@@ -35,4 +35,7 @@ def settings_of(run: Run, *, topics: Sequence[str] = ("t",), **more: Any) -> Set
     """The settings of a test's run over some topics; further keys as given."""
     kafka = {"bootstrap_servers": "localhost:9092", "topics": list(topics)}
     config = small_config(str(run.lakehouse.root), pipeline=run.pipeline, kafka=kafka, **more)
+    if run.lakehouse.schema is not None:
+        names = ("catalog", "schema", "volume", "metastore")
+        config["lakehouse"] = {name: getattr(run.lakehouse, name) for name in names}
     return Settings.model_validate(config, context={"folder": Path()})
