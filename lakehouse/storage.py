@@ -26,6 +26,8 @@ _ENVIRONMENT = {
     "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
     "session_token": ("AWS_SESSION_TOKEN",),
 }
+_CONNECT_SECONDS, _REQUEST_SECONDS = 10, 60
+"""How long Arrow waits for a store. Its own defaults, 1 s and 3 s, are shorter than a busy store stands still."""
 _ANY_REGION = "us-east-1"
 """The region that stores other than Amazon's take, which have none."""
 
@@ -111,6 +113,8 @@ class Storage:
             region=self._region,
             scheme=scheme_ or None,
             endpoint_override=host or None,
+            connect_timeout=_CONNECT_SECONDS,
+            request_timeout=_REQUEST_SECONDS,
         )
 
     @property

@@ -127,6 +127,7 @@ def make_bucket(port: int, bucket: str) -> None:
         endpoint_override=f"{_HOST}:{port}",
         allow_bucket_creation=True,
         connect_timeout=1,
+        request_timeout=_PATIENCE_SECONDS,
     ).create_dir(bucket)
 
 
@@ -167,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Proxy
 
     def _hand_on(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
         asked, interference = Request(self.command, self.path), self.server.interference
         interference.before(asked)
         connection = http.client.HTTPConnection(_HOST, self.server.store, timeout=_PATIENCE_SECONDS)
@@ -197,6 +198,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
+
+    def _body(self) -> bytes:
+        """What came with the request, as it came: Arrow sends pieces, each with its size before it."""
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        came = [self.rfile.readline()]
+        while size := int(came[-1].partition(b";")[0], 16):
+            came += [self.rfile.read(size + len(b"\r\n")), self.rfile.readline()]
+        while came[-1] not in (b"\r\n", b""):
+            came.append(self.rfile.readline())
+        return b"".join(came)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _hand_on  # noqa: N815 -- the names that http.server calls
 
