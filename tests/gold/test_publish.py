@@ -106,12 +106,13 @@ def test_what_passed_is_published_and_then_there_is_nothing_left_to_audit(
 
 def test_gold_needs_no_file_of_silver(spark: SparkSession, audited: Run, gate_run: GateRun) -> None:
     """Whatever maintenance removes there, and for Spark as for others: decision 0030."""
+    if audited.lakehouse.local_root is None:
+        pytest.skip("files are taken away in a folder only")
     publish(spark, audited, gate_run, Gold())
     held = table(spark, audited, "gold_records").orderBy("partition", "offset").collect()
 
     folder = audited.table("silver_records").local_folder
-    if folder is None:
-        pytest.skip("files are taken away in a folder only")
+    assert folder is not None
     shutil.rmtree(folder)
 
     assert table(spark, audited, "gold_records").orderBy("partition", "offset").collect() == held

@@ -75,11 +75,6 @@ def section(root: str, given: Storage) -> dict[str, Any]:
     return {"root": root, "storage": {"endpoint": given.endpoint, "region": given.region, **keys}}
 
 
-def port_of(given: Storage | None) -> int:
-    """The port by which a store is reached."""
-    return int(str(given and given.endpoint).rpartition(":")[2])
-
-
 @contextlib.contextmanager
 def object_store(folder: Path) -> Iterator[int]:
     """Start a store with an empty bucket; yields its port.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.spark.session import FILE_MANAGER
 from lakehouse.storage import Storage
-from lakehouse.table import Lakehouse
+from lakehouse.table import Lakehouse, path_in_store
 from tests.support.metastore import metastore
 from tests.support.object_store import BUCKET, section, storage
 
@@ -85,11 +85,8 @@ def copy_objects(original: Lakehouse, new: Lakehouse) -> None:
 
     assert original.storage is not None
     files = original.storage.files()
-    copy_files(_key(original), _key(new), source_filesystem=files, destination_filesystem=files)
-
-
-def _key(lakehouse: Lakehouse) -> str:
-    return str(lakehouse.root).partition("://")[2]
+    before, after = (path_in_store(str(each.root)) for each in (original, new))
+    copy_files(before, after, source_filesystem=files, destination_filesystem=files)
 
 
 def copy_schema(spark: SparkSession, original: Lakehouse, new: Lakehouse, folder: Path) -> None:
