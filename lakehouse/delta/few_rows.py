@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakehouse.delta import local_files, tables
+from lakehouse.spark import frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +69,7 @@ def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[
     rows = outside(table, whole.columns, without, version=version)
     if rows is None or not rows.num_rows:
         return whole
-    return spark.createDataFrame(rows, schema=whole.schema).coalesce(1)  # written as one file, on however many cores
+    return frames.of_arrow(spark, rows, whole.schema).coalesce(1)  # written as one file, on however many cores
 
 
 def but(column: str, first: int, last: int) -> list[Box]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from lakehouse.contracts.contract import Contract
 
@@ -67,13 +68,20 @@ def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: st
     return of_arrow(spark, pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema))
 
 
-def of_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
+def of_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
     """An Arrow table as a frame.
 
-    Over Spark Connect a table without rows loses its columns, so a row of nulls is sent and filtered out.
+    Classic Spark loses all rows behind a chunk without rows, as a filter leaves one, so the table is made one chunk. Over Spark
+    Connect a table without rows loses its columns, so a row of nulls is sent and filtered out.
+
+    Args:
+        spark: The session.
+        table: The table.
+        schema: The frame's columns, where they are not to follow from Arrow's types.
     """
     if table.num_rows:
-        return spark.createDataFrame(table)
+        whole = table.combine_chunks()
+        return spark.createDataFrame(whole) if schema is None else spark.createDataFrame(whole, schema=schema)
     return spark.createDataFrame(pa.Table.from_pylist([{}], table.schema)).where("false")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +39,19 @@ def test_a_file_of_several_partitions_that_are_decided_is_not_read(spark: SparkS
         (partition, offset) for partition in (0, 1, 2) for offset in range(5, 10)
     ]
     assert len(records.inputFiles()) < len(tables.read(spark, run.table(BRONZE_RECORDS), version=version).inputFiles())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("is_few", [True, False])
+def test_records_before_and_behind_hundreds_that_are_decided_are_read(spark: SparkSession, run: Run, *, is_few: bool) -> None:
+    partitions = [0] * 100 + [1] * 300 + [2] * 100
+    put(spark, run, [Record.of(nth, nth, partition=partition) for nth, partition in enumerate(partitions)])
+    pinned = bronze_range.pin(spark, run, after_version=-1, above={("t", 1): 399})
+
+    records = bronze_range.read(spark, run, replace(pinned, is_few=is_few))
+
+    undecided = [(partition, nth) for nth, partition in enumerate(partitions) if partition != 1]
+    assert sorted((row["partition"], row["offset"]) for row in records.collect()) == undecided
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 19)), st.integers(0, 7)))

@@ -24,7 +24,7 @@ from silver.rules import Policy, Rules
 from silver.state.request import Request, Wanted
 from silver.state.tables import create_tables
 from tests.support.bronze import Record, put
-from tests.support.examples import examples
+from tests.support.examples import IS_WHOLE, examples
 from tests.support.reference import Reference, Seen
 from tests.support.silver import copy_of
 from tests.support.small_config import settings_of
@@ -223,13 +223,13 @@ _POLICIES = {
     "w": Policy(max_jump=25, contiguous=True),
     "x": Policy(late="accept", contiguous=True),
 }
-_PARTITIONS = examples(5, 10)
-"""Of each topic. Each partition has a history of its own, cut in its own places: 50 in two lakehouses, or 500 in ten."""
+_PARTITIONS = examples(10, 20)
+"""Of each topic. Each partition has a history of its own, cut in its own places: 50 in a lakehouse, or 500 in five."""
 _RECORDS = 60
 _COMMITS = 4
 
 
-@pytest.mark.parametrize("seed", range(examples(2, 10)))
+@pytest.mark.parametrize("seed", range(5 if IS_WHOLE else 1))
 def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tables_of_the_reference(
     spark: SparkSession, new_run: Callable[[], Run], seed: int
 ) -> None:
