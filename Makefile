@@ -15,7 +15,7 @@ help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 setup: java $(STAMP)  ## Install into .venv what a user needs: pinned Python packages, this project, the JVM jars
-	@$(BIN)/python -m lakehouse.machine.jars fetch > /dev/null
+	@$(BIN)/tidemark jars fetch > /dev/null
 
 dev: setup $(DEV)  ## Install the tools for tests, checks and benchmarks too
 

@@ -68,7 +68,7 @@ def jars_fetch(
     from lakehouse.machine.storage_jar import storage_jar
 
     folder = str(jars.fetch(conf))
-    if conf == "s3":
+    if conf != "broker":
         storage_jar()
     tell({"folder": folder}, folder, as_json=as_json)
 

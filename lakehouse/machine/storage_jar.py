@@ -1,4 +1,4 @@
-"""A jar of our own for tables in S3: commits and checkpoint entries that overwrite nothing (`ConditionalPut.java`).
+"""A jar of our own: commits that overwrite nothing, in a local folder (`LocalFiles.java`) and in S3 (`ConditionalPut.java`).
 
 Compiled on first use by Janino, the Java compiler that Spark generates its own code with: no JDK is needed, and no binary is in
 the repository. The result is the same to the byte wherever it is made, and is pinned and verified as the other jars are.
@@ -25,60 +25,61 @@ from lakehouse.machine.java import java_executable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SOURCE = Path(__file__).with_name("ConditionalPut.java")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("ConditionalPut.java", "LocalFiles.java"))
 LOG_STORE = "tidemark.storage.ConditionalLogStore"
 CHECKPOINTS = "tidemark.storage.ConditionalCheckpoints"
-SHA256 = "4172fabb6eb96fa9cd7c53a1b7d636001403560a32b85b434fac296745f66c12"
-"""Of the compiled jar. After a change of the source: `python -m lakehouse.machine.storage_jar`, and review it."""
+LOCAL_LOG_STORE = "tidemark.storage.LinkingLogStore"
+LOCAL_FILES = "tidemark.storage.LocalFiles"
+SHA256 = "56cf2801eeabe25c108bf6679630ff22acedc99e4f1718aeaec3116d324909af"
+"""Of the compiled jar. After a change of a source: `python -m lakehouse.machine.storage_jar`, and review it."""
 
-_NAME = "tidemark-storage.jar"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _JAVA_8 = 8
 
 
 def storage_jar() -> Path:
-    """Return the jar, compiling it first if it is not in the cache, next to the other jars for S3.
+    """Return the jar, compiling it first if it is not in the cache, next to the folders of the other jars.
 
     Raises:
         ToolError: It cannot be compiled, or what was compiled is not what is pinned.
     """
-    folder = jars.cache_dir() / "s3"
-    jar = folder / _NAME
+    jar = jars.cache_dir() / f"tidemark-{SHA256[:12]}.jar"  # another version of Tidemark has another one
     if _is_pinned(jar):
         return jar
     jars.spark_jars()  # it is compiled against them, and their fetch takes the same lock
-    folder.mkdir(parents=True, exist_ok=True)
     with FileLock(jars.cache_dir() / ".lock"):
         if not _is_pinned(jar):  # another process compiled it while this one waited
             made = compiled()
             if _sha256(made) != SHA256:
                 raise ToolError(
-                    "The jar for object stores is not the one that is pinned. No JVM was started from it.",
-                    where=str(SOURCE),
+                    "The jar that Tidemark compiles is not the one that is pinned. No JVM was started from it.",
+                    where=str(SOURCES[0].parent),
                     observed=f"SHA-256 {_sha256(made)}",
                     expected=SHA256,
                     next_step="Install Tidemark and its pyspark anew: the source, or the compiler in pyspark, was changed.",
                 )
-            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            with tempfile.NamedTemporaryFile(dir=jar.parent, delete=False) as file:
                 file.write(made)
             Path(file.name).replace(jar)
     return jar
 
 
 def compiled() -> bytes:
-    """Compile the source: a jar whose bytes depend on the source and the compiler only.
+    """Compile the sources: a jar whose bytes depend on them and the compiler only.
 
     Raises:
-        ToolError: Java or pyspark is missing, or the source does not compile.
+        ToolError: Java or pyspark is missing, or a source does not compile.
     """
+    classes: dict[str, bytes] = {}
     with _jvm() as jvm:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setTargetVersion(_JAVA_8)
-        try:
-            compiler.cook(SOURCE.read_text(encoding="utf-8"))
-        except Exception as error:  # whatever Java raises
-            raise ToolError("The source for object stores does not compile.", where=str(SOURCE), observed=str(error)) from error
-        classes = {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
+        for source in SOURCES:
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setTargetVersion(_JAVA_8)
+            try:
+                compiler.cook(source.read_text(encoding="utf-8"))
+            except Exception as error:  # whatever Java raises
+                raise ToolError("A source of the jar does not compile.", where=str(source), observed=str(error)) from error
+            classes |= {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
     jar = io.BytesIO()
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_STORED) as content:
         for name, code in sorted(classes.items()):
@@ -88,7 +89,7 @@ def compiled() -> bytes:
 
 @contextlib.contextmanager
 def _jvm() -> Iterator[Any]:
-    """A JVM with the compiler, and with what the source is compiled against."""
+    """A JVM with the compiler, and with what the sources are compiled against."""
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     home = jars.pyspark_folder()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from lakehouse.machine import jars
-from lakehouse.machine.storage_jar import storage_jar
+from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +51,9 @@ _OWN = {
     # Otherwise ${env:NAME} in a query's text is substituted before parsing.
     "spark.sql.variable.substitute": "false",
 }
+
+_LOCAL_FILES = {"spark.hadoop.fs.file.impl": LOCAL_FILES, "spark.delta.logStore.file.impl": LOCAL_LOG_STORE}
+"""Commits in a folder that overwrite nothing, and no process started for each file. See `LocalFiles.java`."""
 
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Writes the checkpoint of a local session. The default starts a process to look for links a dozen times a file."""
@@ -116,9 +119,11 @@ def _start(app_name: str, lakehouse: Lakehouse | None) -> SparkSession:
 def _local() -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties")
     cores = os.cpu_count() or 1
+    master = os.environ.get("SPARK_MASTER", "local[*]")
     return {
-        "spark.master": os.environ.get("SPARK_MASTER", "local[*]"),
-        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in jars.spark_jars()),
+        **(_LOCAL_FILES if master.startswith("local") else {}),  # the executors of a cluster have no such classes
+        "spark.master": master,
+        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in [*jars.spark_jars(), storage_jar()]),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseParallelGC",
         "spark.driver.memory": driver_memory(),
         "spark.driver.host": "127.0.0.1",

@@ -1,4 +1,4 @@
-"""How a run of the long test dies: at a random moment of a stage, at a named crash point, or at a Delta commit's rename."""
+"""How a run of the long test dies: at a random moment of a stage, at a named crash point, or at a Delta commit."""
 
 from __future__ import annotations
 
@@ -53,10 +53,8 @@ _ELSEWHERE = {
     *_OF_LATEST,
 }
 """Crash points of a first read, odd timestamps, rows kept out of Gold, models, rebuilds, restores, keys of several streams."""
-_LOOKS_BEFORE_RENAME = 3
-"""How often Delta and Hadoop ask for a commit's file until they rename it into place: before they write it under another name,
-and twice in the rename. So the last of these is the last system call about it before the rename, and the next one the first
-after it. (strace finds a rename by its old name only, and that is a random one.)"""
+_BEFORE, _AFTER = ("link,linkat", "%%stat")
+"""The system calls that are struck as they begin: the link that makes a commit's file; after it, the look at its checksum's."""
 _PATIENCE_SECONDS = 900
 _TRACER_SECONDS = 10
 _GUESSED_SECONDS = 4.0
@@ -164,11 +162,11 @@ class Point:
 
 @dataclass
 class Commit:
-    """The rename that makes a Delta commit: the JVM dies at the last call about the file before it, or the first after it.
+    """The link that makes a Delta commit: the JVM dies as it asks for it, or at once after it.
 
     Attributes:
         table: The table that is committed to.
-        is_after: Whether the rename is done.
+        is_after: Whether the link is made.
     """
 
     table: str
@@ -184,12 +182,13 @@ class Commit:
         return self.table.partition("_")[0]
 
     def prepare(self, runner: Runner, root: Path) -> None:
-        """Count the JVM's calls about the file of the table's next version."""
+        """Have the JVM struck at its call about the file of the table's next version, or of that file's checksum."""
         folder = root / self.table
         self._file = folder / "_delta_log" / f"{last_version(folder) + 1:020}.json"
-        nth = _LOOKS_BEFORE_RENAME + self.is_after
-        command = ["strace", "-f", "-q", "-o", os.devnull, "-P", str(self._file), "-e", "trace=%%stat"]
-        command += ["-e", f"inject=%%stat:signal=SIGKILL:when={nth}", "-p", str(runner.jvm)]
+        calls = _AFTER if self.is_after else _BEFORE
+        file = self._file.with_name(f".{self._file.name}.crc") if self.is_after else self._file
+        command = ["strace", "-f", "-q", "-o", os.devnull, "-P", str(file), "-e", f"trace={calls}"]
+        command += ["-e", f"inject={calls}:signal=SIGKILL:when=1", "-p", str(runner.jvm)]
         self._tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + _PATIENCE_SECONDS
         status = Path(f"/proc/{runner.jvm}/status")
@@ -199,16 +198,16 @@ class Commit:
             time.sleep(0.01)
 
     def strike(self, runner: Runner, _durations: Durations) -> str | None:
-        """Wait for the rename; None where the run ended without it."""
+        """Wait for the commit; None where the run ended without it."""
         assert self._tracer is not None
         until = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < until:
             if self._tracer.poll() is not None:
                 runner.kill()
                 when = "after" if self.is_after else "before"
-                left = self._file.name if self.is_after else f".{self._file.name}.*.tmp"
-                if self._file.exists() != self.is_after or not any(self._file.parent.glob(left)):
-                    raise StuckError(f"{self._file} was to be struck {when} its rename, and is not as it is then")
+                own = any(self._file.parent.glob(f".{self._file.name}.*.tmp"))
+                if self._file.exists() != self.is_after or not own:
+                    raise StuckError(f"{self._file} was to be struck {when} its link, and is not as it is then")
                 return f"{when} the commit to {self.table}"
             event = runner.next_event(time.monotonic() + 0.01)
             if event and event["event"] == "done" and not self._ends(event):

@@ -1,4 +1,4 @@
-"""SIGKILL exactly before and after the rename that makes a Delta commit, and at each step of the gate and of Gold."""
+"""SIGKILL exactly before and after the link that makes a Delta commit, and at each step of the gate and of Gold."""
 
 from __future__ import annotations
 

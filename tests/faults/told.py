@@ -89,8 +89,8 @@ went from a real Kafka broker through Bronze, Silver, the gate and Gold. Written
 - The processes run with Spark's code generation and adaptive planning off and Java's compiler at its first tier: they do not
   live to see these pay.
 - A process and its JVM get SIGKILL at once, but where "Python alone" stands: there the JVM has to find out by itself.
-- "at" is a crash point of the code; "before" and "after the commit" are the last system call about a Delta commit's file before
-  the rename that makes it, and the first one after it, counted by strace.
+- "at" is a crash point of the code; "before" and "after the commit" are the system call that links a Delta commit's file to its
+  version, and the first one about its checksum after it: strace strikes as they begin.
 - At the end the broker's log is read by a plain consumer and decided by the sequential reference
   (`tests/support/reference.py`), record after record.
 

@@ -1,4 +1,4 @@
-"""The jar for object stores, compiled from its source."""
+"""The jar of our own, compiled from its sources."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def test_what_is_compiled_is_what_is_pinned_and_a_changed_jar_is_replaced() -> N
 
 def test_a_changed_source_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jar = storage_jar.storage_jar()
-    original, source = storage_jar.SOURCE, tmp_path / "ConditionalPut.java"
-    text = original.read_text(encoding="utf-8").replace("builder.must(ONLY_IF_ABSENT, true);", "")
+    originals, source = storage_jar.SOURCES, tmp_path / "ConditionalPut.java"
+    text = originals[0].read_text(encoding="utf-8").replace("builder.must(ONLY_IF_ABSENT, true);", "")
     source.write_text(text, encoding="utf-8")
-    monkeypatch.setattr(storage_jar, "SOURCE", source)
+    monkeypatch.setattr(storage_jar, "SOURCES", (source, *originals[1:]))
     assert storage_jar.storage_jar() == jar  # what is in the cache is what is pinned
 
     jar.unlink()
     with pytest.raises(ToolError, match="not the one that is pinned"):
         storage_jar.storage_jar()
-    monkeypatch.setattr(storage_jar, "SOURCE", original)
+    monkeypatch.setattr(storage_jar, "SOURCES", originals)
     assert storage_jar.storage_jar().is_file()
 
 
 def test_a_source_that_does_not_compile_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "ConditionalPut.java"
     source.write_text("class ConditionalPut { nothing }", encoding="utf-8")
-    monkeypatch.setattr(storage_jar, "SOURCE", source)
+    monkeypatch.setattr(storage_jar, "SOURCES", (source,))
     with pytest.raises(ToolError, match="does not compile"):
         storage_jar.compiled()

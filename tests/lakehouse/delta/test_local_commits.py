@@ -1,0 +1,131 @@
+"""Commits in a local folder: of several writers of one version one succeeds, and the others are told."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+_OF_DELTA = "io.delta.storage.HDFSLogStore"
+_VERSIONS, _WRITERS = 50, 4
+_TRACER_SECONDS = 10
+_STOPS_CALLS = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed, and nothing else does it")
+
+
+class Writers:
+    """Writers of a log through one of Delta's log stores."""
+
+    def __init__(self, spark: SparkSession, store: str, folder: Path) -> None:
+        self._jvm: Any = spark._jvm
+        self._conf: Any = spark._jsc.hadoopConfiguration()
+        named: Any = functools.reduce(getattr, store.split("."), self._jvm)
+        self._store = named(self._conf)
+        self._folder = folder
+
+    def write(self, version: int, writer: int) -> bool:
+        """Write a version; whether it was free."""
+        lines = self._jvm.java.util.ArrayList()
+        lines.add(f"{version} by {writer}")
+        path = self._jvm.org.apache.hadoop.fs.Path(str(self._folder / f"{version}.json"))
+        try:
+            self._store.write(path, lines.iterator(), False, self._conf)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == "java.nio.file.FileAlreadyExistsException":
+                return False
+            raise
+        return True
+
+    def meet(self, version: int) -> list[int]:
+        """Let all write the same version at once; who was told that the version is theirs."""
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            told = pool.map(lambda writer: self.write(version, writer), range(_WRITERS))
+            return [writer for writer, was_free in enumerate(told) if was_free]
+
+
+@contextlib.contextmanager
+def struck(spark: SparkSession, what: str) -> Iterator[None]:
+    """Interfere with system calls of the session's JVM, see strace's `inject`."""
+    machine: Any = spark._jvm
+    jvm = machine.java.lang.ProcessHandle.current().pid()
+    command = ["strace", "-f", "-q", "-o", os.devnull, "-e", f"trace={what.partition(':')[0]}", "-e", f"inject={what}"]
+    with subprocess.Popen([*command, "-p", str(jvm)]) as tracer:
+        try:
+            until = time.monotonic() + _TRACER_SECONDS
+            while f"TracerPid:\t{tracer.pid}" not in Path(f"/proc/{jvm}/status").read_text():
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            yield
+        finally:
+            tracer.terminate()
+
+
+def test_of_writers_of_one_version_one_succeeds_and_its_commit_is_there(spark: SparkSession, tmp_path: Path) -> None:
+    writers = Writers(spark, LOCAL_LOG_STORE, tmp_path)
+
+    told = [writers.meet(version) for version in range(_VERSIONS)]
+
+    assert [len(each) for each in told] == [1] * _VERSIONS
+    for version, (winner,) in enumerate(told):
+        assert (tmp_path / f"{version}.json").read_text() == f"{version} by {winner}\n"
+    names = {f"{version}.json" for version in range(_VERSIONS)}
+    assert {path.name for path in tmp_path.iterdir()} == names | {f".{name}.crc" for name in names}
+
+
+@_STOPS_CALLS
+@pytest.mark.parametrize(("store", "call", "most"), [(LOCAL_LOG_STORE, "link,linkat", 1), (_OF_DELTA, "rename", _WRITERS)])
+def test_writers_that_meet_right_before_their_commit_are_told_apart_and_by_deltas_own_log_store_are_not(
+    spark: SparkSession, tmp_path: Path, store: str, call: str, most: int
+) -> None:
+    """Delta's own acknowledges all of them, and keeps the last. Or else the test before this one proves nothing."""
+    writers = Writers(spark, store, tmp_path)
+
+    with struck(spark, f"{call}:delay_enter=300000"):
+        told = [writers.meet(version) for version in range(3)]
+
+    assert [len(each) for each in told] == [most] * 3
+
+
+def test_a_session_writes_folders_so(spark: SparkSession, tmp_path: Path) -> None:
+    machine: Any = spark._jvm
+    files = machine.org.apache.hadoop.fs.Path(str(tmp_path)).getFileSystem(spark._jsc.hadoopConfiguration())
+
+    assert files.getClass().getName() == LOCAL_FILES
+    assert spark.conf.get("spark.delta.logStore.file.impl") == LOCAL_LOG_STORE
+
+
+def test_a_commit_that_was_changed_in_its_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).write.format("delta").save(str(tmp_path / "table"))
+    commit = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
+    commit.write_bytes(commit.read_bytes().replace(b'"modificationTime":1', b'"modificationTime":2'))
+
+    with pytest.raises(Exception, match="Checksum error"):
+        spark.sql(f"SELECT * FROM delta.`{shutil.copytree(tmp_path / 'table', tmp_path / 'copy')}`").collect()
+
+
+@_STOPS_CALLS
+def test_where_there_are_no_links_a_commit_is_renamed(spark: SparkSession, tmp_path: Path) -> None:
+    writers = Writers(spark, LOCAL_LOG_STORE, tmp_path)
+
+    with struck(spark, "link,linkat:error=EPERM"):
+        told = [writers.write(0, 1), writers.write(0, 2), writers.write(1, 2)]
+
+    assert told == [True, False, True]
+    assert [(tmp_path / f"{version}.json").read_text() for version in (0, 1)] == ["0 by 1\n", "1 by 2\n"]
