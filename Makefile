@@ -23,7 +23,7 @@ demo: setup  ## Run the main job on a real local Kafka broker and print the tabl
 	@$(BIN)/tidemark demo
 
 # The tests start a few hundred JVMs; from an archive of their classes each starts seconds sooner.
-$(ARCHIVE): $(DEV)
+$(ARCHIVE): $(DEV) lakehouse/machine/jvm.xml lakehouse/machine/storage_jar.py
 	@$(BIN)/python -m tests.support.quick
 
 # Two processes, with a Spark session each: most of a small test waits for commits. A test that is done early takes over the other's.

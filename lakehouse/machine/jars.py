@@ -271,21 +271,10 @@ def pin() -> None:
     CHECKSUM_FILE.write_text("".join(lines), encoding="utf-8")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs `fetch [spark|broker|s3]` or `pin`; `make setup` calls it before the `tidemark` command is installed."""
-    match sys.argv[1:] if argv is None else argv:
-        case ["pin"]:
-            pin()
-        case ["fetch", *conf] if len(conf) <= 1:
-            sys.stdout.write(f"{fetch(conf[0] if conf else None)}\n")
-        case other:
-            wanted = "fetch [spark|broker|s3], or pin"
-            raise UsageError("Not a command.", where="lakehouse.machine.jars", observed=" ".join(other), expected=wanted)
-    return 0
-
-
 if __name__ == "__main__":
+    if sys.argv[1:] != ["pin"]:
+        sys.exit("usage: python -m lakehouse.machine.jars pin")
     try:
-        main()
-    except (ToolError, UsageError) as error:
+        pin()
+    except ToolError as error:
         sys.exit(f"tidemark: {error}")

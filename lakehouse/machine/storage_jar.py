@@ -47,21 +47,34 @@ def storage_jar() -> Path:
     if _is_pinned(jar):
         return jar
     jars.spark_jars()  # it is compiled against them, and their fetch takes the same lock
-    with FileLock(jars.cache_dir() / ".lock"):
-        if not _is_pinned(jar):  # another process compiled it while this one waited
-            made = compiled()
-            if _sha256(made) != SHA256:
-                raise ToolError(
-                    "The jar that Tidemark compiles is not the one that is pinned. No JVM was started from it.",
-                    where=str(SOURCES[0].parent),
-                    observed=f"SHA-256 {_sha256(made)}",
-                    expected=SHA256,
-                    next_step="Install Tidemark and its pyspark anew: the source, or the compiler in pyspark, was changed.",
-                )
-            with tempfile.NamedTemporaryFile(dir=jar.parent, delete=False) as file:
-                file.write(made)
-            Path(file.name).replace(jar)
+    try:
+        with FileLock(jar.parent / ".lock"), tempfile.TemporaryDirectory(prefix=".compiling-", dir=jar.parent) as work:
+            if not _is_pinned(jar):  # another process compiled it while this one waited
+                made = Path(work, jar.name)
+                made.write_bytes(_pinned())
+                made.replace(jar)
+    except OSError as error:
+        raise ToolError(
+            "The jar that Tidemark compiles cannot be written.",
+            where=str(jar),
+            observed=str(error),
+            expected="a folder that this user can write",
+            next_step="Run `tidemark jars fetch` as a user who can, or set TIDEMARK_JARS to another folder.",
+        ) from error
     return jar
+
+
+def _pinned() -> bytes:
+    made = compiled()
+    if _sha256(made) != SHA256:
+        raise ToolError(
+            "The jar that Tidemark compiles is not the one that is pinned. No JVM was started from it.",
+            where=str(SOURCES[0].parent),
+            observed=f"SHA-256 {_sha256(made)}",
+            expected=SHA256,
+            next_step="Install Tidemark and its pyspark anew: a source, or the compiler in pyspark, was changed.",
+        )
+    return made
 
 
 def compiled() -> bytes:

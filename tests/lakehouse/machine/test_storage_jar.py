@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,21 @@ def test_what_is_compiled_is_what_is_pinned_and_a_changed_jar_is_replaced() -> N
 
     jar.write_bytes(b"forged")
     assert storage_jar.storage_jar().read_bytes() == made
+
+
+def test_every_user_of_the_cache_can_read_it_and_what_stands_in_its_way_is_named() -> None:
+    jar = storage_jar.storage_jar()
+    assert jar.stat().st_mode & 0o444 == 0o444 & ~_umask()
+
+    jar.unlink()
+    jar.mkdir()
+    with pytest.raises(ToolError, match="cannot be written"):
+        storage_jar.storage_jar()
+
+
+def _umask() -> int:
+    os.umask(mask := os.umask(0))
+    return mask
 
 
 def test_a_changed_source_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
