@@ -13,6 +13,7 @@ from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs.demo.producer import incidents, produce
 from jobs.readers import files as query
 from lakehouse.table import Lakehouse
+from tests.support.quick import QUICK
 from tests.support.small_config import write_config
 from tests.support.spark_servers import beeline, standalone_cluster, submit, thrift_server
 
@@ -69,7 +70,7 @@ def test_each_job_runs_on_a_standalone_cluster_and_the_tables_are_queried_over_j
         sequence={"json": "$.id"},
         value={"format": "json", "schema": "id BIGINT, data STRING"},
     )
-    few = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", "spark.executor.memory": "512m"}
+    few = {**QUICK, "spark.ui.enabled": "false", "spark.executor.memory": "512m"}
     with standalone_cluster(tmp_path, workers=2) as master:
         for job in _JOBS:
             submit(packages / "jobs" / f"{job}.py", "--config", str(config), master=master, packages=packages, conf=few)

@@ -16,6 +16,7 @@ import pyspark
 from bronze.dev_broker.process import HOST, end, free_port
 from lakehouse.machine import jars
 from lakehouse.spark import session
+from tests.support.quick import QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -125,11 +126,11 @@ def beeline(url: str, query: str) -> list[list[str]]:
 @contextlib.contextmanager
 def _submitted(main: str, own: Mapping[str, str], folder: Path, port: int) -> Iterator[None]:
     conf = {
+        **QUICK,
         **settings(),
         "spark.master": "local[2]",
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars.spark_jars())),
         "spark.driver.host": HOST,
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         **own,
