@@ -14,6 +14,7 @@ the broker's, so no result is cached that could be forged.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -22,11 +23,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 from lakehouse.errors import ToolError, UsageError
 from lakehouse.machine.java import java_executable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CONFIGURATIONS = ("spark", "broker", "s3")
 OPTIONAL = ("s3",)
@@ -132,14 +137,25 @@ def _verified(conf: str) -> list[Path]:
 
 def _fetch_into(folder: Path, conf: str) -> None:
     """Steps 1 to 4 of the module's docstring, for one configuration."""
+    with at_work(folder) as work:
+        if not missing(conf) and not differing(conf):  # another process fetched while this one waited for the lock
+            return
+        arrived = retrieve(LOCK_FILE, conf, work)
+        _check(arrived, conf)
+        _put_in_place(arrived, folder / conf, aside=work / "incomplete")
+
+
+@contextlib.contextmanager
+def at_work(folder: Path) -> Iterator[Path]:
+    """Be the only process that puts something into the cache; yields a temporary folder in it, for a rename to put it in place.
+
+    Raises:
+        ToolError: It cannot be written there.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"), tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as work:
-            if not missing(conf) and not differing(conf):  # another process fetched while this one waited for the lock
-                return
-            arrived = retrieve(LOCK_FILE, conf, Path(work))
-            _check(arrived, conf)
-            _put_in_place(arrived, folder / conf, aside=Path(work) / "incomplete")
+            yield Path(work)
     except OSError as error:
         raise ToolError(
             "The jars cannot be written.",

@@ -11,12 +11,9 @@ import hashlib
 import io
 import os
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from filelock import FileLock
 
 from lakehouse.errors import ToolError
 from lakehouse.machine import jars
@@ -41,40 +38,27 @@ def storage_jar() -> Path:
     """Return the jar, compiling it first if it is not in the cache, next to the folders of the other jars.
 
     Raises:
-        ToolError: It cannot be compiled, or what was compiled is not what is pinned.
+        ToolError: It cannot be compiled or written, or what was compiled is not what is pinned.
     """
     jar = jars.cache_dir() / f"tidemark-{SHA256[:12]}.jar"  # another version of Tidemark has another one
     if _is_pinned(jar):
         return jar
     jars.spark_jars()  # it is compiled against them, and their fetch takes the same lock
-    try:
-        with FileLock(jar.parent / ".lock"), tempfile.TemporaryDirectory(prefix=".compiling-", dir=jar.parent) as work:
-            if not _is_pinned(jar):  # another process compiled it while this one waited
-                made = Path(work, jar.name)
-                made.write_bytes(_pinned())
-                made.replace(jar)
-    except OSError as error:
-        raise ToolError(
-            "The jar that Tidemark compiles cannot be written.",
-            where=str(jar),
-            observed=str(error),
-            expected="a folder that this user can write",
-            next_step="Run `tidemark jars fetch` as a user who can, or set TIDEMARK_JARS to another folder.",
-        ) from error
+    with jars.at_work(jar.parent) as work:
+        if not _is_pinned(jar):  # another process compiled it while this one waited
+            content = compiled()
+            if _sha256(content) != SHA256:
+                raise ToolError(
+                    "The jar that Tidemark compiles is not the one that is pinned. No JVM was started from it.",
+                    where=str(SOURCES[0].parent),
+                    observed=f"SHA-256 {_sha256(content)}",
+                    expected=SHA256,
+                    next_step="Install Tidemark and its pyspark anew: a source, or the compiler in pyspark, was changed.",
+                )
+            made = work / jar.name
+            made.write_bytes(content)
+            made.replace(jar)
     return jar
-
-
-def _pinned() -> bytes:
-    made = compiled()
-    if _sha256(made) != SHA256:
-        raise ToolError(
-            "The jar that Tidemark compiles is not the one that is pinned. No JVM was started from it.",
-            where=str(SOURCES[0].parent),
-            observed=f"SHA-256 {_sha256(made)}",
-            expected=SHA256,
-            next_step="Install Tidemark and its pyspark anew: a source, or the compiler in pyspark, was changed.",
-        )
-    return made
 
 
 def compiled() -> bytes:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import shutil
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -26,6 +24,7 @@ from lakehouse.table import (
     SILVER_WATERMARKS,
 )
 from tests.faults.pool import StuckError
+from tests.support import strace
 
 if TYPE_CHECKING:
     import random
@@ -187,15 +186,8 @@ class Commit:
         self._file = folder / "_delta_log" / f"{last_version(folder) + 1:020}.json"
         calls = _AFTER if self.is_after else _BEFORE
         file = self._file.with_name(f".{self._file.name}.crc") if self.is_after else self._file
-        command = ["strace", "-f", "-q", "-o", os.devnull, "-P", str(file), "-e", f"trace={calls}"]
-        command += ["-e", f"inject={calls}:signal=SIGKILL:when=1", "-p", str(runner.jvm)]
-        self._tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + _PATIENCE_SECONDS
-        status = Path(f"/proc/{runner.jvm}/status")
-        while f"TracerPid:\t{self._tracer.pid}" not in status.read_text() and time.monotonic() < until:
-            if self._tracer.poll() is not None:
-                raise StuckError("strace may not look at another process here.")
-            time.sleep(0.01)
+        once = "signal=SIGKILL:when=1"
+        self._tracer = strace.attached(runner.jvm, calls, once, "-P", str(file), patience_seconds=_PATIENCE_SECONDS)
 
     def strike(self, runner: Runner, _durations: Durations) -> str | None:
         """Wait for the commit; None where the run ended without it."""
@@ -232,7 +224,7 @@ Kill = Moment | Point | Commit
 
 def draw(source: random.Random, *, is_double: bool = False, stages: Sequence[str] = STAGES) -> Kill:
     """A way to die in one of some stages, at random: so that stages, points and tables all get their share."""
-    sort = source.choices(["moment", "point", "commit"], [6, 3, 0 if is_double or not shutil.which("strace") else 1])[0]
+    sort = source.choices(["moment", "point", "commit"], [6, 3, 0 if is_double or not strace.IS_INSTALLED else 1])[0]
     if sort == "point":
         return Point(source.choice([each for each in crash_points() if each.startswith(tuple(stages))]))
     if sort == "commit":

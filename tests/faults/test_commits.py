@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,7 @@ from silver.load import steps
 from silver.rules import Rules
 from silver.state import tables
 from tests.faults.kills import Commit, Durations, Point
+from tests.support import strace
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 
@@ -36,7 +36,7 @@ def offsets(spark: SparkSession, run: Run, name: str) -> list[int]:
     return [row["offset"] for row in rows]
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed, and nothing else stops at a system call")
+@pytest.mark.skipif(not strace.IS_INSTALLED, reason="strace is not installed, and nothing else stops at a system call")
 def test_killed_right_before_and_after_each_commit_of_a_load_nothing_is_lost_or_twice(
     spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path, root: list[str], mortals: Callable[[int], Iterator[Runner]]
 ) -> None:

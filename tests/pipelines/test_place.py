@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs import cli
+from tests.support.examples import IS_WHOLE
 from tests.support.kafka import send, sequenced
 from tests.support.places import PLACE
 from tests.support.small_config import write_config
@@ -135,11 +136,12 @@ def test_every_command_that_changes_tables(
 @pytest.mark.skipif(PLACE == "metastore", reason="this is that process")
 def test_the_same_in_a_metastore() -> None:
     """In a process of its own: a session has one catalog."""
-    asked = f"{__file__}::{test_from_a_topic_to_gold.__name__}"
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", asked]
+    tests = [test_from_a_topic_to_gold, *([test_every_command_that_reads] if IS_WHOLE else [])]
+    asked = [f"{__file__}::{test.__name__}" for test in tests]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *asked]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         command, env={**environment, "TESTS_PLACE": "metastore"}, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert "1 passed" in done.stdout
+    assert f"{len(tests)} passed" in done.stdout

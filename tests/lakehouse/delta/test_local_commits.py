@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shutil
-import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE
+from tests.support import strace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -27,7 +25,7 @@ pytestmark = pytest.mark.spark
 _OF_DELTA = "io.delta.storage.HDFSLogStore"
 _VERSIONS, _WRITERS = 50, 4
 _TRACER_SECONDS = 10
-_STOPS_CALLS = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed, and nothing else does it")
+_STOPS_CALLS = pytest.mark.skipif(not strace.IS_INSTALLED, reason="strace is not installed, and nothing else does it")
 
 
 class Writers:
@@ -61,22 +59,19 @@ class Writers:
 
 
 @contextlib.contextmanager
-def struck(spark: SparkSession, what: str) -> Iterator[None]:
-    """Interfere with system calls of the session's JVM, see strace's `inject`."""
+def struck(spark: SparkSession, calls: str, injected: str) -> Iterator[None]:
+    """Interfere with system calls of the session's JVM."""
     machine: Any = spark._jvm
     jvm = machine.java.lang.ProcessHandle.current().pid()
-    command = ["strace", "-f", "-q", "-o", os.devnull, "-e", f"trace={what.partition(':')[0]}", "-e", f"inject={what}"]
-    with subprocess.Popen([*command, "-p", str(jvm)]) as tracer:
-        try:
-            until = time.monotonic() + _TRACER_SECONDS
-            while f"TracerPid:\t{tracer.pid}" not in Path(f"/proc/{jvm}/status").read_text():
-                if tracer.poll() is not None:
-                    pytest.skip("strace may not look at another process here")
-                assert time.monotonic() < until
-                time.sleep(0.01)
-            yield
-        finally:
-            tracer.terminate()
+    try:
+        tracer = strace.attached(jvm, calls, injected, patience_seconds=_TRACER_SECONDS)
+    except PermissionError as error:
+        pytest.skip(str(error))
+    try:
+        yield
+    finally:
+        tracer.terminate()
+        tracer.wait()
 
 
 def test_of_writers_of_one_version_one_succeeds_and_its_commit_is_there(spark: SparkSession, tmp_path: Path) -> None:
@@ -92,14 +87,14 @@ def test_of_writers_of_one_version_one_succeeds_and_its_commit_is_there(spark: S
 
 
 @_STOPS_CALLS
-@pytest.mark.parametrize(("store", "call", "most"), [(LOCAL_LOG_STORE, "link,linkat", 1), (_OF_DELTA, "rename", _WRITERS)])
+@pytest.mark.parametrize(("store", "calls", "most"), [(LOCAL_LOG_STORE, "link,linkat", 1), (_OF_DELTA, "rename", _WRITERS)])
 def test_writers_that_meet_right_before_their_commit_are_told_apart_and_by_deltas_own_log_store_are_not(
-    spark: SparkSession, tmp_path: Path, store: str, call: str, most: int
+    spark: SparkSession, tmp_path: Path, store: str, calls: str, most: int
 ) -> None:
     """Delta's own acknowledges all of them, and keeps the last. Or else the test before this one proves nothing."""
     writers = Writers(spark, store, tmp_path)
 
-    with struck(spark, f"{call}:delay_enter=300000"):
+    with struck(spark, calls, "delay_enter=300000"):
         told = [writers.meet(version) for version in range(3)]
 
     assert [len(each) for each in told] == [most] * 3
@@ -126,7 +121,7 @@ def test_a_commit_that_was_changed_in_its_file_is_refused(spark: SparkSession, t
 def test_where_there_are_no_links_a_commit_is_renamed(spark: SparkSession, tmp_path: Path) -> None:
     writers = Writers(spark, LOCAL_LOG_STORE, tmp_path)
 
-    with struck(spark, "link,linkat:error=EPERM"):
+    with struck(spark, "link,linkat", "error=EPERM"):
         told = [writers.write(0, 1), writers.write(0, 2), writers.write(1, 2)]
 
     assert told == [True, False, True]
