@@ -31,6 +31,7 @@ from bench.sitting import (
     RoundStart,
     Sitting,
 )
+from bench.topics import NONE, RESENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
 BASE = {SILVER: COPY, LOOK: CLEAN, CHECKED: UNCHECKED}
 """What a measure is held against, in the same round and on the same input."""
 
-MOST_TIMES = {SILVER: 1.15, LOOK: 2.0, CHECKED: 1.1}
+MOST_COPY_TIMES = {NONE: 1.1, RESENT: 1.2}
+MOST_TIMES = {LOOK: 2.0, CHECKED: 1.1}
 TARGET_SECONDS = {WARM: 5.0, NOTHING: 1.0, HELP: 0.5, VERIFY: 20.0, RECOVERY: 5.0, SQL: 1.0}
-"""The marks: times the base, or seconds."""
+"""The marks: a load of Silver by what is resent, and others, times their base; and seconds."""
 
 _WIDTH = 140
 _SHOWN = 8
@@ -82,7 +84,7 @@ class Figure:
     def mark(self) -> tuple[str, bool] | None:
         """The mark as text and whether it is met; None where there is none."""
         if self.times_base is not None:
-            most = MOST_TIMES[self.name]
+            most = MOST_COPY_TIMES[self.pattern] if self.name == SILVER else MOST_TIMES[self.name]
             return f"at most {most:g} times {BASE[self.name]}", self.times_base <= most
         target = TARGET_SECONDS.get(self.name)
         return None if target is None else (f"at most {target:g} s", self.seconds <= target)
