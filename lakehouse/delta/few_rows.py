@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Box = Mapping[str, tuple[Any, Any]]
     """The lowest and the highest value of some columns. A row is in the box if each of its values is one of them or between."""
 
-_MOST_FILES, _MOST_BYTES = 100, 32 * 2**20
+_MOST_FILES, _MOST_ROWS, _MOST_BYTES = 100, 10_000, 32 * 2**20
 """What is opened, and read or found, at most. Beyond that Spark is the faster reader, and has the memory."""
 _MOST_READ = 4 * _MOST_BYTES
 """The same of what is read once it is no longer as it was in the files."""
@@ -148,7 +148,8 @@ def _read(dataset: ds.Dataset, columns: Sequence[str], boxes: Sequence[Box], is_
     Arrow's scan of a dataset does not: it reads all of a file's part before it gives the first.
     """
     parts = [part for fragment in dataset.get_fragments() if (part := fragment.subset(is_asked)).row_groups]
-    if sum(group.total_byte_size for part in parts for group in part.row_groups) > _MOST_BYTES:
+    groups = [group for part in parts for group in part.row_groups]
+    if sum(group.num_rows for group in groups) > _MOST_ROWS or sum(group.total_byte_size for group in groups) > _MOST_BYTES:
         return None
     names = dict.fromkeys([*columns, *(column for box in boxes for column in box)])
     schema = pa.schema([dataset.schema.field(name) for name in names])

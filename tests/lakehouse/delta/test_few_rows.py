@@ -100,6 +100,17 @@ def test_a_value_that_is_small_in_its_file_and_large_once_it_is_read_is_left_to_
     assert len(narrow) == 400
 
 
+def test_more_than_ten_thousand_rows_are_left_to_spark(tmp_path: Path) -> None:
+    for rows in (9_999, 1, 1):
+        write_rows(tmp_path, BRONZE, [{"topic": "a", "partition": 0, "offset": nth} for nth in range(rows)])
+    bronze = Lakehouse(root=str(tmp_path)).table(BRONZE_RECORDS)
+
+    most = few_rows.outside(bronze, ("offset",), [], version=1)
+    assert most is not None
+    assert len(most) == 10_000
+    assert few_rows.outside(bronze, ("offset",), [], version=2) is None
+
+
 def test_a_table_that_is_not_there_or_in_no_folder_is_left_to_spark(tmp_path: Path) -> None:
     assert few_rows.within(Lakehouse(root=str(tmp_path)).table(SILVER_RECORDS), ("offset",), []) is None
     catalog = Lakehouse(catalog="spark_catalog", schema="lake")
