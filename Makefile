@@ -33,10 +33,12 @@ test: dev $(ARCHIVE)  ## Run the tests: every stage on real Spark, Delta and Kaf
 test-all: export TESTS := all
 test-all: test  ## Run all there are: also what tests/beyond.toml names, and every property drawn many times over
 
-# What is marked `everywhere` runs in a folder and in S3 with all the others, and here in a catalog: see tests/support/places.py.
-test-places: dev $(ARCHIVE)  ## Run the rivals of commits in S3, and the tests of every place on tables of a Hive Metastore
+# What is marked `everywhere` runs in a folder and in S3 with all the others, and here elsewhere: see tests/support/places.py.
+test-places: dev $(ARCHIVE)  ## Run the rivals of commits in stores, and the tests of every place in a Hive Metastore and in Azure
 	@TESTS=all $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
 	@TESTS=all TESTS_PLACE=metastore $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere
+	@TESTS=all TESTS_PLACE=azure $(BIN)/python -m pytest tests/lakehouse/delta/test_azure_commits.py
+	@TESTS=all TESTS_PLACE=azure $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere
 
 check: dev  ## Lint, formatting, types, architecture
 	$(BIN)/ruff check .

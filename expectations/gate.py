@@ -213,7 +213,9 @@ def _gate_run(run: Run, done: _Audit) -> GateRun:
 def _build_docs(run: Run, done: _Audit) -> None:
     folder = run.lakehouse.beside(_DOCS)
     if folder is None:
-        run.report.event("gate.docs_skipped", reason="Data Docs are built in a folder or in S3 only.")
+        run.report.event(
+            "gate.docs_skipped", reason="Data Docs are built where the tables are in a folder or a store that Tidemark reaches."
+        )
         return
     try:
         place = folder.fill(lambda path: engine.build_docs(done.results, path, run_name=done.gate_run_id))

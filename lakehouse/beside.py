@@ -1,4 +1,4 @@
-"""Small files beside the tables, in a local folder or in S3: results of runs, what a run leaves for the next one to tell."""
+"""Small files beside the tables, in a folder or a store: results of runs, what a run leaves for the next one to tell."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lakehouse.machine import private_files
+from lakehouse.uri import path_in_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakehouse.storage import Storage
+    from lakehouse.storage.store import Storage
 
 
 class Folder(Protocol):
@@ -71,42 +72,48 @@ class LocalFolder:
 
 @dataclass(frozen=True)
 class StoreFolder:
-    """A folder of a bucket; who may read it, the bucket's policy says.
+    """A folder in an object store; who may read it, the store says.
 
     Attributes:
         storage: How the store is reached.
-        path: Bucket and key.
+        place: Its URI.
     """
 
     storage: Storage
-    path: str
+    place: str
 
     def read(self, name: str) -> str:
         """See `Folder`."""
-        with self.storage.files().open_input_stream(f"{self.path}/{name}") as file:
+        with self.storage.files().open_input_stream(f"{self._path}/{name}") as file:
             text: bytes = file.readall()
         return text.decode()
 
     def write(self, name: str, text: str) -> str:
         """See `Folder`."""
-        with self.storage.files().open_output_stream(f"{self.path}/{name}") as file:
+        with self.storage.files().open_output_stream(f"{self._path}/{name}") as file:
             file.write(text.encode())
-        return f"s3://{self.path}/{name}"
+        return f"{self.place}/{name}"
 
     def names(self) -> list[str]:
         """See `Folder`."""
         from pyarrow.fs import FileSelector, FileType
 
-        found = self.storage.files().get_file_info(FileSelector(self.path, allow_not_found=True))
+        found = self.storage.files().get_file_info(FileSelector(self._path, allow_not_found=True))
         return [each.base_name for each in found if each.type is FileType.File]
 
     def fill(self, make: Callable[[Path], object]) -> str:
         """See `Folder`. What was there is replaced."""
-        from pyarrow.fs import LocalFileSystem, copy_files
-
         files = self.storage.files()
         with tempfile.TemporaryDirectory(prefix="tidemark-") as made:
             make(Path(made))
-            files.delete_dir_contents(self.path, missing_dir_ok=True)
-            copy_files(made, self.path, source_filesystem=LocalFileSystem(), destination_filesystem=files)
-        return f"s3://{self.path}"
+            files.delete_dir_contents(self._path, missing_dir_ok=True)
+            for file in (
+                each for each in Path(made).rglob("*") if each.is_file()
+            ):  # in Azure, Arrow makes no folder in a folder
+                with files.open_output_stream(f"{self._path}/{file.relative_to(made).as_posix()}") as there:
+                    there.write(file.read_bytes())
+        return self.place
+
+    @property
+    def _path(self) -> str:
+        return path_in_store(self.place)

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.beside import LocalFolder, StoreFolder
-from lakehouse.storage import Storage
-from lakehouse.uri import S3_SCHEMES, scheme
+from lakehouse.storage.store import storage_of
+from lakehouse.uri import STORE_SCHEMES, scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakehouse.beside import Folder
     from lakehouse.settings.pipeline import Settings
+    from lakehouse.storage.store import Storage
 
 BRONZE_RECORDS = "bronze_records"
 BRONZE_TOPICS = "bronze_topics"
@@ -155,7 +156,7 @@ class Lakehouse:
         volume: Where the checkpoints and reports of named tables go.
         properties: Delta properties of every table.
         shadow: Name of a shadow, which has its own Silver tables and shares all others; None for the tables themselves.
-        storage: How tables in S3 are reached; None for any other place.
+        storage: How tables in an object store are reached; None for any other place, and where only the session reaches it.
         metastore: The address of the catalog's Hive Metastore, for a session that is started here; None for another catalog.
     """
 
@@ -178,7 +179,7 @@ class Lakehouse:
             place.schema_,
             place.volume,
             settings.maintenance.table_properties,
-            storage=Storage.of(place, os.environ),
+            storage=storage_of(place, os.environ),
             metastore=place.metastore,
         )
 
@@ -219,14 +220,14 @@ class Lakehouse:
         A volume is a folder only on its platform: for a client elsewhere, its path leads nowhere.
         """
         place = self.folder(name)
-        if self.storage is not None and scheme(place) in S3_SCHEMES:
-            return StoreFolder(self.storage, path_in_store(place))
+        if self.storage is not None and scheme(place) in STORE_SCHEMES:
+            return StoreFolder(self.storage, place)
         local = local_path(place)
         return LocalFolder(local) if local is not None and (self.root is not None or local.parent.is_dir()) else None
 
     @property
     def is_in_files(self) -> bool:
-        """Whether the tables lie where they can be read without Spark: in a local folder or in S3.
+        """Whether the tables lie where they can be read without Spark: in a local folder or in an object store.
 
         >>> Lakehouse(catalog="main", schema="s").is_in_files
         False
@@ -254,15 +255,6 @@ class Lakehouse:
         True
         """
         return None if self.root is None else local_path(self.root)
-
-
-def path_in_store(location: str) -> str:
-    """A URI of an object store without its scheme: bucket and key.
-
-    >>> path_in_store("s3://bucket/lake/")
-    'bucket/lake'
-    """
-    return location.partition("://")[2].rstrip("/")
 
 
 def local_path(location: str) -> Path | None:

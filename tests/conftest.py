@@ -17,7 +17,7 @@ from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.examples import IS_WHOLE, beyond
 from tests.support.object_store import BUCKET, new_root, object_store, reached_by, storage
-from tests.support.places import PLACE, PLACES, Place, copy_objects, copy_schema, in_folder, in_metastore, in_store
+from tests.support.places import PLACE, PLACES, Place, copy_objects, copy_schema, in_azure, in_folder, in_metastore, in_store
 from tests.support.quick import QUICK, start_quickly
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.storage import Storage
+    from lakehouse.storage.s3 import S3Storage
 
 
 # A change is judged by the same examples each time; `pytest --hypothesis-profile explore` draws others.
@@ -84,7 +84,8 @@ class Events:
 @pytest.fixture(scope="session")
 def own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Where the tables of this test process are, unless a test says otherwise."""
-    with in_metastore(tmp_path_factory.mktemp("metastore")) if PLACE == "metastore" else in_folder() as found:
+    started = {"metastore": in_metastore, "azure": in_azure}
+    with started[PLACE](tmp_path_factory.mktemp(PLACE)) if PLACE in started else in_folder() as found:
         yield found
 
 
@@ -113,11 +114,11 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def reaching(spark: SparkSession) -> Iterator[Callable[[str, Storage], None]]:
+def reaching(spark: SparkSession) -> Iterator[Callable[[str, S3Storage], None]]:
     """Lends the session settings by which it reaches a bucket."""
     before: dict[str, str | None] = {}
 
-    def reach(bucket: str, given: Storage) -> None:
+    def reach(bucket: str, given: S3Storage) -> None:
         for name, value in reached_by(bucket, given).items():
             before.setdefault(name, spark.conf.get(name, None))
             spark.conf.set(name, value)

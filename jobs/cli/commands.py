@@ -176,7 +176,7 @@ def doctor(*, config: OptionalConfigFile = None, overrides: Overrides = None, as
     from lakehouse.table import Lakehouse
 
     lakehouse = Lakehouse.of(load_settings(config, overrides)) if config else Lakehouse()
-    findings = diagnose(needs_s3=lakehouse.storage is not None)
+    findings = diagnose(store=lakehouse.storage.jars if lakehouse.storage else None)
     if as_json:
         write_json([asdict(finding) for finding in findings])
     else:

@@ -1,4 +1,4 @@
-"""Tables in files, in a folder or in S3, read without Spark: DuckDB, a view per table. Starts no JVM.
+"""Tables in files, in a folder or in an object store, read without Spark: DuckDB, a view per table. Starts no JVM.
 
 Tables in a local folder are read by DuckDB's Delta extension, those in an object store by delta-rs and Arrow, with the
 credentials of the config or the environment. DuckDB itself uses no network: it would ask the cloud's metadata address for some.
@@ -22,13 +22,14 @@ from jobs.readers.answer import FETCHED_ROWS
 from jobs.readers.sql_guard import sql_text
 from lakehouse.contracts import views
 from lakehouse.errors import TidemarkError, ToolError, UsageError, headline
-from lakehouse.table import Lakehouse, Table, path_in_store
+from lakehouse.table import Lakehouse, Table
+from lakehouse.uri import path_in_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-    from lakehouse.storage import Storage
+    from lakehouse.storage.store import Storage
 
 _CATALOG_WORDS = ("show", "describe", "information_schema", "duckdb_", "sqlite_master")
 """Words of queries that list the tables."""
@@ -119,8 +120,8 @@ def _store_errors_named(location: str) -> Iterator[None]:
             "The object store cannot be read.",
             where=location,
             observed=headline(str(error)),
-            expected="a bucket that these credentials may list and read",
-            next_step="Look at lakehouse.storage, AWS_ENDPOINT_URL, AWS_REGION and the AWS credentials of this environment.",
+            expected="a bucket or container that these credentials may list and read",
+            next_step="Look at lakehouse.storage, and at the store's variables in this environment; see docs/object-stores.md.",
         ) from error
 
 

@@ -40,21 +40,25 @@ class Finding:
     next_step: str
 
 
-def diagnose(*, needs_s3: bool = False) -> list[Finding]:
+def diagnose(*, store: str | None = None) -> list[Finding]:
     """Run every check and return all findings, good ones too, in the order in which to fix them.
 
     Args:
-        needs_s3: Whether tables are in S3. Without it the jars for S3 are looked at if they are there.
+        store: The set of jars for the store of the tables. Of other optional sets, those that are there are looked at.
     """
     return [
         check_python(),
         check_java(),
         *(check_package(name, expected) for name, expected in PACKAGES.items()),
-        *(check_jars(conf) for conf in jars.CONFIGURATIONS if conf not in jars.OPTIONAL or needs_s3 or not jars.missing(conf)),
+        *map(check_jars, (conf for conf in jars.CONFIGURATIONS if _is_needed(conf, store))),
         check_memory(),
         check_writable(jars.cache_dir()),
         check_disk(jars.cache_dir()),
     ]
+
+
+def _is_needed(conf: str, store: str | None) -> bool:
+    return conf == store or conf not in jars.OPTIONAL or not jars.missing(conf)
 
 
 def check_python(running: tuple[int, int] | None = None) -> Finding:

@@ -33,8 +33,8 @@ from lakehouse.machine.java import java_executable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CONFIGURATIONS = ("spark", "broker", "s3")
-OPTIONAL = ("s3",)
+CONFIGURATIONS = ("spark", "broker", "s3", "azure")
+OPTIONAL = ("s3", "azure")
 """The sets that are fetched only on request, or when a session needs them."""
 
 LOCK_FILE = Path(__file__).with_name("jvm.xml")
@@ -89,7 +89,7 @@ def fetch(conf: str | None = None) -> Path:
     Jars whose bytes differ from the lock are replaced.
 
     Args:
-        conf: `spark`, `broker`, `s3`, or None for the first two.
+        conf: One of CONFIGURATIONS, or None for those that are not optional.
 
     Returns:
         The cache folder, see `cache_dir`.

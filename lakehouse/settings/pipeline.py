@@ -18,7 +18,7 @@ from lakehouse.settings.maintenance import Maintenance
 from lakehouse.settings.policies import Policies, TopicPolicies
 from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret
 from lakehouse.settings.watch import Alerts, Watch, Webhook
-from lakehouse.uri import S3_SCHEMES, scheme
+from lakehouse.uri import AZURE_SCHEMES, S3_SCHEMES, scheme
 
 __all__ = [
     "OWN_TABLES",
@@ -48,14 +48,18 @@ __all__ = [
 SESSION_CATALOG = "spark_catalog"
 """Spark's name for the catalog of its session: a Hive Metastore, if it has one."""
 
+_IN_AZURE = re.compile(r"abfss?://[a-z0-9$][a-z0-9-]*@[A-Za-z0-9][A-Za-z0-9.-]*(/|$)")
+
 Root = Annotated[str, StringConstraints(min_length=1), AfterValidator(from_config_folder), KEEP_SECRET, MASK_SECRET]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$"), KEEP_SECRET, MASK_SECRET]
 
 
 class StorageSettings(Model):
-    """The S3 store of the root. What is not given is taken from the environment (`AWS_ENDPOINT_URL`, `AWS_REGION`, ...)."""
+    """The store of the root: S3 or Azure. What is not given is taken from the environment (`AWS_REGION`, ...)."""
 
-    endpoint: Text | None = Field(default=None, description="its URL, if it is not Amazon's", examples=["https://minio:9000"])
+    endpoint: Text | None = Field(
+        default=None, description="its URL, if it is not Amazon's or Azure's own", examples=["https://minio:9000"]
+    )
     region: Text | None = Field(default=None, description="its region", examples=["eu-central-1"])
     access_key_id: Text | None = Field(
         default=None, description="the key's id, as a reference", examples=["${env:LAKE_ACCESS_KEY_ID}"]
@@ -68,6 +72,16 @@ class StorageSettings(Model):
     )
     single_writer: Flag = Field(
         default=False, description="commit without put-if-absent: only where nobody else ever writes", examples=[True]
+    )
+    account_key: Text | None = Field(
+        default=None, description="Azure: the storage account's key, as a reference", examples=["${env:LAKE_ACCOUNT_KEY}"]
+    )
+    tenant_id: Text | None = Field(
+        default=None, description="Azure: the tenant of a service principal", examples=["${env:LAKE_TENANT_ID}"]
+    )
+    client_id: Text | None = Field(default=None, description="Azure: the service principal", examples=["${env:LAKE_CLIENT_ID}"])
+    client_secret: Text | None = Field(
+        default=None, description="Azure: its secret, as a reference", examples=["${env:LAKE_CLIENT_SECRET}"]
     )
 
     @model_validator(mode="after")
@@ -85,7 +99,21 @@ class StorageSettings(Model):
                 next_step="Write it like https://minio:9000.",
                 at=("endpoint",),
             )
+        principal = [name for name in ("tenant_id", "client_id", "client_secret") if getattr(self, name) is not None]
+        if len(principal) in (1, 2) or (principal and self.account_key is not None):
+            given = [*principal, *(["account_key"] if self.account_key is not None else [])]
+            raise refusal(
+                f"{' and '.join(given)} given",
+                expected="account_key, or tenant_id, client_id and client_secret",
+                next_step="Give one of the two whole, or neither: then those of the environment are used.",
+            )
         return self
+
+    def strange_to(self, name: str) -> list[str]:
+        """The keys given here that a store of that scheme does not have."""
+        of_azure = {"account_key", "tenant_id", "client_id", "client_secret"}
+        known = {"endpoint", *of_azure} if name in AZURE_SCHEMES else set(type(self).model_fields) - of_azure
+        return sorted(self.model_fields_set - known)
 
 
 class LakehouseSettings(Model):
@@ -105,7 +133,9 @@ class LakehouseSettings(Model):
         examples=["/Volumes/main/tidemark/tidemark"],
     )
     storage: StorageSettings | None = Field(
-        default=None, description="with tables in S3: how they are reached", examples=[{"endpoint": "https://minio:9000"}]
+        default=None,
+        description="with tables in S3 or Azure: how they are reached",
+        examples=[{"endpoint": "https://minio:9000"}],
     )
     metastore: Text | None = Field(
         default=None,
@@ -142,12 +172,27 @@ class LakehouseSettings(Model):
                 expected="either root, or catalog and schema",
                 next_step="Write {root: ./lakehouse} or {catalog: main, schema: tidemark}.",
             )
-        if self.storage is not None and self.root is not None and scheme(self.root) not in S3_SCHEMES:
+        place = scheme(self.root or self.volume or "")
+        if self.storage is not None and self.root is not None and place not in (*S3_SCHEMES, *AZURE_SCHEMES):
             raise refusal(
-                "the root is not in S3",
-                expected="storage only with a root like s3://bucket/lake",
-                next_step="Remove storage, or name a root in S3.",
+                "the root is neither in S3 nor in Azure",
+                expected="storage only with a root like s3://bucket/lake or abfss://container@account.dfs.core.windows.net/lake",
+                next_step="Remove storage, or name a root in S3 or Azure.",
                 at=("storage",),
+            )
+        if self.storage is not None and (strange := self.storage.strange_to(place)):
+            raise refusal(
+                f"{' and '.join(strange)} given for a place in {'Azure' if place in AZURE_SCHEMES else 'S3'}",
+                expected="the keys of that store only",
+                next_step="Remove them, or correct the root; see docs/configuration.md.",
+                at=("storage",),
+            )
+        if place in AZURE_SCHEMES and not _IN_AZURE.match(self.root or self.volume or ""):
+            raise refusal(
+                "this names no container and account",
+                expected="abfss://container@account.dfs.core.windows.net/lake",
+                next_step="Write the container before the @ and the account's host after it.",
+                at=("root" if self.root else "volume",),
             )
         if self.metastore is not None and (
             self.catalog != SESSION_CATALOG or not all(each.startswith("thrift://") for each in self.metastore.split(","))
@@ -162,8 +207,10 @@ class LakehouseSettings(Model):
 
     @property
     def keeps_files(self) -> bool:
-        """Whether small files can be kept beside the tables: in a folder, or in S3."""
-        place = self.root or self.volume or ""
+        """Whether small files can be kept beside the tables: in a folder, in S3, or in Azure with credentials of the config."""
+        place, given = self.root or self.volume or "", self.storage
+        if scheme(place) in AZURE_SCHEMES:
+            return given is not None and (given.account_key or given.client_secret) is not None
         return place.startswith("file:") or scheme(place) in S3_SCHEMES or (bool(place) and not is_uri(place))
 
 
@@ -283,7 +330,7 @@ class Settings(Model):
         place = info.data.get("lakehouse")
         if watch.is_on and watch.state_file is None and place is not None and not place.keeps_files:
             raise refusal(
-                "what a run leaves for the next one cannot be kept beside tables that are neither in a folder nor in S3",
+                "what a run leaves for the next one cannot be kept beside these tables, which only the session reaches",
                 expected="state_file beside it",
                 next_step="Name a file that stays from run to run: watch: {state_file: /var/lib/tidemark/incidents.json}.",
             )

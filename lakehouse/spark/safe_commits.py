@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 
 from lakehouse.errors import TableMissingError, ToolError, headline
 from lakehouse.machine.storage_jar import LOG_STORE
-from lakehouse.storage import log_store_key
+from lakehouse.storage.s3 import S3Storage, log_store_key
 from lakehouse.uri import S3_SCHEMES, scheme
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def require(spark: SparkSession, lakehouse: Lakehouse) -> None:
         ToolError: The session's commits would overwrite others, and `lakehouse.storage.single_writer` does not allow that.
         TableMissingError: The catalog has no such schema, or the session may not see it.
     """
-    is_allowed = lakehouse.storage is not None and lakehouse.storage.is_single_writer
+    is_allowed = isinstance(lakehouse.storage, S3Storage) and lakehouse.storage.is_single_writer
     if is_allowed or "DATABRICKS_RUNTIME_VERSION" in os.environ or spark.conf.get(_OF_DATABRICKS, None) is not None:
         return
     location = lakehouse.root or _location(spark, lakehouse)

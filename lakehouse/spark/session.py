@@ -105,7 +105,7 @@ def _start(app_name: str, lakehouse: Lakehouse | None) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
         conf |= _local()
         if storage is not None:
-            conf["spark.jars"] = ",".join(jar.as_uri() for jar in jars.spark_jars("s3"))
+            conf["spark.jars"] = ",".join(jar.as_uri() for jar in jars.spark_jars(storage.jars))
     if storage is not None:
         conf |= storage.for_spark()
     if lakehouse is not None and lakehouse.metastore is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs import cli
-from lakehouse.storage import Storage
+from lakehouse.storage.s3 import S3Storage
 from tests.support.kafka import send, sequenced
 from tests.support.object_store import before_store, make_bucket, section, storage
 from tests.support.small_config import write_config
@@ -26,7 +26,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark
 
 def config_of(folder: Path, lakehouse: Lakehouse, broker: LocalBroker, topic: str) -> Path:
     """The config of a pipeline in S3; credentials are references, as a user writes them."""
-    place = section(lakehouse.root or "", lakehouse.storage or Storage())
+    assert isinstance(lakehouse.storage, S3Storage)
+    place = section(lakehouse.root or "", lakehouse.storage)
     kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [topic]}
     return write_config(folder, root="", kafka=kafka, lakehouse=place)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bronze.dev_broker.process import free_port
-from lakehouse.storage import Storage
+from lakehouse.storage.s3 import S3Storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,12 +63,12 @@ class Interference:
     seen: list[Request] = field(default_factory=list)
 
 
-def storage(port: int) -> Storage:
+def storage(port: int) -> S3Storage:
     """How the store, or a proxy before it, is reached."""
-    return Storage(f"http://{_HOST}:{port}", "us-east-1", "tests", "of-the-tests")
+    return S3Storage(f"http://{_HOST}:{port}", "us-east-1", "tests", "of-the-tests")
 
 
-def section(root: str, given: Storage) -> dict[str, Any]:
+def section(root: str, given: S3Storage) -> dict[str, Any]:
     """The section `lakehouse` of a config over a root in the store; its credentials are references, as a user writes them."""
     os.environ |= {_KEY_ID: given.access_key_id or "", _SECRET: given.secret_access_key or ""}
     keys = {"access_key_id": f"${{env:{_KEY_ID}}}", "secret_access_key": f"${{env:{_SECRET}}}"}
@@ -216,7 +216,7 @@ def new_root(bucket: str = BUCKET) -> str:
     return f"s3://{bucket}/{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def reached_by(bucket: str, given: Storage) -> dict[str, str]:
+def reached_by(bucket: str, given: S3Storage) -> dict[str, str]:
     """The settings by which a running session reaches a bucket, and keeps checkpoints there."""
     conf = given.for_spark()
     common, own = "spark.hadoop.fs.s3a.", f"fs.s3a.bucket.{bucket}."

@@ -1,7 +1,8 @@
-"""Where the tables of a test are: in a folder, in S3, or in a Hive Metastore.
+"""Where the tables of a test are: in a folder, in S3, in Azure, or in a Hive Metastore.
 
 A test process has one session, and a session one catalog: TESTS_PLACE=metastore makes it a metastore's, and all its tables are
-there. Otherwise tables are in folders, and those of tests that are marked `everywhere` in a folder and in S3.
+there; TESTS_PLACE=azure likewise. Otherwise tables are in folders, and those of tests that are marked `everywhere` in a folder
+and in S3.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import contextlib
 import hashlib
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.spark.session import FILE_MANAGER
-from lakehouse.storage import Storage
-from lakehouse.table import Lakehouse, path_in_store
+from lakehouse.storage.s3 import S3Storage
+from lakehouse.table import Lakehouse
+from lakehouse.uri import path_in_store
+from tests.support import azurite
 from tests.support.metastore import metastore
 from tests.support.object_store import BUCKET, section, storage
 
@@ -26,8 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PLACE = os.environ.get("TESTS_PLACE", "folder")
-PLACES = ("metastore",) if PLACE == "metastore" else ("folder", "s3")
+PLACES = (PLACE,) if PLACE != "folder" else ("folder", "s3")
 CATALOG = "spark_catalog"
+_ACCOUNT_KEY = "TESTS_ACCOUNT_KEY"
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ def in_folder() -> Iterator[Place]:
     yield Place(
         lambda own: Lakehouse(root=str(own)),
         lambda own: {"root": str(own)},
-        Lakehouse(storage=Storage()),
+        Lakehouse(storage=S3Storage()),
         {"spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER},
     )
 
@@ -65,6 +70,20 @@ def in_store(port: int) -> Place:
         lambda own: Lakehouse(root=f"s3://{BUCKET}/{name_of(own)}", storage=given),
         lambda own: section(f"s3://{BUCKET}/{name_of(own)}", given),
     )
+
+
+@contextlib.contextmanager
+def in_azure(folder: Path) -> Iterator[Place]:
+    """Tables in a blob store of Azure's protocol, which is started for it."""
+    with azurite.azurite(folder) as port:
+        given = azurite.account(port)
+        os.environ[_ACCOUNT_KEY] = given.account_key or ""
+        section = {"endpoint": given.endpoint, "account_key": f"${{env:{_ACCOUNT_KEY}}}"}
+        yield Place(
+            lambda own: Lakehouse(root=azurite.root(name_of(own)), storage=given),
+            lambda own: {"root": azurite.root(name_of(own)), "storage": section},
+            Lakehouse(storage=given),
+        )
 
 
 @contextlib.contextmanager
@@ -80,13 +99,20 @@ def in_metastore(folder: Path) -> Iterator[Place]:
 
 
 def copy_objects(original: Lakehouse, new: Lakehouse) -> None:
-    """Copy all that lies under one root in S3 to another."""
-    from pyarrow.fs import copy_files
+    """Copy all that lies under one root in a store to another."""
+    from pyarrow.fs import FileSelector, FileType
 
     assert original.storage is not None
     files = original.storage.files()
     before, after = (path_in_store(str(each.root)) for each in (original, new))
-    copy_files(before, after, source_filesystem=files, destination_filesystem=files)
+
+    def copy(path: str) -> None:
+        with files.open_input_stream(path) as here, files.open_output_stream(after + path.removeprefix(before)) as there:
+            there.write(here.readall())
+
+    found = files.get_file_info(FileSelector(before, recursive=True))
+    with ThreadPoolExecutor(8) as pool:  # an empty one is the sign of a folder
+        list(pool.map(copy, (each.path for each in found if each.type is FileType.File and each.size)))
 
 
 def copy_schema(spark: SparkSession, original: Lakehouse, new: Lakehouse, folder: Path) -> None:

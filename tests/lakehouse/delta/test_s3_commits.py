@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import ToolError
 from lakehouse.spark import safe_commits
-from lakehouse.storage import Storage
+from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
 from tests.support.examples import examples
 from tests.support.object_store import before_store, make_bucket, storage
@@ -144,8 +144,8 @@ def test_a_store_that_does_not_keep_the_condition_is_refused(
     [
         (Lakehouse(root="s3n://bucket/lake"), False),
         (Lakehouse(root="/data/lake"), False),
-        (Lakehouse(root="s3a://bucket/lake", storage=Storage()), True),
-        (Lakehouse(root="s3a://bucket/lake", storage=Storage(is_single_writer=True)), False),
+        (Lakehouse(root="s3a://bucket/lake", storage=S3Storage()), True),
+        (Lakehouse(root="s3a://bucket/lake", storage=S3Storage(is_single_writer=True)), False),
     ],
 )
 def test_a_session_that_would_overwrite_is_refused(lakehouse: Lakehouse, *, is_refused: bool) -> None:

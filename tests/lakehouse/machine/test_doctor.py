@@ -62,10 +62,11 @@ def test_a_diagnosis_names_everything_once() -> None:
     assert {"Python", "Java", "pyspark", "spark jars", "broker jars", "memory", "disk", "cache folder"} <= set(names)
 
 
-def test_the_jars_for_s3_are_missed_where_tables_are_in_s3_and_otherwise_not(
+def test_the_jars_for_a_store_are_missed_where_tables_are_in_it_and_otherwise_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path))
-    without, needed = ({finding.name: finding for finding in doctor.diagnose(needs_s3=needs)} for needs in (False, True))
-    assert "s3 jars" not in without
+    without, needed = ({finding.name: finding for finding in doctor.diagnose(store=store)} for store in (None, "s3"))
+    assert {"s3 jars", "azure jars"}.isdisjoint(without)
+    assert "azure jars" not in needed
     assert (needed["s3 jars"].ok, needed["s3 jars"].next_step) == (False, "tidemark jars fetch s3")

@@ -1,23 +1,19 @@
-"""How tables in an object store are reached: by Spark, by delta-rs and by Arrow, all with the same endpoint and credentials.
-
-What the config does not say comes from the environment, by the names that other tools use (`AWS_REGION`, `AWS_ENDPOINT_URL`).
-Credentials that neither has are looked for by each reader itself: in the environment, or on the machine's instance metadata.
-"""
+"""S3, Amazon's or another: `s3://bucket/lake`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from lakehouse.machine.storage_jar import CHECKPOINTS, LOG_STORE
-from lakehouse.uri import S3_SCHEMES, scheme
+from lakehouse.uri import S3_SCHEMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyarrow.fs import FileSystem
 
-    from lakehouse.settings.pipeline import LakehouseSettings
+    from lakehouse.settings.pipeline import StorageSettings
 
 _ENVIRONMENT = {
     "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
@@ -33,7 +29,7 @@ _ANY_REGION = "us-east-1"
 
 
 @dataclass(frozen=True)
-class Storage:
+class S3Storage:
     """An S3 store.
 
     Attributes:
@@ -52,12 +48,11 @@ class Storage:
     session_token: str | None = field(default=None, repr=False)
     is_single_writer: bool = False
 
+    jars: ClassVar[str] = "s3"
+
     @classmethod
-    def of(cls, lakehouse: LakehouseSettings, environ: Mapping[str, str]) -> Storage | None:
-        """The store of the lakehouse's root, or of a catalog's tables where the config names one; None if they are in no S3."""
-        given = lakehouse.storage
-        if given is None and scheme(lakehouse.root or lakehouse.volume or "") not in S3_SCHEMES:
-            return None
+    def of(cls, given: StorageSettings | None, environ: Mapping[str, str]) -> S3Storage:
+        """The store that the config names, or the environment where it is silent; else Amazon's."""
         found: dict[str, str | None] = {}
         for name, variables in _ENVIRONMENT.items():
             asked = getattr(given, name) if given else None
@@ -67,7 +62,7 @@ class Storage:
         return cls(**found, is_single_writer=bool(given and given.single_writer))
 
     def for_spark(self) -> dict[str, str]:
-        """The settings of a Spark session that is started here."""
+        """See `Storage`."""
         conf = {
             # s3:// is read and written by the same code as s3a://, and its settings are those of s3a.
             "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
@@ -90,7 +85,7 @@ class Storage:
         return {name: value for name, value in conf.items() if value is not None}
 
     def for_delta_rs(self) -> dict[str, str]:
-        """The storage options of delta-rs."""
+        """See `Storage`."""
         options = {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ALLOW_HTTP": "true" if self._is_plain else None,
@@ -102,7 +97,7 @@ class Storage:
         return {name: value for name, value in options.items() if value is not None}
 
     def files(self) -> FileSystem:
-        """The store as Arrow's file system, whose paths begin with the bucket."""
+        """See `Storage`."""
         from pyarrow.fs import S3FileSystem
 
         scheme_, _, host = (self.endpoint or "").rpartition("://")
