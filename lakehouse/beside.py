@@ -107,11 +107,10 @@ class StoreFolder:
         with tempfile.TemporaryDirectory(prefix="tidemark-") as made:
             make(Path(made))
             files.delete_dir_contents(self._path, missing_dir_ok=True)
-            for file in (
-                each for each in Path(made).rglob("*") if each.is_file()
-            ):  # in Azure, Arrow makes no folder in a folder
-                with files.open_output_stream(f"{self._path}/{file.relative_to(made).as_posix()}") as there:
-                    there.write(file.read_bytes())
+            for file in Path(made).rglob("*"):  # one by one: in Azure, Arrow makes no folder in a folder
+                if file.is_file():
+                    with files.open_output_stream(f"{self._path}/{file.relative_to(made).as_posix()}") as there:
+                        there.write(file.read_bytes())
         return self.place
 
     @property

@@ -48,6 +48,8 @@ __all__ = [
 SESSION_CATALOG = "spark_catalog"
 """Spark's name for the catalog of its session: a Hive Metastore, if it has one."""
 
+_PRINCIPAL = ("tenant_id", "client_id", "client_secret")
+_OF_AZURE = (*_PRINCIPAL, "account_key")
 _IN_AZURE = re.compile(r"abfss?://[a-z0-9$][a-z0-9-]*@[A-Za-z0-9][A-Za-z0-9.-]*(/|$)")
 
 Root = Annotated[str, StringConstraints(min_length=1), AfterValidator(from_config_folder), KEEP_SECRET, MASK_SECRET]
@@ -99,9 +101,8 @@ class StorageSettings(Model):
                 next_step="Write it like https://minio:9000.",
                 at=("endpoint",),
             )
-        principal = [name for name in ("tenant_id", "client_id", "client_secret") if getattr(self, name) is not None]
-        if len(principal) in (1, 2) or (principal and self.account_key is not None):
-            given = [*principal, *(["account_key"] if self.account_key is not None else [])]
+        given = [name for name in _OF_AZURE if getattr(self, name) is not None]
+        if given and given not in (["account_key"], list(_PRINCIPAL)):
             raise refusal(
                 f"{' and '.join(given)} given",
                 expected="account_key, or tenant_id, client_id and client_secret",
@@ -111,8 +112,7 @@ class StorageSettings(Model):
 
     def strange_to(self, name: str) -> list[str]:
         """The keys given here that a store of that scheme does not have."""
-        of_azure = {"account_key", "tenant_id", "client_id", "client_secret"}
-        known = {"endpoint", *of_azure} if name in AZURE_SCHEMES else set(type(self).model_fields) - of_azure
+        known = {"endpoint", *_OF_AZURE} if name in AZURE_SCHEMES else set(type(self).model_fields).difference(_OF_AZURE)
         return sorted(self.model_fields_set - known)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from lakehouse.storage.given import found
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -47,16 +49,15 @@ class AzureStorage:
     @classmethod
     def of(cls, place: str, given: StorageSettings | None, environ: Mapping[str, str]) -> AzureStorage | None:
         """The account of a URI; None without credentials: then it is reached by the settings of the session alone."""
-        found: dict[str, str | None] = {}
-        for name, variables in _ENVIRONMENT.items():
-            asked = getattr(given, name) if given else None
-            found[name] = asked or next((environ[each] for each in variables if environ.get(each)), None)
+        known = found(_ENVIRONMENT, given, environ)
         if given and given.client_secret:  # a key of the environment does not go before the config's principal
-            found["account_key"] = given.account_key
-        if found["account_key"] is None and None in (found[name] for name in _PRINCIPAL):
+            known["account_key"] = None
+        if known["account_key"] is not None:
+            known |= dict.fromkeys(_PRINCIPAL)
+        elif None in (known[name] for name in _PRINCIPAL):
             return None
         authority = place.partition("://")[2].partition("/")[0]
-        return cls(authority.rpartition("@")[2], **found, endpoint=given.endpoint if given else None)
+        return cls(authority.rpartition("@")[2], **known, endpoint=given.endpoint if given else None)
 
     def for_spark(self) -> dict[str, str]:
         """See `Storage`."""
@@ -87,9 +88,9 @@ class AzureStorage:
         options = {
             "azure_storage_account_name": self._account,
             "azure_storage_account_key": self.account_key,
-            "azure_storage_tenant_id": self.tenant_id if not self.account_key else None,
-            "azure_storage_client_id": self.client_id if not self.account_key else None,
-            "azure_storage_client_secret": self.client_secret if not self.account_key else None,
+            "azure_storage_tenant_id": self.tenant_id,
+            "azure_storage_client_id": self.client_id,
+            "azure_storage_client_secret": self.client_secret,
             "azure_storage_endpoint": f"{self.endpoint}/{self._account}" if self.endpoint else None,
             "azure_allow_http": "true" if (self.endpoint or "").startswith("http://") else None,
         }
@@ -99,7 +100,7 @@ class AzureStorage:
         """See `Storage`."""
         from pyarrow.fs import AzureFileSystem
 
-        principal = {} if self.account_key else {name: getattr(self, name) for name in _PRINCIPAL}
+        principal = {name: getattr(self, name) for name in _PRINCIPAL}
         place = {}
         if self.endpoint:
             kind = self.endpoint.partition("://")[0]

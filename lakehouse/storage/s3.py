@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from lakehouse.machine.storage_jar import CHECKPOINTS, LOG_STORE
+from lakehouse.storage.given import found
 from lakehouse.uri import S3_SCHEMES
 
 if TYPE_CHECKING:
@@ -53,13 +54,10 @@ class S3Storage:
     @classmethod
     def of(cls, given: StorageSettings | None, environ: Mapping[str, str]) -> S3Storage:
         """The store that the config names, or the environment where it is silent; else Amazon's."""
-        found: dict[str, str | None] = {}
-        for name, variables in _ENVIRONMENT.items():
-            asked = getattr(given, name) if given else None
-            found[name] = asked or next((environ[each] for each in variables if environ.get(each)), None)
+        known = found(_ENVIRONMENT, given, environ)
         if given and given.access_key_id:  # a token of the environment belongs to the environment's key
-            found["session_token"] = given.session_token
-        return cls(**found, is_single_writer=bool(given and given.single_writer))
+            known["session_token"] = given.session_token
+        return cls(**known, is_single_writer=bool(given and given.single_writer))
 
     def for_spark(self) -> dict[str, str]:
         """See `Storage`."""

@@ -7,16 +7,15 @@ hierarchical namespace.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bronze.dev_broker.process import free_port
+from lakehouse.machine import jars
 from lakehouse.storage.azure import AzureStorage
+from tests.support.served import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +27,6 @@ _HOST = "127.0.0.1"
 _ACCOUNT = "devstoreaccount1.dfs.core.windows.net"
 _ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Azurite's own, in its documentation: nothing is behind it."""
-_PATIENCE_SECONDS = 60
 
 
 def root(name: str) -> str:
@@ -55,40 +53,18 @@ def azurite(folder: Path) -> Iterator[int]:
         *("node", str(_program()), "--blobHost", _HOST, "--blobPort", str(port), "--location", str(folder)),
         *("--silent", "--skipApiVersionCheck", "--disableTelemetry"),
     ]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-    try:
-        _make_container(port, folder / "log")
+    with served(command, folder, lambda: account(port).files().create_dir(CONTAINER)):
         yield port
-    finally:
-        process.kill()
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _make_container(port: int, log: Path) -> None:
-    until = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            account(port).files().create_dir(CONTAINER)
-        except OSError as error:
-            if time.monotonic() > until:
-                raise TimeoutError(log.read_text(errors="replace")[-2000:]) from error
-            time.sleep(0.2)
-        else:
-            return
 
 
 def _program() -> Path:
     """The program's file; fetched where it is not in the cache."""
-    caches = os.environ.get("XDG_CACHE_HOME")
-    folder = (Path(caches) if caches else Path.home() / ".cache") / "tidemark"
-    kept = folder / f"azurite-{VERSION}"
+    kept = jars.cache_dir().parent / f"azurite-{VERSION}"
     if not kept.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as fresh:
-            command = ["npm", "install", "--prefix", fresh, "--no-audit", "--no-fund", "--ignore-scripts", f"azurite@{VERSION}"]
-            subprocess.run(command, check=True, capture_output=True, timeout=600)
-            Path(fresh).rename(kept)  # whole or not at all
-            Path(fresh).mkdir()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as work:
+            fresh = Path(work) / kept.name
+            command = ["npm", "install", "--prefix", str(fresh), "--no-audit", "--no-fund", "--ignore-scripts"]
+            subprocess.run([*command, f"azurite@{VERSION}"], check=True, capture_output=True, timeout=600)
+            fresh.rename(kept)  # whole or not at all
     return kept / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"

@@ -7,12 +7,9 @@ import http.client
 import json
 import os
 import secrets
-import shutil
 import socket
-import subprocess
 import sysconfig
 import threading
-import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bronze.dev_broker.process import free_port
 from lakehouse.storage.s3 import S3Storage
+from tests.support.served import PATIENCE_SECONDS, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +26,6 @@ BUCKET = "lake"
 
 _HOST = "127.0.0.1"
 _KEY_ID, _SECRET = "TESTS_KEY_ID", "TESTS_SECRET"
-_PATIENCE_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -94,15 +91,8 @@ def object_store(folder: Path) -> Iterator[int]:
         *(f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
         *(f"-{name}={port}" for name, port in zip(names, ports, strict=True)),
     ]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-    try:
-        _make_first_bucket(s3, folder / "log")
+    with served(command, folder, lambda: make_bucket(s3, BUCKET)):
         yield s3
-    finally:
-        process.kill()
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _program() -> Path:
@@ -122,21 +112,8 @@ def make_bucket(port: int, bucket: str) -> None:
         endpoint_override=f"{_HOST}:{port}",
         allow_bucket_creation=True,
         connect_timeout=1,
-        request_timeout=_PATIENCE_SECONDS,
+        request_timeout=PATIENCE_SECONDS,
     ).create_dir(bucket)
-
-
-def _make_first_bucket(port: int, log: Path) -> None:
-    until = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            make_bucket(port, BUCKET)
-        except OSError as error:
-            if time.monotonic() > until:
-                raise TimeoutError(log.read_text(errors="replace")[-2000:]) from error
-            time.sleep(0.2)
-        else:
-            return
 
 
 @contextlib.contextmanager
@@ -166,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         asked, interference = Request(self.command, self.path), self.server.interference
         interference.before(asked)
-        connection = http.client.HTTPConnection(_HOST, self.server.store, timeout=_PATIENCE_SECONDS)
+        connection = http.client.HTTPConnection(_HOST, self.server.store, timeout=PATIENCE_SECONDS)
         connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
             if name.lower() not in ("expect", "connection"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +15,7 @@ from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
 from tests.support.examples import examples
 from tests.support.object_store import before_store, make_bucket, storage
+from tests.support.rivals import acknowledged, append, merge, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,18 +39,6 @@ def proxied(spark: SparkSession, s3: int, in_s3: Callable[..., Lakehouse]) -> It
         yield in_s3(port, bucket), interference
 
 
-def numbers(spark: SparkSession, table: str) -> list[int]:
-    return sorted(row["n"] for row in spark.read.format("delta").load(table).collect())
-
-
-def append(spark: SparkSession, table: str, number: int) -> None:
-    spark.range(number, number + 1).toDF("n").coalesce(1).write.format("delta").mode("append").save(table)
-
-
-def merge(spark: SparkSession, table: str, number: int) -> None:
-    spark.sql(f"MERGE INTO delta.`{table}` AS t USING (SELECT {number} AS n) AS s ON t.n = s.n WHEN NOT MATCHED THEN INSERT *")
-
-
 def change(spark: SparkSession, table: str, number: int) -> None:
     spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('tests.n' = '{number}')")
     append(spark, table, number)
@@ -61,26 +48,14 @@ def met_by_a_rival(
     spark: SparkSession, table: str, store: int, interference: Interference, commit: Callable[[SparkSession, str, int], None]
 ) -> tuple[list[int], list[int]]:
     """Commit `TIMES`, each time with a rival's commit just before; the rivals' numbers, and ours that were acknowledged."""
-    rivals, ours, fresh = [], [], count(1_000_000)
-    is_armed = False
+    rivals: list[int] = []
 
-    def before(request: Request) -> None:
-        nonlocal is_armed
-        if is_armed and request.is_commit:
-            is_armed = False
-            number = next(fresh)
-            rows = pa.table({"n": pa.array([number], pa.int64())})
-            write_deltalake(table.replace("s3n:", "s3:"), rows, mode="append", storage_options=storage(store).for_delta_rs())
-            rivals.append(number)
+    def rival(_: Request) -> None:
+        rivals.append(1_000_000 + len(rivals))
+        rows = pa.table({"n": pa.array(rivals[-1:], pa.int64())})
+        write_deltalake(table.replace("s3n:", "s3:"), rows, mode="append", storage_options=storage(store).for_delta_rs())
 
-    append(spark, table, 0)
-    interference.before = before
-    for number in range(1, TIMES + 1):
-        is_armed = True
-        with contextlib.suppress(*SPARK_ERRORS):  # a conflict: not acknowledged, the caller tries again
-            commit(spark, table, number)
-            ours.append(number)
-    interference.before = lambda _: None
+    ours = acknowledged(spark, table, interference, commit, rival, times=TIMES)
     assert len(rivals) == TIMES
     return rivals, ours
 

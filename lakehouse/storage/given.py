@@ -1,0 +1,24 @@
+"""What is given of a store: by the config, or by the environment where the config is silent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakehouse.settings.pipeline import StorageSettings
+
+
+def found(
+    names: Mapping[str, Sequence[str]], given: StorageSettings | None, environ: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Each key's value: the config's, else that of the first of its variables that is set.
+
+    >>> found({"region": ("AWS_REGION", "AWS_DEFAULT_REGION")}, None, {"AWS_REGION": "", "AWS_DEFAULT_REGION": "eu"})
+    {'region': 'eu'}
+    """
+    return {
+        name: getattr(given, name, None) or next((environ[each] for each in variables if environ.get(each)), None)
+        for name, variables in names.items()
+    }
