@@ -34,11 +34,13 @@ test-all: export TESTS := all
 test-all: test  ## Run all there are: also what tests/beyond.toml names, and every property drawn many times over
 
 # What is marked `everywhere` runs in a folder and in S3 with all the others, and here elsewhere: see tests/support/places.py.
-test-places: dev $(ARCHIVE)  ## Run the rivals of commits in stores, and the tests of every place in a Hive Metastore and in Azure
+test-places: dev $(ARCHIVE)  ## Run the rivals of commits in stores, and the tests of every place in a Hive Metastore, in Azure and in Google's store
 	@TESTS=all $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
 	@TESTS=all TESTS_PLACE=metastore $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere
-	@TESTS=all TESTS_PLACE=azure $(BIN)/python -m pytest tests/lakehouse/delta/test_azure_commits.py
-	@TESTS=all TESTS_PLACE=azure $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere
+	@for place in azure google; do \
+		TESTS=all TESTS_PLACE=$$place $(BIN)/python -m pytest tests/lakehouse/delta/test_store_commits.py || exit; \
+		TESTS=all TESTS_PLACE=$$place $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere || exit; \
+	done
 
 check: dev  ## Lint, formatting, types, architecture
 	$(BIN)/ruff check .

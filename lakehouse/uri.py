@@ -4,7 +4,8 @@ from __future__ import annotations
 
 S3_SCHEMES = ("s3", "s3a")
 AZURE_SCHEMES = ("abfss", "abfs")
-STORE_SCHEMES = (*S3_SCHEMES, *AZURE_SCHEMES)
+GOOGLE_SCHEMES = ("gs",)
+STORE_SCHEMES = (*S3_SCHEMES, *AZURE_SCHEMES, *GOOGLE_SCHEMES)
 
 
 def scheme(location: str) -> str:

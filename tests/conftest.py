@@ -17,7 +17,7 @@ from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from tests.support.examples import IS_WHOLE, beyond
 from tests.support.object_store import BUCKET, new_root, object_store, reached_by, storage
-from tests.support.places import PLACE, PLACES, Place, copy_objects, copy_schema, in_azure, in_folder, in_metastore, in_store
+from tests.support.places import PLACE, PLACES, STARTED, Place, copy_objects, copy_schema, in_folder, in_store
 from tests.support.quick import QUICK, start_quickly
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ class Events:
 @pytest.fixture(scope="session")
 def own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Where the tables of this test process are, unless a test says otherwise."""
-    started = {"metastore": in_metastore, "azure": in_azure}
-    with started[PLACE](tmp_path_factory.mktemp(PLACE)) if PLACE in started else in_folder() as found:
+    with STARTED[PLACE](tmp_path_factory.mktemp(PLACE)) if PLACE in STARTED else in_folder() as found:
         yield found
 
 

@@ -92,21 +92,25 @@ def tables(lakehouse: Lakehouse) -> dict[str, Table]:
         names = [log.parent.name for log in root.glob("[!_.]*/_delta_log") if any(log.glob("*.json"))]
     elif lakehouse.storage is not None:
         with _store_errors_named(lakehouse.root or ""):
-            names = _in_store(lakehouse.storage.files(), path_in_store(lakehouse.root or ""))
+            names = _in_store(lakehouse.storage, lakehouse.root or "")
     else:
         raise ValueError(lakehouse)
     return {name: lakehouse.table(name) for name in sorted(names)}
 
 
-def _in_store(files: FileSystem, root: str) -> list[str]:
-    """The names of the tables under a bucket's folder: those with a first commit or a checkpoint."""
-    from pyarrow.fs import FileSelector, FileType
+def _in_store(storage: Storage, root: str) -> list[str]:
+    """The names of the tables under a bucket's folder: those with a first commit or a checkpoint.
 
-    folders = [found.base_name for found in files.get_file_info(FileSelector(root, allow_not_found=True))]
-    names = [name for name in folders if not name.startswith(("_", "."))]
-    signs = [f"{root}/{name}/_delta_log/{sign}" for name in names for sign in (f"{0:020}.json", "_last_checkpoint")]
+    Listed by delta-rs: Arrow sees no folders in Google's store.
+    """
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import FileSelector, FileType, PyFileSystem
+
+    files = PyFileSystem(DeltaStorageHandler(root, storage.for_delta_rs()))
+    names = [found.path for found in files.get_file_info(FileSelector("")) if not found.path.startswith(("_", "."))]
+    signs = [f"{name}/_delta_log/{sign}" for name in names for sign in (f"{0:020}.json", "_last_checkpoint")]
     there = {found.path for found in files.get_file_info(signs) if found.type is FileType.File} if signs else set()
-    return [name for name in names if any(path.startswith(f"{root}/{name}/_delta_log/") for path in there)]
+    return [name for name in names if any(path.startswith(f"{name}/_delta_log/") for path in there)]
 
 
 @contextlib.contextmanager

@@ -33,8 +33,8 @@ from lakehouse.machine.java import java_executable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CONFIGURATIONS = ("spark", "broker", "s3", "azure")
-OPTIONAL = ("s3", "azure")
+CONFIGURATIONS = ("spark", "broker", "s3", "azure", "google")
+OPTIONAL = ("s3", "azure", "google")
 """The sets that are fetched only on request, or when a session needs them."""
 
 LOCK_FILE = Path(__file__).with_name("jvm.xml")

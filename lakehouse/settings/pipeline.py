@@ -18,7 +18,7 @@ from lakehouse.settings.maintenance import Maintenance
 from lakehouse.settings.policies import Policies, TopicPolicies
 from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret
 from lakehouse.settings.watch import Alerts, Watch, Webhook
-from lakehouse.uri import AZURE_SCHEMES, S3_SCHEMES, scheme
+from lakehouse.uri import AZURE_SCHEMES, GOOGLE_SCHEMES, STORE_SCHEMES, scheme
 
 __all__ = [
     "OWN_TABLES",
@@ -50,6 +50,7 @@ SESSION_CATALOG = "spark_catalog"
 
 _PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 _OF_AZURE = (*_PRINCIPAL, "account_key")
+_STORES = {**dict.fromkeys(AZURE_SCHEMES, "Azure"), **dict.fromkeys(GOOGLE_SCHEMES, "Google's store")}
 _IN_AZURE = re.compile(r"abfss?://[a-z0-9$][a-z0-9-]*@[A-Za-z0-9][A-Za-z0-9.-]*(/|$)")
 
 Root = Annotated[str, StringConstraints(min_length=1), AfterValidator(from_config_folder), KEEP_SECRET, MASK_SECRET]
@@ -57,10 +58,10 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$"), KEEP
 
 
 class StorageSettings(Model):
-    """The store of the root: S3 or Azure. What is not given is taken from the environment (`AWS_REGION`, ...)."""
+    """The store of the root: S3, Azure or Google's. What is not given is taken from the environment (`AWS_REGION`, ...)."""
 
     endpoint: Text | None = Field(
-        default=None, description="its URL, if it is not Amazon's or Azure's own", examples=["https://minio:9000"]
+        default=None, description="its URL, if it is not the cloud's own", examples=["https://minio:9000"]
     )
     region: Text | None = Field(default=None, description="its region", examples=["eu-central-1"])
     access_key_id: Text | None = Field(
@@ -112,7 +113,12 @@ class StorageSettings(Model):
 
     def strange_to(self, name: str) -> list[str]:
         """The keys given here that a store of that scheme does not have."""
-        known = {"endpoint", *_OF_AZURE} if name in AZURE_SCHEMES else set(type(self).model_fields).difference(_OF_AZURE)
+        if name in GOOGLE_SCHEMES:
+            known = {"endpoint"}
+        elif name in AZURE_SCHEMES:
+            known = {"endpoint", *_OF_AZURE}
+        else:
+            known = set(type(self).model_fields).difference(_OF_AZURE)
         return sorted(self.model_fields_set - known)
 
 
@@ -134,7 +140,7 @@ class LakehouseSettings(Model):
     )
     storage: StorageSettings | None = Field(
         default=None,
-        description="with tables in S3 or Azure: how they are reached",
+        description="with tables in an object store: how they are reached",
         examples=[{"endpoint": "https://minio:9000"}],
     )
     metastore: Text | None = Field(
@@ -173,16 +179,16 @@ class LakehouseSettings(Model):
                 next_step="Write {root: ./lakehouse} or {catalog: main, schema: tidemark}.",
             )
         place = scheme(self.root or self.volume or "")
-        if self.storage is not None and self.root is not None and place not in (*S3_SCHEMES, *AZURE_SCHEMES):
+        if self.storage is not None and self.root is not None and place not in STORE_SCHEMES:
             raise refusal(
-                "the root is neither in S3 nor in Azure",
-                expected="storage only with a root like s3://bucket/lake or abfss://container@account.dfs.core.windows.net/lake",
-                next_step="Remove storage, or name a root in S3 or Azure.",
+                "the root is in no object store",
+                expected="storage only with a root in one: s3://, abfss:// or gs://",
+                next_step="Remove storage, or name a root like s3://bucket/lake.",
                 at=("storage",),
             )
         if self.storage is not None and (strange := self.storage.strange_to(place)):
             raise refusal(
-                f"{' and '.join(strange)} given for a place in {'Azure' if place in AZURE_SCHEMES else 'S3'}",
+                f"{' and '.join(strange)} given for a place in {_STORES.get(place, 'S3')}",
                 expected="the keys of that store only",
                 next_step="Remove them, or correct the root; see docs/configuration.md.",
                 at=("storage",),
@@ -207,11 +213,11 @@ class LakehouseSettings(Model):
 
     @property
     def keeps_files(self) -> bool:
-        """Whether small files can be kept beside the tables: in a folder, in S3, or in Azure with credentials of the config."""
+        """Whether small files can be kept beside the tables: in a folder or a store (Azure: by credentials of the config)."""
         place, given = self.root or self.volume or "", self.storage
         if scheme(place) in AZURE_SCHEMES:
             return given is not None and (given.account_key or given.client_secret) is not None
-        return place.startswith("file:") or scheme(place) in S3_SCHEMES or (bool(place) and not is_uri(place))
+        return place.startswith("file:") or scheme(place) in STORE_SCHEMES or (bool(place) and not is_uri(place))
 
 
 class ValueFormat(Model):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from lakehouse.storage.azure import AzureStorage
+from lakehouse.storage.google import GoogleStorage
 from lakehouse.storage.s3 import S3Storage
-from lakehouse.uri import AZURE_SCHEMES, S3_SCHEMES, scheme
+from lakehouse.uri import AZURE_SCHEMES, GOOGLE_SCHEMES, S3_SCHEMES, scheme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,8 @@ def storage_of(lakehouse: LakehouseSettings, environ: Mapping[str, str]) -> Stor
     name = scheme(place)
     if name in AZURE_SCHEMES:
         return AzureStorage.of(place, given, environ)
+    if name in GOOGLE_SCHEMES:
+        return GoogleStorage(given.endpoint if given else None)
     if name in S3_SCHEMES or given is not None:
         return S3Storage.of(given, environ)
     return None

@@ -8,6 +8,7 @@ import pytest
 
 from lakehouse.settings.pipeline import LakehouseSettings
 from lakehouse.storage.azure import AzureStorage
+from lakehouse.storage.google import GoogleStorage
 from lakehouse.storage.s3 import S3Storage
 from lakehouse.storage.store import Storage, storage_of
 
@@ -69,16 +70,53 @@ def test_credentials_of_the_config_go_before_those_of_the_environment() -> None:
     assert "azure_storage_client_id" not in found.for_delta_rs()
 
 
+def test_googles_store_is_reached_with_the_credentials_of_the_machine() -> None:
+    found = storage({}, "gs://bucket/lake")
+
+    assert found == GoogleStorage()
+    assert found.for_spark()["spark.hadoop.fs.gs.auth.type"] == "APPLICATION_DEFAULT"
+    assert not [name for name in found.for_spark() if "url" in name]
+    assert found.for_delta_rs() == {}
+
+
+def test_hadoops_own_sizes_for_googles_store_are_replaced_by_numbers() -> None:
+    sizes = {name: value for name, value in GoogleStorage().for_spark().items() if ".size" in name or ".limit" in name}
+
+    assert len(sizes) == 5
+    assert all(value.isdigit() for value in sizes.values())
+
+
+def test_another_address_of_googles_store_is_named_to_every_reader() -> None:
+    found = storage({}, "gs://bucket/lake", endpoint="https://private:9000/")
+
+    assert found is not None
+    assert found.for_spark()["spark.hadoop.fs.gs.storage.root.url"] == "https://private:9000/"
+    assert found.for_spark()["spark.hadoop.fs.gs.auth.type"] == "APPLICATION_DEFAULT"
+    assert found.for_delta_rs() == {"google_base_url": "https://private:9000"}
+
+
+def test_a_server_for_tests_gets_no_credentials() -> None:
+    found = GoogleStorage("http://127.0.0.1:9000")
+
+    assert found.for_spark()["spark.hadoop.fs.gs.auth.type"] == "UNAUTHENTICATED"
+    assert found.for_delta_rs() == {
+        "google_base_url": "http://127.0.0.1:9000",
+        "google_skip_signature": "true",
+        "allow_http": "true",
+    }
+
+
 @pytest.mark.parametrize(
     ("root", "given", "said"),
     [
+        ("gs://bucket/lake", {"account_key": "ours"}, "account_key given for a place in Google's store"),
         ("s3://bucket/lake", {"account_key": "ours"}, "account_key given for a place in S3"),
         (IN_AZURE, {"region": "eu", "account_key": "ours"}, "region given for a place in Azure"),
         (IN_AZURE, {"account_key": "ours", "client_id": "c", "tenant_id": "t", "client_secret": "s"}, "account_key given"),
         (IN_AZURE, {"client_id": "c"}, "client_id given"),
         ("abfss://account.dfs.core.windows.net/lake", {"account_key": "ours"}, "names no container"),
         ("abfss://a b@c/lake", {}, "names no container"),
-        ("gs://bucket/lake", {"endpoint": "https://g:1"}, "neither in S3 nor in Azure"),
+        ("hdfs://name/lake", {"endpoint": "https://h:1"}, "in no object store"),
     ],
 )
 def test_what_belongs_to_another_store_is_refused(root: str, given: dict[str, str], said: str) -> None:
@@ -143,6 +181,6 @@ def test_half_of_a_credential_and_what_is_no_url_are_refused(given: dict[str, st
         storage({}, **given)
 
 
-def test_storage_belongs_to_a_root_in_s3() -> None:
-    with pytest.raises(ValueError, match="neither in S3"):
+def test_storage_belongs_to_a_root_in_a_store() -> None:
+    with pytest.raises(ValueError, match="in no object store"):
         storage({}, root="/data/lake", region="eu-central-1")

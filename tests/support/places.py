@@ -1,8 +1,8 @@
-"""Where the tables of a test are: in a folder, in S3, in Azure, or in a Hive Metastore.
+"""Where the tables of a test are: in a folder, in S3, in Azure, in Google's store, or in a Hive Metastore.
 
 A test process has one session, and a session one catalog: TESTS_PLACE=metastore makes it a metastore's, and all its tables are
-there; TESTS_PLACE=azure likewise. Otherwise tables are in folders, and those of tests that are marked `everywhere` in a folder
-and in S3.
+there; TESTS_PLACE=azure and TESTS_PLACE=google likewise. Otherwise tables are in folders, and those of tests that are marked
+`everywhere` in a folder and in S3.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakehouse.spark.session import FILE_MANAGER
 from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
 from lakehouse.uri import path_in_store
-from tests.support import azurite
+from tests.support import azurite, fake_gcs
 from tests.support.metastore import metastore
 from tests.support.object_store import BUCKET, section, storage
 
@@ -87,6 +87,19 @@ def in_azure(folder: Path) -> Iterator[Place]:
 
 
 @contextlib.contextmanager
+def in_google(folder: Path) -> Iterator[Place]:
+    """Tables in a store of Google's protocol, which is started for it."""
+    with fake_gcs.fake_gcs(folder) as port:
+        given = fake_gcs.reached_at(port)
+        yield Place(
+            lambda own: Lakehouse(root=f"gs://{fake_gcs.BUCKET}/{name_of(own)}", storage=given),
+            lambda own: {"root": f"gs://{fake_gcs.BUCKET}/{name_of(own)}", "storage": {"endpoint": given.endpoint}},
+            Lakehouse(storage=given),
+            fake_gcs.move_by_copy(),
+        )
+
+
+@contextlib.contextmanager
 def in_metastore(folder: Path) -> Iterator[Place]:
     """Tables of a Hive Metastore, which is started for it."""
     with metastore(folder) as address:
@@ -96,6 +109,10 @@ def in_metastore(folder: Path) -> Iterator[Place]:
             lambda own: {"catalog": CATALOG, "metastore": address, "schema": name_of(own), "volume": volume_of(own)},
             session,
         )
+
+
+STARTED = {"azure": in_azure, "google": in_google, "metastore": in_metastore}
+"""What a test process starts for a place, in a folder of its own."""
 
 
 def copy_objects(original: Lakehouse, new: Lakehouse) -> None:

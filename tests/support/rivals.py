@@ -38,13 +38,14 @@ def acknowledged(
     rival: Callable[[Request], None],
     *,
     times: int,
+    is_commit: Callable[[Request], bool] = lambda request: request.is_commit,
 ) -> list[int]:
     """Commit the numbers from 1, each time with a rival's commit just before; those that were acknowledged. 0 comes without."""
     ours, is_armed = [], False
 
     def before(request: Request) -> None:
         nonlocal is_armed
-        if is_armed and request.is_commit:
+        if is_armed and is_commit(request):
             is_armed = False
             rival(request)
 

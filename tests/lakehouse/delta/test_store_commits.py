@@ -1,0 +1,87 @@
+"""Commits in Azure and in Google's store: Delta's own log stores do not overwrite what another writer committed just before."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pytest
+
+from lakehouse.storage.azure import AzureStorage
+from lakehouse.storage.google import GoogleStorage
+from tests.support.examples import examples
+from tests.support.object_store import before_store
+from tests.support.places import PLACE
+from tests.support.rivals import acknowledged, append, merge, numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.table import Lakehouse
+    from tests.support.object_store import Request
+
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(PLACE not in ("azure", "google"), reason="the session reaches them with TESTS_PLACE only"),
+]
+
+TIMES = examples(few=6, many=50)
+
+
+def by_way_of(proxy: int) -> dict[str, str]:
+    """The settings by which the session reaches the store through a proxy."""
+    if PLACE == "azure":
+        return {"fs.azure.abfs.endpoint": f"127.0.0.1:{proxy}", "fs.abfs.impl.disable.cache": "true"}
+    return {"fs.gs.storage.root.url": f"http://127.0.0.1:{proxy}/", "fs.gs.impl.disable.cache": "true"}
+
+
+def written(request: Request) -> str:
+    """The object that a request writes, as Arrow names it."""
+    if PLACE == "azure":
+        return request.path.partition("?")[0].partition("/devstoreaccount1/")[2]
+    bucket, _, query = request.path.partition("/b/")[2].partition("/o?")
+    name = re.search(r"(?:^|&)name=([^&]+)", query)
+    return f"{bucket}/{unquote(name[1])}" if name else ""
+
+
+def is_commit(request: Request) -> bool:
+    """Whether a request writes a commit of a Delta table, or is the last of those that do."""
+    return request.method == "PUT" and bool(re.search(r"/_delta_log/\d+\.json$", written(request)))
+
+
+@pytest.mark.parametrize("commit", [append, merge])
+def test_a_commit_that_came_first_is_not_overwritten(
+    commit: Callable[[SparkSession, str, int], None],
+    spark: SparkSession,
+    tmp_path: Path,
+    lakehouse_at: Callable[[Path], Lakehouse],
+) -> None:
+    lakehouse = lakehouse_at(tmp_path)
+    given = lakehouse.storage
+    assert isinstance(given, AzureStorage | GoogleStorage)
+    table, port = f"{lakehouse.root}/numbers", int((given.endpoint or "").rpartition(":")[2])
+    rivals: dict[str, bytes] = {}
+
+    def rival(request: Request) -> None:
+        path = written(request)
+        rivals[path] = json.dumps({"txn": {"appId": f"rival-{len(rivals)}", "version": 1}}).encode()
+        with given.files().open_output_stream(path) as file:
+            file.write(rivals[path])
+
+    with before_store(port) as (proxy, interference):
+        settings = by_way_of(proxy)
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        ours = acknowledged(spark, table, interference, commit, rival, times=TIMES, is_commit=is_commit)
+        found = numbers(spark, table)
+        for name in settings:
+            spark.conf.unset(name)
+
+    assert len(rivals) == TIMES
+    assert found == [0, *ours]
+    assert {path: given.files().open_input_stream(path).readall() for path in rivals} == rivals

@@ -1,0 +1,69 @@
+"""A store of Google's protocol on this machine: fake-gcs-server, a program in Go.
+
+It is built once, at a pinned version, into the cache folder. It keeps the conditions that Google's store keeps, and knows no
+move of an object: `move_by_copy` has Hadoop's client copy and delete instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bronze.dev_broker.process import free_port
+from lakehouse.machine import jars
+from lakehouse.storage.google import GoogleStorage
+from tests.support.served import served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION = "v1.56.1"
+BUCKET = "lake"
+
+_HOST = "127.0.0.1"
+_BUILD_SECONDS = 900
+
+
+def reached_at(port: int) -> GoogleStorage:
+    """How the store, or a proxy before it, is reached."""
+    return GoogleStorage(f"http://{_HOST}:{port}")
+
+
+def move_by_copy() -> dict[str, str]:
+    """The settings of a session that the server asks for beside those of its address."""
+    return {"fs.gs.operation.move.enable": "false"}
+
+
+@contextlib.contextmanager
+def fake_gcs(folder: Path) -> Iterator[int]:
+    """Start a store with an empty bucket; yields its port.
+
+    Raises:
+        FileNotFoundError: There is no Go on this machine.
+        TimeoutError: It did not start.
+    """
+    port = free_port()
+    (folder / "objects" / BUCKET).mkdir(parents=True)
+    command = [
+        *(str(_program()), "-scheme", "http", "-host", _HOST, "-port", str(port), "-log-level", "error"),
+        *("-filesystem-root", str(folder / "objects"), "-public-host", f"{_HOST}:{port}"),
+    ]
+    with served(command, folder, lambda: reached_at(port).files().get_file_info(BUCKET)):
+        yield port
+
+
+def _program() -> Path:
+    """The program's file; built where it is not in the cache."""
+    kept = jars.cache_dir().parent / f"fake-gcs-server-{VERSION}"
+    if not kept.is_file():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as work:
+            environ = {**os.environ, "GOBIN": work, "GOFLAGS": "-modcacherw", "GOPATH": str(Path(work) / "go")}
+            command = ["go", "install", f"github.com/fsouza/fake-gcs-server@{VERSION}"]
+            subprocess.run(command, check=True, capture_output=True, timeout=_BUILD_SECONDS, env=environ, cwd=work)
+            (Path(work) / "fake-gcs-server").rename(kept)  # whole or not at all
+    return kept
