@@ -106,6 +106,10 @@ def limit_of(expected: str) -> float:
     return float(expected.removeprefix("at most ").removesuffix(" in a load"))
 
 
+_NO_ARGUMENTS = {True: "none unexpected", False: "it holds"}
+"""What is expected where an expectation has no arguments: of one about each value, and of any other."""
+
+
 def _of_user(expectation: UserExpectation) -> Check:
     arguments = expectation.arguments
     keeps_rows_aside = expectation.on_fail == "quarantine_rows"
@@ -118,7 +122,7 @@ def _of_user(expectation: UserExpectation) -> Check:
         column=None if column is None else str(column),
         severity=WARN if keeps_rows_aside else expectation.severity,
         type=expectation.name,
-        expected=json.dumps(shown, default=str) if shown else "met",
+        expected=json.dumps(shown, default=str) if shown else _NO_ARGUMENTS["_values_" in expectation.name],
         arguments=arguments,
         keeps_rows_aside=keeps_rows_aside,
     )

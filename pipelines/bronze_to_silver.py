@@ -141,7 +141,7 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
     if planned is None:
         return dict(NOTHING)
     policies = settings.policies
-    found = breaker.trips(planned.load_seq, planned.ledger, policies.max_quarantined_share, policies.topic_shares)
+    found = breaker.tripped(spark, run, planned, policies.max_quarantined_share, policies.topic_shares)
     return {
         "load_seq": planned.load_seq,
         "is_repeat": recovered.open_claim is not None,
@@ -167,7 +167,7 @@ def require_others_let_in(
         return
     shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
     if not any(breaker.is_reason(row, *shares) for row in planned.ledger if stream_of(row) == stream):
-        breaker.require_closed(run, planned, *shares)
+        breaker.require_closed(spark, run, planned, *shares)
 
 
 def _limits(settings: Settings) -> Limits:

@@ -45,7 +45,7 @@ _OPTION = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'
 
 
 class LookError(Exception):
-    """The brokers cannot be asked or read; the text says why, without any value of the configuration."""
+    """The brokers cannot be asked or read; the text says why, and of the configuration names the brokers alone."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ def describe_topics(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
         except KafkaException as error:
             if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED):
                 continue
-            raise LookError(error.args[0].name()) from None
-        except TimeoutError:
-            raise LookError("no answer") from None
+            raise LookError(_why(kafka, error)) from None
+        except TimeoutError as error:
+            raise LookError(_why(kafka, error)) from None
         topic_id = str(description.topic_id)
         partitions = tuple(sorted(each.id for each in description.partitions))
         found[topic] = Seen(None if topic_id in ("", "None", _NO_ID) else topic_id, partitions)
@@ -128,16 +128,22 @@ def bounds(kafka: Kafka, topic: str, partitions: Iterable[int]) -> dict[int, tup
 
 
 def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
-    admin, why = client(kafka), "no answer"
+    admin, why = client(kafka), ""
     for _ in range(_ATTEMPTS):  # the leader may just have moved
         try:
             listed = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_SECONDS)
             return {place.partition: asked.result(2 * _SECONDS).offset for place, asked in listed.items()}
-        except KafkaException as error:
-            why = error.args[0].name()
-        except TimeoutError:
-            pass
+        except (KafkaException, TimeoutError) as error:
+            why = _why(kafka, error)
     raise LookError(why)
+
+
+def _why(kafka: Kafka, error: KafkaException | TimeoutError) -> str:
+    code = KafkaError._TIMED_OUT if isinstance(error, TimeoutError) else error.args[0].code()  # noqa: SLF001 -- its public name
+    if code == KafkaError._TIMED_OUT:  # noqa: SLF001 -- as above
+        return f"no broker answered at {kafka.bootstrap_servers} within {_SECONDS} s"
+    name: str = error.args[0].name()
+    return name
 
 
 def client(kafka: Kafka) -> AdminClient:

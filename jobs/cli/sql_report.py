@@ -24,7 +24,7 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
-_BY_SUFFIX = {".json": Format.JSON, ".parquet": Format.PARQUET}
+_BY_SUFFIX = {".csv": Format.CSV, ".json": Format.JSON, ".parquet": Format.PARQUET}
 
 
 def sql(
@@ -104,5 +104,14 @@ def _require_outside(lakehouse: Lakehouse, output: Path | None) -> None:
 
 def _fitting(output: Path | None) -> Format:
     if output is not None:
-        return _BY_SUFFIX.get(output.suffix.lower(), Format.CSV)
+        suffix = output.suffix.lower()
+        if suffix and suffix not in _BY_SUFFIX:
+            raise UsageError(
+                "The file's name does not say its format.",
+                where=f"-o {output}",
+                observed=suffix,
+                expected=f"one of {', '.join(_BY_SUFFIX)}, or --format beside it",
+                next_step="Spreadsheets open CSV: -o FILE.csv.",
+            )
+        return _BY_SUFFIX.get(suffix, Format.CSV)
     return Format.TABLE if sys.stdout.isatty() else Format.CSV

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -42,5 +43,8 @@ def status(
     if lag:
         from jobs.readers.lag import with_lag
 
+        sys.stderr.write(f"Asking {settings.kafka.bootstrap_servers} for the ends of its partitions.\n")
         found = with_lag(found, settings.kafka)
     write_json(found) if as_json else reading.write_status(found)
+    if found.get("topics_not_found"):
+        raise typer.Exit(1)

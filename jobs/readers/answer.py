@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Protocol
+
+from lakehouse.contracts import views
+from lakehouse.table import TABLE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -31,6 +35,20 @@ class Tables(Protocol):
             query: In DuckDB's SQL, over tables and views by their bare names; parameters are `$name`.
             parameters: Their values; each must occur in the query.
         """
+
+
+def not_there_yet(query: str, known: Collection[str]) -> str | None:
+    """What to do where a query names a table of ours that is not there yet; None if it names none.
+
+    >>> not_there_yet("SELECT * FROM gold_latest", {"bronze_records"})
+    'gold_latest is not there yet: `tidemark run` makes it, once the gate lets a load through.'
+    """
+    words = set(re.findall(r"\w+", query.casefold()))
+    missing = sorted((words & {*TABLE_NAMES, *views.READ_BY}) - set(known))
+    if not missing:
+        return None
+    when = ", once the gate lets a load through" if any(name.startswith("gold_") for name in missing) else ""
+    return f"{' and '.join(missing)} is not there yet: `tidemark run` makes it{when}."
 
 
 class Answer(Protocol):

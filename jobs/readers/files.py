@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import duckdb
 
 from jobs.readers import sql_guard
-from jobs.readers.answer import FETCHED_ROWS
+from jobs.readers.answer import FETCHED_ROWS, not_there_yet
 from jobs.readers.sql_guard import sql_text
 from lakehouse.contracts import views
 from lakehouse.errors import TidemarkError, ToolError, UsageError, headline
@@ -44,6 +45,9 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 _COLUMNS_MAY_BE_RENAMED = 2
+_BARE_OFFSET = re.compile(r'(?<!")\boffset\b(?!")', re.IGNORECASE)
+_NO_TABLE_OF_OURS = re.compile(r'\nDid you mean "(?:pg_|duckdb_|sqlite_)\w*"\?')
+"""What DuckDB proposes where nothing of ours is near."""
 """The Delta reader version that introduced column mapping. From 3 on, the log lists it as a feature, which delta-rs checks."""
 
 
@@ -279,11 +283,20 @@ def _named_errors(query: str, known: list[str]) -> Iterator[None]:
         raise UsageError(
             "The query cannot be answered.",
             where=f"query: {query}",
-            observed=str(error),
+            observed=_NO_TABLE_OF_OURS.sub("", str(error)),
             expected=f"tables: {expected}" if is_unknown_table else None,
-            next_step="Run `tidemark run` first." if is_unknown_table and not known else None,
+            next_step=_way_out(query, known, error),
         ) from error
     except duckdb.PermissionException:
         raise sql_guard.no_select(query, "a file or an address that it opens") from None
     except duckdb.Error as error:
         raise TidemarkError("The query failed.", where=f"query: {query}", observed=str(error)) from error
+
+
+def _way_out(query: str, known: list[str], error: duckdb.Error) -> str | None:
+    if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(query):
+        return 'offset is a word of SQL: the column is "offset", in double quotes.'
+    if isinstance(error, duckdb.CatalogException):
+        there = [*known, *(name for name, read in views.READ_BY.items() if read <= {*known})]
+        return not_there_yet(query, there) or (None if known else "Run `tidemark run` first.")
+    return None

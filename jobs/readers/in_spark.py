@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from jobs.process.context import open_session, reporting
-from jobs.readers.answer import FETCHED_ROWS
+from jobs.readers.answer import FETCHED_ROWS, not_there_yet
 from jobs.readers.sql_guard import no_select
 from lakehouse.contracts import views
 from lakehouse.delta import tables
@@ -173,6 +173,7 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[_Answer]:
                 where=f"query: {query}",
                 observed=headline(str(error)),
                 expected=f"Spark's SQL over tables: one of {', '.join(sorted(session.names))}",
+                next_step=not_there_yet(query, session.names),
             ) from error
         except SPARK_ERRORS as error:
             raise TidemarkError("The query failed.", where=f"query: {query}", observed=headline(str(error))) from error

@@ -79,26 +79,36 @@ def with_lag(found: dict[str, Any], kafka: Kafka) -> dict[str, Any]:
     """Add the lag behind Kafka to a status.
 
     Returns:
-        The status, with `lag`, see `lags`; None if no broker could be queried, and `lag_unknown` then says why.
+        The status, with `lag`, see `lags`; None if no broker could be queried, and `lag_unknown` then says why;
+        `topics_not_found`, those of the config that Kafka does not have, or this login may not see.
     """
     try:
-        return {**found, "lag": lags(kafka, found["partitions"]), "lag_unknown": None}
+        rows = lags(kafka, found["partitions"])
     except metadata.LookError as error:
-        return {**found, "lag": None, "lag_unknown": str(error)}
+        return {**found, "lag": None, "lag_unknown": str(error), "topics_not_found": []}
+    missing = sorted(set(kafka.topics) - {row["topic"] for row in rows})
+    return {**found, "lag": rows, "lag_unknown": None, "topics_not_found": missing}
 
 
 def lag_sentence(found: dict[str, Any]) -> str:
     """The total lag in words.
 
-    >>> lag_sentence({"lag": [{"lag": 1500}, {"lag": 0}], "lag_unknown": None})
+    >>> lag_sentence({"lag": [{"lag": 1500}, {"lag": 0}], "lag_unknown": None, "topics_not_found": []})
     'Lag: 1,500 offsets behind Kafka in 2 partitions.'
     >>> lag_sentence({"lag": None, "lag_unknown": "no answer"})
     'Lag: unknown; Kafka cannot be asked (no answer).'
+    >>> lag_sentence({"lag": [], "lag_unknown": None, "topics_not_found": ["ordrs"]})
+    'Lag: unknown; Kafka has no topic ordrs, or this login may not see it.'
     """
     if found["lag"] is None:
         return f"Lag: unknown; Kafka cannot be asked ({found['lag_unknown']})."
+    lost = ", ".join(found["topics_not_found"])
+    not_found = f"Kafka has no topic {lost}, or this login may not see it."
+    if not found["lag"]:
+        return f"Lag: unknown; {not_found}"
     behind = sum(row["lag"] for row in found["lag"])
-    return f"Lag: {behind:,} offsets behind Kafka in {len(found['lag']):,} partitions."
+    sentence = f"Lag: {behind:,} offsets behind Kafka in {len(found['lag']):,} partitions."
+    return f"{sentence} {not_found}" if lost else sentence
 
 
 def write_lag(found: dict[str, Any]) -> None:

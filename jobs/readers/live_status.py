@@ -76,7 +76,7 @@ class Looks:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._decided, self._arrived = Meter(), Meter()
-        self._lag: dict[str, Any] = {"lag": None, "lag_unknown": "not answered yet"}
+        self._lag: dict[str, Any] = {"lag": None, "lag_unknown": "not answered yet", "topics_not_found": []}
         self._asking: threading.Thread | None = None
 
     def look(self, *, is_patient: bool) -> dict[str, Any]:
@@ -86,8 +86,9 @@ class Looks:
             is_patient: Whether to wait for Kafka's answer; otherwise the last one is used.
 
         Returns:
-            The status without `missing`; `looked_at`; `lag` and `lag_unknown` as of Kafka's last answer; and `rates`: records
-            that Silver decided and offsets that Kafka gained, per second since the last poll and over the last minute.
+            The status without `missing`; `looked_at`; `lag`, `lag_unknown` and `topics_not_found` as of Kafka's last answer;
+            and `rates`: records that Silver decided and offsets that Kafka gained, per second since the last poll and over the
+            last minute.
 
         Raises:
             TidemarkError: The tables cannot be read.
@@ -111,7 +112,7 @@ class Looks:
         asked = with_lag(found, self._settings.kafka)
         if asked["lag"] is not None:
             self._arrived.read(sum(row["end_offset"] for row in asked["lag"]), at=time.monotonic())
-        self._lag = {"lag": asked["lag"], "lag_unknown": asked["lag_unknown"]}
+        self._lag = {name: asked[name] for name in self._lag}
 
 
 def watch(settings: Settings, *, seconds: float, as_json: bool) -> None:

@@ -21,6 +21,7 @@ from lakehouse.contracts.silver import (
 )
 from lakehouse.errors import TidemarkError
 from lakehouse.escape import printable
+from lakehouse.settings.base import nearest
 from lakehouse.table import (
     BRONZE_RECORDS,
     GATE_DECISIONS,
@@ -42,17 +43,27 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 UNDECIDED = "undecided"
+_MOST_TOPICS = 20
 
 RULES = {**WHY, UNDECIDED: "Silver has not loaded it yet; the next run decides it"}
 
 _AT = "topic = $topic AND partition = $partition"
+_SAME = "producer IS NOT DISTINCT FROM $producer AND epoch = $epoch"
 _RECORD = f"""
     SELECT *, count(*) OVER () AS copies
     FROM {BRONZE_RECORDS}
     WHERE {_AT} AND "offset" = $offset LIMIT 1
 """  # noqa: S608 -- the table's name is ours; as in every query below
+_READ = f"""
+    SELECT topic, partition, max("offset") AS last_offset FROM {BRONZE_RECORDS} GROUP BY ALL ORDER BY topic, partition
+"""  # noqa: S608 -- as above
 _KEPT = f"""
-    SELECT producer, epoch, sequence, arrival, load_seq FROM {SILVER_RECORDS} WHERE {_AT} AND "offset" = $offset
+    SELECT * FROM {SILVER_RECORDS} WHERE {_AT} AND "offset" = $offset
+"""  # noqa: S608 -- as above
+_PASSED_BY = f"""
+    SELECT "offset", sequence FROM {SILVER_RECORDS}
+    WHERE {_AT} AND {_SAME} AND load_seq = $load_seq AND "offset" < $offset AND sequence > $sequence
+    ORDER BY sequence DESC LIMIT 1
 """  # noqa: S608 -- as above
 _OUT = f"""
     SELECT producer, epoch, class, reason, first_sequence AS sequence, load_seq, state, settled_load_seq FROM {SILVER_REJECTS}
@@ -67,7 +78,6 @@ _LOAD = f"""
 _SETTLED = f"""
     SELECT load_seq, kind, reason, requested_by, run_id, claimed_at FROM {SILVER_LOADS} WHERE load_seq = $load_seq LIMIT 1
 """  # noqa: S608 -- as above
-_SAME = "producer IS NOT DISTINCT FROM $producer AND epoch = $epoch"
 _WINNER = f"""
     SELECT "offset", "table", load_seq, timestamp FROM (
         SELECT "offset", 'silver_records' AS "table", load_seq, timestamp, '{LATE}' AS class FROM {SILVER_RECORDS}
@@ -117,9 +127,11 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
 
     Returns:
         topic, partition, offset, timestamp, producer, epoch, sequence; `class`, `rule` in words, `reason`, `state` of a reject;
-        `copies`, how often Bronze holds the offset: all but one are replays; `erased_load_seq`; `load` with run, Bronze
-        versions and the watermark before and after; `settled`, who released or discarded it in which load, and why; `winner`,
-        the record that had a duplicate's or collision's sequence first; `gate`, the last audit of the load, or of the release;
+        `copies`, how often Bronze holds the offset: all but one are replays; `erased_load_seq`; `is_undecodable`, whether
+        Silver holds its value as bytes alone, because the payload's format does not fit; `load` with run, Bronze versions and
+        the watermark before and after; `passed_by`, the record of the same load that had moved the watermark past a late one;
+        `settled`, who released or discarded it in which load, and why; `winner`, the record that had a duplicate's or
+        collision's sequence first; `gate`, the last audit of the load, or of the release;
         `decision`, what an operator decided after the gate failed; `published`; and `aside`, which expectations kept the record
         out of Gold, its state there, and who settled that. What does not apply is None.
         Second, the columns of `bronze_records`.
@@ -136,17 +148,12 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
 
         record = next(iter(rows(_RECORD, BRONZE_RECORDS)), None)
         if record is None:
-            raise TidemarkError(
-                "Bronze holds no such record.",
-                where=f"topic {topic}, partition {partition}, offset {offset}",
-                next_step="Kafka's offsets have gaps where a log was compacted or a transaction ended. See `tidemark status` "
-                "for the last offset that was read.",
-            )
+            raise _not_there(topic, partition, offset, rows(_READ, BRONZE_RECORDS))
         loads = rows(_LOAD, SILVER_LOADS)
         kept = next(iter(rows(_KEPT, SILVER_RECORDS)), None)
         found = _found(kept, rows(_OUT, SILVER_REJECTS), loads, record)
         load = next((row for row in loads if found and _is_of(row, found)), None)
-        winner, settled, gate, decision, published = None, None, None, None, None
+        winner, settled, gate, decision, published, passed_by = None, None, None, None, None, None
         aside = next(iter(rows(_ASIDE, GOLD_REJECTS)), None) if GOLD_STREAM_HEALTH in tables.names else None
         if aside:
             by = aside.pop("settled_load_seq")
@@ -154,6 +161,9 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         if found and found["class"] in {DUPLICATE, COLLISION}:
             same = {name: found[name] for name in ("producer", "epoch", "sequence")}
             winner = next(iter(rows(_WINNER, SILVER_REJECTS, **same)), None)
+        if found and LATE in {found["class"], found["arrival"]}:
+            same = {name: found[name] for name in ("producer", "epoch", "sequence", "load_seq")}
+            passed_by = next(iter(rows(_PASSED_BY, SILVER_RECORDS, **same)), None)
         if found and found["settled_load_seq"] is not None:
             settled = next(iter(rows(_SETTLED, SILVER_LOADS, load_seq=found["settled_load_seq"])), None)
         if load:
@@ -174,7 +184,9 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         **{column: found[column] if found else None for column in ("reason", "state", "arrival")},
         "copies": copies,
         "erased_load_seq": record["erased"] and record["erased"]["load_seq"],
+        "is_undecodable": bool(kept and kept["value"] is not None and "payload" in kept and kept["payload"] is None),
         "load": load and {column: value for column, value in load.items() if column not in {"rules", "producer"}},
+        "passed_by": passed_by,
         "settled": settled,
         "winner": winner,
         "gate": gate,
@@ -183,6 +195,40 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         "aside": aside,
     }
     return told, record
+
+
+def _not_there(topic: str, partition: int, offset: int, read: list[Row]) -> TidemarkError:
+    """Why Bronze does not hold a record, by what it has read: the last offset of each topic and partition."""
+    where = f"topic {topic}, partition {partition}, offset {offset}"
+    topics = sorted({row["topic"] for row in read})
+    last = {row["partition"]: row["last_offset"] for row in read if row["topic"] == topic}
+    if not read:
+        return TidemarkError("Nothing was read yet.", where=where, observed="no records in Bronze", next_step="tidemark run")
+    if not last:
+        near = nearest(topic, topics)
+        return TidemarkError(
+            "Nothing was read of this topic.",
+            where=where,
+            expected=f"one of {', '.join(topics[:_MOST_TOPICS])}",
+            next_step=f"Did you mean {near}?" if near else "`tidemark topic list` shows what is read.",
+        )
+    if partition not in last:
+        held = ", ".join(map(str, last))
+        return TidemarkError("Nothing was read of this partition.", where=where, expected=f"one of {held}")
+    if offset > last[partition]:
+        return TidemarkError(
+            "The record was not read yet.",
+            where=where,
+            observed=f"the last one that was read has offset {last[partition]}",
+            next_step="If Kafka has it, `tidemark run` brings it.",
+        )
+    return TidemarkError(
+        "Bronze holds no such record.",
+        where=where,
+        observed=f"Bronze has read this partition up to offset {last[partition]}",
+        next_step="Kafka's offsets have gaps where a log was compacted or a transaction ended, and begin where "
+        "kafka.starting_offsets says.",
+    )
 
 
 def write_why(found: Mapping[str, Any]) -> None:
@@ -197,8 +243,7 @@ def write_why(found: Mapping[str, Any]) -> None:
 
 def _sentences(found: Mapping[str, Any]) -> list[str]:
     told = []
-    load, settled, winner = (found[name] for name in ("load", "settled", "winner"))
-    gate, decision, published = (found[name] for name in ("gate", "decision", "published"))
+    settled, winner = found["settled"], found["winner"]
     if winner:
         place = f"offset {winner['offset']}, in {winner['table']}, load {winner['load_seq']}"
         told.append(f"The record that was there first: {place}.")
@@ -210,14 +255,22 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
         told.append(f"It was {found['state']} {_by_whom(settled)}.")
     if found["arrival"] == LATE:
         told.append("It is in silver_records, marked late.")
+    if found["is_undecodable"]:
+        told.append("Its value is not of the format that `value` names: payload is null, and value holds the bytes.")
     if found["copies"] > 1:
         told.append(f"Bronze holds it {found['copies']} times; all but one are replays.")
-    if not load:
-        return told
+    return told + _of_load(found) if found["load"] else told
+
+
+def _of_load(found: Mapping[str, Any]) -> list[str]:
+    load, gate, decision, published = (found[name] for name in ("load", "gate", "decision", "published"))
+    told = []
     before, after = (_mark(load, when) for when in ("before", "after"))
     versions = f"Bronze versions {load['bronze_after_version'] + 1} to {load['bronze_to_version']}"
     told.append(f"Load {load['load_seq']}, claimed {output.cell(load['claimed_at'])} by run {load['run_id']}, from {versions}.")
     told.append(f"Watermark before the load: {before}, after: {after}.")
+    if passed := found["passed_by"]:
+        told.append(f"It came after offset {passed['offset']} of the same load, which had moved it to {passed['sequence']}.")
     if gate:
         verdict = "passed" if gate["passed"] else "FAILED"
         told.append(f"Gate run {gate['gate_run_id']} on Silver version {gate['silver_version']}: {verdict}.")

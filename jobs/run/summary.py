@@ -18,7 +18,18 @@ def write_result(result: dict[str, Any], *, as_json: bool) -> None:
     output.write(f"{result['pipeline']} {result['run_id']}, {result['seconds']:.1f} s")
     for stage in STAGES:
         if result.get(stage) is not None:
-            output.write(f"  {stage:<7} {summary(result[stage])}")
+            output.write(f"  {stage:<7} {summary(_brought(result[stage]) if stage == 'bronze' else result[stage])}")
+
+
+def _brought(bronze: dict[str, Any]) -> dict[str, Any]:
+    """Bronze's result with the versions that it committed, if it committed any."""
+    told = {name: value for name, value in bronze.items() if name not in ("from_version", "to_version")}
+    first, last = bronze["from_version"] + 1, bronze["to_version"]
+    return told if last < first else {**told, "versions" if first < last else "version": _range(first, last)}
+
+
+def _range(first: int, last: int) -> str:
+    return f"{first} to {last}" if first < last else str(first)
 
 
 def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX_TABLE_ROWS) -> None:
@@ -39,7 +50,8 @@ def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX
         output.write(
             output.shown(f"Bronze holds topics that kafka.topics does not name; no load decides them: {', '.join(others)}")
         )
-    output.write(summary({name: value for name, value in planned.items() if not isinstance(value, list)}))
+    if planned["load_seq"] is not None:
+        output.write(_of_load(planned))
     if not streams:
         _write_trips(planned)
         if not planned.get("breaker"):
@@ -55,6 +67,25 @@ def write_plan(planned: dict[str, Any], *, as_json: bool, most: int = output.MAX
         rows = [[row[name] for name in columns] for row in kept_out]
         output.write_table(columns, rows, title="Kept out: the first of each class")
     _write_trips(planned)
+
+
+def _of_load(planned: dict[str, Any]) -> str:
+    """What a planned load takes.
+
+    >>> of_bronze = {"bronze_after_version": 3, "bronze_to_version": 5}
+    >>> _of_load({"load_seq": 7, "is_repeat": False, "records": 1500, **of_bronze})
+    'The next load is load 7: 1,500 records, of versions 4 to 5 of bronze_records.'
+    >>> _of_load({"load_seq": 7, "is_repeat": True, "records": 1, **of_bronze})
+    'Load 7 was claimed and not finished. The next run finishes it: 1 record, of versions 4 to 5 of bronze_records.'
+    """
+    number, first = planned["load_seq"], planned.get("bronze_after_version")
+    began = f"Load {number} was claimed and not finished. The next run finishes it"
+    begin = began if planned["is_repeat"] else f"The next load is load {number}"
+    if first is None:  # the breaker opened before anything was read
+        return f"{begin}."
+    last = planned["bronze_to_version"]
+    versions = f"version{'s' if first + 1 < last else ''} {_range(first + 1, last)}"
+    return f"{begin}: {_records(planned['records'])}, of {versions} of bronze_records."
 
 
 def _write_trips(planned: dict[str, Any]) -> None:
@@ -99,9 +130,8 @@ def write_decided(done: dict[str, Any], *, as_json: bool) -> None:
     elif done["kind"] == "reset":
         output.write(f"{verb} a watermark, as load {done['load_seq']}.")
     elif done["kind"] == "erase":
-        output.write(
-            f"{verb} what {_records(done['erased'])} held, as load {done['load_seq']}; gave up {done['records']:,} that waited."
-        )
+        given_up = f", {done['records']:,} of them given up from quarantine" if done["records"] else ""
+        output.write(f"{verb} what {_records(done['erased'])} held{given_up}, as load {done['load_seq']}.")
     else:
         output.write(f"{verb} {_records(done['records'])} ({summary(done['classes'])}), as load {done['load_seq']}.")
     _write_left(done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _LONGEST_SHOWN = 80
+_SHARE = re.compile(r"'[0-9.]+ ?%'")
 
 
 @dataclass(frozen=True)
@@ -129,10 +131,21 @@ def _wrong(detail: ErrorDetails, path: Path, place: str, observed: str | None) -
     elif detail["type"] == "string_type":
         rule = "text"
     expected = f"{known.description} ({rule})" if known and known.description else rule
-    next_step = f"For example {path[-1]}: {known.example}" if known and known.example else "Correct the value."
+    next_step = _example(path) or "Correct the value."
+    if detail["type"] in {"int_type", "float_type"} and _SHARE.fullmatch(observed or ""):
+        next_step += "; a share is a number from 0 to 1."
     if detail["type"] in {"int_type", "float_type", "bool_type"} and "reference" in (observed or ""):
         next_step += "; a ${...} reference gives text, so set a number in the file or with a TIDEMARK_ variable."
     return Mistake(dotted(path), place, "the value is wrong", observed, expected, next_step)
+
+
+def _example(path: Path) -> str | None:
+    known = key_at(path)
+    if known and known.example:
+        return f"For example {path[-1]}: {known.example}"
+    below = [(name, key_at((*path, name))) for name in (known.children() if known else [])]
+    parts = [f"{name}: {key.example}" for name, key in below if key and key.example]
+    return f"For example {path[-1]}: {{{parts[0]}}}" if parts else None
 
 
 def _value_at(data: Any, path: Path) -> Any:

@@ -21,6 +21,8 @@ _TAG = "tag:yaml.org,2002:"
 _TAGS = frozenset(_TAG + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map"))
 _MOST_VALUES = 50_000
 _MOST_LEVELS = 100
+_SECOND_DOCUMENT = "but found another document"
+"""What PyYAML says of it."""
 _MOST_DIGITS = 500
 """Far beyond any setting. PyYAML recurses with each level, and Python refuses to read a number of some thousand digits."""
 _PROPERTY_PREFIX = "TIDEMARK_KAFKA__PROPERTIES__"
@@ -120,8 +122,8 @@ def lay_environment(environ: Mapping[str, str], source: Source) -> None:
     for name in sorted(names, key=lambda name: (name.count("__"), name)):
         path = _path_of_variable(name)
         if key_at(path) is None or not path[-1]:
-            known = [variable_name(known) for known in all_keys()]
-            source.mistakes.append(_unknown(name, f"environment variable {name}", known))
+            known = [variable_name(known).removeprefix(PREFIX) for known in all_keys()]
+            source.mistakes.append(_unknown(name, f"environment variable {name}", known, prefix=PREFIX))
         else:
             _lay(path, environ[name], f"environment variable {name}", source)
 
@@ -242,9 +244,10 @@ class _Builder:
         return self.loader.construct_object(node)
 
 
-def _unknown(name: str, place: str, known: list[str]) -> Mistake:
-    near = nearest(name, known)
-    hint = f"Did you mean {near}?" if near else f"Known are {', '.join(known[:8])} and so on: see docs/configuration.md."
+def _unknown(name: str, place: str, known: list[str], prefix: str = "") -> Mistake:
+    near = nearest(name.removeprefix(prefix), known)  # all have the prefix: with it, any two are near
+    some = ", ".join(prefix + each for each in known[:8])
+    hint = f"Did you mean {prefix}{near}?" if near else f"Known are {some} and so on: see docs/configuration.md."
     return Mistake(name, place, "unknown setting", expected="the name of a setting", next_step=hint)
 
 
@@ -253,7 +256,10 @@ def _yaml_mistake(error: yaml.YAMLError, place: str, path: Path = ()) -> Mistake
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read")
     if mark is not None and not path:
         place = f"{place}:{mark.line + 1}, column {mark.column + 1}"
-    if "\\t" in problem:
+    if problem == _SECOND_DOCUMENT:
+        problem = "a second document begins there"
+        next_step = "Remove the line --- and what follows: a file holds the config of one pipeline."
+    elif "\\t" in problem:
         next_step = "Replace the tab by spaces: YAML does not allow tabs there."
     else:
         next_step = (

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from lakehouse.settings.base import Model, Whole
+from lakehouse.settings.base import Flag, Model, Whole
 
 
 class TopicPolicies(Model):
@@ -25,7 +25,7 @@ class TopicPolicies(Model):
         description="how many new streams of a topic a load may bring before the breaker opens; null for any",
         examples=["1000"],
     )
-    contiguous: bool = Field(
+    contiguous: Flag = Field(
         default=False, description="whether sequences have no gaps, so that missing ones are followed up", examples=["true"]
     )
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import ACCEPTED, COLLISION, LATE, QUARANTINED, STREAM
+from lakehouse.contracts.silver import ACCEPTED, COLLISION, INVALID, LATE, QUARANTINED, STREAM
+from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
     from silver.state.plan import Plan
@@ -108,7 +116,7 @@ def _started_anew(row: Mapping[str, object], limit: _Limit) -> Trip | None:
     if count[ACCEPTED] or not limit.is_passed(low, count["records"]):
         return None
     what = "A stream sends only numbers below its watermark that are no duplicates: its sequence started anew, or one corrupt "
-    stream = ", ".join(f"{name} {printable(shortened(str(row[name]), _LONGEST))}" for name in STREAM if row[name] is not None)
+    stream = ", ".join(f"{name} {_short(row[name])}" for name in STREAM if row[name] is not None)
     observed = f"{low} of {count['records']} records below the watermark {row['high_watermark_before']}, none above"
     return Trip(f"{what}number raised the watermark.", stream, f"{observed}: {_named([count])}", limit.expected)
 
@@ -130,21 +138,67 @@ def trip_of(opened: BreakerOpenError) -> Trip:
     return Trip(opened.what, str(opened.where), str(opened.observed), str(opened.expected))
 
 
-def require_closed(run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None) -> None:
+def tripped(
+    spark: SparkSession, run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None
+) -> list[Trip]:
+    """List what opens the breaker on a plan, see `trips`; where many records have no key, with what one of them has."""
+    found = trips(planned.load_seq, planned.ledger, max_share, topic_shares)
+    if not found or not _is_unread(planned):
+        return found
+    return [found[0]._replace(observed=f"{found[0].observed}; {_example(spark, run, planned)}"), *found[1:]]
+
+
+def _is_unread(planned: Plan) -> bool:
+    """Whether most of what is kept out is records of which sequence, producer or epoch could not be read."""
+    return 2 * planned.count(INVALID) > sum(_kept_out(_counts(row)) for row in planned.ledger)
+
+
+def _example(spark: SparkSession, run: Run, planned: Plan) -> str:
+    """The first record of which no key could be read, with its headers' names and the fields of its value."""
+    row = planned.rejects.filter(pc.equal(planned.rejects["class"], INVALID)).slice(0, 1).to_pylist()[0]
+    at = {"topic": row["topic"], "partition": row["partition"], "offset": row["first_offset"]}
+    is_there = reduce(and_, (F.col(name) == F.lit(value) for name, value in at.items()))
+    bronze = run.table(BRONZE_RECORDS)
+    records = tables.read(spark, bronze, version=tables.version(spark, bronze)).where(is_there)
+    headers = F.transform("headers", lambda header: header["key"])
+    fields = F.json_object_keys(F.col("value").cast("string"))
+    has = records.select(headers.alias("headers"), fields.alias("fields")).limit(1).collect()[0]
+    place = ", ".join(f"{name} {_short(value)}" for name, value in at.items())
+    value = f", and a JSON object of {_listed(has['fields'])}" if has["fields"] else ""
+    return f"the first one, {place} ({row['reason']}), has {_listed(has['headers'] or [], 'header')}{value}"
+
+
+def _listed(names: Sequence[str], what: str | None = None) -> str:
+    shown = ", ".join(map(_short, names[:_MOST_NAMED])) + (", ..." if len(names) > _MOST_NAMED else "")
+    if what is None:
+        return shown
+    return f"the {what}{'s' if len(names) > 1 else ''} {shown}" if names else f"no {what}"
+
+
+def _short(value: object) -> str:
+    return printable(shortened(str(value), _LONGEST))
+
+
+def require_closed(
+    spark: SparkSession, run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None
+) -> None:
     """Raise if the breaker opens on a plan; for the shares see `trips`.
 
     Raises:
         BreakerOpenError: The breaker opened. Nothing was written; the records are in Bronze.
     """
-    found = trips(planned.load_seq, planned.ledger, max_share, topic_shares)
+    found = tripped(spark, run, planned, max_share, topic_shares)
     if not found:
         return
+    mend = "Mend the producer"
+    if _is_unread(planned):
+        mend = "Look whether sequence, producer and epoch in the config name what the records have; if so, mend the producer"
     raise BreakerOpenError(
         " ".join(dict.fromkeys(trip.what for trip in found)) + " Nothing was written.",
         where=f"{run.table(BRONZE_RECORDS)}: " + "; ".join(trip.where for trip in found),
         observed="; ".join(trip.observed for trip in found),
         expected="; ".join(dict.fromkeys(trip.expected for trip in found)),
-        next_step="See `tidemark plan`. Mend the producer; declare a sequence that started anew with `tidemark watermark reset "
+        next_step=f"See `tidemark plan`. {mend}; declare a sequence that started anew with `tidemark watermark reset "
         "--new-epoch`; or let the load into quarantine with a greater max_quarantined_share (1 for any). max_jump keeps a "
         "corrupt number from raising a watermark.",
     )

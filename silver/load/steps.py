@@ -121,7 +121,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
         run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
         return None
     run.report.event("silver.planned", load_seq=planned.load_seq, records=planned.count("records"))
-    breaker.require_closed(run, planned, max_quarantined_share, topic_shares)
+    breaker.require_closed(spark, run, planned, max_quarantined_share, topic_shares)
     claim(spark, run, planned)
     carry_out(spark, run, planned)
     return _done(run, planned, is_repeat=False)

@@ -61,7 +61,7 @@ def test_a_user_expectation_is_critical_unless_it_says_warn() -> None:
     own = [c for c in build(Gate.model_validate({"expectations": expectations})) if c.subject is Subject.RECORDS]
 
     assert [(c.name, c.column, c.severity, c.expected) for c in own] == [
-        ("expect_column_values_to_not_be_null", "payload.id", "critical", "met"),
+        ("expect_column_values_to_not_be_null", "payload.id", "critical", "none unexpected"),
         ("expect_column_values_to_be_between", "payload.n", "warn", '{"min_value": 0}'),
     ]
 

@@ -101,6 +101,12 @@ def test_status_tells_the_lag_when_asked(
     ]
     assert main(["status", "--lag", "--config", str(config)]) == 0
     assert "Lag: 4 offsets behind Kafka in 2 partitions." in capsys.readouterr().out
+    kafka["topics"] = [name, "misspelt"]
+    config = write_config(tmp_path, root=str(run.lakehouse.root), kafka=kafka)
+    assert main(["status", "--lag", "--config", str(config)]) == 1
+    told = capsys.readouterr()
+    assert "Kafka has no topic misspelt, or this login may not see it." in told.out
+    assert f"Asking {broker.bootstrap_servers}" in told.err
 
 
 def with_group(run: Run, broker: LocalBroker, topic: str, group: str | None) -> Settings:

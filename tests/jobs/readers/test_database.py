@@ -204,6 +204,7 @@ def test_parquet_keeps_types_and_every_batch(lakehouse: Lakehouse, config: Path,
         ("SELECT INTERVAL 1 DAY AS day", ["-o", "{folder}/a.parquet"], "Cast the column"),
         ("SELECT 1", ["-o", "{folder}/none/a.csv"], "No such file or directory"),
         ("SELECT error('boom') FROM range(9)", ["-o", "{folder}/a.csv"], "boom"),
+        ("SELECT 1", ["-o", "{folder}/a.xlsx"], "one of .csv, .json, .parquet"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_said_and_no_part_of_it_stays(
@@ -221,6 +222,23 @@ def test_an_empty_lakehouse_says_what_to_do(tmp_path: Path) -> None:
         run_query(Lakehouse(root=str(tmp_path)), "SELECT * FROM gold_records"),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("query", "said", "left_out"),
+    [
+        ("SELECT * FROM gold_records", "gold_records is not there yet", "pg_"),
+        ("SELECT * FROM silver_record", 'Did you mean "silver_records"?', "not there yet"),
+        ("SELECT offset FROM silver_records", 'the column is "offset", in double quotes', "not there yet"),
+    ],
+)
+def test_a_query_that_cannot_be_answered_says_the_way_out(
+    query: str, said: str, left_out: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sql", "--config", str(config), query]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert left_out not in told
 
 
 def test_a_damaged_table_is_named(lakehouse: Lakehouse, config: Path, capsys: pytest.CaptureFixture[str]) -> None:

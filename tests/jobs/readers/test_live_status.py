@@ -78,7 +78,7 @@ def test_as_json_each_look_is_a_line_with_its_rates(config: Path, tmp_path: Path
         assert process.wait(60) == 130
     assert first["rates"]["decided"] == {"since_last_look": None, "last_minute": None}
     assert second["rates"]["decided"]["last_minute"] > 0
-    assert (first["lag"], first["lag_unknown"]) == (None, "_TIMED_OUT")
+    assert (first["lag"], first["lag_unknown"]) == (None, "no broker answered at 127.0.0.1:1 within 10 s")
 
 
 def test_without_a_terminal_the_way_out_is_named(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -192,6 +192,9 @@ MISTAKES: list[tuple[str, str, str]] = [
         "gate.expectations[0].expect_a.severity",
         "Leave it out for critical",
     ),
+    ("policies: {contiguous: yes}", "policies.contiguous", "For example contiguous: true"),
+    ("policies: {max_quarantined_share: 20%}", "policies.max_quarantined_share", "a share is a number from 0 to 1"),
+    ("gate: {budgets: {late: 0}}", "gate.budgets.late", "For example late: {warn: 0}"),
     ("gate: {data_docs: yes}", "gate.data_docs", "For example data_docs: true"),
     # Gold
     ("gold: {models: [{name: by day, sql: here.sql}]}", "gold.models[0].name", "incidents_by_day"),
@@ -258,6 +261,7 @@ def test_a_required_section_that_is_left_out_is_named_with_an_example(tmp_path: 
         ("", "", "the file holds no settings"),
         ("# only a comment\n", "", "the file holds no settings"),
         ("- a\n- b\n", "", "observed: a list"),
+        ("pipeline: a\n---\npipeline: b\n", ":2, column 1", "a second document begins there"),
         ("just text\n", "", "observed: a single value"),
         ("pipeline: a\nkafka: {topics: [a\n", ":3, column 1", "not valid YAML"),
         ("pipeline: a\nkafka:\n\ttopics: [a]\n", ":3, column 1", "Replace the tab by spaces"),
@@ -291,6 +295,7 @@ def test_a_file_that_is_no_config_is_named_with_its_place(tmp_path: Path, text: 
     [
         ("TIDEMARK_KAFKA__TOPIC", "[a]", "Did you mean TIDEMARK_KAFKA__TOPICS?"),
         ("TIDEMARK_BOOTSTRAP_SERVERS", "b:1", "Did you mean TIDEMARK_KAFKA__BOOTSTRAP_SERVERS?"),
+        ("TIDEMARK_FOO", "x", "Known are TIDEMARK_PIPELINE,"),
         ("TIDEMARK_", "x", "unknown setting"),
         ("TIDEMARK_KAFKA__", "x", "unknown setting"),
         ("TIDEMARK_KAFKA__TOPICS__0", "x", "Did you mean TIDEMARK_KAFKA__TOPICS?"),

@@ -116,6 +116,7 @@ def test_accept_takes_them_into_silver_with_a_null_payload_and_a_rebuild_changes
     budget = {"gate": {"budgets": {"undecodable": {"warn": 0}}}}
     accept = settings_of(run, value={**SCHEMA, "undecodable": "accept"}, **{**README, **budget})
     ran(spark, run, accept)
+    assert [why(run.lakehouse, "t", 0, offset)["is_undecodable"] for offset in (0, 1)] == [False, True]
     assert offsets(spark, run, "gold_records") == [0, 1, 2]
     results = spark.read.table(run.table("gate_results").sql).where("expectation = 'budget_undecodable'").collect()
     assert [(row["outcome"], row["observed"]) for row in results] == [("failed", "1")]

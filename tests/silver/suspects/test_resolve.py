@@ -194,6 +194,21 @@ def test_a_genuine_record_gets_in_past_a_held_jump_where_late_ones_do(spark: Spa
     assert rejects(spark, new_run()) == [("jump", 1, 1, 1, "held"), ("collision", 5, 5, 1, "held")]
 
 
+def test_where_the_config_names_a_header_that_no_record_has_the_breaker_names_those_that_they_have(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    value = rb'{"id": 1, "a\u001bb": 2}'
+    sent = [replace(Record.of(offset, offset, producer="p"), value=value) for offset in range(11)]
+
+    with pytest.raises(BreakerOpenError) as stopped:
+        loaded(spark, new_run(), sent, Rules(Source("header", "sq")))
+
+    told = str(stopped.value)
+    assert "11 of 11 records: 11 invalid; the first one, topic t, partition 0, offset 0 (sequence_missing), " in told
+    assert "has the headers seq, producer, and a JSON object of id, a\\x1bb" in told
+    assert "Look whether sequence, producer and epoch in the config name what the records have" in told
+
+
 def test_one_corrupt_number_opens_the_breaker_and_the_load_goes_through_when_it_is_let(
     spark: SparkSession, new_run: Callable[[], Run]
 ) -> None:
@@ -222,8 +237,13 @@ def test_why_says_what_is_not_decided_yet_and_what_was_never_read(
     write_why(why(lakehouse, "t", 0, 0))
     write_why(why(lakehouse, "t", 0, 1))
     write_why(why(lakehouse, "t", 0, 2))
-    with pytest.raises(TidemarkError, match="Bronze holds no such record"):
-        why(lakehouse, "t", 0, 3)
+    for place, said in [
+        (("t", 0, 3), "was not read yet(.|\n)*has offset 2"),
+        (("t", 7, 0), "Nothing was read of this partition"),
+        (("tt", 0, 0), "Nothing was read of this topic(.|\n)*Did you mean t"),
+    ]:
+        with pytest.raises(TidemarkError, match=said):
+            why(lakehouse, *place)
 
     printed = capsys.readouterr().out
     assert "offset 0 (epoch 0, sequence 1): accepted.\n" in printed
@@ -231,3 +251,27 @@ def test_why_says_what_is_not_decided_yet_and_what_was_never_read(
     assert "offset 1 (epoch 0): invalid.\n" in printed
     assert "(sequence_not_a_whole_number).\n" in printed
     assert "offset 2 (no sequence): undecided.\n" in printed
+
+
+def test_why_says_what_is_missing_between_two_offsets_and_what_before_any_run(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    with pytest.raises(TidemarkError, match="Nothing was read yet"):
+        why(new_run().lakehouse, "t", 0, 0)
+    loaded(spark, new_run(), [Record.of(0, 1), Record.of(2, 2)])
+    with pytest.raises(TidemarkError, match="gaps where a log was compacted"):
+        why(new_run().lakehouse, "t", 0, 1)
+
+
+def test_why_names_the_record_of_the_same_load_that_a_late_one_came_after(
+    spark: SparkSession, new_run: Callable[[], Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded(spark, new_run(), [Record.of(0, 1), Record.of(1, 9), Record.of(2, 10), Record.of(3, 5)])
+
+    told = why(new_run().lakehouse, "t", 0, 3)
+    write_why(told)
+
+    assert (told["class"], told["passed_by"]) == ("late", {"offset": 2, "sequence": 10})
+    printed = capsys.readouterr().out
+    assert "Watermark before the load: none, after: 10.\n" in printed
+    assert "It came after offset 2 of the same load, which had moved it to 10.\n" in printed
