@@ -9,9 +9,10 @@ from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from jobs.cli.gate import gate_app
 from jobs.cli.maintain import maintain
@@ -39,7 +40,29 @@ from jobs.run.once import run_once
 from lakehouse import __version__
 from lakehouse.table import Lakehouse
 
-app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.")
+SECTIONS = {
+    "Begin": ("demo", "doctor", "config", "jars", "broker"),
+    "Run": ("run", "plan"),
+    "Look": ("status", "report", "sql", "why", "order", "topic", "watermark"),
+    "Decide": ("quarantine", "gate"),
+    "Keep": ("verify", "maintain", "erase", "restore", "rebuild"),
+}
+"""The commands as the help lists them: in the order in which a pipeline's owner comes to need them."""
+
+
+class _Sections(TyperGroup):
+    """The commands under headings."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 -- as typer calls it
+        """Write each section as a list of its own, all as wide as the widest."""
+        width = max(map(len, self.commands))
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                limit = formatter.width - width - 6
+                formatter.write_dl([(name.ljust(width), self.commands[name].get_short_help_str(limit)) for name in names])
+
+
+app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly once.", _Sections, has_completion=True)
 _groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app, "gate": gate_app}
 for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
     app.add_typer(_group, name=_name)
@@ -155,7 +178,10 @@ def order(
     form: Annotated[Format, typer.Option("--format", help="The first jumps and a table; CSV; all as JSON.")] = Format.TABLE,
     as_json: AsJson = False,
 ) -> None:
-    """Show how each stream arrived: jumps and duplicate blocks, in Bronze and in Silver."""
+    """Show how each stream arrived: jumps and duplicate blocks.
+
+    Both in Bronze, as it came, and in Silver, as it was kept.
+    """
     from jobs.cli.order import write_order
     from pipelines import medallion
 
@@ -166,9 +192,9 @@ def order(
 
 @app.command()
 def doctor(*, config: OptionalConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> int:
-    """Look whether this machine has what is needed; with --config, what that pipeline needs.
+    """Look whether this machine has what is needed.
 
-    Ends with 1 where something is missing.
+    With --config, what that pipeline needs. Ends with 1 where something is missing.
     """
     from jobs.process.context import load_settings
     from jobs.process.output import write_json, write_table

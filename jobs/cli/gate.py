@@ -24,7 +24,7 @@ GateRunOption = Annotated[
     str | None, typer.Option("--gate-run", metavar="ID", help="The gate run that is meant; refused where it is not the last.")
 ]
 
-gate_app = group("The gate: what the last gate run found, and a decision where it failed.")
+gate_app = group("The gate: what it found, and a decision where it failed.")
 gate_app.callback(invoke_without_command=True)(need_command)
 
 

@@ -31,7 +31,7 @@ def maintain(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put small files together, remove those of old versions; beside a running pipeline too."""
+    """Put small files together, and remove those of old versions. Beside a running pipeline too."""
     from jobs.process.output import write_json
     from pipelines import medallion
 

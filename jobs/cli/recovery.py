@@ -39,9 +39,9 @@ def restore(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take Silver, watermarks, rejects, the ledger and Gold back to a load, together.
+    """Take Silver and Gold back to a load.
 
-    Bronze stays: the next run decides again what came after that load.
+    With watermarks, rejects and the ledger, together. Bronze stays: the next run decides again what came after that load.
     """
     from pipelines import medallion
 
@@ -59,9 +59,10 @@ def rebuild(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make Silver anew from Bronze under the config of today, and show each decision that changes.
+    """Make Silver anew from Bronze under the config of today.
 
-    For a changed extractor, a changed policy, a damaged table. Gold follows with the next run.
+    Shows each decision that changes. For a changed extractor, a changed policy, a damaged table.
+    Gold follows with the next run.
     """
     from pipelines import medallion
 

@@ -50,7 +50,7 @@ RecordPartition = Annotated[int | None, typer.Argument(metavar="PARTITION", min=
 RecordOffset = Annotated[int | None, typer.Argument(metavar="OFFSET", min=0, show_default=False)]
 
 watermark_app = group("The watermarks: the highest accepted sequence of each stream.")
-quarantine_app = group("What was kept out of Silver, or by an expectation out of Gold, and waits for a decision.")
+quarantine_app = group("What waits for a decision. It was kept out of Silver, or by an expectation out of Gold.")
 quarantine_app.callback(invoke_without_command=True)(need_command)
 watermark_app.callback(invoke_without_command=True)(need_command)
 
@@ -194,7 +194,7 @@ def erase(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase the records of a key in all tables: their places stay, what they held goes."""
+    """Erase the records of a key in all tables. Their places stay, what they held goes."""
     from silver.state.request import Erase
 
     asked = Erase.of(topic, named_key("erase", key, key_hex, key_file))

@@ -28,8 +28,9 @@ _BY_SUFFIX = {".csv": Format.CSV, ".json": Format.JSON, ".parquet": Format.PARQU
 
 
 def sql(
-    query: Annotated[str, typer.Argument(help="SQL over the tables, for example: select * from gold_latest")],
+    query: Annotated[str | None, typer.Argument(help="SQL over the tables, for example: select * from gold_latest")] = None,
     *,
+    file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="The query in a file; - for stdin.")] = None,
     config: ConfigFile = DEFAULT_CONFIG,
     overrides: Overrides = None,
     form: Annotated[
@@ -48,13 +49,25 @@ def sql(
         raise UsageError("Parquet is not for a screen.", where="--format parquet", expected="a file: -o FILE")
     lakehouse = Lakehouse.of(load_settings(config, overrides))
     _require_outside(lakehouse, output)
-    with run_query(lakehouse, query) as found:
+    with run_query(lakehouse, _asked(query, file)) as found:
         if chosen is Format.PARQUET and output:
             show.write_parquet(found.arrow(), output)
             return
         write = {Format.TABLE: show.write_table, Format.CSV: show.write_csv}.get(chosen, show.write_json_rows)
         with show.into(output):
             write(found.columns, found.rows)
+
+
+def _asked(query: str | None, file: Path | None) -> str:
+    if (query is None) == (file is None):
+        expected = "the query as an argument, or -f FILE"
+        raise UsageError("It is not clear what is asked.", where="sql", expected=expected)
+    if file is None:
+        return query or ""
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError("The query's file cannot be read.", where=f"-f {file}", observed=str(error)) from None
 
 
 def report(

@@ -6,17 +6,20 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from jobs.process.context import load_settings
 from jobs.process.options import DEFAULT_CONFIG, AsJson, BrokerFolder, ConfigFile, Overrides
 from lakehouse.errors import UsageError
 
 
-def group(description: str) -> typer.Typer:
+def group(description: str, kind: type[TyperGroup] = TyperGroup, *, has_completion: bool = False) -> typer.Typer:
     """A group of commands, with help in plain text."""
     # Plain help: typer's markup would interpret the brackets of `kafka.topics=[a]`, and costs 0.2 s.
-    width = {"max_content_width": 110}
-    return typer.Typer(help=description, add_completion=False, rich_markup_mode=None, context_settings=width)
+    context = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
+    return typer.Typer(
+        cls=kind, help=description, add_completion=has_completion, rich_markup_mode=None, context_settings=context
+    )
 
 
 config_app = group("Look at a pipeline's config.")

@@ -8,7 +8,7 @@ from jobs.process.context import load_settings, open_job
 from jobs.process.options import DEFAULT_CONFIG, AsJson, By, ConfigFile, DryRun, Overrides, Reason, TopicArgument
 from lakehouse.table import Lakehouse
 
-topic_app = group("The topics: which ones were read, and going on where one was created anew or lost records.")
+topic_app = group("The topics that were read. Where one was created anew or lost records: going on with it.")
 topic_app.callback(invoke_without_command=True)(need_command)
 
 

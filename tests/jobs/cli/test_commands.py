@@ -12,9 +12,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 
 from jobs import run_medallion
 from jobs.cli import main
+from jobs.cli.commands import SECTIONS, app
 from jobs.process.context import load_settings
 from jobs.process.exit_codes import exit_code_of
 from jobs.run import loop, once
@@ -75,6 +77,13 @@ def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert [name for name in COMMANDS if f"\n  {name} " not in done.stdout] == []
+
+
+def test_the_help_lists_every_command_in_one_section_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined] # of a group
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(commands)
+    assert main(["-h"]) == 0
+    assert "..." not in capsys.readouterr().out.partition("Begin:")[2]
 
 
 @pytest.mark.parametrize(

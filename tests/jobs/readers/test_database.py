@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -187,6 +188,19 @@ def test_an_answer_goes_into_a_file_in_the_form_that_is_asked_for(
     query = "SELECT sequence, epoch FROM silver_records ORDER BY 1"
     assert main(["sql", "--config", str(config), query, "-o", str(tmp_path / name), *flags]) == 0
     assert read(tmp_path / name) == [{"sequence": 1, "epoch": 0}, {"sequence": 2, "epoch": 0}]
+
+
+def test_a_query_is_read_from_a_file_or_stdin(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "SELECT count(*) AS n FROM silver_records"
+    (tmp_path / "query.sql").write_text(query)
+    monkeypatch.setattr("sys.stdin", io.StringIO(query))
+    for name in (str(tmp_path / "query.sql"), "-"):
+        assert main(["sql", "--config", str(config), "-f", name, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == [{"n": 2}]
+    for wrong in ([], [query, "-f", "-"], ["-f", str(tmp_path)]):
+        assert main(["sql", "--config", str(config), *wrong]) == 2
 
 
 def test_parquet_keeps_types_and_every_batch(lakehouse: Lakehouse, config: Path, tmp_path: Path) -> None:
