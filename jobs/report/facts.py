@@ -73,7 +73,8 @@ _COUNT_MISSING = f"""
     FROM {views.MISSING} SELECT count(*) AS ranges, least(coalesce(sum(sequences), 0), {_LARGEST})::BIGINT AS sequences
 """
 _QUARANTINE = f"""
-    SELECT topic, partition, producer, class, reason, sum(records)::BIGINT AS records, min(kept_out_at) AS oldest
+    SELECT topic, partition, producer, class, reason, sum(records)::BIGINT AS records,
+      min(first_offset) AS first_offset, min(kept_out_at) AS oldest
     FROM {views.QUARANTINE_OPEN} GROUP BY ALL ORDER BY records DESC, topic, partition, producer, class, reason LIMIT {MAX_ROWS}
 """  # noqa: S608 -- as above
 _COUNT_QUARANTINE = f"""
@@ -238,9 +239,9 @@ def last_runs(folder: Folder | None) -> list[dict[str, Any]]:
         folder: The lakehouse's `_reports`; None if it cannot be read from here.
 
     Returns:
-        run_id, started_at (UTC, from the run's id; None if that holds no time), seconds (None if the run failed), `stages`
-        (seconds of each that ran), records that Silver decided, and error and exit_code of a run that failed, else None. A file
-        that is not a result is left out.
+        run_id, started_at (UTC, from the run's id; None if that holds no time), seconds, `stages` (seconds of each that ended),
+        records that Silver decided, and error and exit_code of a run that failed, else None. A file that is not a result is
+        left out.
     """
     if folder is None:
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jobs.readers.gate import decided
 from jobs.report.text import count, moment, share, text
 from lakehouse.contracts.gate import CRITICAL
 from lakehouse.contracts.silver import HELD
@@ -34,6 +35,10 @@ def verdict(found: Facts) -> dict[str, Any]:
     met = gate["expectations"] - len(gate["unmet"])
     said.insert(0, f"{met:,} of {gate['expectations']:,} expectations met for {loads}, {moment(gate['evaluated_at'])} UTC.")
     state = "passed" if gate["passed"] else "failed"
+    if decision := gate["decision"]:
+        said.append(f"The loads were {decided(decision)}.")
+    elif not gate["passed"]:
+        said.append("Next: tidemark gate show lists the rows behind it; then tidemark gate release or reject, with a reason.")
     unmet = sorted(gate["unmet"], key=lambda each: each["severity"] != CRITICAL)
     return {"state": state, "headline": f"The gate {state}", "said": said, "unmet": [_unmet(each) for each in unmet]}
 
@@ -64,7 +69,7 @@ def tiles(found: Facts) -> list[dict[str, str]]:
         _tile("Duplicates", count(totals["duplicate"]), of_all("duplicate")),
         _tile("Late", count(totals["late"]), of_all("late")),
         _waiting(found["quarantine_total"]),
-        _missing(found["missing_total"]),
+        _missing(found),
         _lag(found),
     ]
 
@@ -79,9 +84,14 @@ def _waiting(total: dict[str, Any] | None) -> dict[str, str]:
     return _tile("In quarantine", count(held["records"]), since)
 
 
-def _missing(total: dict[str, Any] | None) -> dict[str, str]:
-    lacking = total or {"ranges": 0, "sequences": 0}
-    return _tile("Missing", count(lacking["sequences"]), f"in {count(lacking['ranges'])} ranges of contiguous streams")
+def _missing(found: Facts) -> dict[str, str]:
+    """The sequences that accepted records stepped over, as the gate counts them; and which of them are followed up."""
+    stepped_over = min(sum(row["missing"] for row in found["history"]), 2**63 - 1)
+    total = found["missing_total"]
+    if not total or not total["ranges"]:
+        return _tile("Missing", count(stepped_over), "sequences stepped over")
+    open_ones = f"{count(total['sequences'])} open in {count(total['ranges'])} ranges of contiguous streams"
+    return _tile("Missing", count(stepped_over), f"sequences stepped over; {open_ones}")
 
 
 def _lag(found: Facts) -> dict[str, str]:

@@ -178,6 +178,7 @@ def _quarantine(found: Row) -> Table:
         _text("Class", "class"),
         _text("Reason", "reason"),
         _count("Records", "records"),
+        _count("First offset", "first_offset"),
         _time("Oldest kept out at", "oldest"),
     )
     note = _cut(found, "quarantine", "quarantine_open", "records")
@@ -194,7 +195,7 @@ def _missing(found: Row) -> Table:
         _count("Load", "load_seq"),
     )
     note = _cut(found, "missing", "silver_missing", "sequences")
-    return _made("Ranges that contiguous streams lack, the longest first", columns, found["missing_rows"], note)
+    return _made("Missing ranges of contiguous streams, the longest first", columns, found["missing_rows"], note)
 
 
 def _jumps(found: Row) -> Table:
@@ -204,7 +205,7 @@ def _jumps(found: Row) -> Table:
         *_STREAM,
         _count("Forward", "jumps_forward"),
         _count("Backward", "jumps_backward"),
-        _count("Stepped over", "missing"),
+        _count("Missing", "missing"),
         _count("Kept out as jump", "jump"),
     )
     return _made("Streams that jumped", columns, sorted(rows, key=lambda row: -(row["jumps_backward"] or 0)), _others(found))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -40,7 +41,8 @@ def run_once(job: Job, *, stage: str | None = None) -> dict[str, Any]:
             told = {"error": type(error).__name__, "exit_code": error.exit_code, "message": exit_codes.scrub_text(str(error))}
             job.report.event("run.failed", **told)
             with contextlib.suppress(OSError):  # a full disk, which may be the error itself
-                _keep(job.settings, {**followed.bound, **told})
+                seconds = round(time.monotonic() - followed.started, 3)
+                _keep(job.settings, {**followed.bound, **followed.stages, "seconds": seconds, **told})
             raise
         _keep(job.settings, result)
     return result

@@ -371,6 +371,7 @@ def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pyt
         job.report.event("run.started", pipeline="tests", run_id="r2")
         outcome = outcomes.pop(0)
         if isinstance(outcome, TidemarkError):
+            job.report.event("bronze.finished", records=0, seconds=2.5)
             raise outcome
         return outcome
 
@@ -384,7 +385,8 @@ def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pyt
     assert json.loads((folder / "r1.json").read_text()) == {"run_id": "r1", "seconds": 1.0}
     failed = json.loads((folder / "r2.json").read_text())
     assert (failed["error"], failed["exit_code"], failed["message"]) == ("GateFailedError", 3, "late records: ********")
-    assert report.seen == ["run.started", "run.started", "run.failed"]
+    assert (failed["bronze"], failed["seconds"] >= 0) == ({"records": 0, "seconds": 2.5}, True)
+    assert report.seen == ["run.started", "run.started", "bronze.finished", "run.failed"]
 
 
 @pytest.mark.parametrize("is_there", [True, False])

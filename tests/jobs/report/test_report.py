@@ -13,6 +13,7 @@ from jobs.cli import main
 from jobs.readers.database import run_query
 from jobs.report import facts as report_facts
 from jobs.report.facts import ends, facts, last_runs
+from jobs.report.summary import tiles, verdict
 from lakehouse.beside import LocalFolder
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import Lakehouse
@@ -97,6 +98,31 @@ def test_totals_stand_beside_lists(found: dict[str, Any], root: Path) -> None:
         root, "SELECT count(*), sum(sequences) FROM silver_missing"
     )[0]
     assert len(found["missing_rows"]) == found["missing_total"]["ranges"]
+
+
+def test_missing_means_what_the_gate_counts_and_what_is_followed_up_stands_beside_it(found: dict[str, Any], root: Path) -> None:
+    (missing,) = [tile for tile in tiles(found) if tile["label"] == "Missing"]
+    (stepped_over,) = sql(root, "SELECT sum(missing) FROM silver_loads")[0]
+    lacking = found["missing_total"]
+    assert missing["number"] == f"{stepped_over:,}"
+    assert f"{lacking['sequences']:,} open in {lacking['ranges']:,} ranges of contiguous streams" in missing["detail"]
+    assert tiles({**found, "missing_total": None})[5]["detail"] == "sequences stepped over"
+
+
+def test_a_gate_that_failed_says_what_comes_next_until_somebody_decided(found: dict[str, Any]) -> None:
+    failed = {**found["gate"], "passed": False, "decision": None}
+    assert "tidemark gate show" in " ".join(verdict({**found, "gate": failed})["said"])
+    by = {"decision": "released", "decided_by": "ann", "decided_at": NOON, "reason": "looked at"}
+    said = " ".join(verdict({**found, "gate": {**failed, "decision": by}})["said"])
+    assert "tidemark gate show" not in said
+    assert "released by ann" in said
+
+
+def test_a_group_in_quarantine_names_an_offset_to_ask_about(found: dict[str, Any], root: Path) -> None:
+    first = found["quarantine_rows"][0]
+    at = f"topic = '{first['topic']}' AND partition = {first['partition']} AND class = '{first['class']}'"
+    offsets = [offset for (offset,) in sql(root, f"SELECT first_offset FROM quarantine_open WHERE {at}")]
+    assert first["first_offset"] in offsets
 
 
 def test_the_last_runs_are_told_with_their_stages_and_failures(root: Path) -> None:
