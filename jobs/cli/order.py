@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 COLUMNS = ("Layer", "Topic", "Partition", "Producer", "Received", "MsgsWithDups", "DJF", "DJB", "JF", "JB")
 _MOST_JUMPS, _MOST_STREAMS = 20, 100
+_COLUMNS_MEAN = (
+    "MsgsWithDups are records whose number was read before. A jump is where the next number does not follow: JF forward\n"
+    "and JB backward to a number that was not read before, DJF and DJB to one that was, where a block of duplicates begins."
+)
 
 
 def rows(found: dict[str, list[Order]]) -> list[list[Any]]:
@@ -52,6 +56,7 @@ def _write_text(found: dict[str, list[Order]]) -> None:
         if len(jumping) > _MOST_STREAMS:
             output.write(f"{layer}: {len(jumping) - _MOST_STREAMS:,} streams more with jumps; --format json has all")
     output.write_table(COLUMNS, rows(found))
+    output.write(_COLUMNS_MEAN)
     told = [(order, finding) for order in found["bronze"] for finding in diagnose(order)]
     for order, finding in told[:_MOST_STREAMS]:
         output.write(printable(f"{_named(order)}: {finding.name}: {finding.evidence}.") + f"\n  {finding.cure}")

@@ -53,9 +53,13 @@ def sql(
         if chosen is Format.PARQUET and output:
             show.write_parquet(found.arrow(), output)
             return
-        write = {Format.TABLE: show.write_table, Format.CSV: show.write_csv}.get(chosen, show.write_json_rows)
         with show.into(output):
-            write(found.columns, found.rows)
+            if chosen is Format.TABLE:
+                show.write_table(found.columns, found.rows, is_exact=True)
+            elif chosen is Format.CSV:
+                show.write_csv(found.columns, found.rows)
+            else:
+                show.write_json_rows(found.columns, found.rows)
 
 
 def _asked(query: str | None, file: Path | None) -> str:

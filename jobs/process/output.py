@@ -8,7 +8,7 @@ import io
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_TABLE_ROWS = 1000
 _NO_WIDTH = 10_000
+_SECONDS = "%Y-%m-%d %H:%M:%S"
 
 
 def write(text: str) -> None:
@@ -88,6 +89,15 @@ def shown(value: Any) -> str:
     ('red\\x1b[31m', 'xx… (3,000 characters)')
     """
     return printable(shortened(cell(value)))
+
+
+def moment(value: datetime | None) -> str:
+    """A time in UTC as a sentence says it, to the second; empty for null.
+
+    >>> moment(datetime(2026, 11, 21, 9, 0, 5, 123))
+    '2026-11-21 09:00:05 UTC'
+    """
+    return f"{value:{_SECONDS}} UTC" if value else ""
 
 
 def tell(value: Any, text: str, *, as_json: bool) -> None:
@@ -157,8 +167,10 @@ def into(file: Path | None) -> Iterator[None]:
         yield
 
 
-def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
-    """Print a table on stdout: at most a thousand rows, with long values truncated.
+def write_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None, is_exact: bool = False
+) -> None:
+    """Print a table on stdout: at most a thousand rows, with long values truncated, and times to the second unless `is_exact`.
 
     On a terminal too narrow for the table, each row becomes a list of its columns. Files and pipes have no width limit.
     """
@@ -166,11 +178,16 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
 
     cells: list[list[tuple[str, Any]]] = []
     left_out = 0
+    in_utc: set[int] = set()
     for row in rows:
         if len(cells) < MAX_TABLE_ROWS:
-            cells.append([(shown(value), _side(value)) for value in row])
+            times = {} if is_exact else {place: value for place, value in enumerate(row) if isinstance(value, datetime)}
+            in_utc |= times.keys()
+            texts = [f"{value:{_SECONDS}}" if place in times else shown(value) for place, value in enumerate(row)]
+            cells.append([(text, _side(value)) for text, value in zip(texts, row, strict=True)])
         else:
             left_out += 1
+    columns = [f"{name} (UTC)" if place in in_utc else name for place, name in enumerate(columns)]
     is_terminal = sys.stdout.isatty()
     console = Console(file=io.StringIO(), force_terminal=is_terminal, width=Console().width if is_terminal else _NO_WIDTH)
     view = _grid(columns, cells)

@@ -25,7 +25,7 @@ def write_gate_run(found: dict[str, Any] | None) -> None:
         return
     loads = f"loads {found['first_load_seq']} to {found['last_load_seq']}, Silver version {found['silver_version']}"
     verdict = "passed" if found["passed"] else "FAILED"
-    output.write(f"Gate run {found['gate_run_id']} on {loads}, {output.cell(found['evaluated_at'])}: {verdict}.")
+    output.write(f"Gate run {found['gate_run_id']} on {loads}, {output.moment(found['evaluated_at'])}: {verdict}.")
     if found["decision"]:
         output.write(f"It was {decided(found['decision'])}.")
     elif found["waits"] and not found["passed"]:
@@ -53,7 +53,7 @@ def decided(decision: dict[str, Any]) -> str:
     >>> decided({"decision": "released", "decided_by": "ann", "decided_at": None, "reason": "looked at"})
     'released by ann: looked at'
     """
-    when = f", {output.cell(decision['decided_at'])}" if decision["decided_at"] else ""
+    when = f", {output.moment(decision['decided_at'])}" if decision["decided_at"] else ""
     return f"{decision['decision']} by {printable(decision['decided_by'])}{when}: {printable(decision['reason'])}"
 
 

@@ -209,7 +209,7 @@ def _write_classes(found: dict[str, Any]) -> None:
 def sentences(found: dict[str, Any]) -> list[str]:
     """The rest of the status in sentences, one per line, for a pipeline that has a load."""
     last, gate, published = found["last_load"], found["gate"], found["published"]
-    told = [f"Last load: {last['load_seq']}, claimed {output.cell(last['claimed_at'])} by run {last['run_id']}."]
+    told = [f"Last load: {last['load_seq']}, claimed {output.moment(last['claimed_at'])} by run {last['run_id']}."]
     if found["unfinished_load"]:
         told.append(f"Load {found['unfinished_load']} was claimed and is not finished: the next run finishes it.")
     told.append(f"Kept out: {', '.join(_held(found['rejects'])) or 'nothing'}.")

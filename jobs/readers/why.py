@@ -267,7 +267,9 @@ def _of_load(found: Mapping[str, Any]) -> list[str]:
     told = []
     before, after = (_mark(load, when) for when in ("before", "after"))
     versions = f"Bronze versions {load['bronze_after_version'] + 1} to {load['bronze_to_version']}"
-    told.append(f"Load {load['load_seq']}, claimed {output.cell(load['claimed_at'])} by run {load['run_id']}, from {versions}.")
+    told.append(
+        f"Load {load['load_seq']}, claimed {output.moment(load['claimed_at'])} by run {load['run_id']}, from {versions}."
+    )
     told.append(f"Watermark before the load: {before}, after: {after}.")
     if passed := found["passed_by"]:
         told.append(f"It came after offset {passed['offset']} of the same load, which had moved it to {passed['sequence']}.")
@@ -289,8 +291,8 @@ def _kept_aside(aside: Mapping[str, Any] | None) -> list[str]:
 
 
 def _by_whom(settled: Mapping[str, Any]) -> str:
-    who, when, why = (output.shown(settled[name]) for name in ("requested_by", "claimed_at", "reason"))
-    return f"by {who} in load {settled['load_seq']}, {when}: {why}"
+    who, why = (output.shown(settled[name]) for name in ("requested_by", "reason"))
+    return f"by {who} in load {settled['load_seq']}, {output.moment(settled['claimed_at'])}: {why}"
 
 
 def _mark(load: Mapping[str, Any], when: str) -> str:

@@ -254,8 +254,8 @@ def test_every_view_of_duckdb_was_looked_at(root: Path) -> None:
             assert str(root) not in repr(list(found.rows)), name
 
 
-@pytest.mark.parametrize("command", [["sql", "SELECT 1"], ["report", "--offline"]])
-def test_no_output_replaces_a_file_of_the_lakehouse(root: Path, tmp_path: Path, command: list[str]) -> None:
+@pytest.mark.parametrize(("command", "name"), [(["sql", "SELECT 1"], "a.csv"), (["report", "--offline"], "a.html")])
+def test_no_output_replaces_a_file_of_the_lakehouse(root: Path, tmp_path: Path, command: list[str], name: str) -> None:
     config = str(write_config(tmp_path, root=str(root)))
     (tmp_path / "link").symlink_to(root / "silver_watermarks")
     commit = next((root / "silver_watermarks" / "_delta_log").glob("*.json"))
@@ -265,7 +265,7 @@ def test_no_output_replaces_a_file_of_the_lakehouse(root: Path, tmp_path: Path, 
             assert main([*command, *more, "--config", config, "-o", str(place)]) == 2
     assert _bytes_of(root) == before
     (root / "_reports").mkdir()
-    assert main([*command, "--config", config, "-o", str(root / "_reports" / "answer.html")]) == 0
+    assert main([*command, "--config", config, "-o", str(root / "_reports" / name)]) == 0
 
 
 def test_a_table_that_arrow_alone_would_read_wrong_is_copied_before_the_fence(root: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_decision_is_told_of_the_gate_run_that_it_was_made_on(
     assert found_in(root)["gate"]["decision"] == {**decided, "gate_run_id": "last"}
     assert main(["status", "--config", str(config)]) == 0
     printed = capsys.readouterr().out
-    assert "It was released by ann, 2026-11-21T12:00:00+00:00: a \\x1b[31m resend." in printed
+    assert "It was released by ann, 2026-11-21 12:00:00 UTC: a \\x1b[31m resend." in printed
     assert "decides" not in printed
 
 
