@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bronze.dev_broker.process import free_port
-from lakehouse.machine import jars
 from lakehouse.storage.azure import AzureStorage
-from tests.support.served import served
+from tests.support.served import kept_program, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 VERSION = "3.35.0"
 CONTAINER = "lake"
@@ -58,13 +56,10 @@ def azurite(folder: Path) -> Iterator[int]:
 
 
 def _program() -> Path:
-    """The program's file; fetched where it is not in the cache."""
-    kept = jars.cache_dir().parent / f"azurite-{VERSION}"
-    if not kept.is_dir():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as work:
-            fresh = Path(work) / kept.name
-            command = ["npm", "install", "--prefix", str(fresh), "--no-audit", "--no-fund", "--ignore-scripts"]
-            subprocess.run([*command, f"azurite@{VERSION}"], check=True, capture_output=True, timeout=600)
-            fresh.rename(kept)  # whole or not at all
-    return kept / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+    def fetch(work: Path) -> Path:
+        command = ["npm", "install", "--prefix", str(work / "azurite"), "--no-audit", "--no-fund", "--ignore-scripts"]
+        subprocess.run([*command, f"azurite@{VERSION}"], check=True, capture_output=True, timeout=600)
+        return work / "azurite"
+
+    folder = kept_program(f"azurite-{VERSION}", fetch)
+    return folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"

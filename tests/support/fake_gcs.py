@@ -9,17 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bronze.dev_broker.process import free_port
-from lakehouse.machine import jars
 from lakehouse.storage.google import GoogleStorage
-from tests.support.served import served
+from tests.support.served import kept_program, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 VERSION = "v1.56.1"
 BUCKET = "lake"
@@ -57,13 +55,10 @@ def fake_gcs(folder: Path) -> Iterator[int]:
 
 
 def _program() -> Path:
-    """The program's file; built where it is not in the cache."""
-    kept = jars.cache_dir().parent / f"fake-gcs-server-{VERSION}"
-    if not kept.is_file():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as work:
-            environ = {**os.environ, "GOBIN": work, "GOFLAGS": "-modcacherw", "GOPATH": str(Path(work) / "go")}
-            command = ["go", "install", f"github.com/fsouza/fake-gcs-server@{VERSION}"]
-            subprocess.run(command, check=True, capture_output=True, timeout=_BUILD_SECONDS, env=environ, cwd=work)
-            (Path(work) / "fake-gcs-server").rename(kept)  # whole or not at all
-    return kept
+    def build(work: Path) -> Path:
+        environ = {**os.environ, "GOBIN": str(work), "GOFLAGS": "-modcacherw", "GOPATH": str(work / "go")}
+        command = ["go", "install", f"github.com/fsouza/fake-gcs-server@{VERSION}"]
+        subprocess.run(command, check=True, capture_output=True, timeout=_BUILD_SECONDS, env=environ, cwd=work)
+        return work / "fake-gcs-server"
+
+    return kept_program(f"fake-gcs-server-{VERSION}", build)

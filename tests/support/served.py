@@ -1,16 +1,19 @@
-"""A server that a test process starts for itself, and stops."""
+"""A server that a test process starts for itself, and stops; and the programs of servers that no Python package brings."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lakehouse.machine import jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 PATIENCE_SECONDS = 60
 
@@ -49,3 +52,13 @@ def _answered(first: Callable[[], object], log: Path) -> None:
             time.sleep(0.2)
         else:
             return
+
+
+def kept_program(name: str, make: Callable[[Path], Path]) -> Path:
+    """A program in the cache folder; where it is not there, `make` puts it into a temporary folder and answers its place."""
+    place = jars.cache_dir().parent / name
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as work:
+            make(Path(work)).rename(place)  # whole or not at all
+    return place
