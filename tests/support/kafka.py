@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _SECONDS = 30
+_IN_ORDER = {"enable.idempotence": True}
+"""Or else a batch that is sent again on a busy machine comes after the one behind it."""
 _IN_FLIGHT = 10_000
 
 
@@ -38,7 +40,7 @@ def sequenced(*sequences: int, partition: int = 0) -> list[Sent]:
 
 def send(bootstrap_servers: str, topic: str, records: Iterable[Sent]) -> None:
     """Send, and wait until the broker has them all."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 8_000_000, "log_level": 3})
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 8_000_000, "log_level": 3, **_IN_ORDER})
     _produce(producer, topic, records)
 
 
