@@ -106,23 +106,20 @@ def limit_of(expected: str) -> float:
     return float(expected.removeprefix("at most ").removesuffix(" in a load"))
 
 
-_NO_ARGUMENTS = {True: "none unexpected", False: "it holds"}
-"""What is expected where an expectation has no arguments: of one about each value, and of any other."""
-
-
 def _of_user(expectation: UserExpectation) -> Check:
     arguments = expectation.arguments
     keeps_rows_aside = expectation.on_fail == "quarantine_rows"
     on_fail = {"on_fail": expectation.on_fail} if keeps_rows_aside else {}
     shown = mask({**{name: value for name, value in arguments.items() if name != "column"}, **on_fail})
     column = arguments.get("column")
+    without_arguments = "none unexpected" if "_values_" in expectation.name else "it holds"
     return Check(
         name=expectation.name,
         subject=Subject.RECORDS,
         column=None if column is None else str(column),
         severity=WARN if keeps_rows_aside else expectation.severity,
         type=expectation.name,
-        expected=json.dumps(shown, default=str) if shown else _NO_ARGUMENTS["_values_" in expectation.name],
+        expected=json.dumps(shown, default=str) if shown else without_arguments,
         arguments=arguments,
         keeps_rows_aside=keeps_rows_aside,
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Kafka
 
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no annotations
+_TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 -- its public name for it
 _SECONDS = 10
 _ATTEMPTS = 3
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -139,8 +140,7 @@ def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec) -> dic
 
 
 def _why(kafka: Kafka, error: KafkaException | TimeoutError) -> str:
-    code = KafkaError._TIMED_OUT if isinstance(error, TimeoutError) else error.args[0].code()  # noqa: SLF001 -- its public name
-    if code == KafkaError._TIMED_OUT:  # noqa: SLF001 -- as above
+    if isinstance(error, TimeoutError) or error.args[0].code() == _TIMED_OUT:
         return f"no broker answered at {kafka.bootstrap_servers} within {_SECONDS} s"
     name: str = error.args[0].name()
     return name

@@ -181,8 +181,8 @@ def write_table(
     in_utc: set[int] = set()
     for row in rows:
         if len(cells) < MAX_TABLE_ROWS:
-            times = {} if is_exact else {place: value for place, value in enumerate(row) if isinstance(value, datetime)}
-            in_utc |= times.keys()
+            times = set() if is_exact else {place for place, value in enumerate(row) if isinstance(value, datetime)}
+            in_utc |= times
             texts = [f"{value:{_SECONDS}}" if place in times else shown(value) for place, value in enumerate(row)]
             cells.append([(text, _side(value)) for text, value in zip(texts, row, strict=True)])
         else:

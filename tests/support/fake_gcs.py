@@ -1,7 +1,7 @@
 """A store of Google's protocol on this machine: fake-gcs-server, a program in Go.
 
 It is built once, at a pinned version, into the cache folder. It keeps the conditions that Google's store keeps, and knows no
-move of an object: `move_by_copy` has Hadoop's client copy and delete instead.
+move of an object: `MOVE_BY_COPY` has the connector copy and delete instead.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 VERSION = "v1.56.1"
 BUCKET = "lake"
+MOVE_BY_COPY = {"fs.gs.operation.move.enable": "false"}
+"""What is set on a session that was opened for the server."""
 
 _HOST = "127.0.0.1"
 _BUILD_SECONDS = 900
@@ -29,11 +31,6 @@ _BUILD_SECONDS = 900
 def reached_at(port: int) -> GoogleStorage:
     """How the store, or a proxy before it, is reached."""
     return GoogleStorage(f"http://{_HOST}:{port}")
-
-
-def move_by_copy() -> dict[str, str]:
-    """The settings of a session that the server asks for beside those of its address."""
-    return {"fs.gs.operation.move.enable": "false"}
 
 
 @contextlib.contextmanager

@@ -95,7 +95,7 @@ def in_google(folder: Path) -> Iterator[Place]:
             lambda own: Lakehouse(root=f"gs://{fake_gcs.BUCKET}/{name_of(own)}", storage=given),
             lambda own: {"root": f"gs://{fake_gcs.BUCKET}/{name_of(own)}", "storage": {"endpoint": given.endpoint}},
             Lakehouse(storage=given),
-            fake_gcs.move_by_copy(),
+            fake_gcs.MOVE_BY_COPY,
         )
 
 

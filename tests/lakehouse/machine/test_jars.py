@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -68,16 +68,20 @@ def test_another_lock_has_another_folder(cache: Path, tmp_path: Path, monkeypatc
     assert jars.cache_dir() != cache
 
 
+def dependencies() -> list[ET.Element]:
+    """What the lock names."""
+    return list(ET.parse(jars.LOCK_FILE).iter("dependency"))  # noqa: S314 -- our own file
+
+
 @pytest.mark.parametrize("conf", jars.CONFIGURATIONS)
 def test_lock_and_checksums_name_the_same_jars(conf: str) -> None:
-    dependency = rf'<dependency org="[^"]+" name="([^"]+)" rev="([^"]+)" conf="{conf}->master"/?>'
-    locked = {f"{name}-{revision}.jar" for name, revision in re.findall(dependency, jars.LOCK_FILE.read_text(encoding="utf-8"))}
+    locked = {f"{each.get('name')}-{each.get('rev')}.jar" for each in dependencies() if each.get("conf") == f"{conf}->master"}
     assert locked == set(jars.pinned(conf))
 
 
 def test_nothing_in_the_lock_brings_modules_of_its_own() -> None:
-    dependencies = re.findall(r"<dependency .*", jars.LOCK_FILE.read_text(encoding="utf-8"))
-    assert [line for line in dependencies if not line.endswith(('->master"/>', '->master">'))] == []
+    assert [each.attrib for each in dependencies() if not str(each.get("conf")).endswith("->master")] == []
+    assert [(each.get("name"), part.tag) for each in dependencies() for part in each] == [("gcs-connector", "artifact")]
 
 
 def test_an_unknown_set_of_jars_is_a_usage_error(cache: Path) -> None:
