@@ -11,8 +11,9 @@ from lakehouse.delta import small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import ModelError, headline
 from lakehouse.run.crash_points import crash_point
+from lakehouse.settings.model_sql import as_query
 from lakehouse.spark import session
-from lakehouse.spark.only_tables import as_query, beyond_tables
+from lakehouse.spark.only_tables import beyond_tables
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:

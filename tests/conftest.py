@@ -148,8 +148,9 @@ def lakehouse_at(place: Place, request: pytest.FixtureRequest) -> Callable[[Path
         found = place.lakehouse(folder)
         if found.schema is not None:
             spark: SparkSession = request.getfixturevalue("spark")
-            spark.sql(f"CREATE DATABASE IF NOT EXISTS {found.schema} LOCATION '{folder}'")
-            Path(str(found.volume)).mkdir(exist_ok=True)
+            spark.sql(f"CREATE DATABASE IF NOT EXISTS {found.schema} LOCATION '{place.of_schema(folder)}'")
+            if found.storage is None:
+                Path(str(found.volume)).mkdir(exist_ok=True)
         return found
 
     return make

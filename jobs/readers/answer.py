@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakehouse.contracts import views
@@ -64,3 +65,25 @@ class Answer(Protocol):
 
     def arrow(self) -> pa.RecordBatchReader:
         """The rows as Arrow batches."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """An answer that has arrived whole."""
+
+    table: pa.Table
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns' names."""
+        return list(self.table.column_names)
+
+    @property
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The rows as Python values."""
+        for batch in self.table.to_batches(FETCHED_ROWS):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def arrow(self) -> pa.RecordBatchReader:
+        """The rows as Arrow batches."""
+        return self.table.to_reader(FETCHED_ROWS)

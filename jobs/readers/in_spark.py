@@ -1,60 +1,33 @@
 """Tables that are read through a Spark session: those of a catalog, and those under a root that only Spark reaches.
 
 The session is the platform's, a Spark Connect server's, or one that is started.
-
-Our queries are translated from DuckDB's SQL into Spark's, so that they count the same on both.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 from dataclasses import dataclass, field
-from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from jobs.process.context import open_session, reporting
-from jobs.readers.answer import FETCHED_ROWS, not_there_yet
-from jobs.readers.sql_guard import no_select
+from jobs.readers.answer import Arrived, not_there_yet
+from jobs.readers.spark_sql import statement, translated
 from lakehouse.contracts import views
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import TidemarkError, UsageError, headline
-from lakehouse.spark.only_tables import as_query, beyond_tables
+from lakehouse.spark.only_tables import beyond_tables
 from lakehouse.spark.session import no_file_relations
 from lakehouse.table import TABLE_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    import pyarrow as pa
+    from collections.abc import Collection, Iterable, Iterator
 
     from lakehouse.table import Lakehouse
-
-_DESCRIBES = re.compile(r"\s*(SHOW\s+(TABLES|VIEWS)|DESC(RIBE)?\s+(TABLE\s+)?(EXTENDED\s+)?\w+(\.\w+)*)\s*;?\s*", re.IGNORECASE)
-_EXPLAIN = re.compile(r"\s*EXPLAIN\s+((EXTENDED|CODEGEN|COST|FORMATTED)\s+)?", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """An answer that has arrived whole."""
-
-    table: pa.Table
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self.table.column_names)
-
-    @property
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        for batch in self.table.to_batches(FETCHED_ROWS):
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-    def arrow(self) -> pa.RecordBatchReader:
-        return self.table.to_reader(FETCHED_ROWS)
 
 
 @dataclass(frozen=True)
@@ -155,7 +128,7 @@ def _spark_errors_named(where: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def run_query(lakehouse: Lakehouse, query: str) -> Iterator[_Answer]:
+def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Arrived]:
     """Run a user's query in Spark's SQL, with the same limits as a Gold model; it may name other tables of its catalogs.
 
     Raises:
@@ -164,9 +137,10 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[_Answer]:
     """
     with connect(lakehouse) as session:
         try:
-            statement = _statement(session.spark, query, is_in_catalog=lakehouse.root is None)
+            beyond = partial(beyond_tables, session.spark, is_in_catalog=lakehouse.root is None)
+            checked = statement(query, beyond)
             with no_file_relations(session.spark):
-                answer = _Answer(session.spark.sql(statement).toArrow())
+                answer = Arrived(session.spark.sql(checked).toArrow())
         except (AnalysisException, ParseException) as error:
             raise UsageError(
                 "The query cannot be answered.",
@@ -178,63 +152,3 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[_Answer]:
         except SPARK_ERRORS as error:
             raise TidemarkError("The query failed.", where=f"query: {query}", observed=headline(str(error))) from error
         yield answer
-
-
-def _statement(spark: SparkSession, query: str, *, is_in_catalog: bool) -> str:
-    """The statement to run: described as it is, everything else in brackets, so that it can only be a query.
-
-    Raises:
-        UsageError: It does more than read tables.
-    """
-    if not query.strip().rstrip(";"):
-        raise UsageError("There is nothing to answer.", where="query", observed=repr(query), expected="a SELECT")
-    if _DESCRIBES.fullmatch(query):
-        return query.strip().rstrip(";")
-    explained = _EXPLAIN.match(query)
-    asked = explained.group() if explained else ""
-    read = query[len(asked) :]
-    if (beyond := beyond_tables(spark, read, is_in_catalog=is_in_catalog)) is not None:
-        raise no_select(query, beyond)
-    return asked + as_query(read)
-
-
-def translated(query: str, parameters: Mapping[str, Any]) -> tuple[str, str | None]:
-    """One of our queries in Spark's SQL, and the name of the temporary table that it makes, if it makes one.
-
-    The views that it names are part of it: those beside the tables may be older.
-
-    The parameters are put in as literals: with Delta's parser, Spark 4.2 does not bind them.
-
-    >>> translated("FROM silver_loads SELECT count(*)::BIGINT AS n WHERE topic = $topic", {"topic": "it's"})
-    ("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM silver_loads WHERE topic = CAST(X'69742773' AS STRING)", None)
-    >>> translated("CREATE OR REPLACE TEMP TABLE t AS FROM silver_loads", {})
-    ('SELECT * FROM silver_loads', 't')
-    """
-    import sqlglot
-    from sqlglot import expressions as exp
-
-    parsed = sqlglot.parse_one(query, read="duckdb").transform(
-        lambda node: exp.Var(this=_literal(parameters[node.name])) if isinstance(node, exp.Placeholder) else node
-    )
-    select = parsed if isinstance(parsed, exp.Query) else parsed.expression
-    named = {table.name for table in parsed.find_all(exp.Table)} & views.READ_BY.keys()
-    for name in sorted(named):
-        select.with_(name, as_=views.queries("spark")[name], dialect="spark", copy=False)
-    return select.sql(dialect="spark"), None if select is parsed else parsed.this.name
-
-
-def _literal(value: Any) -> str:
-    """A parameter's value in Spark's SQL. A text as bytes: nothing in it is then read as SQL, or as a variable.
-
-    >>> _literal([7, None, "a"]), _literal(datetime.fromisoformat("2026-11-21T09:00:00+00:00"))
-    ("array(7, NULL, CAST(X'61' AS STRING))", "TIMESTAMP '2026-11-21T09:00:00+00:00'")
-    """
-    if value is None:
-        return "NULL"
-    if isinstance(value, str):
-        return f"CAST(X'{value.encode().hex()}' AS STRING)"
-    if isinstance(value, datetime):
-        return f"TIMESTAMP '{value.isoformat()}'"
-    if isinstance(value, list):
-        return f"array({', '.join(map(_literal, value))})"
-    return str(int(value))

@@ -15,8 +15,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from lakehouse.errors import headline
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _CALLS_THE_JVM = ("reflect", "java_method", "try_reflect")
 _NAMES_A_FILE = (
@@ -66,6 +68,35 @@ def problem(query: str) -> str | None:
             return found
         before = token
     return None
+
+
+def as_query(text: str) -> str:
+    r"""Wrap a text so that it can only be a query: in brackets, a statement that writes is a syntax error.
+
+    >>> print(as_query("SELECT 1 -- one\n;\n"))
+    SELECT * FROM (
+    SELECT 1 -- one
+    )
+    """
+    return f"SELECT * FROM (\n{text.strip().rstrip(';').rstrip()}\n)"  # noqa: S608 -- the operator's own text
+
+
+def beyond_tables(text: str, explain: Callable[[str], str], *, is_in_catalog: bool) -> str | None:
+    """Return what a query reads or calls beyond tables, before it runs; None if nothing.
+
+    Args:
+        text: The query, not yet wrapped.
+        explain: Asks Spark, or a SQL warehouse, to plan a query: its `EXPLAIN EXTENDED`.
+        is_in_catalog: Whether it may read other tables of a catalog: the catalog's permissions apply.
+    """
+    if (found := problem(text)) is not None:
+        return found
+    explained = explain(f"EXPLAIN EXTENDED {as_query(text)}")
+    parsed, is_shown, _ = explained.partition("== Analyzed Logical Plan ==")
+    if not is_shown:
+        return f"a plan that cannot be looked at: {headline(explained)}"
+    foreign = foreign_relations(parsed, is_in_catalog=is_in_catalog)
+    return f"a relation that is not a table here: {', '.join(foreign)}" if foreign else None
 
 
 def foreign_relations(parsed_plan: str, *, is_in_catalog: bool) -> list[str]:

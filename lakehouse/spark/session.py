@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from lakehouse.machine import jars
+from lakehouse.machine import jars, platform
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def open_session(app_name: str, lakehouse: Lakehouse | None = None) -> SparkSess
     Raises:
         ToolError: A local session is needed and Java or the jars are missing.
     """
-    spark = SparkSession.builder.getOrCreate() if _is_brought_by_platform() else _start(app_name, lakehouse)
+    spark = SparkSession.builder.getOrCreate() if platform.brings_session() else _start(app_name, lakehouse)
     for name, value in _RUNTIME.items():
         spark.conf.set(name, value)
     return spark
@@ -84,7 +84,7 @@ def open_session(app_name: str, lakehouse: Lakehouse | None = None) -> SparkSess
 @contextlib.contextmanager
 def no_file_relations(spark: SparkSession) -> Iterator[None]:
     """In a session started here, let Spark resolve no file as a table (``text.`/etc/hostname` ``) while it analyses a query."""
-    if _is_brought_by_platform():
+    if platform.brings_session():
         yield
         return
     spark.conf.set("spark.sql.runSQLOnFiles", "false")
@@ -92,10 +92,6 @@ def no_file_relations(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         spark.conf.set("spark.sql.runSQLOnFiles", "true")  # Tidemark's own tables are named by their folders
-
-
-def _is_brought_by_platform() -> bool:
-    return any(name in os.environ for name in ("DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"))
 
 
 def _start(app_name: str, lakehouse: Lakehouse | None) -> SparkSession:

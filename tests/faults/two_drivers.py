@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="tidemark-drivers-") as place, LocalBroker() as broker:
         folder = Path(place).resolve()
         with object_store(folder / "store") as port:
-            lakehouse = section(f"s3://{BUCKET}/drivers", storage(port))
+            lakehouse = section("root", f"s3://{BUCKET}/drivers", storage(port))
             arm = Arm(broker.bootstrap_servers, "stream", folder, random.Random(asked.seed), lakehouse=lakehouse)
             fire(arm, kills=asked.kills, records=asked.records, seed=asked.seed)
             arm.judged = judge(None, arm)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from lakehouse.settings.model_sql import foreign_relations
-from lakehouse.spark.only_tables import as_query, beyond_tables
+from lakehouse.settings.model_sql import as_query, foreign_relations
+from lakehouse.spark.only_tables import beyond_tables
 from lakehouse.spark.session import no_file_relations
 
 if TYPE_CHECKING:

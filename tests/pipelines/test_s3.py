@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark
 def config_of(folder: Path, lakehouse: Lakehouse, broker: LocalBroker, topic: str) -> Path:
     """The config of a pipeline in S3; credentials are references, as a user writes them."""
     assert isinstance(lakehouse.storage, S3Storage)
-    place = section(lakehouse.root or "", lakehouse.storage)
+    place = section("root", lakehouse.root or "", lakehouse.storage)
     kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [topic]}
     return write_config(folder, root="", kafka=kafka, lakehouse=place)
 

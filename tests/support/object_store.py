@@ -65,11 +65,11 @@ def storage(port: int) -> S3Storage:
     return S3Storage(f"http://{_HOST}:{port}", "us-east-1", "tests", "of-the-tests")
 
 
-def section(root: str, given: S3Storage) -> dict[str, Any]:
-    """The section `lakehouse` of a config over a root in the store; its credentials are references, as a user writes them."""
+def section(key: str, place: str, given: S3Storage) -> dict[str, Any]:
+    """The section `lakehouse` of a config with its root or volume in the store, and credentials as references."""
     os.environ |= {_KEY_ID: given.access_key_id or "", _SECRET: given.secret_access_key or ""}
     keys = {"access_key_id": f"${{env:{_KEY_ID}}}", "secret_access_key": f"${{env:{_SECRET}}}"}
-    return {"root": root, "storage": {"endpoint": given.endpoint, "region": given.region, **keys}}
+    return {key: place, "storage": {"endpoint": given.endpoint, "region": given.region, **keys}}
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Where the tables of a test are: in a folder, in S3, in Azure, in Google's store, or in a Hive Metastore.
 
 A test process has one session, and a session one catalog: TESTS_PLACE=metastore makes it a metastore's, and all its tables are
-there; TESTS_PLACE=azure and TESTS_PLACE=google likewise. Otherwise tables are in folders, and those of tests that are marked
+there; TESTS_PLACE=azure, google and metastore-s3 likewise. Otherwise tables are in folders, and those of tests that are marked
 `everywhere` in a folder and in S3.
 """
 
@@ -22,7 +22,7 @@ from lakehouse.table import Lakehouse
 from lakehouse.uri import path_in_store
 from tests.support import azurite, fake_gcs
 from tests.support.metastore import metastore
-from tests.support.object_store import BUCKET, section, storage
+from tests.support.object_store import BUCKET, object_store, section, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -44,12 +44,14 @@ class Place:
         config: The same, as the section `lakehouse` of a config.
         session: What a session gets that is opened for it.
         settings: What is set on that session afterwards.
+        of_schema: Where a schema puts the tables that belong to a folder.
     """
 
     lakehouse: Callable[[Path], Lakehouse]
     config: Callable[[Path], dict[str, Any]]
     session: Lakehouse = field(default_factory=Lakehouse)
     settings: Mapping[str, str] = field(default_factory=dict)
+    of_schema: Callable[[Path], str] = str
 
 
 @contextlib.contextmanager
@@ -68,7 +70,7 @@ def in_store(port: int) -> Place:
     given = storage(port)
     return Place(
         lambda own: Lakehouse(root=f"s3://{BUCKET}/{name_of(own)}", storage=given),
-        lambda own: section(f"s3://{BUCKET}/{name_of(own)}", given),
+        lambda own: section("root", f"s3://{BUCKET}/{name_of(own)}", given),
     )
 
 
@@ -111,7 +113,26 @@ def in_metastore(folder: Path) -> Iterator[Place]:
         )
 
 
-STARTED = {"azure": in_azure, "google": in_google, "metastore": in_metastore}
+@contextlib.contextmanager
+def in_metastore_and_s3(folder: Path) -> Iterator[Place]:
+    """Tables of a Hive Metastore that lie in S3, as do their volumes; both are started for it."""
+    with metastore(folder / "schemas") as address, object_store(folder / "store") as port:
+        given = storage(port)
+        session = Lakehouse(catalog=CATALOG, metastore=address, storage=given)
+
+        def place(own: Path) -> dict[str, Any]:
+            volume = f"s3://{BUCKET}/{name_of(own)}-volume"
+            return {"catalog": CATALOG, "metastore": address, "schema": name_of(own), **section("volume", volume, given)}
+
+        yield Place(
+            lambda own: replace(session, schema=name_of(own), volume=place(own)["volume"]),
+            place,
+            session,
+            of_schema=lambda own: f"s3://{BUCKET}/{name_of(own)}",
+        )
+
+
+STARTED = {"azure": in_azure, "google": in_google, "metastore": in_metastore, "metastore-s3": in_metastore_and_s3}
 """What a test process starts for a place, in a folder of its own."""
 
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.readers import database, in_spark, topics
-from jobs.readers.quarantine import held
-from jobs.readers.status import status
-from jobs.readers.why import why_with_record
-from jobs.report.facts import facts
-from lakehouse.contracts.bronze import TOPICS
+from jobs.readers import database, in_spark
 from lakehouse.errors import TidemarkError, UsageError
-from lakehouse.spark import frames
-from lakehouse.table import BRONZE_TOPICS, Lakehouse
-from silver.state.request import Wanted
-from tests.support.bronze import Record
-from tests.support.small_config import settings_of
-from tests.support.stages import loaded, published
+from lakehouse.table import Lakehouse
+from tests.support import every_reader
+from tests.support.every_reader import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,42 +23,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-ODD = "it's a \\ '${env:HOME}'\n"
-SENT = [
-    *(Record.of(offset, sequence, producer=ODD) for offset, sequence in enumerate([1, 2, 5, 6, 2, 10, 3])),
-    *(replace(Record.of(offset, sequence, producer="p"), partition=1) for offset, sequence in enumerate([1, "x", 2])),
-    replace(Record.of(7, 2, producer=ODD), value=b"another"),
-]
-
 
 @pytest.fixture(scope="module")
 def known(
     spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Lakehouse, Settings]:
-    run = run_at(tmp_path_factory.mktemp("readers") / "lakehouse")
-    settings = settings_of(run, producer={"header": "producer"}, policies={"contiguous": True})
-    loaded(spark, run, settings, SENT[:5])
-    loaded(spark, run, settings, SENT[5:])
-    published(spark, run, settings)
-    table = run.table(BRONZE_TOPICS)
-    frames.of_contract(spark, [], TOPICS).write.format("delta").save(table.location)
-    return run.lakehouse, settings
-
-
-def told(lakehouse: Lakehouse, settings: Settings) -> dict[str, Any]:
-    """What all readers say, but for the time at which they say it."""
-    found = facts(settings, lakehouse, asks_kafka=False)
-    del found["made_at"]
-    return {
-        "status": status("tests", lakehouse),
-        "few": status("tests", lakehouse, most_streams=1),
-        "held": held(lakehouse, Wanted()),
-        "some": held(lakehouse, Wanted(producer=ODD, days=0), most=1),
-        "none": held(lakehouse, Wanted(topic=ODD)),
-        "why": [why_with_record(lakehouse, "t", sent.partition, sent.offset) for sent in SENT],
-        "topics": topics.known(lakehouse),
-        "facts": found,
-    }
+    return every_reader.made(spark, run_at(tmp_path_factory.mktemp("readers") / "lakehouse"))
 
 
 def test_every_reader_says_the_same_through_a_session(
