@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from lakehouse.storage.store import Storage
+
 _HOST = "127.0.0.1"
 _CONF = {
     "javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",
@@ -28,16 +30,17 @@ _CONF = {
 
 
 @contextlib.contextmanager
-def metastore(folder: Path) -> Iterator[str]:
+def metastore(folder: Path, storage: Storage | None = None) -> Iterator[str]:
     """Start a metastore whose schemas lie in a folder unless they say otherwise; yields its address.
 
-    Its own `main` listens on every address of the machine. So its handler is served from here, on one.
+    Its own `main` listens on every address of the machine. So its handler is served from here, on one. It makes a schema's folder
+    itself, so where schemas lie in a store, it has to reach that.
     """
     folder.mkdir(parents=True, exist_ok=True)
     libraries = (jars.pyspark_folder() or folder) / "jars"
     port, token, process = launch_gateway(
         jarpath=str(next(libraries.glob("py4j-*.jar"))),
-        classpath=os.pathsep.join([str(libraries / "*")]),
+        classpath=os.pathsep.join([str(libraries / "*"), *map(str, jars.spark_jars(storage.jars) if storage else [])]),
         javaopts=[f"-Dderby.stream.error.file={folder / 'derby.log'}", f"-Dlog4j2.configurationFile={_silent(folder)}"],
         java_path=str(java_executable()),
         enable_auth=True,
@@ -49,7 +52,7 @@ def metastore(folder: Path) -> Iterator[str]:
         address = free_port()
         hive = gateway.jvm.org.apache.hadoop.hive
         conf = hive.conf.HiveConf()
-        for name, value in {**_CONF, "hive.metastore.warehouse.dir": folder.as_uri()}.items():
+        for name, value in _settings(folder, storage).items():
             conf.set(name, value)
         handler = hive.metastore.HiveMetaStore.HMSHandler("tests", conf, False)
         handler = hive.metastore.HiveMetaStore.newRetryingHMSHandler(handler, conf, True)
@@ -69,6 +72,12 @@ def metastore(folder: Path) -> Iterator[str]:
         process.kill()
         process.stdin.close()
         process.wait()
+
+
+def _settings(folder: Path, storage: Storage | None) -> dict[str, str]:
+    reached = storage.for_spark() if storage else {}
+    own = {name.removeprefix("spark.hadoop."): value for name, value in reached.items() if name.startswith("spark.hadoop.")}
+    return {**_CONF, "hive.metastore.warehouse.dir": folder.as_uri(), **own}
 
 
 def _silent(folder: Path) -> str:

@@ -116,8 +116,7 @@ def in_metastore(folder: Path) -> Iterator[Place]:
 @contextlib.contextmanager
 def in_metastore_and_s3(folder: Path) -> Iterator[Place]:
     """Tables of a Hive Metastore that lie in S3, as do their volumes; both are started for it."""
-    with metastore(folder / "schemas") as address, object_store(folder / "store") as port:
-        given = storage(port)
+    with object_store(folder / "store") as port, metastore(folder / "schemas", given := storage(port)) as address:
         session = Lakehouse(catalog=CATALOG, metastore=address, storage=given)
 
         def place(own: Path) -> dict[str, Any]:
