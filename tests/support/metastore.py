@@ -33,8 +33,8 @@ _CONF = {
 def metastore(folder: Path, storage: Storage | None = None) -> Iterator[str]:
     """Start a metastore whose schemas lie in a folder unless they say otherwise; yields its address.
 
-    Its own `main` listens on every address of the machine. So its handler is served from here, on one. It makes a schema's folder
-    itself, so where schemas lie in a store, it has to reach that.
+    Its own `main` listens on every address of the machine. So its handler is served from here, on one. It makes a folder
+    for each schema, so where those lie in a store, it has to reach that.
     """
     folder.mkdir(parents=True, exist_ok=True)
     libraries = (jars.pyspark_folder() or folder) / "jars"
