@@ -65,7 +65,7 @@ def _write_ended(done: dict[str, Any]) -> None:
         output.write(f"The key is in none of {searched}, each read whole and unpacked.")
     elif not done["searched_files"]:
         output.write(
-            "Nothing was searched: the tables are in no folder of this machine. Delta cleans their logs by whole days."
+            "Nothing was searched: the tables are a catalog's, which keeps their files. Delta cleans their logs by whole days."
         )
     else:
         if done["producers_in"]:

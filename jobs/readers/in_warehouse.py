@@ -65,7 +65,8 @@ class Session:
         if name is not None:
             _run(self.cursor, f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {text}")
             return []
-        return _run(self.cursor, text).to_pylist()
+        rows: list[dict[str, Any]] = _run(self.cursor, text).to_pylist()
+        return rows
 
 
 @contextlib.contextmanager
@@ -75,14 +76,14 @@ def connect(lakehouse: Lakehouse) -> Iterator[Session]:
     Raises:
         TidemarkError: The warehouse does not answer, its catalog has no such schema, or one may not read it.
     """
-    from databricks import sql
+    import databricks.sql
 
     host, _, port = os.environ[HOST].removeprefix("https://").rstrip("/").partition(":")
     token = os.environ.get(TOKEN)
     exit_codes.known_secrets.update({token} if token else ())
     with reporting() as report, _errors_named(f"{lakehouse.name} by the SQL warehouse {host}{os.environ[PATH]}"):
         report.event("warehouse.asked", host=host)  # one that had stopped takes its time to start
-        opened = sql.connect(
+        opened = databricks.sql.connect(
             server_hostname=host,
             http_path=os.environ[PATH],
             access_token=token,

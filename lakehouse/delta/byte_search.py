@@ -1,9 +1,9 @@
-"""Search every file under a folder for a key, unpacking on the way, to prove that an erased key is gone. Knows no Spark.
+"""Search every file of a folder or of a store's prefix for a key, unpacking on the way, to prove that an erased key is gone.
 
-Every file is searched as raw bytes and by content: Parquet values whatever their encoding, compressed files, archives, JSON
-strings whatever their escapes, JSON within JSON. A key is also found in hexadecimal and in base64, and where Delta's log cut it
-to its first characters. Data that a record's own value holds compressed (a gzip in a value) is not unpacked, and a number is
-not compared as the text of its digits.
+Knows no Spark. Every file is searched as raw bytes and by content: Parquet values whatever their encoding, compressed files,
+archives, JSON strings whatever their escapes, JSON within JSON. A key is also found in hexadecimal and in base64, and where
+Delta's log cut it to its first characters. Data that a record's own value holds compressed (a gzip in a value) is not unpacked,
+and a number is not compared as the text of its digits.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import bz2
 import gzip
 import json
 import lzma
-import os
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -27,6 +26,8 @@ import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from lakehouse.delta.stored_files import Files
 
 SHORT = 8
 """A key of fewer bytes is matched as a whole value only: a few bytes occur in any file by chance."""
@@ -47,12 +48,16 @@ _PACKED: dict[bytes, Callable[[IO[bytes]], Any]] = {
 _UNREADABLE = (pa.ArrowException, OSError, EOFError, ValueError, lzma.LZMAError, zipfile.BadZipFile)
 
 
+_Log = tuple[Mapping[str, int], str]
+"""Of a Delta log: all files that there are, and what the paths of its table's begin with."""
+
+
 @dataclass(frozen=True, order=True)
 class Found:
     """A place that holds the key.
 
     Attributes:
-        file: The file, relative to the folder.
+        file: The file, by its path from the place.
         where: Where in it: its bytes, its name, a column, a string, a statistic; for an archive, in which member.
     """
 
@@ -77,41 +82,31 @@ class Searched:
     unread: list[Found] = field(default_factory=list)
 
 
-def search(root: Path, key: bytes) -> Searched:
-    """Search every file under a folder for a key, following links.
+def search(files: Files, key: bytes) -> Searched:
+    """Search every file of a place for a key.
 
     Raises:
         ValueError: The key is empty.
-        OSError: A file cannot be opened.
+        OSError: The files cannot be listed, or one cannot be opened.
     """
     if not key:
         raise ValueError("an empty key is everywhere")
     done, wanted = Searched(), _Wanted(key)
-    for path in _files(root):
+    sizes = files.sizes()
+    for name, size in sizes.items():
         found: dict[str, None] = {}
-        if wanted.is_in(str(path.relative_to(root)).encode(errors="surrogateescape")):
+        if wanted.is_in(name.encode(errors="surrogateescape")):
             found["its name"] = None
-        with path.open("rb") as file:
+        table, is_in_log, _ = name.rpartition("_delta_log/")
+        with files.open(name) as file:
             done.files += 1
-            done.bytes += os.fstat(file.fileno()).st_size
+            done.bytes += size
             try:
-                found.update(dict.fromkeys(_look(file, wanted, path.parent if path.parent.name == "_delta_log" else None, 0)))
+                found.update(dict.fromkeys(_look(file, wanted, (sizes, table) if is_in_log else None, 0)))
             except _UNREADABLE as error:
-                done.unread.append(Found(str(path.relative_to(root)), f"{type(error).__name__}"))
-        done.found.extend(Found(str(path.relative_to(root)), where) for where in found)
+                done.unread.append(Found(name, f"{type(error).__name__}"))
+        done.found.extend(Found(name, where) for where in found)
     return done
-
-
-def _files(root: Path) -> Iterator[Path]:
-    seen = set()
-    for folder, below, names in os.walk(root, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in seen:
-            below.clear()
-            continue
-        seen.add(real)
-        below.sort()
-        yield from (path for path in (Path(folder, name) for name in sorted(names)) if path.is_file())
 
 
 class _Wanted:
@@ -161,8 +156,8 @@ class _Wanted:
         return False
 
 
-def _look(file: IO[bytes], wanted: _Wanted, log: Path | None, depth: int) -> Iterator[str]:
-    """Where an open file holds the key. `log` is the `_delta_log` folder that it is in, whose statistics may hold a cut key."""
+def _look(file: IO[bytes], wanted: _Wanted, log: _Log | None, depth: int) -> Iterator[str]:
+    """Where an open file holds the key. `log` is the one that it belongs to, whose statistics may hold a cut key."""
     if not wanted.is_short and _in_bytes(file, wanted):
         yield "its bytes"
     file.seek(0)
@@ -203,7 +198,7 @@ def _in_zip(file: IO[bytes], wanted: _Wanted, depth: int) -> Iterator[str]:
                 yield from _unpacked(part, wanted, name, depth)
 
 
-def _in_parquet(file: IO[bytes], wanted: _Wanted, log: Path | None) -> Iterator[str]:
+def _in_parquet(file: IO[bytes], wanted: _Wanted, log: _Log | None) -> Iterator[str]:
     parquet = pq.ParquetFile(file)
     for batch in parquet.iter_batches(_ROWS):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -231,7 +226,7 @@ def _in_array(values: pa.Array, wanted: _Wanted) -> Iterator[str]:
             yield ""
 
 
-def _in_json(file: IO[bytes], wanted: _Wanted, log: Path | None) -> Iterator[str]:
+def _in_json(file: IO[bytes], wanted: _Wanted, log: _Log | None) -> Iterator[str]:
     """Search a file of JSON or of JSON lines; one that is neither is left to the search of its bytes."""
     lines = file.read().splitlines()
     try:
@@ -245,7 +240,7 @@ def _in_json(file: IO[bytes], wanted: _Wanted, log: Path | None) -> Iterator[str
         yield from _in_value(value, wanted, log, None)
 
 
-def _in_value(value: Any, wanted: _Wanted, log: Path | None, data: str | None) -> Iterator[str]:
+def _in_value(value: Any, wanted: _Wanted, log: _Log | None, data: str | None) -> Iterator[str]:
     """Where a JSON value, or a row, holds the key; `data` is the data file that it describes."""
     if isinstance(value, dict):
         path = value.get("path")
@@ -260,7 +255,7 @@ def _in_value(value: Any, wanted: _Wanted, log: Path | None, data: str | None) -
         if wanted.is_in(value.encode(errors="surrogatepass")):
             yield "a string"
         # If the data file exists, its values are searched themselves: what the statistic was cut from is known.
-        elif log is not None and wanted.is_cut_in(value) and not (data and (log.parent / data).is_file()):
+        elif log is not None and wanted.is_cut_in(value) and not (data and f"{log[1]}{data}" in log[0]):
             yield "the beginning of a string, as statistics have it"
         if value[:1] in ("{", "[", '"'):
             try:

@@ -1,4 +1,4 @@
-"""The files of a Delta table in a local folder, checked for damage that Delta reads over without an error.
+"""The files of a Delta table, in a folder or a store, checked for damage that Delta reads over without an error.
 
 To Delta, an emptied last log file is an empty commit, a log file that lost a line is another commit, and without its last log
 file the table is at the version before. But each commit says what it added, and next to it is a checksum of the table after it
@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 from lakehouse.run.findings import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from lakehouse.delta.stored_files import Files
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
@@ -46,23 +48,29 @@ class Log:
         files: Path and size in bytes of each live data file; None if the log is damaged, or starts with a checkpoint of a form
             that is not read here.
         violations: What is wrong with the log's files.
+        sizes: The bytes of all files of the table, by their paths in it.
     """
 
     version: int = -1
     files: dict[str, int] | None = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
-def read_log(table: Path) -> Log:
-    """Replay a table's log from its last checkpoint on, and check every file on the way."""
-    folder = table / "_delta_log"
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    commits = {int(match[1]): folder / name for name in names if (match := _COMMIT.fullmatch(name))}
+def read_log(table: Files) -> Log:
+    """Replay a table's log from its last checkpoint on, and check every file on the way.
+
+    Raises:
+        OSError: The table's files cannot be listed or read.
+    """
+    sizes, folder = table.sizes(), table.below("_delta_log")
+    names = sorted(name.removeprefix("_delta_log/") for name in sizes if name.startswith("_delta_log/"))
+    commits = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name))}
     start = _last_checkpoint(names)
     other = max((int(match[1]) for name in names if (match := _OTHER_CHECKPOINT.fullmatch(name))), default=-1)
-    log = Log(max([start, other, *commits]))
+    log = Log(max([start, other, *commits]), sizes=sizes)
     if log.version < 0:
-        log.violations.append(Violation(str(folder), "no commit", "a Delta log"))
+        log.violations.append(Violation(folder.place, "no commit", "a Delta log"))
         return log
     transactions: dict[str, int] = {}
     if other > start:
@@ -72,11 +80,11 @@ def read_log(table: Path) -> Log:
     for version in range(start + 1, log.version + 1):
         if version not in commits:
             log.violations.append(
-                Violation(str(folder / f"{version:020}.json"), "no such file", f"version {version} of the table")
+                Violation(f"{folder.place}/{version:020}.json", "no such file", f"version {version} of the table")
             )
             log.files = None
             continue
-        _replay(commits[version], version, log, transactions)
+        _replay(folder, commits[version], log, transactions)
     log.violations.extend(_lost(folder, names, log.version))
     return log
 
@@ -139,19 +147,15 @@ def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
     return found or None
 
 
-def damaged_files(table: Path, log: Log) -> Iterator[Violation]:
+def damaged_files(table: Files, log: Log) -> Iterator[Violation]:
     """The live data files that are missing, or not as long as the log says."""
     for name, size in (log.files or {}).items():
-        path = table / unquote(name)
         if "://" in name or name.startswith(("/", "file:")):
             continue  # of a clone: the file belongs to another table
-        try:
-            observed = path.stat().st_size
-        except FileNotFoundError:
-            yield Violation(str(path), "no such file", f"a data file of {size:,} bytes")
-            continue
+        observed = log.sizes.get(unquote(name))
         if observed != size:
-            yield Violation(str(path), f"{observed:,} bytes", f"a data file of {size:,} bytes")
+            said = "no such file" if observed is None else f"{observed:,} bytes"
+            yield Violation(f"{table.place}/{unquote(name)}", said, f"a data file of {size:,} bytes")
 
 
 def _last_checkpoint(names: list[str]) -> int:
@@ -164,16 +168,17 @@ def _last_checkpoint(names: list[str]) -> int:
     return max((version for (version, wanted), found in parts.items() if found >= wanted), default=-1)
 
 
-def _read_checkpoint(folder: Path, names: list[str], version: int, log: Log, transactions: dict[str, int]) -> None:
+def _read_checkpoint(folder: Files, names: list[str], version: int, log: Log, transactions: dict[str, int]) -> None:
     for name in names:
         match = _CHECKPOINT.fullmatch(name)
         if match is None or int(match[1]) != version:
             continue
         try:
-            rows = pq.ParquetFile(folder / name).read(columns=_OF_CHECKPOINT).to_pylist()
+            with folder.open(name) as file:
+                rows = pq.ParquetFile(file).read(columns=_OF_CHECKPOINT).to_pylist()
         except Exception as error:  # noqa: BLE001 -- whatever the reader says of a damaged file is the finding
             log.violations.append(
-                Violation(str(folder / name), f"cannot be read: {error}", f"a checkpoint of version {version}")
+                Violation(f"{folder.place}/{name}", f"cannot be read: {error}", f"a checkpoint of version {version}")
             )
             log.files = None
             return
@@ -181,25 +186,31 @@ def _read_checkpoint(folder: Path, names: list[str], version: int, log: Log, tra
             _apply({key: value for key, value in row.items() if value is not None}, log, transactions)
 
 
-def _replay(file: Path, version: int, log: Log, transactions: dict[str, int]) -> None:
-    actions = _lines(file, version, log)
+def _replay(folder: Files, name: str, log: Log, transactions: dict[str, int]) -> None:
+    version, where = int(name.removesuffix(".json")), _where(folder, name)
+    actions = _lines(folder, name, log)
     if actions is None:
         log.files = None
         return
     info = next((action["commitInfo"] for action in actions if "commitInfo" in action), None)
     if info is None:
-        log.violations.append(Violation(f"{file}, version {version}", "no commitInfo", "a line that says what was committed"))
+        log.violations.append(Violation(where, "no commitInfo", "a line that says what was committed"))
     else:
-        log.violations.extend(_unlike_its_metrics(file, version, info, actions))
+        log.violations.extend(_unlike_its_metrics(where, version, info, actions))
     for action in actions:
         _apply(action, log, transactions)
-    log.violations.extend(_unlike_its_checksum(file, version, info, log, transactions))
+    log.violations.extend(_unlike_its_checksum(folder, name, info, log, transactions))
 
 
-def _lines(file: Path, version: int, log: Log) -> list[Action] | None:
+def _where(folder: Files, commit: str) -> str:
+    return f"{folder.place}/{commit}, version {int(commit.removesuffix('.json'))}"
+
+
+def _lines(folder: Files, name: str, log: Log) -> list[Action] | None:
     """The actions of a commit; None if its file is damaged."""
-    text = file.read_bytes()
-    where = f"{file}, version {version}"
+    where = _where(folder, name)
+    with folder.open(name) as file:
+        text = file.read()
     if not text.strip():
         log.violations.append(Violation(where, f"{len(text)} bytes", "a commit: lines of JSON"))
         return None
@@ -222,7 +233,7 @@ def _apply(action: Action, log: Log, transactions: dict[str, int]) -> None:
         transactions[transaction["appId"]] = transaction["version"]
 
 
-def _unlike_its_metrics(file: Path, version: int, info: Action, actions: list[Action]) -> Iterator[Violation]:
+def _unlike_its_metrics(where: str, version: int, info: Action, actions: list[Action]) -> Iterator[Violation]:
     """Where a commit's own metrics differ from its lines: a line was lost."""
     operation, metrics = info.get("operation", ""), info.get("operationMetrics") or {}
     added = [action["add"] for action in actions if "add" in action]
@@ -234,19 +245,23 @@ def _unlike_its_metrics(file: Path, version: int, info: Action, actions: list[Ac
         expected = metrics.get(metric) if metric is not None else None
         if expected is not None and int(expected) != observed:
             said = f"{expected}, as the {operation} says of itself"
-            yield Violation(f"{file}, version {version}", f"{observed} {what}", said)
+            yield Violation(where, f"{observed} {what}", said)
     if version == 0 and not all(any(name in action for action in actions) for name in ("metaData", "protocol")):
-        yield Violation(f"{file}, version {version}", "no metaData or no protocol", "both: it is the first commit")
+        yield Violation(where, "no metaData or no protocol", "both: it is the first commit")
 
 
 def _unlike_its_checksum(
-    file: Path, version: int, info: Action | None, log: Log, transactions: dict[str, int]
+    folder: Files, name: str, info: Action | None, log: Log, transactions: dict[str, int]
 ) -> Iterator[Violation]:
     """Where the checksum that Delta wrote right after the commit differs from the log."""
-    try:
-        noted = json.loads(file.with_suffix(".crc").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    checksum = f"{name.removesuffix('.json')}.crc"
+    if f"_delta_log/{checksum}" not in log.sizes:
         return  # written after the commit, and not by every writer
+    try:
+        with folder.open(checksum) as file:
+            noted = json.load(file)
+    except (OSError, ValueError):
+        return
     pairs: dict[str, tuple[object, object]] = {}
     if log.files is not None:
         pairs["live files"] = (len(log.files), noted.get("numFiles"))
@@ -257,20 +272,16 @@ def _unlike_its_checksum(
         pairs["commit id"] = (info["txnId"], noted["txnId"])
     for what, (observed, expected) in pairs.items():
         if expected is not None and observed != expected:
-            yield Violation(
-                f"{file}, version {version}", f"{what}: {observed}", f"{expected}, as {file.with_suffix('.crc').name} says"
-            )
+            yield Violation(_where(folder, name), f"{what}: {observed}", f"{expected}, as {checksum} says")
 
 
-def _lost(folder: Path, names: list[str], last: int) -> Iterator[Violation]:
+def _lost(folder: Files, names: list[str], last: int) -> Iterator[Violation]:
     """Commits that are gone and left other files behind, which Delta writes only after the commit."""
     traces: dict[int, str] = {}
     for name in names:
         if (match := _TRACE.fullmatch(name)) and int(match[1]) > last:
             traces.setdefault(int(match[1]), name)
     for version, name in sorted(traces.items()):
-        file = folder / f"{version:020}.json"
-        if not file.exists():
-            yield Violation(
-                f"{file}, version {version}", f"no such file, though {name} is there", f"the commit of version {version}"
-            )
+        file = f"{version:020}.json"
+        if file not in names:
+            yield Violation(_where(folder, file), f"no such file, though {name} is there", f"the commit of version {version}")

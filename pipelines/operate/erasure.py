@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from expectations import verdict
 from lakehouse.delta import byte_search, log_files, maintenance, small_tables
 from lakehouse.delta import tables as delta
+from lakehouse.delta.stored_files import files_of
 from lakehouse.errors import TableMissingError, TableStateError, UsageError
 from lakehouse.run.crash_points import crash_point
 from lakehouse.run.lock import locked
@@ -27,10 +28,9 @@ from pipelines.recover import shadows
 from pipelines.silver_to_gold import amend_gold
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
+    from lakehouse.delta.stored_files import Files
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
     from lakehouse.table import Table
@@ -102,7 +102,7 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
         is_dry_run: Only search.
 
     Returns:
-        tables, a row for each: table, removed_files and removed_log_files, both None if the table is not in a local folder;
+        tables, a row for each: table, removed_files and removed_log_files, both None if the table is a catalog's;
         left_shadows, see `pipelines.recover.shadows.drop`; searched_files, searched_bytes; found, where the key is: file and
         where; producers_in, the tables that hold it as a producer's name, which no erasure empties; unread, files that could
         not be read as their format; is_whole_value, whether the key is so short that only whole values were compared;
@@ -115,8 +115,7 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
         AnotherWriterError: Another run was still active after a minute.
         ModelError: One of the operator's models could not be rebuilt without the key.
     """
-    root = run.lakehouse.local_root
-    if root is None and not is_dry_run and not settings.maintenance.allow_short_retention:
+    if run.lakehouse.local_root is None and not is_dry_run and not settings.maintenance.allow_short_retention:
         raise UsageError(
             "The tables are in no folder of this machine, so nobody can be kept from reading the files that would be removed.",
             where="maintain --erase",
@@ -129,7 +128,8 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
             raise TableMissingError("There are no tables.", where=run.lakehouse.folder(""))
         done = [] if is_dry_run else _forget(spark, run, settings, found)
         left_shadows = None if is_dry_run else shadows.drop(spark, run)
-        searched = byte_search.search(root, key) if root is not None else None
+        files = files_of(run.lakehouse)
+        searched = byte_search.search(files, key) if files is not None else None
     told: dict[str, Any] = {
         "is_dry_run": is_dry_run,
         "tables": done,
@@ -151,9 +151,9 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
 def _forget(spark: SparkSession, run: Run, settings: Settings, found: list[Table]) -> list[dict[str, object]]:
     _require_settled(spark, run)
     amend_gold(spark, run, settings)
-    done = []
+    done, root = [], files_of(run.lakehouse)
     for table in found:
-        done.append(_forget_versions(spark, table))
+        done.append(_forget_versions(spark, table, root.below(table.name) if root is not None else None))
         run.report.event("maintenance.forgotten", **done[-1])
         crash_point("forget.table")
     return done
@@ -177,19 +177,19 @@ def _require_settled(spark: SparkSession, run: Run) -> None:
         )
 
 
-def _forget_versions(spark: SparkSession, table: Table) -> dict[str, object]:
+def _forget_versions(spark: SparkSession, table: Table, stored: Files | None) -> dict[str, object]:
     """Reduce a table to its last version: its files, and a log that starts with it.
 
     A crash in between leaves the temporary properties set: `maintain` and the next try put the others back.
     """
-    found, folder = maintenance.state(spark, table), table.local_folder
-    files = None if folder is None else _data_files(folder)
+    found = maintenance.state(spark, table)
+    files = None if stored is None else _data_files(stored)
     delta.set_properties(spark, table, {**maintenance.fitting(statistics(table.name), found), **_AT_ONCE})
     crash_point("forget.properties")
     maintenance.vacuum(spark, table)
     crash_point("forget.vacuumed")
-    removed = None if folder is None or files is None else files - _data_files(folder)
-    in_log = None if folder is None else _start_log_anew(folder)
+    removed = None if stored is None or files is None else files - _data_files(stored)
+    in_log = None if stored is None else _start_log_anew(stored)
     defaults = {name: found.properties.get(name, table.properties.get(name)) for name in _AT_ONCE}
     again = {name: table.properties.get(name, value) for name, value in defaults.items() if value is not None}
     if again:
@@ -199,23 +199,22 @@ def _forget_versions(spark: SparkSession, table: Table) -> dict[str, object]:
     return {"table": table.name, "removed_files": removed, "removed_log_files": in_log}
 
 
-def _data_files(folder: Path) -> int:
-    return sum("_delta_log" not in path.parts for path in folder.rglob("*.parquet"))
+def _data_files(table: Files) -> int:
+    return sum(name.endswith(".parquet") and "_delta_log/" not in name for name in table.sizes())
 
 
-def _start_log_anew(folder: Path) -> int:
+def _start_log_anew(table: Files) -> int:
     """Remove log files from before the last checkpoint, and what a crashed writer left there; return how many.
 
     Raises:
         TableStateError: The last version has no checkpoint of its own, or the log is damaged.
     """
-    log, last = folder / "_delta_log", log_files.last_version(folder)
-    before = log_files.read_log(folder)
-    names = [path.name for path in log.iterdir() if path.is_file()]
+    log, before = table.below("_delta_log"), log_files.read_log(table)
+    names, last = log.sizes(), before.version
     if before.violations or f"{last:020}.checkpoint.parquet" not in names or before.files is None:
         raise TableStateError(
             "The log of a table cannot be started anew; its earlier commits were left.",
-            where=str(log),
+            where=log.place,
             observed="; ".join(map(str, before.violations)) or f"no checkpoint of version {last}",
             expected="a checkpoint of its last version",
             next_step="Look at it with `tidemark verify`, and run this again.",
@@ -225,7 +224,7 @@ def _start_log_anew(folder: Path) -> int:
         name for name in names if (match := _OF_VERSION.fullmatch(name)) and (int(match[1]) < last or _is_litter(name))
     )
     for name in gone:
-        (log / name).unlink()
+        log.remove(name)
     return len(gone)
 
 

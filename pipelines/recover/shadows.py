@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from lakehouse.delta import tables
+from lakehouse.delta.stored_files import files_of
 from lakehouse.table import SHADOWS
 
 if TYPE_CHECKING:
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def drop(spark: SparkSession, run: Run) -> str | None:
-    """Remove all shadows: local folders, or a catalog's tables. No unfinished rebuild may still need one.
+    """Remove all shadows: folders, objects of a store, or a catalog's tables. No unfinished rebuild may still need one.
 
     Returns:
-        The folder that shadows are in if it cannot be removed from here, because the root is a URI; else None.
+        The folder that shadows are in if it cannot be removed from here, because only Spark reaches the root; else None.
     """
     place = run.lakehouse
     if place.local_root is not None:
@@ -27,6 +28,10 @@ def drop(spark: SparkSession, run: Run) -> str | None:
         found = spark.sql(f"SHOW TABLES IN `{place.catalog}`.`{place.schema}` LIKE '{SHADOWS}*'").collect()
         for row in found:
             tables.drop(spark, place.table(row["tableName"]))
+    elif (files := files_of(place)) is not None:
+        kept = files.below(SHADOWS)
+        for name in kept.sizes():
+            kept.remove(name)
     else:
         return place.folder(SHADOWS)
     return None

@@ -20,6 +20,7 @@ from lakehouse import reconcile
 from lakehouse.contracts.silver import CLASSES, STREAM, stream_text
 from lakehouse.delta import log_files, tables
 from lakehouse.delta.errors import SPARK_ERRORS
+from lakehouse.delta.stored_files import files_of
 from lakehouse.errors import headline
 from lakehouse.run.findings import Finding, Violation, finding
 from lakehouse.table import (
@@ -102,18 +103,18 @@ def _checks(spark: SparkSession, run: Run, result: dict[str, object], *, is_deep
 
 
 def _files(run: Run) -> Iterator[Finding]:
-    """Check the tables' files in a local folder; elsewhere the store keeps them, and reading finds what is missing."""
-    root = run.lakehouse.local_root
+    """Check the tables' files under a root; those of a catalog are its own, and reading finds what is missing."""
+    root = files_of(run.lakehouse)
     if root is None:
         return
-    logs = {name: log_files.read_log(root / name) for name in TABLE_NAMES if (root / name).is_dir()}
+    logs = {name: log for name in TABLE_NAMES if (log := log_files.read_log(root.below(name))).sizes}
     damaged = (each for log in logs.values() for each in log.violations)
     read = f"{len(logs)} logs, whole from the last checkpoint on"
-    yield finding("logs_are_whole", damaged, where=str(root), holds=read, next_step=LOG_OUT)
-    files = (each for name, log in logs.items() for each in log_files.damaged_files(root / name, log))
+    yield finding("logs_are_whole", damaged, where=root.place, holds=read, next_step=LOG_OUT)
+    files = (each for name, log in logs.items() for each in log_files.damaged_files(root.below(name), log))
     count = sum(len(log.files or ()) for log in logs.values())
     there = f"{count:,} data files, as long as the logs say"
-    yield finding("files_are_there", files, where=str(root), holds=there, next_step=LOG_OUT)
+    yield finding("files_are_there", files, where=root.place, holds=there, next_step=LOG_OUT)
 
 
 def _ledger(run: Run, pins: Pins) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from jobs.readers import files as query
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import maintenance, tables
 from lakehouse.delta.log_files import read_log
+from lakehouse.delta.stored_files import LocalFiles
 from lakehouse.run.lock import locked
 from lakehouse.table import BRONZE_TOPICS, GATE_DECISIONS, GOLD_LATEST_BY_STREAM, GOLD_REJECTS, TABLE_NAMES
 from pipelines import medallion, silver_to_gold
@@ -46,7 +47,7 @@ def parquet_files(run: Run, table: str) -> int:
 def live_files(run: Run, table: str) -> int:
     """Files that the log names: an empty one may lie beside them."""
     assert run.lakehouse.local_root is not None
-    return len(read_log(run.lakehouse.local_root / table).files or {})
+    return len(read_log(LocalFiles(run.lakehouse.local_root / table)).files or {})
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs import cli
+from lakehouse.delta.stored_files import files_of
 from tests.support.examples import IS_WHOLE
-from tests.support.kafka import send, sequenced
+from tests.support.kafka import Sent, send, sequenced
 from tests.support.places import PLACE
 from tests.support.small_config import write_config
 
@@ -80,7 +81,10 @@ def test_from_a_topic_to_gold(
     assert [row["high_watermark"] for row in status["streams"]] == [6]
     assert status["published"]["load_seq"] == 2
     assert asked(config, "sql", "SELECT sequence FROM gold_records ORDER BY sequence") == WITHOUT_LATE
-    assert asked(config, "verify")["ok"]
+    verified = asked(config, "verify")
+    assert verified["ok"]
+    of_files = {"logs_are_whole", "files_are_there"} & {each["check"] for each in verified["checks"]}
+    assert len(of_files) == (0 if "metastore" in PLACE else 2)
 
 
 @pytest.mark.usefixtures("spark")
@@ -131,6 +135,26 @@ def test_every_command_that_changes_tables(
     ran(f"erase --topic {name} --key k --reason asked", "run", "rebuild --apply --reason again")
     assert asked(config, "sql", "SELECT count(*) AS n FROM silver_records WHERE value IS NOT NULL") == [{"n": 0}]
     assert asked(config, "verify", "--deep")["ok"]
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.skipif("metastore" in PLACE, reason="a catalog keeps its tables' files to itself")
+def test_an_erased_key_is_in_no_file(
+    broker: LocalBroker, name: str, config: Path, lakehouse: Lakehouse, ran: Callable[..., None], *, asked: Callable[..., Any]
+) -> None:
+    ended = "maintain --erase --key somebody-at-example --set maintenance.allow_short_retention=true"
+    send(broker.bootstrap_servers, name, [Sent(b"v", b"somebody-at-example", [("seq", b"%d" % number)]) for number in (1, 2)])
+    ran("run", "rebuild --reason look")  # the shadows of a rebuild hold it too
+    assert cli.main([*ended.split(), "--dry-run", "--config", str(config)]) == 1
+    ran(f"erase --topic {name} --key somebody-at-example --reason asked", ended)
+
+    files = files_of(lakehouse)
+    assert files is not None
+    assert not any(file.startswith("_shadow/") for file in files.sizes())
+    assert asked(config, "verify", "--deep")["ok"]
+    data = next(file for file in files.sizes() if file.startswith("bronze_records/part-"))
+    files.remove(data)
+    assert cli.main(["verify", "--config", str(config)]) == 1
 
 
 @pytest.mark.skipif(PLACE.startswith("metastore"), reason="this is that process")

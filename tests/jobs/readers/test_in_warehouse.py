@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import databricks
@@ -18,7 +19,6 @@ from tests.support.warehouse import TOKEN, connector, warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -40,7 +40,7 @@ def known(
     spark.sql(f"CREATE SCHEMA {SCHEMA}")
     for name in TABLE_NAMES:
         table = lakehouse.table(name)
-        if (lakehouse.local_root / name).exists():  # type: ignore[operator] -- it is a folder
+        if Path(str(lakehouse.root), name).exists():
             spark.sql(f"CREATE TABLE {SCHEMA}.{name} USING delta LOCATION '{table.location}'")
     yield lakehouse, settings
     spark.sql(f"DROP SCHEMA {SCHEMA} CASCADE")

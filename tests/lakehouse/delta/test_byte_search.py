@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakehouse.delta.byte_search import search
+from lakehouse.delta.stored_files import LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ def test_a_key_is_found_in_a_file_of_every_form_and_another_one_is_not(tmp_path:
     (tmp_path / "deep" / "er").mkdir(parents=True)
     FORMS[form](tmp_path / "deep" / "er" / "file")
 
-    found, other = search(tmp_path, KEY), search(tmp_path, b"bob@example.org")
+    found, other = search(LocalFiles(tmp_path), KEY), search(LocalFiles(tmp_path), b"bob@example.org")
 
     assert {each.file for each in found.found} == {"deep/er/file"}
     assert (found.files, other.found, other.unread) == (1, [], [])
@@ -76,7 +77,7 @@ def test_a_name_of_a_file_is_searched_and_links_are_followed_once(tmp_path: Path
     (tmp_path / "root" / "aside").symlink_to(tmp_path / "aside")
     (tmp_path / "aside" / f"key={UUID}").touch()
 
-    assert [(each.file, each.where) for each in search(tmp_path / "root", UUID.encode()).found] == [
+    assert [(each.file, each.where) for each in search(LocalFiles(tmp_path / "root"), UUID.encode()).found] == [
         (f"aside/key={UUID}", "its name")
     ]
 
@@ -87,7 +88,7 @@ def test_a_short_key_is_compared_with_whole_values_only(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text('{"a": "42", "b": "142"}', encoding="utf-8")
     (tmp_path / "d.txt").write_text("42", encoding="utf-8")
 
-    assert [each.file for each in search(tmp_path, b"42").found] == ["b.parquet", "c.json"]
+    assert [each.file for each in search(LocalFiles(tmp_path), b"42").found] == ["b.parquet", "c.json"]
 
 
 def test_what_statistics_kept_of_a_long_key_counts_unless_its_data_file_is_there_and_was_read(tmp_path: Path) -> None:
@@ -98,9 +99,9 @@ def test_what_statistics_kept_of_a_long_key_counts_unless_its_data_file_is_there
     (log / f"{1:020}.json").write_text(json.dumps(added), encoding="utf-8")
     pq.write_table(pa.Table.from_pylist([added]), log / f"{1:020}.checkpoint.parquet")
 
-    gone = search(tmp_path, UUID.encode())
+    gone = search(LocalFiles(tmp_path), UUID.encode())
     parquet(tmp_path / "t" / "part-0.parquet", [UUID[:35] + "8"])
-    there = search(tmp_path, UUID.encode())
+    there = search(LocalFiles(tmp_path), UUID.encode())
 
     assert {each.file.rpartition("/")[2][20:] for each in gone.found} == {".json", ".checkpoint.parquet"}
     assert there.found == []
@@ -110,6 +111,6 @@ def test_a_file_that_is_not_what_it_says_is_named_as_unread(tmp_path: Path) -> N
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
     (tmp_path / "b.gz").write_bytes(gzip.compress(b"x" * 100)[:20])
 
-    done = search(tmp_path, KEY)
+    done = search(LocalFiles(tmp_path), KEY)
 
     assert ([each.file for each in done.unread], done.files) == (["a.parquet", "b.gz"], 2)

@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.delta.log_files import Append, damaged_files, last_append, last_version, read_log
+from lakehouse.delta.stored_files import LocalFiles
 
 PROTOCOL: list[dict[str, Any]] = [{"metaData": {"id": "x"}}, {"protocol": {"minReaderVersion": 1}}]
 
@@ -51,14 +52,14 @@ def table(tmp_path: Path) -> Path:
 
 
 def told(table: Path) -> list[tuple[str, str]]:
-    return [(Path(each.where.split(",")[0]).name, each.observed) for each in read_log(table).violations]
+    return [(Path(each.where.split(",")[0]).name, each.observed) for each in read_log(LocalFiles(table)).violations]
 
 
 def test_a_whole_log_is_replayed(table: Path) -> None:
-    log = read_log(table)
+    log = read_log(LocalFiles(table))
 
     assert (log.version, log.files, log.violations) == (2, {"b": 4, "c": 4}, [])
-    assert list(damaged_files(table, log)) == []
+    assert list(damaged_files(LocalFiles(table), log)) == []
     assert last_version(table) == 2
 
 
@@ -126,7 +127,7 @@ def test_a_lost_transaction_is_missed(table: Path) -> None:
 def test_a_data_file_that_is_gone_or_cut_is_named(table: Path) -> None:
     (table / "b").unlink()
     (table / "c").write_bytes(b"PAR")
-    found = [(Path(each.where).name, each.observed) for each in damaged_files(table, read_log(table))]
+    found = [(Path(each.where).name, each.observed) for each in damaged_files(LocalFiles(table), read_log(LocalFiles(table)))]
     assert found == [("b", "no such file"), ("c", "3 bytes")]
 
 
@@ -138,11 +139,11 @@ def test_a_log_is_read_from_its_last_checkpoint_on(tmp_path: Path) -> None:
     for version in (0, 1):
         (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
 
-    log = read_log(tmp_path)
+    log = read_log(LocalFiles(tmp_path))
 
     assert (log.version, log.violations) == (3, [])
     assert len(log.files or ()) == 4
-    assert list(damaged_files(tmp_path, log)) == []
+    assert list(damaged_files(LocalFiles(tmp_path), log)) == []
     checkpoint = tmp_path / "_delta_log" / f"{2:020}.checkpoint.parquet"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-20])
     assert told(tmp_path)[0][0] == checkpoint.name

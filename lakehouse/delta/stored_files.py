@@ -1,0 +1,139 @@
+"""The files under a place, in a folder of this machine or in an object store: listed, read and removed. Knows no Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol, cast
+
+from lakehouse.uri import path_in_store
+
+if TYPE_CHECKING:
+    from lakehouse.storage.store import Storage
+    from lakehouse.table import Lakehouse
+
+
+class Files(Protocol):
+    """All files under a place, those of its folders too; it need not exist."""
+
+    @property
+    def place(self) -> str:
+        """The place, as an operator names it."""
+
+    def below(self, name: str) -> Files:
+        """The files of a folder in it."""
+
+    def sizes(self) -> dict[str, int]:
+        """The bytes of each file, by its path from here.
+
+        Raises:
+            OSError: They cannot be listed.
+        """
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a file to be read, from any position.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            OSError: It cannot be read.
+        """
+
+    def remove(self, name: str) -> None:
+        """Remove a file.
+
+        Raises:
+            OSError: It cannot be removed.
+        """
+
+
+@dataclass(frozen=True)
+class LocalFiles:
+    """Files under a folder of this machine, following links, each folder once."""
+
+    folder: Path
+
+    @property
+    def place(self) -> str:
+        """See `Files`."""
+        return str(self.folder)
+
+    def below(self, name: str) -> LocalFiles:
+        """See `Files`."""
+        return LocalFiles(self.folder / name)
+
+    def sizes(self) -> dict[str, int]:
+        """See `Files`."""
+        seen, found = set(), {}
+        for folder, below, names in os.walk(self.folder, followlinks=True):
+            real = os.path.realpath(folder)
+            if real in seen:
+                below.clear()
+                continue
+            seen.add(real)
+            below.sort()
+            for path in (Path(folder, name) for name in sorted(names)):
+                if path.is_file():
+                    found[str(path.relative_to(self.folder))] = path.stat().st_size
+        return found
+
+    def open(self, name: str) -> IO[bytes]:
+        """See `Files`."""
+        return (self.folder / name).open("rb")
+
+    def remove(self, name: str) -> None:
+        """See `Files`."""
+        (self.folder / name).unlink()
+
+
+@dataclass(frozen=True)
+class StoreFiles:
+    """Objects under a prefix of a store.
+
+    Attributes:
+        storage: How the store is reached.
+        place: The URI.
+    """
+
+    storage: Storage
+    place: str
+
+    def below(self, name: str) -> StoreFiles:
+        """See `Files`."""
+        return StoreFiles(self.storage, f"{self.place.rstrip('/')}/{name}")
+
+    def sizes(self) -> dict[str, int]:
+        """See `Files`."""
+        from pyarrow.fs import FileSelector, FileType
+
+        listed = self.storage.files().get_file_info(FileSelector(self._path, allow_not_found=True, recursive=True))
+        beginning = f"{self._path}/"
+        found = {each.path.removeprefix(beginning): each.size for each in listed if each.type is FileType.File}
+        return dict(sorted(found.items()))
+
+    def open(self, name: str) -> IO[bytes]:
+        """See `Files`. It is fetched whole, once, to a file of this machine that has no name."""
+        with self.storage.files().open_input_stream(f"{self._path}/{name}") as there:
+            here = cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115 -- the caller closes it
+            shutil.copyfileobj(there, here)
+        here.seek(0)
+        return here
+
+    def remove(self, name: str) -> None:
+        """See `Files`."""
+        self.storage.files().delete_file(f"{self._path}/{name}")
+
+    @property
+    def _path(self) -> str:
+        return path_in_store(self.place)
+
+
+def files_of(lakehouse: Lakehouse) -> Files | None:
+    """All files under a lakehouse's root; None for a catalog's tables, and where only Spark reaches the root."""
+    if lakehouse.local_root is not None:
+        return LocalFiles(lakehouse.local_root)
+    if lakehouse.root is not None and lakehouse.storage is not None:
+        return StoreFiles(lakehouse.storage, lakehouse.root)
+    return None
