@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
     from tests.support.object_store import Request
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.timeout(900)]
+TIMES = int(os.environ.get("TESTS_TIMES", "12"))
+"""Commits that a rival's comes before, and commits whose answer is lost."""
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.timeout(900 + 30 * TIMES)]
 
 
 def config_of(folder: Path, lakehouse: Lakehouse, broker: LocalBroker, topic: str) -> Path:
@@ -66,15 +70,22 @@ def test_no_commit_of_a_pipeline_overwrites_another_writers(
                 lost.append(request.path)
             return is_first
 
+        def ran(*sequences: int) -> None:
+            send(broker.bootstrap_servers, name, sequenced(*sequences))
+            assert cli.main(["run", "--config", str(config)]) == 0
+
+        more = 0
         interference.before = before
         for sequences in ((1, 2, 3), (2, 3, 5), (4, 6)):
-            send(broker.bootstrap_servers, name, sequenced(*sequences))
-            assert cli.main(["run", "--config", str(config)]) == 0
+            ran(*sequences)
+        while len(rivals) < TIMES:
+            more += 1
+            ran(6 + more, 6 + more)
         interference.before = lambda _: None
         interference.is_lost = is_lost
-        for sequences in ((7, 8), (8, 9)):
-            send(broker.bootstrap_servers, name, sequenced(*sequences))
-            assert cli.main(["run", "--config", str(config)]) == 0
+        while len(lost) < TIMES:
+            more += 1
+            ran(6 + more, 6 + more)
         interference.is_lost = lambda _: False
 
         tables = {path.split("/")[-3] for path in rivals}
@@ -89,10 +100,9 @@ def test_no_commit_of_a_pipeline_overwrites_another_writers(
         for path, content in rivals.items():
             with files.open_input_stream(path) as stream:
                 assert stream.read() == content
-        assert len(lost) >= 12
         totals = asked(config, "status")["totals"]
-        assert totals | {"records": 12, "accepted": 8, "duplicate": 3, "late": 1} == totals
+        assert totals | {"records": 8 + 2 * more, "accepted": 5 + more, "duplicate": 2 + more, "late": 1} == totals
         assert asked(config, "sql", "SELECT count(*) AS n, count(DISTINCT sequence) AS d FROM gold_records") == [
-            {"n": 8, "d": 8}
+            {"n": 5 + more, "d": 5 + more}
         ]
         assert asked(config, "verify", "--deep")["ok"]
