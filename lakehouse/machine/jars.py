@@ -219,8 +219,8 @@ def _ivy_jar() -> Path:
             where=str(home or "this Python environment"),
             observed="no jars/ivy-*.jar" if home else "no pyspark",
             expected="a pyspark with its jars",
-            next_step="Install Tidemark with its Spark: pip install 'tidemark[local]'. A platform that brings its Spark "
-            "needs no fetch: give it the coordinates in the README.",
+            next_step="Install Tidemark with its Spark: pip install 'tidemark-lakehouse[local]'. A platform that brings its "
+            "Spark needs no fetch: give it the coordinates in the README.",
         )
     return found[-1]
 

@@ -126,7 +126,7 @@ def require_delta(spark: SparkSession) -> None:
         _ = spark.read.format("delta").load("file:///tidemark/no/such/table").schema
     except Exception as error:
         text = str(error)
-        if "stopped SparkContext" in text:
+        if "stopped SparkContext" in text or "No active or default Spark session" in text:
             raise ToolError("The Spark session is stopped.", where="spark", next_step="Start a new one.") from None
         if "ClassNotFoundException: delta" in text or "DATA_SOURCE_NOT_FOUND" in text or "io/delta" in text:
             raise _without_delta("The Spark session lacks the jars of Delta Lake.", headline(text)) from None
@@ -182,6 +182,10 @@ def _is_brought() -> bool:
 
 
 def _start(app_name: str, lakehouse: Lakehouse | None) -> SparkSession:
+    running = _running()
+    # Somebody else started it. It takes those of our settings that can still be changed, and would be broken by them.
+    if running is not None and _DELTA[_EXTENSIONS] not in (running.conf.get(_EXTENSIONS, None) or ""):
+        require_delta(running)
     storage = lakehouse.storage if lakehouse else None
     conf = {**_OWN, **_RUNTIME}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
@@ -196,10 +200,15 @@ def _start(app_name: str, lakehouse: Lakehouse | None) -> SparkSession:
     builder = SparkSession.builder.appName(app_name)
     for name, value in conf.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    if _DELTA[_EXTENSIONS] not in (spark.conf.get(_EXTENSIONS, None) or ""):  # one was running, which somebody else started
-        require_delta(spark)
-    return spark
+    return builder.getOrCreate()
+
+
+def _running() -> SparkSession | None:
+    """The session of this process, if it has one."""
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
 
 
 def _local() -> dict[str, str]:

@@ -84,7 +84,7 @@ def test_every_command_can_be_imported_from_the_wheel_outside_the_repository(whe
 
 def test_no_other_installed_distribution_ships_one_of_our_package_names() -> None:
     shipped_by = packages_distributions()
-    assert {name: set(shipped_by.get(name, [])) - {"tidemark"} for name in PACKAGES} == {name: set() for name in PACKAGES}
+    assert {name: set(shipped_by.get(name, [])) - {PROJECT["name"]} for name in PACKAGES} == {name: set() for name in PACKAGES}
 
 
 def imported(module: Path) -> set[str]:
@@ -132,7 +132,7 @@ from importlib import metadata
 from lakehouse.errors import ConfigError
 
 for name in sys.argv[1:]:
-    (entry,) = [each for each in metadata.distribution("tidemark").entry_points if each.name == name]
+    (entry,) = [each for each in metadata.distribution("tidemark-lakehouse").entry_points if each.name == name]
     sys.argv = ["python", "--help"]
     assert entry.load()() is None
     sys.argv = ["python", "--config=none.yml"]
