@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver")
+PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver", "tidemark")
 _CONFIG = """\
 pipeline: tour
 kafka: {{bootstrap_servers: "{servers}", topics: [tour]}}

@@ -6,7 +6,7 @@ programs to read.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from lakehouse.escape import part_of_error, printable, shortened
 
@@ -43,6 +43,10 @@ class TidemarkError(Exception):
         self.next_step = next_step
         super().__init__(self._message())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle whatever the class's own arguments are: pools and schedulers carry errors from process to process."""
+        return _unpickled, (type(self), self.args), self.__dict__
+
     def _message(self) -> str:
         parts = [
             ("where", self.where),
@@ -53,6 +57,10 @@ class TidemarkError(Exception):
         # A part may hold names chosen by a producer: the attributes keep them whole, the message is escaped and truncated.
         told = (f"  {name}: {part_of_error(shortened(str(part), _LONGEST_PART))}" for name, part in parts if part is not None)
         return "\n".join([printable(shortened(self.what, _LONGEST_PART)), *told])
+
+
+def _unpickled(kind: type[TidemarkError], args: tuple[Any, ...]) -> TidemarkError:
+    return kind.__new__(kind, *args)
 
 
 class ConfigError(TidemarkError):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.process import exit_codes
 from lakehouse.errors import UsageError
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Report
@@ -21,16 +23,52 @@ if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
     from pipelines.job import Job
 
+    Config = PathLike[str] | str | Mapping[str, Any]
 
-def load_settings(config: Path, overrides: list[str] | None) -> Settings:
+_is_in_python: ContextVar[bool] = ContextVar("is_in_python", default=False)
+
+
+@contextlib.contextmanager
+def called_from_python(spark: SparkSession | None) -> Iterator[None]:
+    """Within the block, commands are a library: they use the caller's session, and report to Python's log instead of stderr.
+
+    Args:
+        spark: The caller's session; None to open one where one is needed.
+
+    Raises:
+        ToolError: The session lacks Delta; see `lakehouse.spark.session.given`.
+        TidemarkError: What the block raised; no secret that this process has resolved is in it or in what caused it.
+    """
+    token = _is_in_python.set(True)
+    try:
+        with exit_codes.errors_scrubbed(), _given(spark):
+            yield
+    finally:
+        _is_in_python.reset(token)
+
+
+def _given(spark: SparkSession | None) -> contextlib.AbstractContextManager[None]:
+    if spark is None:
+        return contextlib.nullcontext()
+    from lakehouse.spark.session import given
+
+    return given(spark)
+
+
+def load_settings(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> Settings:
     """Load and validate the settings that the flags name.
+
+    Args:
+        config: The config's file, or what it would hold.
+        overrides: What overrides it: as flags have it, KEY=VALUE, or each value by its dotted key.
 
     Raises:
         ConfigError: The file is missing, or something in it, in the environment or in the flags is wrong.
     """
     from lakehouse.config import load as configs
 
-    settings = configs.load(config, overrides=dict(_pair(text) for text in overrides or []), environ=os.environ)
+    laid = dict(overrides) if isinstance(overrides, Mapping) else dict(_pair(text) for text in overrides or [])
+    settings = configs.load(config, overrides=laid, environ=os.environ)
     exit_codes.known_secrets.update(configs.known_secrets(settings))
     return settings
 
@@ -52,8 +90,11 @@ def _pair(text: str) -> tuple[str, str]:
 @contextlib.contextmanager
 def reporting() -> Iterator[Report]:
     """Open a report that masks the secrets known so far."""
-    from lakehouse.run.reporting import open_report
+    from lakehouse.run.reporting import PythonLog, open_report
 
+    if _is_in_python.get():
+        yield PythonLog(exit_codes.known_secrets)
+        return
     with open_report(secrets=exit_codes.known_secrets) as report:
         yield report
 
@@ -75,7 +116,7 @@ def open_session(lakehouse: Lakehouse, report: Report, app_name: str) -> SparkSe
 
 
 @contextlib.contextmanager
-def open_job(config: Path, overrides: list[str] | None) -> Iterator[Job]:
+def open_job(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> Iterator[Job]:
     """Open a job with the settings that the flags name.
 
     Raises:

@@ -126,6 +126,29 @@ def scrub_text(text: str) -> str:
     return str(scrubber(known_secrets)(text))
 
 
+@contextlib.contextmanager
+def errors_scrubbed() -> Iterator[None]:
+    """Mask every secret that this process has resolved in what the block raises: its caller prints the traceback.
+
+    Raises:
+        TidemarkError: The block raised one, or something else whose text, or that of its cause, holds a secret.
+        Exception: The block raised it.
+    """
+    try:
+        yield
+    except Exception as error:
+        told = traceback.format_exc()
+        if scrub_text(told) == told:
+            raise
+        if not isinstance(error, TidemarkError):
+            error = TidemarkError(f"Unexpected {type(error).__name__}.", observed=scrub_text(str(error)))
+        error.args = tuple(scrub_text(str(part)) for part in error.args)
+        for name, part in vars(error).items():
+            if isinstance(part, str):
+                setattr(error, name, scrub_text(part))
+        raise error from None
+
+
 def _interrupt(spark: SparkSession) -> None:
     with contextlib.suppress(Exception):  # the session may be gone already; the process is ending anyway
         spark.interruptAll()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import yaml
 from pydantic import ValidationError
@@ -17,14 +20,14 @@ from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Settings
 from lakehouse.settings.secrets import Secret, UnresolvedReferenceError, resolve, secret_texts
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+__all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "known_secrets", "load", "redacted", "show_yaml"]
 
-__all__ = ["ConfigMistakesError", "Mistake", "known_secrets", "load", "redacted", "show_yaml"]
+_MAPPING = "the mapping"
+"""How messages name a config that is no file."""
 
 
 def load(
-    path: Path | str = "tidemark.yml",
+    config: PathLike[str] | str | Mapping[str, Any] = "tidemark.yml",
     *,
     overrides: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
@@ -32,7 +35,8 @@ def load(
     """Load a pipeline's settings.
 
     Args:
-        path: The YAML file. Relative paths in it start at its folder.
+        config: The YAML file; relative paths in it start at its folder. Or what such a file would hold, as a mapping; relative
+            paths in it start at the working folder.
         overrides: Flags: a dotted key such as `kafka.bootstrap_servers`, and its value as YAML.
         environ: The environment; by default this process's.
 
@@ -41,18 +45,45 @@ def load(
 
     Raises:
         ConfigMistakesError: The config has mistakes; the error lists all of them, each with its key, place and fix.
-        ConfigError: The file cannot be read.
+        ConfigError: The file cannot be read, or the mapping holds what no config can.
     """
     environ = os.environ if environ is None else environ
-    source = Source(str(path))
-    read_yaml(_read(Path(path)), source)
+    if isinstance(config, Mapping):
+        source, folder = Source(_MAPPING), Path.cwd()
+        read_yaml(as_yaml(config, _MAPPING), source, has_lines=False)
+    else:
+        source, folder = Source(str(config)), Path(config).absolute().parent
+        read_yaml(_read(Path(config)), source)
     if source.mistakes and not source.data:
         raise ConfigMistakesError(source.file, source.mistakes)
     lay_environment(environ, source)
     lay_flags(overrides or {}, source)
     wrong: dict[KeyPath, Mistake] = {}
     data = _resolved(source.data, (), environ, source, wrong)
-    return _checked(data, source, wrong, Path(path).absolute().parent)
+    return _checked(data, source, wrong, folder)
+
+
+def as_yaml(value: object, where: str) -> str:
+    """Write a value of Python as YAML, so that it is read by the same rules as a file; paths become texts.
+
+    Raises:
+        ConfigError: It holds something else than mappings, lists, texts, numbers, booleans and None, or itself.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_path_text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            "The config holds what no YAML file can.",
+            where=where,
+            observed=str(error) or type(error).__name__,
+            expected="mappings, lists, texts, numbers, booleans, paths and None",
+        ) from None
+
+
+def _path_text(value: object) -> str:
+    if not isinstance(value, PathLike):
+        raise TypeError(f"a value of the type {type(value).__name__}")
+    return os.fsdecode(value)
 
 
 def redacted(settings: Settings) -> dict[str, object]:

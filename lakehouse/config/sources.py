@@ -93,10 +93,12 @@ def _require_level(levels: int, mark: yaml.Mark) -> None:
         raise yaml.constructor.ConstructorError(None, None, f"more than {_MOST_LEVELS} levels", mark)
 
 
-def read_yaml(text: str, source: Source) -> None:
-    """Fill the source from a file's text; mistakes in the YAML are recorded with their line."""
+def read_yaml(text: str, source: Source, *, has_lines: bool = True) -> None:
+    """Fill the source from a file's text; mistakes in the YAML are recorded with their line, if somebody wrote lines."""
     try:
-        value = _compose(text, source, (), lambda node: f"{source.file}:{node.start_mark.line + 1}")
+        value = _compose(
+            text, source, (), lambda node: f"{source.file}:{node.start_mark.line + 1}" if has_lines else source.file
+        )
     except yaml.YAMLError as error:
         source.mistakes.append(_yaml_mistake(error, source.file))
         return

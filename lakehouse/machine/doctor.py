@@ -88,7 +88,7 @@ def check_package(name: str, expected: str) -> Finding:
         found = "missing"
     is_expected = found == expected or found.startswith(f"{expected}.")
     return _finding(
-        name, (is_expected, found, f"{expected}.x"), "pip install 'tidemark[local]', or use the platform's own Spark."
+        name, (is_expected, found, f"{expected}.x"), "pip install 'tidemark-lakehouse[local]', or use the platform's own Spark."
     )
 
 

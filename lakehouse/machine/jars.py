@@ -24,6 +24,7 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 from filelock import FileLock
 
@@ -68,6 +69,17 @@ def pinned(conf: str) -> dict[str, str]:
         raise UsageError("There is no such set of jars.", where="jars", observed=conf, expected=", ".join(CONFIGURATIONS))
     lines = [line.split() for line in CHECKSUM_FILE.read_text(encoding="utf-8").splitlines() if line]
     return {Path(path).name: digest for digest, path in lines if Path(path).parent.name == conf}
+
+
+def packages() -> str:
+    """The lock's Delta Lake and Kafka source as Maven coordinates, for `spark.jars.packages`, which adds what they need.
+
+    >>> packages()
+    'io.delta:delta-spark_4.2_2.13:4.4.0,org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0'
+    """
+    locked = {each.get("name", ""): each for each in ET.parse(LOCK_FILE).iter("dependency")}  # noqa: S314 -- our own file
+    chosen = [each for name, each in locked.items() if name.startswith(("delta-spark_", "spark-sql-kafka-"))]
+    return ",".join(f"{each.get('org')}:{each.get('name')}:{each.get('rev')}" for each in chosen)
 
 
 def missing(conf: str) -> list[str]:
@@ -207,8 +219,8 @@ def _ivy_jar() -> Path:
             where=str(home or "this Python environment"),
             observed="no jars/ivy-*.jar" if home else "no pyspark",
             expected="a pyspark with its jars",
-            next_step="Install Tidemark with its Spark: pip install 'tidemark[local]'. A platform that brings its Spark "
-            "needs no fetch: give it the coordinates in the README.",
+            next_step="Install Tidemark with its Spark: pip install 'tidemark-lakehouse[local]'. A platform that brings its "
+            "Spark needs no fetch: give it the coordinates in the README.",
         )
     return found[-1]
 

@@ -1,10 +1,19 @@
-"""What the platform that a process runs on brings with it."""
+"""The session that a process need not start: its caller gives one, or its platform brings one."""
 
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+given: ContextVar[SparkSession | None] = ContextVar("given", default=None)
+"""The session that a caller gave, see `lakehouse.spark.session.given`."""
 
 
 def brings_session() -> bool:
     """Whether there is a Spark session already, or a server of Spark Connect that gives one."""
-    return any(name in os.environ for name in ("DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"))
+    of_platform = ("DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+    return given.get() is not None or any(name in os.environ for name in of_platform)

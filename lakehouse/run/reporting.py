@@ -1,4 +1,4 @@
-"""Reporting of a run: a live view on a terminal or JSON lines in a log, and the run's result as a file. Knows no Spark.
+"""Reporting of a run: a live view on a terminal, JSON lines or Python's log, and the run's result as a file. Knows no Spark.
 
 Everything reported passes a scrubber first: no secret that the config resolved reaches a log, a screen or a file.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 import os
 import re
@@ -113,15 +114,30 @@ class JsonReport:
         next to the run did).
         """
         bind(self.bound, name, fields)
-        write = self._log.error if name.endswith(".failed") else self._log.info
-        if name.endswith("_failed"):
-            write = self._log.warning
         # A log that cannot be written (a closed pipe, a full disk) is no reason to stop a load half-way.
         with contextlib.suppress(OSError):
-            write(name, **{**self.bound, **fields})
+            getattr(self._log, _level(name))(name, **{**self.bound, **fields})
 
     def close(self) -> None:
         """Nothing to do: every line is written at once."""
+
+
+class PythonLog:
+    """Each event as a message of Python's logger `tidemark`: its name, and its fields as JSON; at the level of `JsonReport`."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._scrub = scrubber(secrets)
+        self._log = logging.getLogger("tidemark")
+
+    def event(self, name: str, **fields: object) -> None:
+        """Log one event, if the logger takes its level."""
+        level = logging.getLevelNamesMapping()[_level(name).upper()]
+        if self._log.isEnabledFor(level):
+            self._log.log(level, "%s %s", name, json_text(brief(self._scrub(fields))))
+
+
+def _level(name: str) -> str:
+    return "error" if name.endswith(".failed") else "warning" if name.endswith("_failed") else "info"
 
 
 def save_result(folder: Folder, result: Mapping[str, object]) -> str:

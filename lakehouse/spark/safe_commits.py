@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
 from lakehouse.errors import TableMissingError, ToolError, headline
 from lakehouse.machine.storage_jar import LOG_STORE
+from lakehouse.spark.session import is_databricks
 from lakehouse.storage.s3 import S3Storage, log_store_key
 from lakehouse.uri import S3_SCHEMES, scheme
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.table import Lakehouse
-
-_OF_DATABRICKS = "spark.databricks.clusterUsageTags.clusterId"
-"""A setting of every session on Databricks, whose commits are safe by themselves."""
 
 _OTHERS = ("io.delta.storage.S3DynamoDBLogStore",)
 """Log stores of Delta's that are as safe between several writers."""
@@ -35,7 +32,7 @@ def require(spark: SparkSession, lakehouse: Lakehouse) -> None:
         TableMissingError: The catalog has no such schema, or the session may not see it.
     """
     is_allowed = isinstance(lakehouse.storage, S3Storage) and lakehouse.storage.is_single_writer
-    if is_allowed or "DATABRICKS_RUNTIME_VERSION" in os.environ or spark.conf.get(_OF_DATABRICKS, None) is not None:
+    if is_allowed or is_databricks(spark):
         return
     location = lakehouse.root or _location(spark, lakehouse)
     name = scheme(location)

@@ -1,7 +1,7 @@
 """The one place that opens a Spark session.
 
-A session that the platform brings (Databricks, a Spark Connect server) is used; under spark-submit its master, jars and memory
-are; otherwise a local session is started with the cached jars.
+A session that a caller gives is used, or the one that the platform brings (Databricks, a Spark Connect server); under
+spark-submit its master, jars and memory are; otherwise a local session is started with the cached jars.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lakehouse.errors import ToolError, UsageError, headline
 from lakehouse.machine import jars, platform
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
 
@@ -28,9 +30,16 @@ _RUNTIME = {
 }
 """Set on every session, including one that a platform brought: the only settings that the tables' content depends on."""
 
+_EXTENSIONS = "spark.sql.extensions"
+_CATALOG = "spark.sql.catalog.spark_catalog"
+_DELTA = {
+    _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
+    _CATALOG: "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""What makes a session speak Delta."""
+
 _OWN = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    **_DELTA,
     # A bit flip in a Parquet page is read as data unless its checksum is verified.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # Reading a table's state takes 50 tasks by default: seconds for tables of a few commits.
@@ -61,6 +70,72 @@ FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 _MEMORY_SHARE = 4
 _MEMORY_RANGE_GIB = (1, 8)
 
+_OF_DATABRICKS = "spark.databricks.clusterUsageTags.clusterId"
+"""A setting of every session on Databricks."""
+
+
+@contextlib.contextmanager
+def given(spark: SparkSession) -> Iterator[None]:
+    """Within the block, use a session of the caller's wherever one is opened. It is not stopped, and keeps its settings.
+
+    Args:
+        spark: The session: a classic one, or one of Spark Connect.
+
+    Raises:
+        UsageError: It is no session.
+        ToolError: It is stopped, or lacks Delta's settings or jars; the error has the lines to add.
+    """
+    if not (hasattr(spark, "conf") and hasattr(spark, "sql")):
+        raise UsageError("This is no Spark session.", where="spark", observed=type(spark).__name__, expected="a SparkSession")
+    require_delta(spark)
+    before = {name: spark.conf.get(name, None) for name in _RUNTIME}
+    token = platform.given.set(spark)
+    try:
+        yield
+    finally:
+        platform.given.reset(token)
+        with contextlib.suppress(Exception):  # stopped meanwhile; the error of the block is the one to see
+            for name, value in before.items():
+                spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def is_databricks(spark: SparkSession) -> bool:
+    """Whether the session is Databricks': Delta is part of it, and commits to its stores are safe."""
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ or spark.conf.get(_OF_DATABRICKS, None) is not None
+
+
+def require_delta(spark: SparkSession) -> None:
+    """Check that a session that was not started here speaks Delta: its settings, and then whether its jars are there.
+
+    Raises:
+        ToolError: It does not, or it is stopped.
+    """
+    if is_databricks(spark):
+        return
+    set_ = {name: spark.conf.get(name, None) or "" for name in _DELTA}
+    # Delta's catalog may be wrapped by another one, such as Unity Catalog's.
+    lacks = [name for name in _DELTA if (_DELTA[name] not in set_[name] if name == _EXTENSIONS else not set_[name])]
+    if lacks:
+        observed = "; ".join(f"{name} is {set_[name] or 'not set'}" for name in lacks)
+        raise _without_delta("The Spark session lacks settings of Delta Lake.", observed)
+    try:
+        # Any place without a table: a session without the jars does not get as far as looking there.
+        _ = spark.read.format("delta").load("file:///tidemark/no/such/table").schema
+    except Exception as error:
+        text = str(error)
+        if "stopped SparkContext" in text or "No active or default Spark session" in text:
+            raise ToolError("The Spark session is stopped.", where="spark", next_step="Start a new one.") from None
+        if "ClassNotFoundException: delta" in text or "DATA_SOURCE_NOT_FOUND" in text or "io/delta" in text:
+            raise _without_delta("The Spark session lacks the jars of Delta Lake.", headline(text)) from None
+        if not isinstance(error, PySparkException):
+            raise
+
+
+def _without_delta(what: str, observed: str) -> ToolError:
+    lines = [f'.config("{name}", "{value}")' for name, value in {"spark.jars.packages": jars.packages(), **_DELTA}.items()]
+    begin = "Stop it, and start one with these lines, or let Tidemark start one by leaving `spark` out:"
+    return ToolError(what, where="spark", observed=observed, next_step="\n".join([begin, *lines]))
+
 
 def open_session(app_name: str, lakehouse: Lakehouse | None = None) -> SparkSession:
     """Open a session with the settings that Tidemark needs: UTC, ANSI, checksums verified, Delta.
@@ -70,12 +145,15 @@ def open_session(app_name: str, lakehouse: Lakehouse | None = None) -> SparkSess
         lakehouse: Where the tables are; a session that is started here gets the jars and settings that reach them.
 
     Returns:
-        The platform's session if there is one, else a new or already running classic one.
+        The session that a caller gave, see `given`, or the platform's if there is one, else a new or already running classic
+        one.
 
     Raises:
-        ToolError: A local session is needed and Java or the jars are missing.
+        ToolError: A local session is needed and Java or the jars are missing, or one is running that lacks Delta.
     """
-    spark = SparkSession.builder.getOrCreate() if platform.brings_session() else _start(app_name, lakehouse)
+    spark = platform.given.get()
+    if spark is None:
+        spark = SparkSession.builder.getOrCreate() if platform.brings_session() else _start(app_name, lakehouse)
     for name, value in _RUNTIME.items():
         spark.conf.set(name, value)
     return spark
@@ -95,6 +173,10 @@ def no_file_relations(spark: SparkSession) -> Iterator[None]:
 
 
 def _start(app_name: str, lakehouse: Lakehouse | None) -> SparkSession:
+    running = _running()
+    # Somebody else started it. It takes those of our settings that can still be changed, and would be broken by them.
+    if running is not None and _DELTA[_EXTENSIONS] not in (running.conf.get(_EXTENSIONS, None) or ""):
+        require_delta(running)
     storage = lakehouse.storage if lakehouse else None
     conf = {**_OWN, **_RUNTIME}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
@@ -110,6 +192,14 @@ def _start(app_name: str, lakehouse: Lakehouse | None) -> SparkSession:
     for name, value in conf.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _running() -> SparkSession | None:
+    """The session of this process, if it has one."""
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
 
 
 def _local() -> dict[str, str]:

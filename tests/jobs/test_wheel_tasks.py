@@ -52,7 +52,7 @@ def task(tmp_path: Path, named: Run, monkeypatch: pytest.MonkeyPatch) -> Callabl
 
     def call(name: str) -> None:
         monkeypatch.setattr(sys, "argv", ["python", *flags])
-        (entry,) = [each for each in metadata.distribution("tidemark").entry_points if each.name == name]
+        (entry,) = [each for each in metadata.distribution("tidemark-lakehouse").entry_points if each.name == name]
         assert entry.load()() is None
 
     return call

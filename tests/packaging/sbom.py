@@ -159,7 +159,7 @@ def sbom(found: list[Part]) -> str:
         version=lakehouse.__version__,
         type=ComponentType.APPLICATION,
         licenses=[LicenseFactory().make_with_id("Apache-2.0")],
-        purl=PackageURL("pypi", name="tidemark", version=lakehouse.__version__),
+        purl=PackageURL("pypi", name="tidemark-lakehouse", version=lakehouse.__version__),
     )
     inside = [_component(part) for part in found if part.license == INSIDE_PYSPARK]
     for part in found:

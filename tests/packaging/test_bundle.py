@@ -94,7 +94,7 @@ def test_the_platforms_own_model_refuses_what_it_does_not_know(field: str) -> No
 def test_every_wheel_task_names_an_entry_point_of_the_wheel_and_its_environment() -> None:
     named = {task["task_key"]: task["python_wheel_task"]["entry_point"] for _, task in WHEEL_TASKS}
     assert named == {**STAGES, "maintain": "tidemark-maintain-tables"}
-    assert {task["python_wheel_task"]["package_name"] for _, task in WHEEL_TASKS} == {"tidemark"}
+    assert {task["python_wheel_task"]["package_name"] for _, task in WHEEL_TASKS} == {"tidemark-lakehouse"}
     assert [each for each in named.values() if each not in SCRIPTS] == []
     environments = {(job, each["environment_key"]) for job, content in JOBS.items() for each in content.get("environments", [])}
     assert {(job, task["environment_key"]) for job, task in WHEEL_TASKS} == environments

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
 PRODUCTION = "resources/files/requirements.txt"
-PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver")
+PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver", "tidemark")
 
 REGISTRY_HOST = re.compile(
     r"pypi\.(?:org|io)|pythonhosted\.org|maven\.(?:org|google)|maven\.apache\.org|npmjs\.(?:org|com)|anaconda\.org"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver"}
+PACKAGES = {"bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver", "tidemark"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SCRIPTS = PROJECT["scripts"]
 # py4j is pyspark's; urllib3 comes beneath requests, pydantic_core beneath pydantic, in the versions that those need.
@@ -47,6 +47,7 @@ PARTS = (
     "jobs/report/assets/report.html.j2",
     "jobs/report/assets/report.css",
     "jobs/report/assets/report.js",
+    "tidemark/py.typed",
 )
 
 
@@ -83,7 +84,7 @@ def test_every_command_can_be_imported_from_the_wheel_outside_the_repository(whe
 
 def test_no_other_installed_distribution_ships_one_of_our_package_names() -> None:
     shipped_by = packages_distributions()
-    assert {name: set(shipped_by.get(name, [])) - {"tidemark"} for name in PACKAGES} == {name: set() for name in PACKAGES}
+    assert {name: set(shipped_by.get(name, [])) - {PROJECT["name"]} for name in PACKAGES} == {name: set() for name in PACKAGES}
 
 
 def imported(module: Path) -> set[str]:
@@ -115,11 +116,11 @@ def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
-def ended(installed: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    return subprocess.run(
-        command, cwd=installed.parent, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
+def ended(installed: Path, *command: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, which is on the path before what is installed; by default in one where nothing is."""
+    folder = folder or installed.parent
+    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{installed}"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
 JOBS = [name for name in SCRIPTS if name != "tidemark"]
@@ -131,7 +132,7 @@ from importlib import metadata
 from lakehouse.errors import ConfigError
 
 for name in sys.argv[1:]:
-    (entry,) = [each for each in metadata.distribution("tidemark").entry_points if each.name == name]
+    (entry,) = [each for each in metadata.distribution("tidemark-lakehouse").entry_points if each.name == name]
     sys.argv = ["python", "--help"]
     assert entry.load()() is None
     sys.argv = ["python", "--config=none.yml"]
@@ -154,3 +155,15 @@ def test_a_job_in_a_wheel_task_returns_or_raises_and_never_exits(installed: Path
     done = ended(installed, sys.executable, "-c", TASKS, *JOBS)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if " raised " in line] == [f"{name} raised 2" for name in JOBS]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_command_runs_where_folder_and_path_hold_packages_of_the_same_names(
+    installed: Path, tmp_path: Path, name: str
+) -> None:
+    for foreign in ("jobs", "bronze", "lakehouse"):
+        (tmp_path / foreign).mkdir()
+        (tmp_path / foreign / "__init__.py").write_text("raise SystemExit('a foreign package')", encoding="utf-8")
+    done = ended(installed, str(installed / "bin" / name), "--help", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage:" in done.stdout

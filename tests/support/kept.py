@@ -7,6 +7,7 @@ table that was written before, a query, a dashboard, a script. `CHANGELOG.md` sa
 from __future__ import annotations
 
 import ast
+import inspect
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 import typer
 import yaml
 
+import tidemark
 from expectations.checks import INVARIANTS, MEASURES
 from jobs.cli.commands import app
 from jobs.process import exit_codes
@@ -27,12 +29,13 @@ from lakehouse.settings.pipeline import Settings
 from lakehouse.table import SHADOWS, TABLE_NAMES
 from silver.rules import Payload, Policy, Rules
 from silver.state.request import Accepted, Erase, Request, Reset, Swap, Wanted
+from tidemark import answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FILE = Path(__file__).parents[1] / "kept.yml"
-PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver")
+PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver", "tidemark")
 _ROOT = Path(__file__).parents[2]
 _TRIAL = Rules(
     sequence=Source("header", "seq"),
@@ -70,6 +73,8 @@ def kept() -> dict[str, Any]:
         "budgets": [each.name for each in MEASURES],
         "config": _keys(Key(Settings)),
         "commands": dict(_commands(typer.main.get_command(app))),
+        "python": {name: list(inspect.signature(getattr(tidemark, name)).parameters) for name in sorted(_functions())},
+        "python results": {kind.__name__: [field.name for field in fields(kind)] for kind in _results()},
         "exit codes": _exit_codes(),
         "crash points": sorted(_first_arguments(sources, "crash_point")),
         "events": sorted(_first_arguments(sources, "event")),
@@ -121,6 +126,14 @@ def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, list[str]]]:
             yield from _commands(command, f"{prefix}{name} ")
         else:
             yield prefix + name, [" ".join([*each.opts, *each.secondary_opts]) for each in command.params]
+
+
+def _functions() -> Iterator[str]:
+    return (name for name in tidemark.__all__ if inspect.isfunction(getattr(tidemark, name)))
+
+
+def _results() -> list[type]:
+    return [kind for kind in vars(answers).values() if isinstance(kind, type) and is_dataclass(kind)]
 
 
 def _exit_codes() -> dict[str, int]:

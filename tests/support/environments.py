@@ -1,0 +1,50 @@
+"""Python environments of their own, for programs whose requirements cannot or need not stand beside ours.
+
+Each is made once, at pinned versions, in the cache folder. Nothing in it but its `python` may be started: its scripts name the
+place where it was made.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import venv
+from typing import TYPE_CHECKING
+
+from tests.support.served import kept_program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def kept_environment(*requirements: str, sees_ours: bool = False) -> Path:
+    """The Python of an environment with some packages.
+
+    Args:
+        requirements: What is installed, each pinned.
+        sees_ours: Whether what is installed here is seen there, too, behind what it has itself.
+    """
+
+    def make(work: Path) -> Path:
+        venv.create(work / "environment", with_pip=True, symlinks=True)
+        if sees_ours:
+            _show_ours(work / "environment")
+        command = [str(_python(work / "environment")), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*command, *requirements], check=True, capture_output=True, timeout=1_500)
+        return work / "environment"
+
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    place = kept_program(f"python{version}-{'-'.join(requirements).replace('==', '-')}", make)
+    if sees_ours:
+        _show_ours(place)
+    return _python(place)
+
+
+def _python(environment: Path) -> Path:
+    return environment / "bin" / "python"
+
+
+def _show_ours(environment: Path) -> None:
+    (site,) = environment.glob("lib/python*/site-packages")
+    (site / "ours.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")

@@ -1,0 +1,125 @@
+"""The examples of docs/python.md, cut out of the page and run: a script, a notebook, an asset of Dagster, a DAG of Airflow."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+import tidemark
+from lakehouse.machine import jars
+from lakehouse.machine.storage_jar import storage_jar
+from tests.support.environments import kept_environment
+from tests.support.kafka import send, sequenced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bronze.dev_broker.broker import LocalBroker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "python.md"
+EXAMPLES = dict(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+
+DAGSTER = "dagster==1.13.29"
+AIRFLOW = "apache-airflow==3.3.2"
+
+MATERIALIZED = """
+import dagster as dg
+from assets import gold_records
+
+done = dg.materialize([gold_records], raise_on_error=False)
+(found,) = done.asset_materializations_for_node("gold_records")
+print(done.success, {name: value.value for name, value in found.metadata.items()})
+"""
+TESTED = """
+from orders import dag
+
+print(dag.test().state)
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, broker: LocalBroker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the page's examples, and an environment that makes its config one of this broker and a topic of records."""
+    for name, text in EXAMPLES.items():
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    name = topic()
+    send(broker.bootstrap_servers, name, sequenced(1, 2, 2, 4, 3))
+    monkeypatch.setenv("TIDEMARK_KAFKA__BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+    monkeypatch.setenv("TIDEMARK_KAFKA__TOPICS", f"[{name}]")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def printed(*command: str | Path, **environment: str) -> list[str]:
+    """What a program prints, which must end well."""
+    given = os.environ | environment
+    done = subprocess.run([*map(str, command)], env=given, capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout.splitlines()
+
+
+def test_the_script_runs_and_prints_what_became_of_the_records(place: Path) -> None:
+    assert printed(sys.executable, place / "first.py") == [
+        "5 records decided, 3 accepted, 1 duplicates",
+        "offset 4 is late: its sequence was below the watermark and had never come before",
+        "[{'key': 'k', 'sequence': 4}]",
+    ]
+
+
+def test_the_notebook_runs_in_a_kernel_with_a_session_of_its_own(place: Path) -> None:
+    cells = [text for name, text in sorted(EXAMPLES.items()) if name.startswith("notebook, cell ")]
+    # The jars that are here already, and not from a Maven repository.
+    place_of_jars = os.pathsep.join(str(jar) for jar in [*jars.spark_jars(), storage_jar()])
+    cells[0] = cells[0].replace("spark.jars.packages", "spark.driver.extraClassPath").replace(jars.packages(), place_of_jars)
+    assert place_of_jars in cells[0]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in [*cells, "spark.range(3).count()"]])
+
+    NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(place)}}).execute()
+
+    shown = [cell.outputs[-1].data["text/plain"] for cell in notebook.cells[1:]]
+    assert shown[0].startswith("GoldResult(gate_run_id=")
+    assert "records=3" in shown[0]
+    assert [line.split() for line in shown[1].splitlines()] == [
+        ["sequence", "value"],
+        *(["0", "1", "v1"], ["1", "2", "v2"], ["2", "4", "v4"]),
+    ]
+    assert shown[2] == "3"
+
+
+def test_the_asset_of_dagster_is_materialized(place: Path) -> None:
+    python = kept_environment(DAGSTER, sees_ours=True)
+    path = os.pathsep.join([str(place), str(ROOT)])
+    lines = printed(python, "-c", MATERIALIZED, PYTHONPATH=path, DAGSTER_HOME=str(place))
+    assert lines[-1] == "True {'accepted': 3, 'published': 3}"
+    assert tidemark.verify("tidemark.yml").ok
+
+
+def test_the_dag_of_airflow_runs(place: Path) -> None:
+    python = kept_environment(AIRFLOW)
+    environment = {
+        "AIRFLOW_HOME": str(place / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(place / "dags"),
+        "PYTHONPATH": str(place / "dags"),
+        "TIDEMARK_CONFIG": str(place / "tidemark.yml"),
+        "TIDEMARK_COMMAND": f"env PYTHONPATH={ROOT} {sys.executable} -m tidemark",
+    }
+    printed(python, "-m", "airflow", "db", "migrate", **environment)
+    assert printed(python, "-c", TESTED, **environment)[-1].endswith("success")
+    found = tidemark.status("tidemark.yml")
+    assert found.last_load is not None
+    assert (found.last_load.accepted, found.published and found.published.load_seq) == (3, 1)

@@ -1,0 +1,111 @@
+"""Our packages are found beside `tidemark`, in processes that hold others of the same names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support.small_config import write_config
+from tidemark.own_packages import PACKAGES
+
+ROOT = Path(__file__).parents[2]
+
+ASKED = """
+import tidemark
+
+print(tidemark.status("tidemark.yml").pipeline)
+import bronze, jobs, silver
+print(*(module.__file__ for module in (bronze, jobs, silver)))
+"""
+AFTER_A_FOREIGN_ONE = """
+import jobs
+
+try:
+    import tidemark
+except ImportError as error:
+    print(type(error).__module__, type(error).__name__, error.name, error.path)
+    raise SystemExit(str(error))
+"""
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A working folder with packages and a module that have the names of ours."""
+    for name in ("jobs", "bronze"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("print('a foreign package')\n", encoding="utf-8")
+    (tmp_path / "silver.py").write_text("print('a foreign module')\n", encoding="utf-8")
+    (tmp_path / "tidemark").mkdir()  # tables, for example: a folder without a module in it is no package of this name
+    write_config(tmp_path, root="tidemark")
+    return tmp_path
+
+
+def ended(folder: Path, *arguments: str, path: Path | str = "") -> subprocess.CompletedProcess[str]:
+    """Python in a folder, with `path` before our own place in PYTHONPATH; an empty one is the working folder."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(ROOT)])}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_names_are_those_that_the_distribution_ships() -> None:
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    assert {*PACKAGES, "tidemark"} == set(built["targets"]["wheel"]["packages"])
+
+
+def test_a_program_in_a_folder_with_foreign_packages_gets_ours(foreign: Path) -> None:
+    done = ended(foreign, "-c", ASKED)
+    assert (done.returncode, done.stderr) == (0, "")
+    pipeline, places = done.stdout.splitlines()
+    assert pipeline == "tests"
+    assert places.split() == [str(ROOT / name / "__init__.py") for name in ("bronze", "jobs", "silver")]
+
+
+def test_the_command_survives_foreign_packages_in_the_folder_and_on_the_path(
+    foreign: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    config = str(foreign / "tidemark.yml")
+    for folder, path in ((foreign, Path("none")), (elsewhere, foreign)):
+        done = ended(folder, "-m", "tidemark", "status", "--config", config, path=path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("Pipeline tests in ")
+
+
+def test_a_name_that_is_taken_already_is_a_clear_error(foreign: Path) -> None:
+    done = ended(foreign, "-c", AFTER_A_FOREIGN_ONE)
+    assert done.stdout.splitlines() == [
+        "a foreign package",
+        f"tidemark.own_packages ForeignPackageError jobs {foreign / 'jobs'}",
+    ]
+    assert f"where: '{foreign / 'jobs'}'" in done.stderr
+    assert "Run Tidemark in a process of its own" in done.stderr
+
+
+def test_our_own_that_are_loaded_already_are_no_others(foreign: Path, tmp_path: Path) -> None:
+    quiet = tmp_path / "quiet"
+    quiet.mkdir()
+    done = ended(quiet, "-c", "import jobs, silver.rules, tidemark; print(jobs.__file__)", path=ROOT)
+    assert (done.stdout.strip(), done.stderr) == (str(ROOT / "jobs" / "__init__.py"), "")
+
+
+def test_importing_tidemark_loads_nothing_heavy(tmp_path: Path) -> None:
+    program = "import sys, tidemark; print(*sorted(sys.modules))"
+    loaded = set(ended(tmp_path, "-c", program).stdout.split())
+    heavy = {
+        "pyspark",
+        "great_expectations",
+        "duckdb",
+        "deltalake",
+        "pandas",
+        "pyarrow",
+        "pydantic",
+        "typer",
+        "confluent_kafka",
+    }
+    assert heavy & loaded == set()
+    assert "tidemark.api" in loaded

@@ -1,0 +1,425 @@
+"""The functions of `tidemark`: the commands, called from Python.
+
+Every function takes:
+
+- `config`: the pipeline's YAML file, or what it would hold as a mapping;
+- `spark`: the session to use, which is never stopped; without one, a session is started where one is needed, or the one is used
+  that the platform brings;
+- `overrides`: values by dotted key, as `--set` has them: `{"kafka.topics": ["orders"]}`. Texts are read as YAML.
+
+Every function raises a `TidemarkError`: a `ConfigError` if the config is wrong, a `ToolError` if the session lacks Delta, or
+what is named there. Progress goes to Python's logger `tidemark`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.errors import TableStateError, UsageError
+from tidemark.answers import Fate, Plan, Quarantine, RunResult, Settled, Status, Verification, made
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from os import PathLike
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from lakehouse.settings.pipeline import Settings
+    from pipelines.job import Job
+    from silver.state.request import Wanted
+
+    Config = PathLike[str] | str | Mapping[str, Any]
+    Overrides = Mapping[str, object]
+
+MOST = 1_000
+"""Streams or records that a function lists by default, as the commands do."""
+
+
+_MOST_DAYS = 1_000_000
+
+
+class NotSoundError(TableStateError):
+    """A check of `verify` does not hold. The message is about the first, which is the cause of those after it.
+
+    Attributes:
+        verification: All checks.
+    """
+
+    verification: Verification
+
+
+def run(
+    config: Config, spark: SparkSession | None = None, stage: str | None = None, overrides: Overrides | None = None
+) -> RunResult:
+    """Run the pipeline once: Bronze, Silver, the gate and Gold. Commits to their tables, and keeps the result in `_reports`.
+
+    Args:
+        config: The config; see the module.
+        spark: The session; see the module.
+        stage: The only stage to run: `bronze`, `silver`, `gate` or `gold`; None for all.
+        overrides: Values that replace the config's; see the module.
+
+    Returns:
+        What each stage did.
+
+    Raises:
+        GateFailedError: A critical expectation was not met; Gold is as it was.
+        AnotherWriterError: Another run is writing.
+        BreakerOpenError: The load looks wrong as a whole; nothing of it was written.
+        SourceError: Kafka cannot be read.
+        TidemarkError: A stage failed; what earlier stages committed stays, and the next run goes on.
+    """
+    with _job(config, spark, overrides) as job:
+        from jobs.run.once import run_once
+
+        return made(RunResult, run_once(job, stage=stage))
+
+
+def plan(config: Config, spark: SparkSession | None = None, overrides: Overrides | None = None) -> Plan:
+    """Say what the next load of Silver would do; load nothing.
+
+    Args:
+        config: The config; see the module.
+        spark: The session; see the module.
+        overrides: Values that replace the config's; see the module.
+
+    Returns:
+        The load, by stream.
+
+    Raises:
+        TableMissingError: Bronze has not been written yet.
+        AnotherWriterError: Another run is writing.
+    """
+    with _job(config, spark, overrides) as job:
+        from pipelines import medallion
+
+        return made(Plan, medallion.plan(job))
+
+
+def status(
+    config: Config,
+    spark: SparkSession | None = None,
+    *,
+    lag: bool = False,
+    limit: int | None = MOST,
+    overrides: Overrides | None = None,
+) -> Status:
+    """Read the pipeline's state from its tables: watermarks, classes, the gate's verdict, Gold. Tables in files need no Spark.
+
+    Args:
+        config: The config; see the module.
+        spark: The session; see the module.
+        lag: Whether to ask Kafka how far Silver is behind.
+        limit: The maximum number of streams to list; None for all.
+        overrides: Values that replace the config's; see the module.
+
+    Returns:
+        The state; what is not there yet is empty or None.
+
+    Raises:
+        TidemarkError: A table cannot be read.
+    """
+    most = _number("limit", limit)
+    with _settings(config, spark, overrides) as settings:
+        from jobs.readers import status as reading
+        from jobs.readers.lag import with_lag
+        from lakehouse.table import Lakehouse
+
+        found = reading.status(settings.pipeline, Lakehouse.of(settings), most_streams=most)
+        return made(Status, with_lag(found, settings.kafka) if lag else found)
+
+
+def why(
+    config: Config,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    spark: SparkSession | None = None,
+    overrides: Overrides | None = None,
+) -> Fate:
+    """Say what became of one record, and by which rule; with the record's bytes, as `tidemark quarantine show` has them.
+
+    Args:
+        config: The config; see the module.
+        topic: Its Kafka topic.
+        partition: Its partition.
+        offset: Its offset.
+        spark: The session; see the module.
+        overrides: Values that replace the config's; see the module.
+
+    Returns:
+        Its class, the rule, the load, the gate and whether it is published.
+
+    Raises:
+        TidemarkError: Bronze holds no such record.
+    """
+    place = _text("topic", topic), _number("partition", partition) or 0, _number("offset", offset) or 0
+    with _settings(config, spark, overrides) as settings:
+        from jobs.readers.why import why_with_record
+        from lakehouse.table import Lakehouse
+
+        told, record = why_with_record(Lakehouse.of(settings), *place)
+        return made(Fate, {**told, "record": record})
+
+
+def quarantine(
+    config: Config,
+    *,
+    kind: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    producer: str | None = None,
+    older_than_days: float | None = None,
+    limit: int | None = MOST,
+    spark: SparkSession | None = None,
+    overrides: Overrides | None = None,
+) -> Quarantine:
+    """List the records that wait for a decision: kept out of Silver, or by an expectation out of Gold.
+
+    Args:
+        config: The config; see the module.
+        kind: One class only: `late`, `collision`, `invalid`, `jump`, `fenced`; `unmet` for those kept out of Gold.
+        topic: One topic only.
+        partition: One partition only.
+        producer: One producer only.
+        older_than_days: Only what waits so long.
+        limit: The maximum number of records to list; None for all.
+        spark: The session; see the module.
+        overrides: Values that replace the config's; see the module.
+
+    Returns:
+        The records, and how many there are.
+
+    Raises:
+        TidemarkError: A table cannot be read.
+    """
+    wanted, most = _wanted(kind, topic, partition, None, producer=producer, days=older_than_days), _number("limit", limit)
+    with _settings(config, spark, overrides) as settings:
+        from jobs.readers import quarantine as reading
+        from lakehouse.table import Lakehouse
+
+        found, count = reading.held(Lakehouse.of(settings), wanted, most=most)
+        return made(Quarantine, {"records": found, "count": count})
+
+
+def quarantine_release(
+    config: Config,
+    *,
+    reason: str,
+    by: str | None = None,
+    kind: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    offset: int | None = None,
+    producer: str | None = None,
+    older_than_days: float | None = None,
+    everything: bool = False,
+    dry_run: bool = False,
+    spark: SparkSession | None = None,
+    overrides: Overrides | None = None,
+) -> Settled:
+    """Let records that wait into Silver, marked late, or into Gold. The next run audits and publishes them.
+
+    Name one record by topic, partition and offset, or several by filters, or all by `everything`.
+
+    Args:
+        config: The config; see the module.
+        reason: Why; kept in `silver_loads`.
+        by: Who decides; kept there too. The user of this machine by default.
+        kind: As in `quarantine`.
+        topic: As in `quarantine`.
+        partition: As in `quarantine`.
+        offset: The record's offset.
+        producer: As in `quarantine`.
+        older_than_days: As in `quarantine`.
+        everything: All that waits.
+        dry_run: Only say what it comes to; write nothing.
+        spark: The session; see the module.
+        overrides: Values that replace the config's; see the module.
+
+    Returns:
+        What was done, or would be.
+
+    Raises:
+        UsageError: It is not clear which records are meant, or the reason is empty.
+        AnotherWriterError: Another run is still writing after a minute.
+    """
+    wanted = _wanted(kind, topic, partition, offset, producer=producer, days=older_than_days)
+    return _settled("release", config, wanted, spark, overrides, reason=(reason, by), everything=everything, dry_run=dry_run)
+
+
+def quarantine_discard(
+    config: Config,
+    *,
+    reason: str,
+    by: str | None = None,
+    kind: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    offset: int | None = None,
+    producer: str | None = None,
+    older_than_days: float | None = None,
+    everything: bool = False,
+    dry_run: bool = False,
+    spark: SparkSession | None = None,
+    overrides: Overrides | None = None,
+) -> Settled:
+    """Give records that wait up: they stay listed, and in Bronze, and wait no more.
+
+    Args and errors are those of `quarantine_release`.
+    """
+    wanted = _wanted(kind, topic, partition, offset, producer=producer, days=older_than_days)
+    return _settled("discard", config, wanted, spark, overrides, reason=(reason, by), everything=everything, dry_run=dry_run)
+
+
+def verify(
+    config: Config, *, deep: bool = False, spark: SparkSession | None = None, overrides: Overrides | None = None
+) -> Verification:
+    """Prove the tables against each other. Reads only; a run may be active.
+
+    Args:
+        config: The config; see the module.
+        deep: Whether to read every file whole, and decide everything again.
+        spark: The session; see the module.
+        overrides: Values that replace the config's; see the module.
+
+    Returns:
+        Every check; all of them hold.
+
+    Raises:
+        NotSoundError: A check does not hold; the error has all of them.
+        TableMissingError: Silver has not been written yet.
+    """
+    with _job(config, spark, overrides) as job:
+        from lakehouse.run.findings import Finding, require_sound
+        from pipelines import medallion
+
+        found: dict[str, Any] = medallion.verify(job, is_deep=deep)
+        try:
+            require_sound(Finding(**check) for check in found["checks"])
+        except TableStateError as error:
+            parts = {name: getattr(error, name) for name in ("where", "observed", "expected", "next_step")}
+            raised = NotSoundError(error.what, **parts)
+            raised.verification = made(Verification, found)
+            raise raised from None
+        return made(Verification, found)
+
+
+def sql(config: Config, query: str, *, spark: SparkSession | None = None, overrides: Overrides | None = None) -> pa.Table:
+    """Query the tables, each by its name. Reads only.
+
+    Args:
+        config: The config; see the module.
+        query: In DuckDB's SQL for tables in files, in Spark's for those that a session reads.
+        spark: The session; see the module.
+        overrides: Values that replace the config's; see the module.
+
+    Returns:
+        The rows.
+
+    Raises:
+        UsageError: It is no SQL, does more than read, or names what is not there.
+        TidemarkError: It failed.
+    """
+    asked = _text("query", query)
+    with _settings(config, spark, overrides) as settings:
+        from jobs.readers.database import run_query
+        from lakehouse.table import Lakehouse
+
+        with run_query(Lakehouse.of(settings), asked) as answer:
+            return answer.arrow().read_all()
+
+
+@contextlib.contextmanager
+def _settings(config: Config, spark: SparkSession | None, overrides: Overrides | None) -> Iterator[Settings]:
+    from jobs.process.context import called_from_python, load_settings
+
+    with called_from_python(spark):
+        yield load_settings(config, _texts(overrides))
+
+
+@contextlib.contextmanager
+def _job(config: Config, spark: SparkSession | None, overrides: Overrides | None) -> Iterator[Job]:
+    from jobs.process.context import called_from_python, open_job
+
+    with called_from_python(spark), open_job(config, _texts(overrides)) as job:
+        yield job
+
+
+def _texts(overrides: Overrides | None) -> dict[str, str]:
+    """Values as `--set` takes them: texts are YAML already, and so are paths."""
+    from lakehouse.config.load import as_yaml
+
+    given = {_text("overrides", key): value for key, value in (overrides or {}).items()}
+    return {
+        key: os.fsdecode(value) if isinstance(value, str | os.PathLike) else as_yaml(value, key) for key, value in given.items()
+    }
+
+
+def _settled(
+    kind: str,
+    config: Config,
+    wanted: Wanted,
+    spark: SparkSession | None,
+    overrides: Overrides | None,
+    *,
+    reason: tuple[str, str | None],
+    everything: bool,
+    dry_run: bool,
+) -> Settled:
+    from jobs.cli.requests import named_reason, wanted_records
+    from pipelines import medallion
+    from silver.state.request import Request, Wanted
+
+    is_one = wanted.offset is not None
+    record = (wanted.topic, wanted.partition, wanted.offset) if is_one else (None, None, None)
+    filters = Wanted(wanted.kind, None, None, None, wanted.producer, wanted.days) if is_one else wanted
+    asked = Request(kind, *named_reason(*reason), wanted=wanted_records(record, filters, everything=everything))  # type: ignore[arg-type]  # one of two kinds
+    with _job(config, spark, overrides) as job:
+        return made(Settled, medallion.decide(job, asked, is_dry_run=dry_run))
+
+
+def _wanted(
+    kind: str | None,
+    topic: str | None,
+    partition: int | None,
+    offset: int | None,
+    *,
+    producer: str | None,
+    days: float | None,
+) -> Wanted:
+    from lakehouse.contracts.gold import UNMET
+    from lakehouse.contracts.silver import QUARANTINED
+    from silver.state.request import Wanted
+
+    if kind not in (None, UNMET, *QUARANTINED):
+        raise UsageError("There is no such class.", where="kind", observed=kind, expected=", ".join([*QUARANTINED, UNMET]))
+    texts = (None if each is None else _text(name, each) for name, each in (("topic", topic), ("producer", producer)))
+    numbers = (_number("partition", partition), _number("offset", offset))
+    return Wanted(kind, next(texts), *numbers, next(texts), _days("older_than_days", days))
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise UsageError("This is no text.", where=name, observed=type(value).__name__, expected="a str")
+    return value
+
+
+def _days(name: str, value: object) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or not 0 <= value <= _MOST_DAYS:
+        raise UsageError("This is no number of days.", where=name, observed=repr(value), expected=f"0 to {_MOST_DAYS:,}")
+    return value
+
+
+def _number(name: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise UsageError("This is no whole number from 0.", where=name, observed=repr(value), expected="an int, 0 or more")
+    return value
