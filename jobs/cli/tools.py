@@ -2,24 +2,55 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from jobs.process.context import load_settings
+from jobs.process.context import is_quiet, is_verbose, load_settings
 from jobs.process.options import DEFAULT_CONFIG, AsJson, BrokerFolder, ConfigFile, Overrides
 from lakehouse.errors import UsageError
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="On stderr, only what failed.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="On stderr, each event as a line, and Spark's warnings.")]
+
+
+_OPTIONS = (("quiet", Quiet), ("verbose", Verbose))
+
+
+class Commands(typer.Typer):
+    """Commands that all take --quiet and --verbose."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
+        """See `typer.Typer.command`."""
+
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            signature = inspect.signature(function, eval_str=True)
+            kind = inspect.Parameter.KEYWORD_ONLY
+            own = [inspect.Parameter(each, kind, default=False, annotation=option) for each, option in _OPTIONS]
+
+            @functools.wraps(function)
+            def told(*arguments: Any, quiet: bool, verbose: bool, **more: Any) -> Any:
+                is_quiet.set(quiet)
+                is_verbose.set(verbose)
+                return function(*arguments, **more)
+
+            vars(told)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), *own])
+            super(Commands, self).command(name, **options)(told)
+            return function
+
+        return add
 
 
 def group(description: str, kind: type[TyperGroup] = TyperGroup, *, has_completion: bool = False) -> typer.Typer:
     """A group of commands, with help in plain text."""
     # Plain help: typer's markup would interpret the brackets of `kafka.topics=[a]`, and costs 0.2 s.
     context = {"max_content_width": 110, "help_option_names": ["-h", "--help"]}
-    return typer.Typer(
-        cls=kind, help=description, add_completion=has_completion, rich_markup_mode=None, context_settings=context
-    )
+    return Commands(cls=kind, help=description, add_completion=has_completion, rich_markup_mode=None, context_settings=context)
 
 
 config_app = group("Look at a pipeline's config.")

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 _is_in_python: ContextVar[bool] = ContextVar("is_in_python", default=False)
 
+is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
+"""Whether only what failed is reported."""
+
+is_verbose: ContextVar[bool] = ContextVar("is_verbose", default=False)
+"""Whether every event is reported as a line, and Spark's own warnings beside its errors."""
+
 
 @contextlib.contextmanager
 def called_from_python(spark: SparkSession | None) -> Iterator[None]:
@@ -95,7 +101,8 @@ def reporting() -> Iterator[Report]:
     if _is_in_python.get():
         yield PythonLog(exit_codes.known_secrets)
         return
-    with open_report(secrets=exit_codes.known_secrets) as report:
+    terminal = False if is_verbose.get() else None
+    with open_report(secrets=exit_codes.known_secrets, terminal=terminal, is_quiet=is_quiet.get()) as report:
         yield report
 
 
@@ -109,7 +116,7 @@ def open_session(lakehouse: Lakehouse, report: Report, app_name: str) -> SparkSe
     report.event("spark.starting")
     from lakehouse.spark.session import open_session as open_spark
 
-    spark = open_spark(app_name, lakehouse)
+    spark = open_spark(app_name, lakehouse, log_level="warn" if is_verbose.get() else "error")
     report.event("spark.finished", version=spark.version, seconds=round(time.monotonic() - started, 1))
     exit_codes.open_sessions.append(spark)
     return spark

@@ -58,12 +58,13 @@ def scrubber(secrets: Iterable[str]) -> Callable[[object], object]:
 
 
 @contextlib.contextmanager
-def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None) -> Iterator[Report]:
+def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None, is_quiet: bool = False) -> Iterator[Report]:
     """Open the report of a process, on stderr, so that stdout holds results only.
 
     Args:
         secrets: Texts that must not be shown.
         terminal: Whether to draw a live view rather than JSON lines; None: if stderr is a terminal that can move its cursor.
+        is_quiet: Whether to write only what failed, as JSON lines.
 
     Yields:
         The report, open.
@@ -71,12 +72,12 @@ def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None) ->
     if terminal is None:
         terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     report: JsonReport | LiveReport
-    if terminal:
+    if terminal and not is_quiet:
         from lakehouse.run.terminal_view import LiveReport
 
         report = LiveReport(scrubber(secrets))
     else:
-        report = JsonReport(scrubber(secrets))
+        report = JsonReport(scrubber(secrets), is_quiet=is_quiet)
     try:
         yield report
     finally:
@@ -86,7 +87,7 @@ def open_report(*, secrets: Iterable[str] = (), terminal: bool | None = None) ->
 class JsonReport:
     """One JSON object per event and line: `event`, `level`, `timestamp` (UTC), the bound fields, and the event's own."""
 
-    def __init__(self, scrub: Callable[[object], object]) -> None:
+    def __init__(self, scrub: Callable[[object], object], *, is_quiet: bool = False) -> None:
         import structlog  # a third of a second: not for a command that reports nothing
 
         def scrub_event(_logger: object, _method: str, event: Mapping[str, object]) -> Mapping[str, object]:
@@ -96,6 +97,7 @@ class JsonReport:
             return shortened(value, _LONGEST_IN_LOG) if isinstance(value, str) else brief(value)
 
         self.bound: dict[str, object] = {}
+        self._is_quiet = is_quiet
         self._log = structlog.wrap_logger(
             structlog.PrintLogger(sys.stderr),
             processors=[
@@ -114,6 +116,8 @@ class JsonReport:
         next to the run did).
         """
         bind(self.bound, name, fields)
+        if self._is_quiet and _level(name) == "info":
+            return
         # A log that cannot be written (a closed pipe, a full disk) is no reason to stop a load half-way.
         with contextlib.suppress(OSError):
             getattr(self._log, _level(name))(name, **{**self.bound, **fields})

@@ -137,12 +137,13 @@ def _without_delta(what: str, observed: str) -> ToolError:
     return ToolError(what, where="spark", observed=observed, next_step="\n".join([begin, *lines]))
 
 
-def open_session(app_name: str, lakehouse: Lakehouse | None = None) -> SparkSession:
+def open_session(app_name: str, lakehouse: Lakehouse | None = None, *, log_level: str = "error") -> SparkSession:
     """Open a session with the settings that Tidemark needs: UTC, ANSI, checksums verified, Delta.
 
     Args:
         app_name: The application's name, if the session is started here.
         lakehouse: Where the tables are; a session that is started here gets the jars and settings that reach them.
+        log_level: The least level at which a session that is started here writes Spark's own log.
 
     Returns:
         The session that a caller gave, see `given`, or the platform's if there is one, else a new or already running classic
@@ -153,7 +154,7 @@ def open_session(app_name: str, lakehouse: Lakehouse | None = None) -> SparkSess
     """
     spark = platform.given.get()
     if spark is None:
-        spark = SparkSession.builder.getOrCreate() if platform.brings_session() else _start(app_name, lakehouse)
+        spark = SparkSession.builder.getOrCreate() if platform.brings_session() else _start(app_name, lakehouse, log_level)
     for name, value in _RUNTIME.items():
         spark.conf.set(name, value)
     return spark
@@ -172,7 +173,7 @@ def no_file_relations(spark: SparkSession) -> Iterator[None]:
         spark.conf.set("spark.sql.runSQLOnFiles", "true")  # Tidemark's own tables are named by their folders
 
 
-def _start(app_name: str, lakehouse: Lakehouse | None) -> SparkSession:
+def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str) -> SparkSession:
     running = _running()
     # Somebody else started it. It takes those of our settings that can still be changed, and would be broken by them.
     if running is not None and _DELTA[_EXTENSIONS] not in (running.conf.get(_EXTENSIONS, None) or ""):
@@ -181,7 +182,7 @@ def _start(app_name: str, lakehouse: Lakehouse | None) -> SparkSession:
     conf = {**_OWN, **_RUNTIME}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
-        conf |= _local()
+        conf |= _local(log_level)
         if storage is not None:
             conf["spark.jars"] = ",".join(jar.as_uri() for jar in jars.spark_jars(storage.jars))
     if storage is not None:
@@ -202,15 +203,15 @@ def _running() -> SparkSession | None:
         return None
 
 
-def _local() -> dict[str, str]:
-    log4j = Path(__file__).with_name("log4j2.properties")
+def _local(log_level: str) -> dict[str, str]:
+    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     cores = os.cpu_count() or 1
     master = os.environ.get("SPARK_MASTER", "local[*]")
     return {
         **(_LOCAL_FILES if master.startswith("local") else {}),  # the executors of a cluster have no such classes
         "spark.master": master,
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in [*jars.spark_jars(), storage_jar()]),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -Dtidemark.log={log_level} -XX:+UseParallelGC",
         "spark.driver.memory": driver_memory(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

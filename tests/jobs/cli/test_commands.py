@@ -17,8 +17,9 @@ import typer
 from jobs import run_medallion
 from jobs.cli import main
 from jobs.cli.commands import SECTIONS, app
-from jobs.process.context import load_settings
-from jobs.process.exit_codes import exit_code_of
+from jobs.cli.tools import group
+from jobs.process.context import load_settings, reporting
+from jobs.process.exit_codes import exit_code_of, invoke
 from jobs.run import loop, once
 from lakehouse import __version__, errors
 from lakehouse.errors import AnotherWriterError, ConfigError, GateFailedError, SourceError, TidemarkError, UsageError
@@ -92,6 +93,24 @@ def test_the_help_lists_every_command_in_one_section_whole(capsys: pytest.Captur
 def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--help"]) == 0
     assert f"Usage: tidemark {' '.join(command)}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "events"), [([], ["a.started", "b_failed"]), (["-v"], ["a.started", "b_failed"]), (["-q"], ["b_failed"])]
+)
+def test_a_quiet_command_reports_only_what_failed(
+    argv: list[str], events: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = group("")
+
+    @commands.command()
+    def told() -> None:
+        with reporting() as report:
+            report.event("a.started")
+            report.event("b_failed")
+
+    assert invoke(commands, argv, program="told") == 0
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == events
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
