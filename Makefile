@@ -71,9 +71,10 @@ bundle-check: $(DEV)  ## Validate and plan the Databricks bundle, both targets, 
 screenshots: dev  ## Run the pipeline, and keep pictures of its report in docs/images (needs Chromium)
 	@$(BIN)/python -m tests.browser.screenshots
 
+# Not --quiet: mkdocs counts only the warnings that it shows.
 docs: dev  ## Build the documents as a site in build/site, with every link checked; what is written from the code comes first
 	@$(BIN)/python -m tests.docs.reference
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "build/site/index.html"
 
 # Universal: every lock holds for every platform and for Python 3.11 and later. No index is named in it; pip's configuration decides.
