@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -34,6 +35,7 @@ LATE, LATE_TOO = 8, 9
 """Offsets of records that wait, behind the two times three of README's producer."""
 
 RUN_ELSEWHERE = {
+    "tidemark init": "the first line of the quickstart, below",
     "tidemark --install-completion": "changes the shell of who runs it",
     "tidemark demo": "below, with fewer records",
     "tidemark jars fetch": "reaches a repository of jars: tests/lakehouse/machine",
@@ -120,15 +122,22 @@ def states(spark: SparkSession, broker: LocalBroker, tmp_path_factory: pytest.Te
     """README's quickstart, held against what it says; then what people have to decide on."""
     create_topic(broker.bootstrap_servers, TOPIC, 1)
     work = tmp_path_factory.mktemp("quickstart")
+    at = {"localhost:9092": broker.bootstrap_servers}
     producer = block("python", "Producer(").replace("localhost:9092", broker.bootstrap_servers)
     config = yaml.safe_load(block("yaml", "pipeline:").replace("localhost:9092", broker.bootstrap_servers))
     states = States(tmp_path_factory.mktemp("states"), config)
-    file = str(written(work, config))
-
     exec(producer, {})  # noqa: S102 -- the README's own text
-    assert main(["run", "--config", file]) == 0
+    with contextlib.chdir(work):
+        if "init" in BEING_BUILT:
+            written(work, config)
+        for line in block("sh", "tidemark init").splitlines():
+            words = Line("README.md", line).words(**at)
+            assert words[1] in BEING_BUILT or main(words[1:]) == 0, line
+    file = work / "tidemark.yml"
+    assert yaml.safe_load(file.read_text(encoding="utf-8")) == config
+
     exec(producer, {})  # noqa: S102 -- as above
-    assert main(["run", "--config", file]) == 0
+    assert main(["run", "--config", str(file)]) == 0
     states.keep("quickstart", work)
 
     more = [payment(b"7", b"70.00"), payment(b"x", b"1.00"), payment(b"4", b"40.00"), payment(b"5", b"50.00")]
@@ -137,7 +146,7 @@ def states(spark: SparkSession, broker: LocalBroker, tmp_path_factory: pytest.Te
     failed = tmp_path_factory.mktemp("failed")
     assert main(["run", "--config", str(states.copied("quickstart", failed, gate=gate))]) == 3
     states.keep("gate failed", failed)
-    assert main(["run", "--config", file]) == 0
+    assert main(["run", "--config", str(file)]) == 0
     states.keep("sound", work)
 
     plain = tmp_path_factory.mktemp("plain")
@@ -147,8 +156,8 @@ def states(spark: SparkSession, broker: LocalBroker, tmp_path_factory: pytest.Te
     key = work / "key"
     key.write_bytes(KEY)
     erase = ["erase", "--topic", TOPIC, "--key-file", str(key), "--reason", "asked"]
-    assert main([*erase, "--config", file]) == 0
-    assert main(["run", "--config", file]) == 0
+    assert main([*erase, "--config", str(file)]) == 0
+    assert main(["run", "--config", str(file)]) == 0
     states.keep("erased", work)
     return states
 

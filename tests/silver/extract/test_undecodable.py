@@ -75,7 +75,7 @@ def settled(spark: SparkSession, run: Run, settings: Settings, wanted: Wanted) -
     return requests.carry_out(spark, run, settings, Request("release", "looked at", "ann", wanted=wanted), is_dry_run=False)
 
 
-def test_under_the_readmes_config_one_undecodable_value_waits_and_the_rest_is_in_gold(spark: SparkSession, run: Run) -> None:
+def test_under_the_documented_config_one_undecodable_value_waits_and_the_rest_is_in_gold(spark: SparkSession, run: Run) -> None:
     put(spark, run, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3), sent(3, 2, b"not json"), sent(4, 4, b"not json")])
 
     ran(spark, run, example(run))
