@@ -9,7 +9,7 @@ ARCHIVE := $(VENV)/classes.jsa
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev java demo test test-all test-places check format bench bench-scale tour faults bundle-check screenshots lock sbom clean
+.PHONY: help setup dev java demo test test-all test-places check format bench bench-scale tour faults bundle-check screenshots docs lock sbom clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -71,6 +71,12 @@ bundle-check: $(DEV)  ## Validate and plan the Databricks bundle, both targets, 
 
 screenshots: dev  ## Run the pipeline, and keep pictures of its report in docs/images (needs Chromium)
 	@$(BIN)/python -m tests.browser.screenshots
+
+# Not --quiet: mkdocs counts only the warnings that it shows.
+docs: dev  ## Build the documents as a site in build/site, with every link checked; what is written from the code comes first
+	@$(BIN)/python -m tests.docs.reference
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "build/site/index.html"
 
 # Universal: every lock holds for every platform and for Python 3.11 and later. No index is named in it; pip's configuration decides.
 # requirements.lock is what a user installs, -dev what a developer adds, -build what makes the environment and builds pyspark in it.

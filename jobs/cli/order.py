@@ -1,4 +1,7 @@
-"""`tidemark order`: jumps and duplicate blocks of each stream, in the terms and columns of `002_ee2887fe6fbf22bc.txt`."""
+"""`tidemark order`: jumps and duplicate blocks of each stream.
+
+In the terms and columns of the article "Testing Producer Deduplication in Apache Kafka and Apache Pulsar".
+"""
 
 from __future__ import annotations
 

@@ -92,7 +92,9 @@ def config_check(*, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = 
 
 @jars_app.command("fetch")
 def jars_fetch(
-    conf: Annotated[str | None, typer.Argument(metavar="[spark|broker|s3]", help="One set only. s3: only so.")] = None,
+    conf: Annotated[
+        str | None, typer.Argument(metavar="spark|broker|s3|azure|google", help="One set only; those of stores, only so.")
+    ] = None,
     *,
     as_json: AsJson = False,
 ) -> None:

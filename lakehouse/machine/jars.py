@@ -220,7 +220,7 @@ def _ivy_jar() -> Path:
             observed="no jars/ivy-*.jar" if home else "no pyspark",
             expected="a pyspark with its jars",
             next_step="Install Tidemark with its Spark: pip install 'tidemark-lakehouse[local]'. A platform that brings its "
-            "Spark needs no fetch: give it the coordinates in the README.",
+            "Spark needs no fetch: give it the coordinates in docs/clusters.md.",
         )
     return found[-1]
 

@@ -1,7 +1,7 @@
 """The arrival order of a stream, as deviations from rising by one.
 
-The vocabulary is that of the article `002_ee2887fe6fbf22bc.txt`: a jump forward (JF) or backward (JB) to a number that was not
-read before, and a duplicate jump forward (DJF) or backward (DJB) to one that was.
+The vocabulary is that of the article "Testing Producer Deduplication in Apache Kafka and Apache Pulsar": a jump forward (JF) or
+backward (JB) to a number that was not read before, and a duplicate jump forward (DJF) or backward (DJB) to one that was.
 """
 
 from __future__ import annotations

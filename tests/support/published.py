@@ -1,4 +1,6 @@
-"""What `002_ee2887fe6fbf22bc.txt` prints of its test runs, and the numbers that a consumer must have read to print it.
+"""What an article prints of its test runs, and the numbers that a consumer must have read to print it.
+
+The article is "Testing Producer Deduplication in Apache Kafka and Apache Pulsar".
 
 Rebuilt are all runs whose jumps are printed, with deduplication off: 46 in which Pulsar's TCP connections were killed, the
 first in which Kafka's were, and the first two in which Kafka's partition leader was. Where a jump starts and where it lands

@@ -26,7 +26,7 @@ _PATIENCE_SECONDS = 600
 
 
 def settings() -> dict[str, str]:
-    """What README tells to set on a cluster or server."""
+    """What docs/clusters.md tells to set on a cluster or server."""
     return {**session._OWN, **session._RUNTIME}
 
 
@@ -81,7 +81,7 @@ def standalone_cluster(folder: Path, *, workers: int) -> Iterator[str]:
 
 
 def submit(application: Path, *arguments: str, master: str, packages: Path, conf: Mapping[str, str]) -> None:
-    """spark-submit of a job in client mode, as README's command line has it, to its end.
+    """spark-submit of a job in client mode, as docs/clusters.md has it, to its end.
 
     Args:
         application: The job's file.

@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-README = {
+EXAMPLE = {
     name: section
     for name, section in yaml.safe_load(
-        re.findall(r"```yaml\n(.*?)```", Path("README.md").read_text(encoding="utf-8"), flags=re.DOTALL)[0]
+        re.findall(r"```yaml\n(.*?)```", Path("docs/configuration.md").read_text(encoding="utf-8"), flags=re.DOTALL)[0]
     ).items()
     if name in ("producer", "epoch", "value", "policies", "gate")
 }
-"""What the README's own config says of values, streams and the gate."""
-SCHEMA = README.pop("value")
+"""What the first config of that page says of values, streams and the gate."""
+SCHEMA = EXAMPLE.pop("value")
 
 
-def readme(run: Run, **value: Any) -> Settings:
-    return settings_of(run, value={**SCHEMA, **value}, **README)
+def example(run: Run, **value: Any) -> Settings:
+    return settings_of(run, value={**SCHEMA, **value}, **EXAMPLE)
 
 
 def sent(offset: int, sequence: int, value: bytes | None = None, *, key: bytes = b"k") -> Record:
@@ -75,10 +75,10 @@ def settled(spark: SparkSession, run: Run, settings: Settings, wanted: Wanted) -
     return requests.carry_out(spark, run, settings, Request("release", "looked at", "ann", wanted=wanted), is_dry_run=False)
 
 
-def test_under_the_readmes_config_one_undecodable_value_waits_and_the_rest_is_in_gold(spark: SparkSession, run: Run) -> None:
+def test_under_the_documented_config_one_undecodable_value_waits_and_the_rest_is_in_gold(spark: SparkSession, run: Run) -> None:
     put(spark, run, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3), sent(3, 2, b"not json"), sent(4, 4, b"not json")])
 
-    ran(spark, run, readme(run))
+    ran(spark, run, example(run))
 
     assert offsets(spark, run, "gold_records") == offsets(spark, run, "silver_records") == [0, 2]
     assert marks(spark, run) == [3]
@@ -91,13 +91,13 @@ def test_under_the_readmes_config_one_undecodable_value_waits_and_the_rest_is_in
     assert told["rule"] == "its value is not of the format that `value` names"
 
     # The second copy of a sequence stays; the last one raises the watermark when it is released, and not before.
-    done = settled(spark, run, readme(run), Wanted(kind="invalid"))
+    done = settled(spark, run, example(run), Wanted(kind="invalid"))
     assert (done["records"], done["left"]) == (2, {"already_kept": 1})
     assert marks(spark, run) == [4]
     silver = spark.read.table(run.table("silver_records").sql).where("offset IN (1, 4)").collect()
     assert {(row["sequence"], row["arrival"], row["payload"]) for row in silver} == {(2, "late", None), (4, "late", None)}
     put(spark, run, [sent(5, 2, b"not json"), sent(6, 2), sent(7, 5)])
-    ran(spark, run, settings_of(run, value=SCHEMA, **{**README, "gate": {}}))
+    ran(spark, run, settings_of(run, value=SCHEMA, **{**EXAMPLE, "gate": {}}))
     assert offsets(spark, run, "gold_records") == [0, 1, 2, 4, 7]
     assert [(row[0], row[1], row[-1]) for row in rejected(spark, run)] == [
         (1, "invalid", "released"),
@@ -114,7 +114,7 @@ def test_accept_takes_them_into_silver_with_a_null_payload_and_a_rebuild_changes
 ) -> None:
     put(spark, run, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
     budget = {"gate": {"budgets": {"undecodable": {"warn": 0}}}}
-    accept = settings_of(run, value={**SCHEMA, "undecodable": "accept"}, **{**README, **budget})
+    accept = settings_of(run, value={**SCHEMA, "undecodable": "accept"}, **{**EXAMPLE, **budget})
     ran(spark, run, accept)
     assert [why(run.lakehouse, "t", 0, offset)["is_undecodable"] for offset in (0, 1)] == [False, True]
     assert offsets(spark, run, "gold_records") == [0, 1, 2]
@@ -122,20 +122,20 @@ def test_accept_takes_them_into_silver_with_a_null_payload_and_a_rebuild_changes
     assert [(row["outcome"], row["observed"]) for row in results] == [("failed", "1")]
     require_sound(spark, run, is_deep=True)
 
-    told = rebuild.rebuild(spark, run, readme(run), is_applied=True, reason="stricter", by="ann")
+    told = rebuild.rebuild(spark, run, example(run), is_applied=True, reason="stricter", by="ann")
 
     assert told["changes"] == [{"before": "accepted", "after": "invalid, held", "records": 1}]
-    ran(spark, run, readme(run))
+    ran(spark, run, example(run))
     assert offsets(spark, run, "gold_records") == [0, 2]
     require_sound(spark, run, is_deep=True)
 
 
 def test_what_a_mended_schema_decodes_is_decided_anew_by_a_rebuild(spark: SparkSession, run: Run) -> None:
     put(spark, run, [sent(0, 1), sent(1, 2, b'{"id": "b", "amount": "1.50"}'), sent(2, 3)])
-    ran(spark, run, readme(run))
+    ran(spark, run, example(run))
     assert offsets(spark, run, "gold_records") == [0, 2]
 
-    mended = readme(run, schema="id STRING, amount STRING")
+    mended = example(run, schema="id STRING, amount STRING")
     rebuild.rebuild(spark, run, mended, is_applied=True, reason="amounts are texts", by="ann")
     ran(spark, run, mended)
 
@@ -151,7 +151,7 @@ def test_a_claim_is_repeated_by_the_policy_that_it_pinned(
     stopped = new_run()
     put(spark, stopped, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
     pinned, other = ("quarantine", "accept") if written == "by this version" else ("accept", "quarantine")
-    rules = Rules.of(readme(stopped, undecodable=pinned))
+    rules = Rules.of(example(stopped, undecodable=pinned))
     tables.create_tables(spark, stopped, rules)
     planned = planner.plan(spark, stopped, rules, recover.recover(spark, stopped, rules))
     assert planned is not None
@@ -163,7 +163,7 @@ def test_a_claim_is_repeated_by_the_policy_that_it_pinned(
         assert kept is not None
         assert "undecodable" not in kept["rules"]
 
-    ran(spark, new_run(), readme(stopped, undecodable=other).model_copy(update={"gate": settings_of(stopped).gate}))
+    ran(spark, new_run(), example(stopped, undecodable=other).model_copy(update={"gate": settings_of(stopped).gate}))
 
     assert offsets(spark, stopped, "silver_records") == ([0, 2] if pinned == "quarantine" else [0, 1, 2])
     require_sound(spark, stopped, is_deep=True)
@@ -173,12 +173,12 @@ def test_a_release_that_dies_is_finished_and_an_erased_value_stays_what_it_was(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(spark, run, [sent(0, 1), sent(1, 2, b"not json", key=b"mine"), sent(2, 3), sent(3, 4, b"nor this")])
-    ran(spark, run, readme(run))
+    ran(spark, run, example(run))
     with monkeypatch.context() as patched:
         patched.setattr(steps, "append_rejects", stop)
         with pytest.raises(Stopped):
-            settled(spark, run, readme(run), Wanted(offset=3))
-    lenient = settings_of(run, value=SCHEMA, **{**README, "gate": {}})
+            settled(spark, run, example(run), Wanted(offset=3))
+    lenient = settings_of(run, value=SCHEMA, **{**EXAMPLE, "gate": {}})
     ran(spark, run, lenient)
     assert offsets(spark, run, "gold_records") == [0, 2, 3]
 

@@ -1,0 +1,77 @@
+"""The documents of the repository's root as pages of the site, and links that hold in both.
+
+A link that is right in the repository leads, on the site, to the page or file that the site has of it. What only the repository
+has (code, a test) is its name there, without a link.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mkdocs.structure.files import File, Files
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+IN_ROOT = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
+    "LICENSE": "LICENSE",
+}
+"""Documents beside `docs/`, and what the site calls them."""
+_FROM_ROOT = {page: name for name, page in IN_ROOT.items()}
+_LINK = re.compile(r"(?P<label>!?\[[^\]]*\])\((?P<target>(?![a-z]+:|#)[^)\s]+)\)")
+_CODE = re.compile(r"(?ms)^ *```.*?^ *```|`[^`\n]*`(?!\])")
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the documents of the root."""
+    for name, page in IN_ROOT.items():
+        files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
+    """Turn the links of a document into those of the site."""
+    return relinked(markdown, page.file.src_uri)
+
+
+def relinked(markdown: str, page: str) -> str:
+    """Return a page's text with its links as the site has them; code stays as it is.
+
+    >>> relinked("[a](../SECURITY.md#x), [b](../gold/rows.py), `[c](../d)`", "queries.md")
+    '[a](security.md#x), b, `[c](../d)`'
+    >>> relinked("[a](docs/queries.md)", "index.md")
+    '[a](queries.md)'
+    """
+    parts, last = [], 0
+    for code in _CODE.finditer(markdown):
+        parts += [_links_of(markdown[last : code.start()], page), code.group()]
+        last = code.end()
+    return "".join([*parts, _links_of(markdown[last:], page)])
+
+
+def _links_of(text: str, page: str) -> str:
+    return _LINK.sub(lambda found: _link(found, page), text)
+
+
+def _link(found: re.Match[str], page: str) -> str:
+    target, mark, anchor = found["target"].partition("#")
+    source = _FROM_ROOT.get(page, f"docs/{page}")
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+    if path.startswith("docs/"):
+        on_site = path.removeprefix("docs/")
+    elif path in IN_ROOT:
+        on_site = IN_ROOT[path]
+    elif (ROOT / path).exists() and not path.startswith(".."):
+        return found["label"].strip("[]")
+    else:
+        return found.group()  # mkdocs says that there is no such page
+    return f"{found['label']}({posixpath.relpath(on_site, posixpath.dirname(page) or '.')}{mark}{anchor})"

@@ -1,0 +1,115 @@
+"""Every command line of the documents is one that the command line, or the Makefile, takes; what cannot be run says why."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import typer
+
+from jobs.cli.commands import app
+from tests.docs import command_lines
+from tests.docs.command_lines import ROOT, SHELL, Line, parse
+
+WRONG: type[Exception] = typer.BadParameter.__mro__[1]
+"""What the parser raises of a wrong command line, whether typer bundles click or imports it."""
+
+BEING_BUILT = ("init", "check")
+"""Commands that documents name already."""
+
+NOT_OURS = {
+    "SPARK_REMOTE=sc://": "a Spark Connect server: tests/cluster/test_connect.py",
+    "beeline ": "a Thrift server: tests/cluster/test_standalone.py",
+    "databricks ": "a workspace",
+    "env/bin/venv-pack ": "an environment of 350 MB",
+    "export PATH=": "sets the shell of a reader",
+    "export DATABRICKS_": "a SQL warehouse: tests/jobs/readers/test_in_warehouse.py",
+    "export PYSPARK_SUBMIT_ARGS=": "a listener from a repository of jars",
+    "pip install ": "an environment of its own: tests/cluster/test_standalone.py installs the wheel",
+    "python -m venv ": "an environment of 350 MB",
+    "sed ": "writes a file for pip",
+    "spark-submit ": "a cluster: tests/cluster/test_standalone.py",
+    "uv build ": "tests/packaging/test_wheel.py builds the wheel",
+}
+"""How lines begin that are neither `tidemark` nor `make`, or need more than this machine, and why they are not run here."""
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"(?m)^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8")))
+
+
+def is_being_built(line: Line) -> bool:
+    return line.words()[1] in BEING_BUILT
+
+
+def why_not_ours(line: Line) -> str | None:
+    return next((reason for start, reason in NOT_OURS.items() if line.text.startswith(start)), None)
+
+
+def require_taken(line: Line) -> None:
+    """Fail unless `tidemark` or `make` takes the line."""
+    program, *words = line.words()
+    if program == "make":
+        assert words[0] in targets(), line
+    elif not is_being_built(line):
+        assert program == "tidemark", f"{line}: neither run nor listed in NOT_OURS"
+        parse(words)
+
+
+@pytest.mark.parametrize("line", command_lines.in_blocks(), ids=str)
+def test_a_line_of_a_block_is_taken_whole(line: Line) -> None:
+    if why_not_ours(line) is None or line.program == "tidemark":
+        require_taken(line)
+
+
+@pytest.mark.parametrize("line", command_lines.in_text(), ids=str)
+def test_a_line_in_the_text_names_commands_and_options_that_there_are(line: Line) -> None:
+    try:
+        require_taken(line)
+    except LookupError:
+        # A group may be named alone, as in `tidemark gate`.
+        assert line.words()[1:] in [[group.name] for group in app.registered_groups], line
+    except WRONG as error:
+        # So may a command without its arguments, or an option without its value; what is said of it has to be right.
+        if not re.search("Missing|requires an argument", str(error)):
+            raise
+
+
+def test_every_block_says_what_it_is_in() -> None:
+    known = {*SHELL, "text", "yaml", "python", "sql"}
+    assert {name: unknown for name, found in command_lines.languages().items() if (unknown := found - known)} == {}
+
+
+def test_what_is_not_run_here_is_in_the_documents() -> None:
+    lines = [line.text for line in command_lines.in_blocks()]
+    assert [start for start in NOT_OURS if not any(line.startswith(start) for line in lines)] == []
+
+
+@pytest.mark.parametrize("name", BEING_BUILT)
+def test_a_command_that_is_being_built_is_not_there_yet(name: str) -> None:
+    assert name not in typer.main.get_command(app).commands, "take it out of BEING_BUILT"  # type: ignore[attr-defined] # of a group
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "rum",
+        "quarantine",
+        "status --colour",
+        "why t 0",
+        "why t zero 1",
+        "run --stage platinum",
+        "restore --dry-run",
+        "doctor x",
+    ],
+)
+def test_a_line_that_would_end_with_2_is_found(words: str) -> None:
+    with pytest.raises(Exception, match=r"no command|No such option|Missing|valid|not one of|[Uu]nexpected"):
+        parse(words.split())
+
+
+def test_comments_names_and_what_goes_on_in_the_next_line_are_read_as_a_shell_does() -> None:
+    line = Line("x.md", "A=b tidemark sql \"SELECT 'NAME'\" -o FILE")
+    assert line.words() == ["tidemark", "sql", "SELECT 'shop'", "-o", "key"]
+    assert [each.text for each in command_lines.in_blocks() if "#" in each.text and "spark-submit" not in each.text] == []
+    assert any(each.text.startswith("spark-submit --packages io.delta") for each in command_lines.in_blocks())
