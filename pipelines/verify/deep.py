@@ -96,7 +96,8 @@ def _payloads(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
         if decoding.payload is not None:
             rows = silver.where(interval_join.any_of(loads))
             written = with_schemas(spark, run, rows, decoding).written
-            by_load.append(decoded(rows, decoding.payload, written))
+            again = decoded(rows, decoding.payload, written)
+            by_load.append(again.withColumn("payload", _with_fields(F.col("payload"), again.schema["payload"].dataType, kind)))
     differs = ~_comparable(F.col("kept"), kind).eqNullSafe(_comparable(F.col("payload"), kind))
     differing = reduce(DataFrame.unionByName, by_load).where(differs)
     yield from _counted(differing, SILVER_RECORDS, "payloads that are not their values", "the value, decoded")
@@ -137,6 +138,26 @@ def _comparable(found: Column, kind: DataType) -> Column:
     fields = kind.fields if isinstance(kind, StructType) else []
     parts = [_comparable(found.getField(field.name), field.dataType).alias(field.name) for field in fields]
     return F.when(found.isNotNull(), F.struct(*parts))
+
+
+def _with_fields(found: Column, kind: DataType, wanted: DataType) -> Column:
+    """A value with the fields that were added to its type since, all of them null."""
+    if kind.simpleString() == wanted.simpleString():
+        return found
+    if isinstance(kind, StructType) and isinstance(wanted, StructType):
+        known = {field.name: field.dataType for field in kind.fields}
+        parts = [
+            _with_fields(found.getField(field.name), known[field.name], field.dataType).alias(field.name)
+            if field.name in known
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in wanted.fields
+        ]
+        return F.when(found.isNotNull(), F.struct(*parts))
+    if isinstance(kind, ArrayType) and isinstance(wanted, ArrayType):
+        return F.transform(found, lambda element: _with_fields(element, kind.elementType, wanted.elementType))
+    if isinstance(kind, MapType) and isinstance(wanted, MapType):
+        return F.transform_values(found, lambda _, value: _with_fields(value, kind.valueType, wanted.valueType))
+    return found
 
 
 def _has_map(kind: DataType) -> bool:

@@ -34,7 +34,7 @@ def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int
 
 
 def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Create Silver's missing tables and, in a catalog, the views over them.
+    """Create Silver's missing tables and, in a catalog, the views over them; add to the payload what `value.schema` has gained.
 
     Raises:
         ConfigError: The payload's schema names a type that Spark does not know.
@@ -66,13 +66,16 @@ def records_contract(rules: Rules) -> Contract:
 
 
 def _require_payload(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Compare the payload's configured type with the table's."""
+    """Compare the payload's configured type with the table's, and add the fields that it has gained."""
     table = run.table(SILVER_RECORDS)
-    expected = _payload_type(spark, rules).simpleString()  # leaves out NOT NULL, which an older table may have
-    observed = spark.read.table(table.sql).schema["payload"].dataType.simpleString()
-    if observed != expected:
-        wrong_type = [("payload", observed, expected)]
-        next_step = "Put `value` back, or make Silver anew from Bronze: `tidemark rebuild` shows what changes."
+    expected = _payload_type(spark, rules)
+    if not tables.add_fields(spark, table, "payload", expected):
+        observed = spark.read.table(table.sql).schema["payload"].dataType
+        wrong_type = [("payload", observed.simpleString(), expected.simpleString())]
+        next_step = (
+            "Only added fields are taken as they are. Put `value` back, or make Silver anew from Bronze: `tidemark rebuild` "
+            "shows what changes."
+        )
         raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
 
 
