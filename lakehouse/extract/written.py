@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from lakehouse.settings import avro_schema
+
 if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
 
@@ -39,7 +41,8 @@ class Written:
             return None
         registry = value.registry
         ids = tuple(sorted(set(registry.undecodable_ids))) if registry else ()
-        return cls(value.format, value.avro_schema or "", registry is not None, ids)
+        schema = avro_schema.writer(value.avro_schema).text if value.avro_schema else ""
+        return cls(value.format, schema, registry is not None, ids)
 
     @property
     def names_schemas(self) -> bool:

@@ -27,6 +27,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_NODES, _MOST_LEVELS = 10_000, 50
 """Of a schema with every name written out: some lines of Avro can stand for millions of fields."""
 _MOST_DIGITS = 38
+_MOST_BYTES = 16_777_216
+"""Of a fixed type: Avro makes room for it before it looks whether the value has as many bytes."""
 
 # Of each type of a field: the types that it takes without loss. A logical type stands for the plain one beneath it.
 _TAKES = {
@@ -171,8 +173,8 @@ class _Reading:
                 found = _Known({"type": "enum", "name": full, "symbols": symbols}, 1, 1, has_bytes=True)
             case "fixed":
                 size = given.get("size")
-                if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**31:
-                    raise AvroSchemaError(f"the fixed type {full} has no size")
+                if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MOST_BYTES:
+                    raise AvroSchemaError(f"the fixed type {full} has no size from 0 to {_MOST_BYTES:,}")
                 found = self._logical(given, _Known({"type": "fixed", "name": full, "size": size}, 1, 1, has_bytes=size > 0))
             case _:
                 found = self._record(full, given.get("fields"), level)

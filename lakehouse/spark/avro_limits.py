@@ -25,10 +25,10 @@ PACKAGE = "org.apache.spark:spark-avro_2.13:4.2.0"
 
 @lru_cache(maxsize=1)
 def require(spark: SparkSession) -> None:
-    """Check that a session can decode Avro, and that its executors have the limits. Asks once for each session.
+    """Check that a session can decode Avro, and that an executor has the limits. Asks once for each session.
 
     Raises:
-        ToolError: It cannot, or an executor has none of the limits, or greater ones.
+        ToolError: It cannot, or the executor has none of the limits, or greater ones.
     """
     asked = ", ".join(f"reflect('java.lang.System', 'getProperty', '{name}')" for name in LIMITS)
     try:
