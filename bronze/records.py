@@ -93,7 +93,8 @@ def bronze_records(
 def with_extracted(records: DataFrame, sources: Sources | None) -> DataFrame:
     """Add what the extractors read of each record, while it is in hand: Silver then reads a few numbers instead of bytes.
 
-    A custom extractor never runs here: its failure would stop Bronze. Silver runs it.
+    A custom extractor never runs here, nor is a field of an Avro value read: if the function or the schema registry failed,
+    Bronze would stop. Silver reads them.
 
     Args:
         records: Rows with key, value and headers.
@@ -103,7 +104,7 @@ def with_extracted(records: DataFrame, sources: Sources | None) -> DataFrame:
         The rows with producer (string), epoch and sequence (bigint), problem (string) and rules_fingerprint (string), all five
         null if nothing was read. See `lakehouse.extract.columns.extract`.
     """
-    if sources is None or sources.is_custom:
+    if sources is None or sources.is_left_to_silver:
         return records.withColumns({name: F.lit(None).cast(BRONZE.type_of(name)) for name in (*EXTRACTED, FINGERPRINT)})
     return extract(records, sources).withColumn(FINGERPRINT, F.lit(sources.fingerprint))
 

@@ -254,6 +254,8 @@ def _create_tables(spark: SparkSession, run: Run, silver: DataFrame, *, but: str
     for name, contract in contracts.items():
         if name != but:
             tables.create(spark, run.table(name), contract)
+            if payload_type and "payload" in contract.names:
+                tables.add_fields(spark, run.table(name), "payload", silver.schema["payload"].dataType)
     return contracts
 
 

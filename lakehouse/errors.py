@@ -110,6 +110,10 @@ class SourceError(TidemarkError):
     """Kafka refused, was unreachable, lacks the topic, or no longer has the offsets."""
 
 
+class RegistryError(TidemarkError):
+    """The schema registry cannot be reached, or does not know a schema that records were written with. Nothing was written."""
+
+
 class TopicRecreatedError(SourceError):
     """A topic is not the one that Bronze read before: its id differs, or its offsets went back. Nothing was read."""
 

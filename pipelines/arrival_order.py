@@ -13,6 +13,7 @@ from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.audit.arrival_order import Order, arrival_order
 from silver.decide import decision
 from silver.extract.columns import NARROW, narrow
+from silver.extract.schemas import with_schemas
 from silver.model import by_name
 from silver.rules import Rules
 
@@ -41,6 +42,7 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
     rules = Rules.of(settings).of_sequences
     table = run.table(BRONZE_RECORDS)
     raw = tables.read(spark, table, version=tables.version(spark, table))
+    rules = with_schemas(spark, run, raw, rules)
     found = {"bronze": _orders(spark, narrow(raw, rules), topic), "silver": list[Order]()}
     if tables.exists(spark, run.table(SILVER_RECORDS)):
         kept = spark.read.table(run.table(SILVER_RECORDS).sql).withColumn("problem", F.lit(None).cast("string"))

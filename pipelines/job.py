@@ -10,6 +10,7 @@ from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.context import Run
 from lakehouse.run.lock import locked
+from lakehouse.run.schema_registry import SchemaRegistry
 from lakehouse.spark import safe_commits, storage_errors
 from lakehouse.table import Lakehouse
 
@@ -46,13 +47,19 @@ class Job:
         """The session."""
         return self._open_spark()
 
+    @cached_property
+    def registry(self) -> SchemaRegistry | None:
+        """The schema registry, which remembers what it said."""
+        value = self.settings.value
+        return SchemaRegistry(value.registry) if value is not None and value.registry is not None else None
+
     def telling(self, report: Report) -> Job:
         """The same job on the same session, with another report."""
         return Job(self.settings, report, lambda: self.spark)
 
     def new_run(self) -> Run:
         """A run of the pipeline, with an identifier of its own."""
-        return Run(self.settings.pipeline, Lakehouse.of(self.settings), self.report)
+        return Run(self.settings.pipeline, Lakehouse.of(self.settings), self.report, registry=self.registry)
 
     @contextlib.contextmanager
     def alone(self, run: Run, *, wait_seconds: float = 0) -> Iterator[None]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.extract.sources import Source, Sources
+from lakehouse.extract.written import Written
 from lakehouse.settings import payload_schema
 
 if TYPE_CHECKING:
@@ -22,13 +23,13 @@ class Payload:
     """How a record's value is decoded.
 
     Attributes:
-        format: text, or json.
-        schema: The DDL of the JSON's fields; empty for text.
+        format: text, json or avro.
+        schema: The DDL of the fields; empty for text.
         max_bytes: The longest value that is decoded; None for no limit, as in claims from before there was one.
         undecodable: What happens to a record whose value cannot be decoded: quarantine (invalid) or accept (null payload).
     """
 
-    format: Literal["text", "json"]
+    format: Literal["text", "json", "avro"]
     schema: str = ""
     max_bytes: int | None = None
     undecodable: Undecodable = "accept"
@@ -75,6 +76,7 @@ class Rules:
         contiguous: Whether sequences should have no gaps, so that missing ones are recorded as ranges.
         topics: The topics with policies of their own, each once; the three above apply to all others.
         decided_topics: The topics whose records the load decides, in any incarnation; None for all that Bronze holds.
+        written: How the bytes of values are written; None for text, and for JSON alone.
     """
 
     sequence: Source
@@ -86,6 +88,7 @@ class Rules:
     contiguous: bool = False
     topics: tuple[tuple[str, Policy], ...] = ()
     decided_topics: tuple[str, ...] | None = None
+    written: Written | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
@@ -114,7 +117,7 @@ class Rules:
     @property
     def sources(self) -> Sources:
         """Where sequence, producer and epoch are read from."""
-        return Sources(self.sequence, self.producer, self.epoch)
+        return Sources(self.sequence, self.producer, self.epoch, self.written)
 
     @property
     def judges_values(self) -> bool:
@@ -136,7 +139,8 @@ class Rules:
 
     def to_json(self) -> str:
         """The rules as the JSON that the ledger stores."""
-        return json.dumps(asdict(self), sort_keys=True)
+        pinned = asdict(self) | {"written": self.written and self.written.pinned()}
+        return json.dumps({name: value for name, value in pinned.items() if name != "written" or value}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Rules:
@@ -160,4 +164,5 @@ class Rules:
             contiguous=found.get("contiguous", False),
             topics=tuple((topic, Policy(**own)) for topic, own in found.get("topics", ())),
             decided_topics=None if found.get("decided_topics") is None else tuple(found["decided_topics"]),
+            written=Written.from_pinned(found["written"]) if found.get("written") else None,
         )

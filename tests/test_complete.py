@@ -135,15 +135,21 @@ READ_FROM = {
     "header": Source("header", "h"),
     "value": Source("value"),
     "json": Source("json", "$"),
+    "prefixed_json": Source("prefixed_json", "$"),
     "bytes": Source("bytes", "0:1"),
     "offset": Source("offset"),
 }
 
 
 def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
-    assert set(READ_FROM) == set(get_args(Form)) - {"custom"}  # an operator's code, which only Spark runs
+    assert set(READ_FROM) == set(get_args(Form)) - {"custom", "field"}  # an operator's code, and Avro, which only Spark reads
     record = {"value": b"7", "headers": [{"key": "h", "value": b"7"}], "offset": 7}
-    assert {form: one_record.key(Rules(source), record)[2] for form, source in READ_FROM.items()} == dict.fromkeys(READ_FROM, 7)
+    prefixed = record | {"value": b"\0\0\0\0\x017"}
+    read = {
+        form: one_record.key(Rules(source), prefixed if form == "prefixed_json" else record)[2]
+        for form, source in READ_FROM.items()
+    }
+    assert read == dict.fromkeys(READ_FROM, 7)
 
 
 def test_every_invariant_is_counted() -> None:

@@ -56,6 +56,7 @@ PROBLEMS = {
     "too_long": "it is longer than 1,024 bytes",
     "not_utf8": "its bytes are no UTF-8",
     "not_a_whole_number": "it is no whole number in ASCII digits, or has not the width of its encoding",
+    "not_decoded": "the value could not be decoded by its schema",
     "out_of_range": "it is not from 0 to the greatest number of its encoding",
 }
 """Why a sequence, producer or epoch could not be read; the reason of an invalid record is `sequence_missing`, for example."""

@@ -13,13 +13,16 @@ from pyspark.errors import AnalysisException
 
 from lakehouse.contracts.contract import sql_text
 from lakehouse.delta import local_files, log_files
+from lakehouse.delta.added_fields import added_fields
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone, is_no_table, raise_if_conflict
 from lakehouse.errors import AnotherWriterError, TableMissingError, UndoneError
+from lakehouse.settings.payload_schema import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
+    from pyspark.sql.types import DataType
 
     from lakehouse.contracts.contract import Contract
     from lakehouse.delta.log_files import Append
@@ -117,6 +120,18 @@ def _with_added(spark: SparkSession, table: Table, contract: Contract, there: Da
         if not {column.name for column in missing} <= set(spark.read.table(table.sql).columns):
             raise
     return spark.read.table(table.sql)
+
+
+def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType) -> bool:
+    """Add to a struct column the fields that it lacks; existing rows have null there. Commits once for each, else nothing.
+
+    Returns:
+        Whether the column has the wanted type now. If not, nothing was added: a field would go, or change its type or place.
+    """
+    added = added_fields(spark.read.table(table.sql).schema[column].dataType, wanted, quoted(column))
+    for each in added or ():
+        execute(spark, f"ALTER TABLE {table.sql} ADD COLUMNS ({each})", table)
+    return added is not None
 
 
 def exists(spark: SparkSession, table: Table) -> bool:

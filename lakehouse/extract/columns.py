@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
@@ -15,7 +16,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
-from lakehouse.extract import json_strictness
+from lakehouse.extract import avro, json_strictness
+from lakehouse.settings import avro_schema, payload_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakehouse.extract.sources import Source, Sources
+    from lakehouse.extract.written import Written
 
 MISSING = "missing"
 NULL = "null"
@@ -31,6 +34,7 @@ EMPTY = "empty"
 TOO_LONG = "too_long"
 NOT_UTF8 = "not_utf8"
 OUT_OF_RANGE = "out_of_range"
+NOT_DECODED = "not_decoded"
 
 _OF_KAFKA = tuple(name for name in BRONZE.names if name not in (*EXTRACTED, FINGERPRINT))
 """The columns that a custom extractor may ask for."""
@@ -64,7 +68,7 @@ def extract(records: DataFrame, sources: Sources) -> DataFrame:
     """
     roles = sources.by_role
     # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
-    found = records.withColumns({f"_found_{role}": _found(source) for role, source in roles.items()})
+    found = records.withColumns({f"_found_{role}": _found(source, sources.written) for role, source in roles.items()})
     raw = found.withColumns(_pairs({role: _raw(source, f"_found_{role}") for role, source in roles.items()}))
     whole = raw.withColumns({f"_whole_{role}": _whole(source, f"_value_{role}") for role, source in roles.items()})
     read = whole.withColumns(_pairs({role: _read(role, source) for role, source in roles.items()}))
@@ -108,14 +112,16 @@ def _reads(source: Source) -> list[str]:
             return ["value"]
 
 
-def _found(source: Source) -> Column:
-    """What the form reads from: the headers' keys, a whole column, the JSON at a path, or a custom function's result."""
+def _found(source: Source, written: Written | None) -> Column:
+    """What the form reads from: the headers' keys, a whole column, the JSON or the field at a path, or a function's result."""
     match source.form:
         case "header":
             # No lambda function: a single one keeps Spark from compiling the whole projection.
             return F.col("headers")["key"]
-        case "json":
-            return F.get_json_object(F.col("value").cast("string"), source.argument)
+        case "json" | "prefixed_json":
+            return F.get_json_object(_text(source), source.argument)
+        case "field":
+            return avro.parsed(F.col("value"), _of_values(written), avro_schema.at_path(source.argument))
         case "offset":
             return F.col("offset")
         case "custom":
@@ -133,11 +139,15 @@ def _raw(source: Source, found: str) -> _Pair:
             return _header(source.argument, at_path)
         case "value":
             return value, F.when(value.isNull(), F.lit(NULL))
-        case "json":
+        case "json" | "prefixed_json":
             problem = F.when(value.isNull(), F.lit(NULL)).when(at_path.isNull(), F.lit(MISSING))
-            return at_path.cast("binary"), F.coalesce(
-                problem, json_strictness.problem(value.cast("string"), source.argument, at_path)
-            )
+            unsure = json_strictness.problem(_text(source), source.argument, at_path)
+            return at_path.cast("binary"), F.coalesce(problem, unsure)
+        case "field":
+            at_field = reduce(lambda struct, name: struct.getField(name), source.argument.split("."), at_path)
+            is_decoded = at_path.getField(payload_schema.CORRUPT).isNotNull()
+            problem = F.when(value.isNull(), F.lit(NULL)).when(~is_decoded, F.lit(NOT_DECODED))
+            return at_field.cast("binary"), problem.when(at_field.isNull(), F.lit(MISSING))
         case "bytes":
             start, end = (int(bound) for bound in source.argument.split(":"))
             problem = F.when(value.isNull(), F.lit(NULL)).when(F.octet_length(value) < end, F.lit(MISSING))
@@ -145,6 +155,18 @@ def _raw(source: Source, found: str) -> _Pair:
         case "offset" | "custom":
             text = at_path.cast("string")
             return text.cast("binary"), F.when(text.isNull(), F.lit(MISSING))
+
+
+def _text(source: Source) -> Column:
+    """The JSON of a value."""
+    value = F.col("value")
+    return (avro.without_prefix(value) if source.form == "prefixed_json" else value).cast("string")
+
+
+def _of_values(written: Written | None) -> Written:
+    if written is None:
+        raise ConfigError("A field is read of values of which nothing says how they are written.", where="value")
+    return written
 
 
 def _header(name: str, keys: Column) -> _Pair:

@@ -7,12 +7,14 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
+from lakehouse.extract.written import Written
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakehouse.settings.pipeline import Extractor, Settings
 
-Form = Literal["header", "value", "json", "bytes", "offset", "custom"]
+Form = Literal["header", "value", "json", "prefixed_json", "field", "bytes", "offset", "custom"]
 Encoding = Literal["utf8", "int32", "int64"]
 
 
@@ -21,8 +23,8 @@ class Source:
     """Where a sequence, producer or epoch is read from, as one of a fixed set of forms.
 
     Attributes:
-        form: header, value, json, bytes, offset or custom.
-        argument: The header's name, the JSON path, the byte range `start:end`, or `module:function`.
+        form: header, value, json, prefixed_json (behind the prefix of a schema registry), field, bytes, offset or custom.
+        argument: The header's name, the JSON path, the path of fields, the byte range `start:end`, or `module:function`.
         encoding: How the bytes are read: as digits (utf8) or as a big-endian integer.
     """
 
@@ -31,9 +33,10 @@ class Source:
     encoding: Encoding = "utf8"
 
     @classmethod
-    def of(cls, extractor: Extractor) -> Source:
-        """Build the source from an extractor of the config."""
-        return cls(extractor.form, extractor.argument, extractor.encoding)
+    def of(cls, extractor: Extractor, written: Written | None = None) -> Source:
+        """Build the source from an extractor of the config, and how values are written."""
+        is_prefixed = extractor.form == "json" and written is not None and written.has_prefix
+        return cls("prefixed_json" if is_prefixed else extractor.form, extractor.argument, extractor.encoding)
 
 
 @dataclass(frozen=True)
@@ -44,30 +47,35 @@ class Sources:
         sequence: Where the sequence is read from.
         producer: Where the producer is read from; None if a stream is a whole partition.
         epoch: Where the epoch is read from; None if it is always 0.
+        written: How the bytes of values are written; None for text.
     """
 
     sequence: Source
     producer: Source | None = None
     epoch: Source | None = None
+    written: Written | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> Sources:
         """Build the sources from the config."""
+        written = Written.of(settings)
         return cls(
-            Source.of(settings.sequence),
-            Source.of(settings.producer) if settings.producer else None,
-            Source.of(settings.epoch) if settings.epoch else None,
+            Source.of(settings.sequence, written),
+            Source.of(settings.producer, written) if settings.producer else None,
+            Source.of(settings.epoch, written) if settings.epoch else None,
+            written,
         )
 
     @property
     def by_role(self) -> Mapping[str, Source]:
         """The sources that there are, under `sequence`, `producer` and `epoch`, in this order."""
-        return {role: source for role, source in vars(self).items() if source is not None}
+        sources = {"sequence": self.sequence, "producer": self.producer, "epoch": self.epoch}
+        return {role: source for role, source in sources.items() if source is not None}
 
     @property
-    def is_custom(self) -> bool:
-        """Whether an operator's function reads any of them. Bronze never runs it: its failure must not stop the ingest."""
-        return any(source.form == "custom" for source in self.by_role.values())
+    def is_left_to_silver(self) -> bool:
+        """Whether Bronze does not read them: a function's failure, or a registry's, must not stop the ingest."""
+        return any(source.form in ("custom", "field") for source in self.by_role.values())
 
     @property
     def fingerprint(self) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from lakehouse.run.schema_registry import SchemaRegistry
     from lakehouse.table import Lakehouse, Table
 
 
@@ -36,12 +37,14 @@ class Run:
         lakehouse: Where the tables are.
         report: Where to report events.
         run_id: The run's identifier, kept with every row that it writes.
+        registry: The schema registry that says what values were written with; None if they do not name it.
     """
 
     pipeline: str
     lakehouse: Lakehouse
     report: Report
     run_id: str = field(default_factory=new_id)
+    registry: SchemaRegistry | None = None
 
     def table(self, name: str) -> Table:
         """A table of this run's lakehouse."""

@@ -9,18 +9,20 @@ from lakehouse.settings.base import Model, Text, refusal
 from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, mask
 
 Encoding = Literal["utf8", "int32", "int64"]
-Form = Literal["header", "value", "json", "bytes", "offset", "custom"]
+Form = Literal["header", "value", "json", "field", "bytes", "offset", "custom"]
 
 _FIELDS: dict[Form, str] = {
     "header": "header",
     "value": "value",
     "json": "json_path",
+    "field": "field_path",
     "bytes": "bytes_range",
     "offset": "offset",
     "custom": "custom",
 }
 _WIDTHS: dict[Encoding, int] = {"int32": 4, "int64": 8}
 _JSON_PATH = re.compile(r"\$(\.[A-Za-z0-9_-]+|\[[0-9]+\]|\['(?!\*')[^'\[\]?]+'\])+")
+_FIELD_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){0,9}")
 _BYTES = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
@@ -31,6 +33,16 @@ def _json_path(text: str) -> str:
             "this is no JSON path",
             expected="$ and then .name, ['name'] or [0] for each step",
             next_step="Write it like $.seq, $.meta.seq or $.items[0].seq; for a value that is only the number: {value: utf8}.",
+        )
+    return text
+
+
+def _field_path(text: str) -> str:
+    if not _FIELD_PATH.fullmatch(text):
+        raise refusal(
+            "this names no field",
+            expected="the field's name; points between those of records within records, ten at most",
+            next_step="Write it like seq or meta.seq.",
         )
     return text
 
@@ -57,6 +69,7 @@ def _function(text: str) -> str:
 
 
 JsonPath = Annotated[str, AfterValidator(_json_path), KEEP_SECRET, MASK_SECRET]
+FieldPath = Annotated[str, AfterValidator(_field_path), KEEP_SECRET, MASK_SECRET]
 BytesRange = Annotated[str, AfterValidator(_bytes_range), KEEP_SECRET, MASK_SECRET]
 Function = Annotated[str, AfterValidator(_function), KEEP_SECRET, MASK_SECRET]
 
@@ -70,6 +83,9 @@ class Extractor(Model):
     header: Text | None = Field(default=None, description="the name of a record header", examples=["seq"])
     value: Encoding | None = Field(default=None, description="the whole value, read as utf8, int32 or int64", examples=["utf8"])
     json_path: JsonPath | None = Field(default=None, alias="json", description="a path into the JSON value", examples=["$.seq"])
+    field_path: FieldPath | None = Field(
+        default=None, alias="field", description="a field of the Avro value", examples=["meta.seq"]
+    )
     bytes_range: BytesRange | None = Field(
         default=None,
         alias="bytes",
@@ -96,7 +112,7 @@ class Extractor(Model):
             raise refusal(
                 f"encoding does not go with {given[0]}",
                 expected="encoding only beside header or bytes",
-                next_step="For value, write the encoding itself ({value: int64}); json, offset and custom take none.",
+                next_step="For value, write the encoding itself ({value: int64}); json, field, offset and custom take none.",
             )
         if given[0] == "bytes" and encoding in _WIDTHS and _width(info.data["bytes_range"]) != _WIDTHS[encoding]:
             raise refusal(
@@ -122,12 +138,12 @@ class Extractor(Model):
 
     @property
     def form(self) -> Form:
-        """Which of the six forms this is."""
+        """Which of the seven forms this is."""
         return self._given()[0]
 
     @property
     def argument(self) -> str:
-        """The form's argument: the header's name, the JSON path, `start:end`, `module:function`; empty for value and offset."""
+        """The form's argument: the header's name, the path, `start:end`, `module:function`; empty for value and offset."""
         return "" if self.form in {"value", "offset"} else cast(str, getattr(self, _FIELDS[self.form]))
 
     @property

@@ -247,7 +247,8 @@ def _program(_value: str) -> Refused:
     return Refused("this names a program, which the client would run", "no program", next_step)
 
 
-def _address(value: str) -> Refused | None:
+def web_address(value: str) -> Refused | None:
+    """Return why a text is no address of a server that the config may name, or None if it is one."""
     if _WEB.fullmatch(value) and not _is_link_local(value):
         return None
     expected = "a URL that starts with https:// or http://, of another host than a link-local one"
@@ -325,7 +326,7 @@ _CHECKS = (
     (re.compile(r".*\.(cmd|command)"), _program),
     (re.compile(r"sasl\.jaas\.config"), _login),
     (re.compile(r".*\.class(es)?|partition\.assignment\.strategy|metric\.reporters|security\.providers"), _classes),
-    (re.compile(r".*\.url"), _address),
+    (re.compile(r".*\.url"), web_address),
     (re.compile(r".*\.(location|file)"), _path),
 )
 """The properties whose value is checked; the first that fits a name decides."""

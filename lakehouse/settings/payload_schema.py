@@ -1,12 +1,15 @@
-"""The schema of a JSON payload: Spark DDL, parsed without Spark, limited to types that every reader of the tables knows."""
+"""The schema of a payload: Spark DDL, parsed without Spark, limited to types that every reader of the tables knows."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lakehouse.settings.base import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CORRUPT = "_tidemark_corrupt"
 """The field that says whether a value could be decoded; no field of the user's may have this name."""
@@ -152,6 +155,19 @@ def quoted(name: str) -> str:
     '`a``b`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def odd_names(struct: Type) -> Iterator[str]:
+    """Yield the names of fields that no Avro schema can have.
+
+    >>> list(odd_names(parse("a INT, `b-c` ARRAY<STRUCT<`d.e`: INT>>")))
+    ['b-c', 'd.e']
+    """
+    for each in struct.fields:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", each.name):
+            yield each.name
+    for inner in struct.inner():
+        yield from odd_names(inner)
 
 
 def parse(ddl: str) -> Type:

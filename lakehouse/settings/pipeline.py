@@ -4,11 +4,12 @@ Imports neither Spark nor Great Expectations: the command line uses it for `--he
 """
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
-from lakehouse.settings import payload_schema
+from lakehouse.settings import avro_schema, payload_schema
 from lakehouse.settings.base import Flag, Model, Text, from_config_folder, is_uri, nearest, refusal
 from lakehouse.settings.extractor import Encoding, Extractor, Form
 from lakehouse.settings.gate import Budget, Gate, Measure, Severity, UserExpectation
@@ -16,6 +17,7 @@ from lakehouse.settings.gold import OWN_TABLES, Gold, GoldModel
 from lakehouse.settings.kafka import Kafka
 from lakehouse.settings.maintenance import Maintenance
 from lakehouse.settings.policies import Policies, TopicPolicies
+from lakehouse.settings.registry import Registry
 from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret
 from lakehouse.settings.watch import Alerts, Watch, Webhook
 from lakehouse.uri import AZURE_SCHEMES, GOOGLE_SCHEMES, STORE_SCHEMES, scheme
@@ -35,6 +37,7 @@ __all__ = [
     "Maintenance",
     "Measure",
     "Policies",
+    "Registry",
     "Settings",
     "Severity",
     "StorageSettings",
@@ -51,6 +54,7 @@ SESSION_CATALOG = "spark_catalog"
 _PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 _OF_AZURE = (*_PRINCIPAL, "account_key")
 _STORES = {**dict.fromkeys(AZURE_SCHEMES, "Azure"), **dict.fromkeys(GOOGLE_SCHEMES, "Google's store")}
+_MOST_CHARACTERS = 1_000_000
 _IN_AZURE = re.compile(r"abfss?://[a-z0-9$][a-z0-9-]*@[A-Za-z0-9][A-Za-z0-9.-]*(/|$)")
 
 Root = Annotated[str, StringConstraints(min_length=1), AfterValidator(from_config_folder), KEEP_SECRET, MASK_SECRET]
@@ -220,15 +224,35 @@ class LakehouseSettings(Model):
         return place.startswith("file:") or scheme(place) in STORE_SCHEMES or (bool(place) and not is_uri(place))
 
 
+def _avro_schema(given: str, info: ValidationInfo) -> str:
+    """The schema, read from its file unless it is the text itself."""
+    if given.lstrip().startswith(("{", "[")):
+        return given
+    file = Path(from_config_folder(given, info))
+    try:
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(_MOST_CHARACTERS + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no UTF-8"
+        raise refusal(
+            f"its file cannot be read: {why}",
+            expected="the file of an Avro schema, or the schema itself",
+            next_step="Name it relative to the config's folder, like incident.avsc.",
+        ) from None
+    if len(text) > _MOST_CHARACTERS:
+        raise refusal("its file is too long", expected=f"at most {_MOST_CHARACTERS:,} characters", next_step="Name a schema's.")
+    return text
+
+
 class ValueFormat(Model):
     """How a record's value is decoded into the column `payload`."""
 
-    format: Literal["text", "json"] = Field(description="text, or json", examples=["json"])
+    format: Literal["text", "json", "avro"] = Field(description="text, json or avro", examples=["json"])
     schema_: Text | None = Field(
         default=None,
         alias="schema",
         validate_default=True,
-        description="the JSON's fields as Spark DDL; required for json",
+        description="the fields as Spark DDL; required for json and avro",
         examples=['"id STRING, amount DOUBLE"'],
     )
     max_bytes: int = Field(
@@ -243,23 +267,60 @@ class ValueFormat(Model):
         description="what a record gets whose value is not of that format: quarantine or accept",
         examples=["accept"],
     )
+    avro_schema: Annotated[Text, AfterValidator(_avro_schema)] | None = Field(
+        default=None,
+        description="for avro without a registry: the schema that all values were written with, or its file",
+        examples=["incident.avsc"],
+    )
+    registry: Registry | None = Field(
+        default=None,
+        description="for json and avro: the schema registry, if each value begins with the id of its schema",
+        examples=["{url: https://registry.example.org:8081}"],
+    )
 
     @field_validator("schema_")
     @classmethod
     def _goes_with_format(cls, schema: str | None, info: ValidationInfo) -> str | None:
         decoded = info.data.get("format")
-        if (decoded == "json" and schema is None) or (decoded == "text" and schema is not None):
+        if (decoded in {"json", "avro"} and schema is None) or (decoded == "text" and schema is not None):
             raise refusal(
-                "json without a schema" if schema is None else "text with a schema",
-                expected="a schema for json, none for text",
+                f"{decoded} without a schema" if schema is None else "text with a schema",
+                expected="a schema for json and avro, none for text",
                 next_step='Write {format: json, schema: "id STRING, amount DOUBLE"} or {format: text}.',
             )
         if schema is not None:
             try:
-                payload_schema.parse(schema)
+                fields = payload_schema.parse(schema)
             except payload_schema.SchemaError as error:
                 raise refusal(error.what, expected=error.expected, next_step=error.next_step) from None
+            if decoded == "avro" and (odd := list(payload_schema.odd_names(fields))):
+                raise refusal(
+                    f"{odd[0]!r} is no name of a field in Avro",
+                    expected="letters of a to z, digits and _",
+                    next_step="Write the fields as the values' own schema names them.",
+                )
         return schema
+
+    @model_validator(mode="after")
+    def _says_how_it_is_written(self) -> "ValueFormat":
+        given = [name for name in ("avro_schema", "registry") if getattr(self, name) is not None]
+        wanted = {"text": ([],), "json": ([], ["registry"]), "avro": (["avro_schema"], ["registry"])}[self.format]
+        if given not in wanted:
+            raise refusal(
+                f"{self.format} with {' and '.join(given) or 'neither avro_schema nor registry'}",
+                expected="avro_schema or registry for avro, registry or nothing for json, nothing for text",
+                next_step="Keep registry where each value begins with the id of its schema, and avro_schema where none does.",
+            )
+        if self.avro_schema is not None and self.schema_ is not None:
+            wrong = avro_schema.misfit(self.avro_schema, payload_schema.parse(self.schema_))
+            if wrong is not None:
+                raise refusal(
+                    f"no value of avro_schema can be decoded into the fields of schema: {wrong}",
+                    expected="fields that the values have, of types that hold what was written",
+                    next_step="Correct one of the two; docs/formats.md has the types.",
+                    at=("avro_schema",),
+                )
+        return self
 
 
 def _refuse_key(given: Any) -> Any:
@@ -277,7 +338,7 @@ def _refuse_offset(extractor: Extractor) -> Extractor:
     if extractor.form == "offset":
         raise refusal(
             "the Kafka offset is no producer and no epoch: it is new with every record",
-            expected="header, value, json, bytes or custom",
+            expected="header, value, json, field, bytes or custom",
             next_step="Leave the key out where producers are not told apart; offset works as sequence only.",
             at=("offset",),
         )
@@ -308,12 +369,14 @@ class Settings(Model):
     )
     lakehouse: LakehouseSettings = Field(description="where the tables are", examples=["{root: ./lakehouse}"])
     sequence: Annotated[Extractor, BeforeValidator(_refuse_key)] = Field(
-        description="where a record's sequence is: one of header, value, json, bytes, offset, custom",
+        description="where a record's sequence is: one of header, value, json, field, bytes, offset, custom",
         examples=["{header: seq}"],
     )
     producer: NotOffset | None = Field(default=None, description="a record's producer", examples=["{header: producer}"])
     epoch: NotOffset | None = Field(default=None, description="a record's epoch", examples=["{header: epoch}"])
-    value: ValueFormat | None = Field(default=None, description="how values are decoded", examples=["{format: text}"])
+    value: ValueFormat | None = Field(
+        default=None, validate_default=True, description="how values are decoded", examples=["{format: text}"]
+    )
     policies: Policies = Field(
         default_factory=Policies, description="what happens to records that are not simply new", examples=["{late: accept}"]
     )
@@ -329,6 +392,18 @@ class Settings(Model):
     watch: Watch = Field(
         default_factory=Watch, description="metrics and alerts; off unless named", examples=["{metrics_file: tidemark.prom}"]
     )
+
+    @field_validator("value")
+    @classmethod
+    def _fields_are_of_avro(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
+        read = [name for name in ("sequence", "producer", "epoch") if (given := info.data.get(name)) and given.field_path]
+        if read and (value is None or value.format != "avro"):
+            raise refusal(
+                f"{read[0]} is read from a field of an Avro value, and values are not Avro",
+                expected="value: {format: avro, ...}",
+                next_step="Write json for a path into JSON, or say how the values are written.",
+            )
+        return value
 
     @field_validator("watch")
     @classmethod

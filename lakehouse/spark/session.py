@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from lakehouse.errors import ToolError, UsageError, headline
 from lakehouse.machine import jars, platform
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
+from lakehouse.spark.avro_limits import JAVA_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -211,7 +212,9 @@ def _local(log_level: str) -> dict[str, str]:
         **(_LOCAL_FILES if master.startswith("local") else {}),  # the executors of a cluster have no such classes
         "spark.master": master,
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in [*jars.spark_jars(), storage_jar()]),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} -Dtidemark.log={log_level} -XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": " ".join(
+            [f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", JAVA_OPTIONS]
+        ),
         "spark.driver.memory": driver_memory(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

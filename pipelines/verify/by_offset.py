@@ -17,6 +17,7 @@ from pipelines.verify.remedies import BRONZE_OUT, GOLD_OUT, SILVER_OUT
 from silver.audit import offset_bitmaps as words
 from silver.audit.row_summaries import as_of
 from silver.extract.columns import from_bytes, sequenced
+from silver.extract.schemas import with_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -129,7 +130,10 @@ class Offsets:
             rows = [(*partition, offset) for partition, offset in last.items()]
             known = frames.of_tuples(self._spark, rows, "topic string, partition int, up_to bigint")
             records = records.join(F.broadcast(known), on=["topic", "partition"], how="inner").where("offset <= up_to")
-        return records if self._rules is None else sequenced(from_bytes(records), self._rules.of_sequences)
+        if self._rules is None:
+            return records
+        rules = with_schemas(self._spark, self._run, records, self._rules.of_sequences)
+        return sequenced(from_bytes(records), rules)
 
     def _differing(self, wrong: Iterable[Row]) -> Iterator[Violation]:
         """The bitmap words whose content differs, the first of them down to the offset."""

@@ -14,12 +14,14 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 from lakehouse.contracts.bronze import EXTRACTED, FINGERPRINT
 from lakehouse.contracts.silver import RECORDS
 from lakehouse.extract.columns import extract
+from lakehouse.extract.sources import Source
 from lakehouse.run.findings import Violation, finding
 from lakehouse.spark import interval_join
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.verify.remedies import BRONZE_OUT
 from silver.audit import redecide
 from silver.extract.payload import decoded
+from silver.extract.schemas import with_schemas
 from silver.rules import Rules
 from silver.state.watermarks import Watermarks
 
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.run.findings import Finding
     from pipelines.verify.snapshot import Pins
-    from silver.rules import Payload
 
+_NONE = Source("offset")
 _OUT = (
     "`tidemark rebuild` shows what Bronze gives, and puts it in place. A custom extractor whose code has changed gives another "
     "outcome too."
@@ -71,7 +73,7 @@ def _extracted(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]
     """
     last = rules(spark, run, pins)
     records = pins.read(spark, run, BRONZE_RECORDS)
-    if last is None or last.sources.is_custom or FINGERPRINT not in records.columns:
+    if last is None or last.sources.is_left_to_silver or FINGERPRINT not in records.columns:
         return
     current = records.where((F.col(FINGERPRINT) == last.fingerprint) & F.col("erased").isNull()).drop(FINGERPRINT)
     kept = {name: f"kept_{name}" for name in EXTRACTED}
@@ -89,10 +91,13 @@ def _payloads(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
         return
     kind = silver.schema["payload"].dataType
     silver = silver.withColumnRenamed("payload", "kept")
-    payloads = _loads_by_payload(_rules_of(spark, run, pins)).items()
-    by_load = [
-        decoded(silver.where(interval_join.any_of(loads)), payload) for payload, loads in payloads if payload is not None
-    ]
+    by_load = []
+    for decoding, loads in _loads_by_decoding(_rules_of(spark, run, pins)).items():
+        if decoding.payload is not None:
+            rows = silver.where(interval_join.any_of(loads))
+            written = with_schemas(spark, run, rows, decoding).written
+            again = decoded(rows, decoding.payload, written)
+            by_load.append(again.withColumn("payload", _with_fields(F.col("payload"), again.schema["payload"].dataType, kind)))
     differs = ~_comparable(F.col("kept"), kind).eqNullSafe(_comparable(F.col("payload"), kind))
     differing = reduce(DataFrame.unionByName, by_load).where(differs)
     yield from _counted(differing, SILVER_RECORDS, "payloads that are not their values", "the value, decoded")
@@ -108,14 +113,15 @@ def _counted(differing: DataFrame, table: str, observed: str, expected: str) -> 
         yield Violation(where, f"{found['records']:,} {observed}", expected)
 
 
-def _loads_by_payload(rules_of: Mapping[int, str]) -> dict[Payload | None, list[str]]:
-    """For each way of decoding values, the loads that used it, as conditions on load_seq."""
-    payloads = {load_seq: Rules.from_json(rules_of[load_seq]).payload for load_seq in sorted(rules_of)}
-    found: dict[Payload | None, list[str]] = {}
-    runs = [(payload, next(iter(loads))) for payload, loads in groupby(payloads, key=payloads.__getitem__)]
-    for (payload, first), (_, following) in zip(runs, [*runs[1:], (None, None)], strict=True):
+def _loads_by_decoding(rules_of: Mapping[int, str]) -> dict[Rules, list[str]]:
+    """For each way of decoding values, as rules that say nothing else, the loads that used it, as conditions on load_seq."""
+    rules = {load_seq: Rules.from_json(rules_of[load_seq]) for load_seq in sorted(rules_of)}
+    decodings = {load_seq: Rules(_NONE, payload=each.payload, written=each.written) for load_seq, each in rules.items()}
+    found: dict[Rules, list[str]] = {}
+    runs = [(decoding, next(iter(loads))) for decoding, loads in groupby(decodings, key=decodings.__getitem__)]
+    for (decoding, first), (_, following) in zip(runs, [*runs[1:], (None, None)], strict=True):
         upper = "" if following is None else f" AND load_seq < {following}"
-        found.setdefault(payload, []).append(f"load_seq >= {first}{upper}")
+        found.setdefault(decoding, []).append(f"load_seq >= {first}{upper}")
     return found
 
 
@@ -132,6 +138,26 @@ def _comparable(found: Column, kind: DataType) -> Column:
     fields = kind.fields if isinstance(kind, StructType) else []
     parts = [_comparable(found.getField(field.name), field.dataType).alias(field.name) for field in fields]
     return F.when(found.isNotNull(), F.struct(*parts))
+
+
+def _with_fields(found: Column, kind: DataType, wanted: DataType) -> Column:
+    """A value with the fields that were added to its type since, all of them null."""
+    if kind.simpleString() == wanted.simpleString():
+        return found
+    if isinstance(kind, StructType) and isinstance(wanted, StructType):
+        known = {field.name: field.dataType for field in kind.fields}
+        parts = [
+            _with_fields(found.getField(field.name), known[field.name], field.dataType).alias(field.name)
+            if field.name in known
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in wanted.fields
+        ]
+        return F.when(found.isNotNull(), F.struct(*parts))
+    if isinstance(kind, ArrayType) and isinstance(wanted, ArrayType):
+        return F.transform(found, lambda element: _with_fields(element, kind.elementType, wanted.elementType))
+    if isinstance(kind, MapType) and isinstance(wanted, MapType):
+        return F.transform_values(found, lambda _, value: _with_fields(value, kind.valueType, wanted.valueType))
+    return found
 
 
 def _has_map(kind: DataType) -> bool:
@@ -154,6 +180,6 @@ def _decided(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
     before = Watermarks({})
     for load_seq, of_load in groupby(pins.loads, key=lambda row: row["load_seq"]):
         claim = [{**row, "rules": rules_of[load_seq]} for row in of_load]
-        yield from redecide.redecide_load(spark, claim, before, tables)
+        yield from redecide.redecide_load(spark, run, claim, before, tables)
         before = before.after(claim)
         run.report.event("verify.decided_again", load_seq=load_seq)

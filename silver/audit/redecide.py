@@ -19,6 +19,7 @@ from silver import model
 from silver.audit.row_summaries import as_of
 from silver.decide import decision
 from silver.extract.columns import from_bytes
+from silver.extract.schemas import with_schemas
 from silver.load.planner import classify_range
 from silver.rules import Rules
 from silver.state import ledger
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.contracts.silver import Stream
+    from lakehouse.run.context import Run
     from silver.audit.ledger_checks import Row
     from silver.state.watermarks import Watermarks
 
@@ -48,12 +50,13 @@ _REJECT = tuple(name for name in model.REJECT.names if name not in ("load_seq", 
 
 
 def redecide_load(
-    spark: SparkSession, claim: Sequence[Row], before: Watermarks, tables: Mapping[str, DataFrame]
+    spark: SparkSession, run: Run, claim: Sequence[Row], before: Watermarks, tables: Mapping[str, DataFrame]
 ) -> Iterator[Violation]:
     """Decide a load again; yield its differences from the ledger and the rejects.
 
     Args:
         spark: The session.
+        run: The run.
         claim: The ledger's rows of the load, with all columns. Operators' requests are skipped.
         before: The watermarks before the load, as the ledger has them.
         tables: Bronze, Silver and rejects, each at one version: `bronze`, `silver`, `rejects`.
@@ -69,6 +72,7 @@ def redecide_load(
         return Whole(tables["silver"].where(is_earlier), as_of(rejects, load_seq - 1), before)
 
     records = from_bytes(tables["bronze"]).where(_within(decided))
+    rules = with_schemas(spark, run, records, rules)
     found = classify_range(spark, records, rules, streams=Known(before), past=past)
     found = found.filter(pc.not_equal(found["class"], REPLAY))
     loads = ledger.stream_loads(decision.summary(found), [], before)

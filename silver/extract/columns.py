@@ -1,7 +1,8 @@
 """Producer, epoch, sequence and problem of Bronze's records: the columns that Bronze has, or read from the bytes.
 
 Bronze extracts while it ingests, and notes the fingerprint of the sources that it read by. A row with another fingerprint, or
-none, is extracted here: the extractor was changed, a custom one reads it, or a version before 0.2 wrote it.
+none, is extracted here: the extractor was changed, it is a custom one or reads a field of an Avro value, or a version before
+0.2 wrote the row.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
     """
     read = _read(records, rules.sources)
     if rules.payload is not None and rules.judges_values:
-        judged = decoded(read, rules.payload)
+        judged = decoded(read, rules.payload, rules.written)
         unread = F.when(F.col("undecodable").isNotNull(), F.lit(UNDECODABLE))
         read = judged.withColumn("problem", F.coalesce("problem", unread)).drop("payload", "undecodable")
     return _with_erased(read, rules) if if_erased(records) else read
@@ -62,7 +63,7 @@ def are_current(records: DataFrame, rules: Rules) -> bool:
     Reads the fingerprints, and of files with statistics not even those. Then `records.drop(FINGERPRINT)` says so to
     `sequenced`, and Parquet reads a few numbers instead of headers or values.
     """
-    if FINGERPRINT not in records.columns or rules.sources.is_custom:
+    if FINGERPRINT not in records.columns or rules.sources.is_left_to_silver:
         return False
     is_other = F.col(FINGERPRINT).isNull() | (F.col(FINGERPRINT) != rules.fingerprint)
     return not records.where(is_other).select("offset").limit(1).count()
@@ -81,7 +82,7 @@ def if_erased(records: DataFrame) -> list[str]:
 def _read(records: DataFrame, sources: Sources) -> DataFrame:
     if FINGERPRINT not in records.columns:
         return records if set(EXTRACTED) <= set(records.columns) else extract(records, sources)
-    if sources.is_custom:
+    if sources.is_left_to_silver:
         return extract(from_bytes(records), sources)
     is_current = F.coalesce(F.col(FINGERPRINT) == sources.fingerprint, F.lit(False))
     # The steps of an extraction run on every row, also where their result is not taken: they get nothing to read there.

@@ -6,6 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.extract.written import PREFIX_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -18,7 +20,7 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']*)'\]")
 
 
 def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None, int | None]:
-    """Producer, epoch and sequence of a record; None for what cannot be read, or only by an operator's own function.
+    """Producer, epoch and sequence of a record; None for what cannot be read, or only by Spark: a function's, an Avro field.
 
     Args:
         rules: The rules of the load that decided it.
@@ -77,8 +79,8 @@ def _raw(source: Source, record: Mapping[str, Any]) -> bytes | None:
         case "bytes" if value is not None:
             start, end = (int(bound) for bound in source.argument.split(":"))
             return value[start:end]
-        case "json" if value is not None:
-            return _at_path(value, source.argument)
+        case "json" | "prefixed_json" if value is not None:
+            return _at_path(value if source.form == "json" else value[PREFIX_BYTES:], source.argument)
         case _:
             return None
 

@@ -6,7 +6,8 @@
 - `value_too_long`: longer than `value.max_bytes`; it is not parsed.
 - `value_not_utf8`: not valid UTF-8.
 - `value_not_of_schema`: not JSON, or not of the schema: a wrong type, a missing NOT NULL field, a number or timestamp outside
-  the bounds below, a duplicate key in a MAP.
+  the bounds below, a duplicate key in a MAP. Of Avro: bytes that its schema does not fit, a text that is not UTF-8, or a schema
+  that has not the fields' types. Behind a schema registry: a value without its prefix.
 
 A caller that needs only the reason (to quarantine such records) selects that column, and Spark omits the payload.
 
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
+from lakehouse.extract import avro
 from lakehouse.settings import payload_schema
 from lakehouse.settings.payload_schema import CORRUPT, Field, Type
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from lakehouse.extract.written import Written
     from silver.rules import Payload
 
 TOO_LONG = "value_too_long"
@@ -65,7 +68,7 @@ _BOUNDS = {
 }
 
 
-def decoded(records: DataFrame, payload: Payload) -> DataFrame:
+def decoded(records: DataFrame, payload: Payload, written: Written | None = None) -> DataFrame:
     """Add the decoded value, or the reason why it is undecodable.
 
     Grain: a record, as given.
@@ -73,31 +76,53 @@ def decoded(records: DataFrame, payload: Payload) -> DataFrame:
     Args:
         records: Rows with `value` (binary) and without the two columns.
         payload: How values are decoded.
+        written: How their bytes are written; None for text, and for JSON alone.
 
     Returns:
         The rows with `payload`, of `payload.sql_type`, null if the value is null or undecodable; and `undecodable` (string):
         value_too_long, value_not_utf8, value_not_of_schema, or null.
     """
     value = F.col("value")
-    text = F.col("_text")
     refused = F.when(F.octet_length(value) > payload.max_bytes, F.lit(TOO_LONG)) if payload.max_bytes else F.lit(None)
-    looked_at = records.withColumn("_refused", refused.cast("string")).withColumn(
-        "_text", F.when(F.col("_refused").isNull() & F.is_valid_utf8(value.cast("string")), value.cast("string"))
+    sized = records.withColumn("_refused", refused.cast("string"))
+    if payload.format == "avro" and written is not None:
+        return _judged(_of_avro(sized, payload, written), F.when(value.isNotNull(), F.col("_refused")))
+    body, unread = value, F.lit(NOT_UTF8)
+    if written is not None and written.has_prefix:
+        body, unread = avro.without_prefix(value), F.when(avro.has_prefix(value), unread).otherwise(F.lit(NOT_OF_SCHEMA))
+    text = F.col("_text")
+    looked_at = sized.withColumn(
+        "_text", F.when(F.col("_refused").isNull() & F.is_valid_utf8(body.cast("string")), body.cast("string"))
     )
-    undecodable = F.when(value.isNotNull() & text.isNull(), F.coalesce("_refused", F.lit(NOT_UTF8)))
+    undecodable = F.when(value.isNotNull() & text.isNull(), F.coalesce("_refused", unread))
     if payload.format == "text":
         return looked_at.withColumns({"payload": text, "undecodable": undecodable}).drop("_refused", "_text")
     schema = payload_schema.parse(payload.schema)
     # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
     parsed = looked_at.withColumn("_parsed", F.when(~_passes_bounds(text, schema), _parse(text, schema)))
-    violated = _violated(F.col("_parsed"), schema)
+    violated = _any_of(F.col("_parsed"), schema, _FAR_OUT)
     is_read = F.col("_parsed").isNotNull() & F.col(f"_parsed.{CORRUPT}").isNull()
     judged = parsed.withColumn("_is_read", is_read if violated is None else is_read & ~F.coalesce(violated, F.lit(False)))
+    return _judged(judged, undecodable)
+
+
+def _of_avro(sized: DataFrame, payload: Payload, written: Written) -> DataFrame:
+    """Add `_parsed` and `_is_read` of Avro values."""
+    schema = payload_schema.parse(payload.schema)
+    value = F.when(F.col("_refused").isNull(), F.col("value"))
+    parsed = sized.withColumn("_parsed", avro.parsed(value, written, schema))
+    violated = _any_of(F.col("_parsed"), schema, _FAR_OUT_OF_AVRO)
+    is_read = F.col(f"_parsed.{CORRUPT}").isNotNull()
+    return parsed.withColumn("_is_read", is_read if violated is None else is_read & ~violated)
+
+
+def _judged(parsed: DataFrame, undecodable: Column) -> DataFrame:
+    """Take what was read, and say of the rest that it is not of the schema, unless there is another reason."""
     read = F.coalesce("_is_read", F.lit(False))
-    return judged.withColumns(
+    return parsed.withColumns(
         {
             "payload": F.when(read, F.col("_parsed").dropFields(CORRUPT)),
-            "undecodable": F.coalesce(undecodable, F.when(value.isNotNull() & ~read, F.lit(NOT_OF_SCHEMA))),
+            "undecodable": F.coalesce(undecodable, F.when(F.col("value").isNotNull() & ~read, F.lit(NOT_OF_SCHEMA))),
         }
     ).drop("_refused", "_text", "_parsed", "_is_read")
 
@@ -137,11 +162,6 @@ def _as_strings(schema: Type) -> Type:
     return Type(schema.kind, of=_as_strings(schema.of) if schema.of else None, fields=fields)
 
 
-def _violated(parsed: Column, schema: Type) -> Column | None:
-    """Whether the parsed value violates the schema or exceeds what all readers can hold; None if neither is possible."""
-    return _any_of(parsed, schema, _FAR_OUT)
-
-
 def _is_outside(text: Column, kind: Type) -> Column:
     """Whether the text of a number or timestamp is outside the bounds."""
     if kind.name == "DECIMAL":
@@ -150,12 +170,15 @@ def _is_outside(text: Column, kind: Type) -> Column:
 
 
 def _is_far_out(found: Column, kind: Type) -> Column:
+    """Whether a value violates the schema, or exceeds what all readers can hold."""
     if kind.kind == "struct":
         lacking = [found.getField(field.name).isNull() for field in kind.fields if field.is_required]
         return found.isNotNull() & reduce(or_, lacking)
     if kind.kind == "map":  # DuckDB cannot read a map with duplicate keys
         keys = F.map_keys(found)
-        return F.size(F.array_distinct(keys)) < F.size(keys)
+        return (F.size(F.array_distinct(keys)) < F.size(keys)) | F.exists(keys, lambda key: ~F.is_valid_utf8(key))
+    if kind.name == "STRING":
+        return ~F.is_valid_utf8(found)
     first, last = (F.expr(bound) for bound in _BOUNDS[kind.name])
     return ~found.between(first, last)
 
@@ -175,6 +198,8 @@ _OUTSIDE = _Check(lambda kind: kind.name in _LOOKS_ODD, _is_outside)
 _FAR_OUT = _Check(
     lambda kind: kind.kind == "map" or kind.name in _BOUNDS or any(field.is_required for field in kind.fields), _is_far_out
 )
+# Of JSON the whole text is checked before it is parsed.
+_FAR_OUT_OF_AVRO = _Check(lambda kind: kind.name == "STRING" or _FAR_OUT.concerns(kind), _is_far_out)
 
 
 def _any_of(found: Column, kind: Type, check: _Check) -> Column | None:

@@ -11,11 +11,13 @@ from lakehouse.contracts.silver import IN_ORDER, LATE, STREAM
 from lakehouse.spark import frames, interval_join
 from silver.extract.columns import from_bytes, sequenced
 from silver.extract.payload import decoded
+from silver.extract.schemas import with_schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.run.context import Run
     from silver.rules import Rules
     from silver.state.plan import Plan
 
@@ -53,13 +55,14 @@ def _completed(rows: DataFrame, plan: Plan) -> DataFrame:
     return _with_payload(rows.withColumns({"load_seq": F.lit(plan.load_seq).cast("bigint"), **_erased()}), plan.rules)
 
 
-def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
+def released(spark: SparkSession, run: Run, bronze: DataFrame, plan: Plan) -> DataFrame:
     """Return the records that a release takes out of quarantine, with the stream and sequence they were decided by.
 
     Grain: a Bronze row; a record that Bronze holds twice comes twice. Columns: those of `silver_records`.
 
     Args:
         spark: The session.
+        run: The run.
         bronze: Bronze's records, with all columns.
         plan: The plan of the release.
     """
@@ -71,7 +74,8 @@ def released(spark: SparkSession, bronze: DataFrame, plan: Plan) -> DataFrame:
     named = places.withColumnsRenamed(_NUMBERS)
     rows = from_bytes(bronze.where(within)).join(F.broadcast(named), on=["topic", "partition", "offset"], how="inner")
     columns = {"arrival": F.lit(LATE), "load_seq": F.lit(plan.load_seq).cast("bigint")}
-    return _with_payload(rows.withColumns({**columns, **_erased()}), plan.rules)
+    rules = with_schemas(spark, run, rows, plan.rules) if plan.rules.payload else plan.rules
+    return _with_payload(rows.withColumns({**columns, **_erased()}), rules)
 
 
 def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
@@ -82,7 +86,7 @@ def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
 
 
 def _with_payload(rows: DataFrame, rules: Rules) -> DataFrame:
-    return decoded(rows, rules.payload) if rules.payload else rows
+    return decoded(rows, rules.payload, rules.written) if rules.payload else rows
 
 
 def _erased() -> dict[str, Column]:

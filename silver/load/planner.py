@@ -12,6 +12,7 @@ from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.decide import decision
 from silver.decide.decision import How, Way
 from silver.extract.columns import are_current, narrow, sequenced
+from silver.extract.schemas import with_schemas
 from silver.load import bronze_range
 from silver.state import ledger
 from silver.state.claim import shared_columns
@@ -114,6 +115,7 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.
         ConservationError: The classes do not add up to what Bronze holds.
+        RegistryError: The schema registry does not say what values were written with.
     """
     pinned = replace(pinned, is_few=way.how is How.FEW)
     records = bronze_range.read(spark, run, pinned)
@@ -121,6 +123,7 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
     if way.how is not How.FEW and are_current(records, rules):
         pinned = replace(pinned, is_current=True)
         records = bronze_range.read(spark, run, pinned)
+    rules = with_schemas(spark, run, records, rules)
     load_seq = int(str(claim["load_seq"]))
     met = Streams(spark, run, watermarks, limits)
     of = Near if way.how is How.FEW else Whole.of

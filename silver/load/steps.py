@@ -203,7 +203,7 @@ def _kept(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
 def _released(spark: SparkSession, run: Run, planned: Plan) -> DataFrame:
     """Read Bronze's current version: an offset's bytes never change, and the version that added it may be vacuumed."""
     bronze = run.table(BRONZE_RECORDS)
-    rows = copy.released(spark, tables.read(spark, bronze, version=tables.version(spark, bronze)), planned)
+    rows = copy.released(spark, run, tables.read(spark, bronze, version=tables.version(spark, bronze)), planned)
     place = ["topic", "partition", "offset"]
     counted = rows.select(*place).agg(F.count(F.lit(1)), F.count_distinct(*place)).collect()[0]
     if counted[1] != planned.settled.num_rows:

@@ -22,6 +22,7 @@ from lakehouse.run.crash_points import crash_point
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.extract.columns import sequenced
+from silver.extract.schemas import with_schemas
 from silver.model import REJECT
 from silver.requests.quarantine import Choice
 from silver.state.ledger import load_of
@@ -148,7 +149,8 @@ def in_bronze(spark: SparkSession, run: Run, plan: Plan, erase: Erase) -> None:
     meant, up_to = _meant(spark, run, plan, erase)
     rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
     collisions = rejects.select("topic", "partition", F.col("first_offset").alias("offset"), F.lit(True).alias("is_collision"))
-    left = sequenced(meant.where(F.col("erased").isNull()), plan.rules).withColumn("up_to_offset", up_to)
+    whole = meant.where(F.col("erased").isNull())
+    left = sequenced(whole, with_schemas(spark, run, whole, plan.rules)).withColumn("up_to_offset", up_to)
     kept = left.join(F.broadcast(collisions.distinct()), on=list(_PLACE), how="left")
     swap_fence.require_standing(spark, run, plan.load_seq)  # before append-only is lifted
     left_ones = swap_fence.guarded(kept.dropDuplicates(list(_PLACE)), run, plan.load_seq)

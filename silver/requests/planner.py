@@ -10,6 +10,7 @@ from lakehouse.delta import tables
 from lakehouse.protocol.gold_rejects import ROW
 from lakehouse.table import BRONZE_RECORDS
 from silver import model
+from silver.extract.schemas import with_schemas
 from silver.requests import accept_topic_break, erase_key, gold_rejects, quarantine, reset_watermark, retire_streams
 from silver.rules import Rules
 from silver.state import ledger
@@ -63,7 +64,7 @@ def plan_request(spark: SparkSession, run: Run, watermarks: Watermarks, claim: M
         whole = tables.read(spark, bronze, version=tables.version(spark, bronze))
         meant = erase_key.records(whole, request.erase, watermarks, load_seq)
         choice = erase_key.choose(meant, before_load(spark, run, REJECTS, load_seq), load_seq)
-        loads = erase_key.stream_loads(meant, choice, rules, met)
+        loads = erase_key.stream_loads(meant, choice, with_schemas(spark, run, meant, rules), met)
     else:
         choice = quarantine.select_rejects(spark, request, before_load(spark, run, REJECTS, load_seq), silver, load_seq)
         aside = gold_rejects.select_rejects(spark, run, request, load_seq)

@@ -11,9 +11,10 @@ from lakehouse.contracts.silver import LOADS, REJECTS, WATERMARKS, silver_record
 from lakehouse.delta import tables, views
 from lakehouse.errors import ConfigError, ContractError
 from lakehouse.settings.payload_schema import SchemaError
-from lakehouse.spark import frames
+from lakehouse.spark import avro_limits, frames
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.extract.payload import decoded
+from silver.rules import Payload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.contract import Contract
     from lakehouse.run.context import Run
-    from silver.rules import Payload, Rules
+    from silver.rules import Rules
 
 
 def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int) -> DataFrame:
@@ -33,7 +34,7 @@ def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int
 
 
 def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
-    """Create Silver's missing tables and, in a catalog, the views over them.
+    """Create Silver's missing tables and, in a catalog, the views over them; add to the payload what `value.schema` has gained.
 
     Raises:
         ConfigError: The payload's schema names a type that Spark does not know.
@@ -43,7 +44,7 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
     create_missing(spark, run, rules, is_checked=True)
     views.create(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
     if rules.payload:
-        _require_payload(spark, run, rules.payload)
+        _require_payload(spark, run, rules)
 
 
 def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: bool = False) -> None:
@@ -54,7 +55,7 @@ def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: b
         ContractError: A table that is checked has other columns.
     """
     if rules.payload:
-        _payload_type(spark, rules.payload)
+        _payload_type(spark, rules)
     for contract in (records_contract(rules), WATERMARKS, REJECTS, LOADS):
         tables.create(spark, run.table(contract.name), contract, is_checked=is_checked)
 
@@ -64,21 +65,27 @@ def records_contract(rules: Rules) -> Contract:
     return silver_records(rules.payload.sql_type if rules.payload else None)
 
 
-def _require_payload(spark: SparkSession, run: Run, payload: Payload) -> None:
-    """Compare the payload's configured type with the table's."""
+def _require_payload(spark: SparkSession, run: Run, rules: Rules) -> None:
+    """Compare the payload's configured type with the table's, and add the fields that it has gained."""
     table = run.table(SILVER_RECORDS)
-    expected = _payload_type(spark, payload).simpleString()  # leaves out NOT NULL, which an older table may have
-    observed = spark.read.table(table.sql).schema["payload"].dataType.simpleString()
-    if observed != expected:
-        wrong_type = [("payload", observed, expected)]
-        next_step = "Put `value` back, or make Silver anew from Bronze: `tidemark rebuild` shows what changes."
+    expected = _payload_type(spark, rules)
+    if not tables.add_fields(spark, table, "payload", expected):
+        observed = spark.read.table(table.sql).schema["payload"].dataType
+        wrong_type = [("payload", observed.simpleString(), expected.simpleString())]
+        next_step = (
+            "Only added fields are taken as they are. Put `value` back, or make Silver anew from Bronze: `tidemark rebuild` "
+            "shows what changes."
+        )
         raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
 
 
-def _payload_type(spark: SparkSession, payload: Payload) -> DataType:
+def _payload_type(spark: SparkSession, rules: Rules) -> DataType:
     """The payload's type. Also analyses the decoding, so that a schema that Spark rejects fails before the claim."""
+    payload, written = rules.payload or Payload("text"), rules.written
+    if payload.format == "avro":
+        avro_limits.require(spark)
     try:
-        decoded(frames.of_tuples(spark, [], "value binary"), payload).schema  # noqa: B018 -- reading `schema` runs the analysis
+        decoded(frames.of_tuples(spark, [], "value binary"), payload, written).schema  # noqa: B018 -- reading `schema` runs the analysis
         return spark.sql(f"SELECT CAST(NULL AS {payload.sql_type})").schema[0].dataType
     except (SchemaError, PySparkException) as error:
         raise ConfigError(

@@ -41,6 +41,26 @@ def test_what_is_left_out_has_its_documented_default() -> None:
     )
 
 
+@pytest.mark.parametrize("value", [None, {"format": "text"}, {"format": "json", "schema": "seq BIGINT"}])
+def test_a_field_of_avro_is_read_of_avro_only(value: object) -> None:
+    with pytest.raises(ValidationError, match="values are not Avro"):
+        Settings.model_validate({**MINIMAL, "sequence": {"field": "seq"}, "value": value})
+
+
+def test_the_schema_of_avro_values_may_be_in_a_file(tmp_path: Path) -> None:
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+    (tmp_path / "r.avsc").write_text(schema, encoding="utf-8")
+    given = {"format": "avro", "schema": "a BIGINT", "avro_schema": "r.avsc"}
+
+    value = ValueFormat.model_validate(given, context={"folder": tmp_path})
+
+    assert value.avro_schema == schema
+    assert ValueFormat.model_validate({**given, "avro_schema": schema}) == value
+    (tmp_path / "r.avsc").write_text(schema + " " * 1_000_000, encoding="utf-8")
+    with pytest.raises(ValidationError, match="its file is too long"):
+        ValueFormat.model_validate(given, context={"folder": tmp_path})
+
+
 def test_a_section_with_nothing_after_it_has_its_defaults() -> None:
     settings = Settings.model_validate({**MINIMAL, "gate": None, "gold": {"models": None}, "producer": None})
     assert settings == Settings.model_validate(MINIMAL)

@@ -124,11 +124,11 @@ def test_the_payload_is_decoded_and_null_where_it_cannot_be(spark: SparkSession,
 
 
 def test_another_payload_schema_is_refused_before_a_load_is_claimed(spark: SparkSession, by_header: Run) -> None:
-    more = Rules(BY_HEADER.sequence, payload=Payload("json", "seq BIGINT, name STRING, more STRING"))
+    other = Rules(BY_HEADER.sequence, payload=Payload("json", "seq BIGINT, name INT"))
     unknown = Rules(BY_HEADER.sequence, payload=Payload("json", "seq BIGGINT"))
 
     with pytest.raises(ContractError, match="payload is struct<seq:bigint,name:string>, not"):
-        tables.create_tables(spark, by_header, more)
+        tables.create_tables(spark, by_header, other)
     with pytest.raises(ConfigError, match="BIGGINT"):
         tables.create_tables(spark, by_header, unknown)
 

@@ -1,0 +1,66 @@
+"""The fields that a struct column has gained: what `ALTER TABLE ... ADD COLUMNS` has to add. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import ArrayType, MapType, StructType
+
+from lakehouse.settings.payload_schema import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+
+def added_fields(there: DataType, wanted: DataType, path: str) -> list[str] | None:
+    """The fields to add, each with its type and place, in the order to add them in; None if the types differ otherwise.
+
+    Args:
+        there: The column's type.
+        wanted: The type that it should have: the same fields in the same order, and others between and after them.
+        path: The column's name, quoted.
+
+    >>> from pyspark.sql.types import DateType, IntegerType
+    >>> old = StructType().add("a", IntegerType()).add("l", ArrayType(StructType().add("b", IntegerType())))
+    >>> items = StructType().add("b", IntegerType()).add("c", DateType())
+    >>> added_fields(old, StructType().add("n", DateType()).add("a", IntegerType()).add("l", ArrayType(items)), "payload")
+    ['payload.`n` date FIRST', 'payload.`l`.element.`c` date AFTER `b`']
+    >>> added_fields(old, StructType().add("a", IntegerType()), "payload") is None
+    True
+    """
+    if isinstance(there, StructType) and isinstance(wanted, StructType):
+        return _of_struct(there, wanted, path)
+    if isinstance(there, ArrayType) and isinstance(wanted, ArrayType):
+        return added_fields(there.elementType, wanted.elementType, f"{path}.element")
+    if isinstance(there, MapType) and isinstance(wanted, MapType) and there.keyType == wanted.keyType:
+        return added_fields(there.valueType, wanted.valueType, f"{path}.value")
+    return [] if there.simpleString() == wanted.simpleString() else None  # which leaves out what may be null
+
+
+def _of_struct(there: StructType, wanted: StructType, path: str) -> list[str] | None:
+    known = {field.name: field.dataType for field in there.fields}
+    if list(known) != [field.name for field in wanted.fields if field.name in known]:
+        return None
+    found: list[str] = []
+    place = "FIRST"
+    for field in wanted.fields:
+        if field.name in known:
+            inner = added_fields(known[field.name], field.dataType, f"{path}.{quoted(field.name)}")
+            if inner is None:
+                return None
+            found += inner
+        else:
+            found.append(f"{path}.{quoted(field.name)} {_sql(field.dataType)} {place}")
+        place = f"AFTER {quoted(field.name)}"
+    return found
+
+
+def _sql(kind: DataType) -> str:
+    """A type as SQL, with its names quoted."""
+    if isinstance(kind, StructType):
+        return f"struct<{', '.join(f'{quoted(field.name)}: {_sql(field.dataType)}' for field in kind.fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"array<{_sql(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_sql(kind.keyType)}, {_sql(kind.valueType)}>"
+    return kind.simpleString()

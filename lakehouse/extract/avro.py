@@ -1,0 +1,83 @@
+"""Avro values as Columns: by one schema, or by the schema whose id stands before each value.
+
+Spark's own `from_avro` decodes. Bytes that do not fit give null, and never an error, as long as the JVM limits what a few bytes
+may claim (`lakehouse.spark.avro_limits`). Bytes after the value are not seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse.extract.written import PREFIX_BYTES
+from lakehouse.settings import avro_schema
+from lakehouse.settings.avro_schema import AvroSchemaError
+from lakehouse.settings.payload_schema import CORRUPT, Field, Type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from lakehouse.extract.written import Written
+
+
+def has_prefix(value: Column) -> Column:
+    """Whether a value has the wire format's prefix; false for null."""
+    return F.coalesce((F.octet_length(value) >= PREFIX_BYTES) & (F.substring(value, 1, 1) == F.lit(b"\x00")), F.lit(False))
+
+
+def schema_id(value: Column) -> Column:
+    """The id in the prefix, 0 to 2^32-1."""
+    return F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
+
+
+def without_prefix(value: Column) -> Column:
+    """What follows the prefix; null where there is none."""
+    return F.when(has_prefix(value), F.substring(value, PREFIX_BYTES + 1, 2**31 - 1))
+
+
+def parsed(value: Column, written: Written, wanted: Type) -> Column:
+    """Decode a value.
+
+    Args:
+        value: The bytes.
+        written: How they were written. Must know the schema of every id that a value carries: another one fails the query.
+        wanted: The fields. A scalar named KEY reads whole numbers and text, as text.
+
+    Returns:
+        A struct of the fields and CORRUPT, which is false if the value was decoded and otherwise null.
+    """
+    struct = Type("struct", fields=(*_as_text(wanted).fields, Field(CORRUPT, Type("scalar", "BOOLEAN")))).sql()
+    nothing = F.lit(None).cast(struct)
+    if not written.has_prefix:
+        return _by(value, written.schema, wanted, struct)
+    body, number = without_prefix(value), schema_id(value)
+    # One branch for all ids of the same schema: subjects often share one.
+    ids: dict[str, list[int]] = {}
+    for each, schema in written.schemas:
+        ids.setdefault(schema, []).append(each)
+    found = F.when(body.isNull(), nothing)
+    if written.undecodable_ids:
+        found = found.when(number.isin(*written.undecodable_ids), nothing)
+    for schema, numbers in ids.items():
+        found = found.when(number.isin(*numbers), _by(body, schema, wanted, struct))
+    unknown = F.raise_error(F.concat(F.lit("No schema was asked for the id "), number.cast("string"))).cast(struct)
+    return found.otherwise(unknown)
+
+
+def _by(value: Column, schema: str, wanted: Type, struct: str) -> Column:
+    try:
+        writer = avro_schema.writer(schema)
+        reader = avro_schema.reader(writer, wanted)
+    except AvroSchemaError:
+        return F.lit(None).cast(struct)
+    options = F.create_map(F.lit("mode"), F.lit("PERMISSIVE"), F.lit("avroSchema"), F.lit(reader))
+    # By its name: the function of pyspark's own module is none that Spark Connect has without the jar on the client.
+    return F.call_function("from_avro", value, F.lit(writer.text), options).cast(struct)
+
+
+def _as_text(wanted: Type) -> Type:
+    if wanted == avro_schema.KEY:
+        return Type("scalar", "STRING")
+    fields = tuple(Field(each.name, _as_text(each.type)) for each in wanted.fields)
+    return Type(wanted.kind, wanted.name, wanted.digits, _as_text(wanted.of) if wanted.of else None, fields)

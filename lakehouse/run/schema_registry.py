@@ -1,0 +1,137 @@
+"""A schema registry of Confluent's protocol: which schema an id stands for. Asked by the driver only, for each id once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.errors import RegistryError
+
+if TYPE_CHECKING:
+    import requests
+
+    from lakehouse.settings.pipeline import Registry
+
+_SECONDS = (5, 30)
+"""To connect, and between two pieces of an answer."""
+_RETRIES, _PAUSE_SECONDS = 4, 0.5
+_MOST_BYTES = 1_000_000
+_NOT_FOUND, _OK = 404, 200
+_BUSY = (429, 500, 502, 503, 504)
+_UNREACHABLE = (
+    "Nothing is lost: the next run goes on with these records. Start the registry, or correct value.registry and its url."
+)
+
+
+@dataclass(frozen=True)
+class SchemaRegistry:
+    """A registry, and what it has said: what an id stands for never changes.
+
+    Attributes:
+        settings: Where it is, and how it is reached.
+    """
+
+    settings: Registry
+    _known: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def avro_schema(self, number: int, *, met_at: str) -> str:
+        """The Avro schema of an id; empty if the id's schema is none of Avro.
+
+        Args:
+            number: The id.
+            met_at: Where a record has it, for the error.
+
+        Raises:
+            RegistryError: The registry cannot be reached, refuses, answers something else, or does not know the id; or the
+                schema refers to others.
+        """
+        if number not in self._known:
+            self._known[number] = self._ask(number, met_at)
+        return self._known[number]
+
+    def _ask(self, number: int, met_at: str) -> str:
+        import requests
+
+        where, verified = f"{self.settings.url}/schemas/ids/{number}", self.settings.ca or True
+        try:
+            with (
+                self._session() as session,
+                session.get(where, timeout=_SECONDS, verify=verified, stream=True, allow_redirects=False) as answer,
+            ):
+                status, body = answer.status_code, b""
+                for piece in answer.iter_content(65_536):
+                    body += piece
+                    if len(body) > _MOST_BYTES:  # never the whole of an endless answer
+                        break
+        except (requests.RequestException, OSError) as error:
+            raise RegistryError(
+                "The schema registry cannot be reached.",
+                where=where,
+                observed=f"{type(error).__name__}: {error}",
+                expected="the schema of an id that a record has",
+                next_step=_UNREACHABLE,
+            ) from None
+        found = _parsed(body)
+        if status == _NOT_FOUND and "error_code" in found:  # and no other server's 404
+            raise RegistryError(
+                f"The schema registry does not know the schema {number}.",
+                where=where,
+                observed=f"404, for the record at {met_at}",
+                expected="the schema that the record was written with",
+                next_step="Nothing is lost. If the registry is the wrong one or was restored, correct that and run again. If "
+                f"no schema ever had the id, list {number} in value.registry.undecodable_ids: its values are undecodable then.",
+            )
+        if status != _OK or not isinstance(found.get("schema"), str):
+            raise RegistryError(
+                "The schema registry refuses." if status != _OK else "The schema registry's answer holds no schema.",
+                where=where,
+                observed=f"status {status}, {len(body):,} bytes",
+                expected=f"status 200, and JSON with a schema, of at most {_MOST_BYTES:,} bytes",
+                next_step=_UNREACHABLE,
+            )
+        if found.get("schemaType", "AVRO") != "AVRO":
+            return ""
+        if found.get("references"):
+            raise RegistryError(
+                "The schema refers to other schemas, which Tidemark does not read.",
+                where=where,
+                expected="a schema with all its types in it",
+                next_step="Nothing is lost. Have the producer register a schema with all its types in it.",
+            )
+        return str(found["schema"])
+
+    def _session(self) -> requests.Session:
+        import requests
+        from requests.adapters import HTTPAdapter
+        from urllib3.util import Retry
+
+        session, given = requests.Session(), self.settings
+        # Without a login of its own, requests would send one that somebody's ~/.netrc has for the host.
+        session.auth = (str(given.username), str(given.password or "")) if given.username is not None else _nobody
+        if given.cert is not None:
+            session.cert = (given.cert, given.key) if given.key else given.cert
+        session.headers["Accept"] = "application/vnd.schemaregistry.v1+json"
+        retry = Retry(
+            _RETRIES,
+            backoff_factor=_PAUSE_SECONDS,
+            status_forcelist=_BUSY,
+            raise_on_status=False,
+            respect_retry_after_header=False,  # it may name tomorrow
+        )
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, HTTPAdapter(max_retries=retry))
+        return session
+
+
+def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    """The answer's JSON; empty if it is none, or too long."""
+    try:
+        found = json.loads(body) if len(body) <= _MOST_BYTES else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}

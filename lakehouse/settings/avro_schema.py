@@ -1,0 +1,370 @@
+"""Avro schemas: the one that a value was written with, and from it the one that a payload's fields are read by.
+
+Avro's own resolution would read a decimal of another scale, or milliseconds as microseconds, as a wrong number, and no enum as
+text. So a value is always read as the types that it was written with; which of them a field may take without loss is decided
+here, and Spark casts. A writer's schema is made anew before Spark gets it: full names, no defaults, nothing that does not
+change the bytes. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lakehouse.settings.payload_schema import CORRUPT, Field, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEY = Type("scalar", "KEY")
+"""What a sequence, producer or epoch can be read from: a whole number or text."""
+
+_PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_RECORDS = ("record", "error")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_NODES, _MOST_LEVELS = 10_000, 50
+"""Of a schema with every name written out: some lines of Avro can stand for millions of fields."""
+_MOST_DIGITS = 38
+_MOST_BYTES = 16_777_216
+"""Of a fixed type: Avro makes room for it before it looks whether the value has as many bytes."""
+
+# Of each type of a field: the types that it takes without loss. A logical type stands for the plain one beneath it.
+_TAKES = {
+    "KEY": ("int", "long", "string", "enum"),
+    "STRING": ("string", "enum"),
+    "BINARY": ("bytes", "fixed"),
+    "BOOLEAN": ("boolean",),
+    "INT": ("int",),
+    "BIGINT": ("int", "long"),
+    "FLOAT": ("float",),
+    "DOUBLE": ("int", "float", "double"),
+    "DATE": ("date",),
+    "TIMESTAMP": ("timestamp-millis", "timestamp-micros"),
+    "TIMESTAMP_NTZ": ("local-timestamp-millis", "local-timestamp-micros"),
+}
+_LOGICAL = {
+    "date": "int",
+    **dict.fromkeys((*_TAKES["TIMESTAMP"], *_TAKES["TIMESTAMP_NTZ"]), "long"),
+}
+_WHOLE = {"int": 10, "long": 19}
+"""Whole numbers, and how many digits they have."""
+_ABSENT = {
+    "BINARY": "bytes",
+    "BOOLEAN": "boolean",
+    "TINYINT": "int",
+    "SMALLINT": "int",
+    "INT": "int",
+    "BIGINT": "long",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "DATE": {"type": "int", "logicalType": "date"},
+    "TIMESTAMP": {"type": "long", "logicalType": "timestamp-micros"},
+    "TIMESTAMP_NTZ": {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+
+
+class AvroSchemaError(ValueError):
+    """The text is no Avro schema that values are decoded with, or it has none of the fields' types. Says which, and where."""
+
+
+class _Known(NamedTuple):
+    """A type of the schema, and what its bytes may be."""
+
+    schema: Any
+    nodes: int
+    levels: int
+    has_bytes: bool
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A schema that values were written with.
+
+    Attributes:
+        schema: As JSON, made anew.
+        named: Its records, enums and fixed types, by full name.
+    """
+
+    schema: Any
+    named: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The schema as Spark takes it."""
+        return json.dumps(self.schema)
+
+
+def writer(text: str) -> Writer:
+    """Read a schema.
+
+    Raises:
+        AvroSchemaError: It is none; it refers to itself; written out it has more than 10,000 types or 50 levels; or it has
+            arrays of items without bytes, of which a few bytes can hold billions.
+
+    >>> writer('{"type": "record", "name": "R", "namespace": "n", "fields": [{"name": "a", "type": "int", "default": 1}]}').text
+    '{"type": "record", "name": "n.R", "fields": [{"name": "a", "type": "int"}]}'
+    """
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise AvroSchemaError("it is no JSON") from error
+    reading = _Reading()
+    found = reading.of(given, "", 0)
+    return Writer(found.schema, {name: known.schema for name, known in reading.named.items()})
+
+
+@dataclass
+class _Reading:
+    """One schema while it is read."""
+
+    named: dict[str, _Known] = field(default_factory=dict)
+    open_names: set[str] = field(default_factory=set)
+
+    def of(self, given: Any, namespace: str, level: int) -> _Known:
+        if level > _MOST_LEVELS:
+            raise _too_large()
+        if isinstance(given, list):
+            return self._union(given, namespace, level)
+        if isinstance(given, str):
+            return _Known(given, 1, 1, given != "null") if given in _PRIMITIVES else self._reference(given, namespace)
+        kind = given.get("type") if isinstance(given, dict) else None
+        match kind:
+            case "record" | "error" | "enum" | "fixed":
+                return self._definition(given, namespace, level)
+            case "array" | "map":
+                return self._collection(given, namespace, level)
+            case str() | list() | dict():
+                return self._logical(given, self.of(kind, namespace, level + 1))
+            case _:
+                raise AvroSchemaError("it has something that is no type")
+
+    def _reference(self, name: str, namespace: str) -> _Known:
+        full = _full_name(name, namespace)
+        if full in self.open_names:
+            raise AvroSchemaError(f"{full} refers to itself")
+        if full not in self.named:
+            raise AvroSchemaError(f"it has no type {full}")
+        return self.named[full]._replace(schema=full)
+
+    def _union(self, given: list[Any], namespace: str, level: int) -> _Known:
+        found = [self.of(each, namespace, level + 1) for each in given]
+        if not found or any(isinstance(each.schema, list) for each in found):
+            raise AvroSchemaError("it has a union of nothing, or of unions")
+        return _sum([each.schema for each in found], found, has_bytes=True)
+
+    def _collection(self, given: dict[str, Any], namespace: str, level: int) -> _Known:
+        kind, of = given["type"], "items" if given["type"] == "array" else "values"
+        found = self.of(given.get(of), namespace, level + 1)
+        if kind == "array" and not found.has_bytes:
+            raise AvroSchemaError("it has arrays of items without bytes")
+        return _sum({"type": kind, of: found.schema}, [found], has_bytes=True)
+
+    def _definition(self, given: dict[str, Any], namespace: str, level: int) -> _Known:
+        full = _full_name(given.get("name"), given.get("namespace", namespace))
+        if full in self.named or full in self.open_names or full in _PRIMITIVES:
+            raise AvroSchemaError(f"it has two types {full}")
+        match given["type"]:
+            case "enum":
+                symbols = given.get("symbols")
+                if not isinstance(symbols, list) or not symbols or not all(map(_is_name, symbols)) or _repeat(symbols):
+                    raise AvroSchemaError(f"the enum {full} has no list of symbols")
+                found = _Known({"type": "enum", "name": full, "symbols": symbols}, 1, 1, has_bytes=True)
+            case "fixed":
+                size = given.get("size")
+                if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MOST_BYTES:
+                    raise AvroSchemaError(f"the fixed type {full} has no size from 0 to {_MOST_BYTES:,}")
+                found = self._logical(given, _Known({"type": "fixed", "name": full, "size": size}, 1, 1, has_bytes=size > 0))
+            case _:
+                found = self._record(full, given.get("fields"), level)
+        self.named[full] = found
+        return found
+
+    def _record(self, full: str, fields: Any, level: int) -> _Known:
+        named = (
+            [each.get("name") if isinstance(each, dict) else None for each in fields] if isinstance(fields, list) else [None]
+        )
+        if not all(map(_is_name, named)) or _repeat(named):
+            raise AvroSchemaError(f"the record {full} has no list of fields")
+        self.open_names.add(full)
+        found = [self.of(each.get("type"), full.rpartition(".")[0], level + 1) for each in fields]
+        self.open_names.remove(full)
+        columns = [{"name": name, "type": each.schema} for name, each in zip(named, found, strict=True)]
+        return _sum({"type": "record", "name": full, "fields": columns}, found, has_bytes=any(each.has_bytes for each in found))
+
+    @staticmethod
+    def _logical(given: dict[str, Any], found: _Known) -> _Known:
+        """Keep the logical types that are read here, where they are whole; any other is the plain type, as Avro has it."""
+        name, plain = given.get("logicalType"), found.schema
+        if isinstance(name, str) and _LOGICAL.get(name) == plain:
+            return found._replace(schema={"type": plain, "logicalType": name})
+        is_bytes = plain == "bytes" or (isinstance(plain, dict) and plain["type"] == "fixed")
+        precision, scale = given.get("precision"), given.get("scale", 0)
+        if name != "decimal" or not is_bytes or not _is_decimal(precision, scale):
+            return found
+        base = plain if isinstance(plain, dict) else {"type": plain}
+        return found._replace(schema={**base, "logicalType": name, "precision": precision, "scale": scale})
+
+
+def reader(written: Writer, wanted: Type) -> str:
+    """The schema to read such values by: the wanted fields as they were written, and CORRUPT, false in what was decoded.
+
+    A field that was not written is null.
+
+    Raises:
+        AvroSchemaError: The values are no records, or a field has a type that the wanted one does not take without loss.
+    """
+    if not isinstance(written.schema, dict) or written.schema["type"] not in _RECORDS:
+        raise AvroSchemaError(f"the value is {_told(written.schema)}, and a record is wanted")
+    found = _Projection(written.named).of(written.schema, wanted, "")
+    found["fields"].append({"name": CORRUPT, "type": "boolean", "default": False})
+    return json.dumps(found)
+
+
+def misfit(text: str, wanted: Type) -> str | None:
+    """Why no value of a schema can be read as the wanted fields; None if it can.
+
+    >>> misfit('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "double"}]}', at_path("a"))
+    'a is double, and a whole number or text is wanted'
+    """
+    try:
+        reader(writer(text), wanted)
+    except AvroSchemaError as error:
+        return str(error)
+    return None
+
+
+def at_path(path: str) -> Type:
+    """The fields that lead to what a sequence, producer or epoch is read from, such as `meta.seq`."""
+    found = KEY
+    for name in reversed(path.split(".")):
+        found = Type("struct", fields=(Field(name, found),))
+    return found
+
+
+@dataclass
+class _Projection:
+    """One reader's schema while it is made."""
+
+    named: Mapping[str, Any]
+    defined: set[str] = field(default_factory=set)
+    records: int = 0
+
+    def of(self, given: Any, wanted: Type, path: str) -> Any:
+        given = self.named.get(given, given) if isinstance(given, str) else given
+        if isinstance(given, list):
+            return self._nullable(given, wanted, path)
+        kind = given["type"] if isinstance(given, dict) else given
+        match wanted.kind:
+            case "struct" if kind in _RECORDS:
+                return self._record(given, wanted, path)
+            case "array" if kind == "array" and wanted.of:
+                return {"type": "array", "items": self.of(given["items"], wanted.of, f"{path}[]")}
+            case "map" if kind == "map" and wanted.of:
+                return {"type": "map", "values": self.of(given["values"], wanted.of, f"{path}{{}}")}
+            case "scalar" if _is_taken(given, wanted) or (kind in _WHOLE and _is_taken(kind, wanted)):
+                return self._once(given if _is_taken(given, wanted) else kind)  # or the number beneath a logical type
+        raise AvroSchemaError(f"{path or 'the value'} is {_told(given)}, and {_told_wanted(wanted)} is wanted")
+
+    def _nullable(self, given: list[Any], wanted: Type, path: str) -> Any:
+        others = [each for each in given if each != "null"]
+        if others == ["int", "long"] and wanted.name in ("BIGINT", "KEY"):
+            return given  # Spark reads either as a long
+        if len(others) != 1:
+            raise AvroSchemaError(f"{path or 'the value'} is a union of several types")
+        found = self.of(others[0], wanted, path)
+        return [("null" if each == "null" else found) for each in given]
+
+    def _record(self, given: dict[str, Any], wanted: Type, path: str) -> dict[str, Any]:
+        self.records += 1  # a name of its own: a record may be read in two places, with other fields
+        name = f"r{self.records}"
+        written = {each["name"]: each["type"] for each in given["fields"]}
+        fields = []
+        for each in wanted.fields:
+            if each.name in written:
+                found = self.of(written[each.name], each.type, f"{path}.{each.name}".lstrip("."))
+                fields.append({"name": each.name, "type": found})
+            else:
+                fields.append({"name": each.name, "type": ["null", self._absent(each.type)], "default": None})
+        return {"type": "record", "name": name, "namespace": "tidemark.read", "fields": fields}
+
+    def _once(self, given: Any) -> Any:
+        """A named type whole where it is first met, and by its name from then on."""
+        name = given.get("name") if isinstance(given, dict) else None
+        if name is None:
+            return given
+        if name in self.defined:
+            return name
+        self.defined.add(name)
+        return given
+
+    def _absent(self, wanted: Type) -> Any:
+        """A type for a field that is always null."""
+        match wanted.kind:
+            case "array" if wanted.of:
+                return {"type": "array", "items": ["null", self._absent(wanted.of)]}
+            case "map" if wanted.of:
+                return {"type": "map", "values": ["null", self._absent(wanted.of)]}
+            case "struct":
+                return self._record({"fields": []}, wanted, "")
+        if wanted.digits:
+            return {"type": "bytes", "logicalType": "decimal", "precision": wanted.digits[0], "scale": wanted.digits[1]}
+        return _ABSENT.get(wanted.name, "string")
+
+
+def _is_taken(given: Any, wanted: Type) -> bool:
+    kind = given["type"] if isinstance(given, dict) else given
+    logical = given.get("logicalType") if isinstance(given, dict) else None
+    if not wanted.digits:
+        return (logical or kind) in _TAKES.get(wanted.name, ())
+    precision, scale = wanted.digits
+    if logical == "decimal":
+        of_it: int = given["scale"]
+        digits: int = given["precision"]
+        return of_it <= scale and digits - of_it <= precision - scale
+    return logical is None and kind in _WHOLE and _WHOLE[kind] <= precision - scale
+
+
+def _is_decimal(precision: object, scale: object) -> bool:
+    whole = [each for each in (precision, scale) if isinstance(each, int) and not isinstance(each, bool)]
+    return len(whole) == len((precision, scale)) and 1 <= whole[0] <= _MOST_DIGITS and 0 <= whole[1] <= whole[0]
+
+
+def _sum(schema: Any, parts: list[_Known], *, has_bytes: bool) -> _Known:
+    nodes, levels = 1 + sum(each.nodes for each in parts), 1 + max((each.levels for each in parts), default=0)
+    if nodes > _MOST_NODES or levels > _MOST_LEVELS:
+        raise _too_large()
+    return _Known(schema, nodes, levels, has_bytes)
+
+
+def _too_large() -> AvroSchemaError:
+    return AvroSchemaError(f"it has more than {_MOST_NODES:,} types, or more than {_MOST_LEVELS} levels")
+
+
+def _full_name(name: object, namespace: object) -> str:
+    full = f"{namespace}.{name}" if namespace and isinstance(name, str) and "." not in name else name
+    if not isinstance(full, str) or not all(map(_is_name, full.split("."))):
+        raise AvroSchemaError("it has a type without a name")
+    return full
+
+
+def _is_name(given: object) -> bool:
+    return isinstance(given, str) and _NAME.fullmatch(given) is not None
+
+
+def _repeat(names: list[Any]) -> bool:
+    return len(set(names)) < len(names)
+
+
+def _told(given: Any) -> str:
+    if isinstance(given, list):
+        return "a union"
+    if not isinstance(given, dict):
+        return str(given)
+    logical = given.get("logicalType")
+    return f"decimal({given['precision']},{given['scale']})" if logical == "decimal" else str(logical or given["type"])
+
+
+def _told_wanted(wanted: Type) -> str:
+    return "a whole number or text" if wanted == KEY else wanted.sql()

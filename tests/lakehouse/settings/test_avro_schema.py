@@ -1,0 +1,119 @@
+"""Schemas of Avro: which there are no values of that could be decoded safely, and which fields hold what was written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lakehouse.settings import avro_schema
+from lakehouse.settings.avro_schema import AvroSchemaError, misfit
+from lakehouse.settings.payload_schema import parse
+
+
+def record(*fields: tuple[str, Any], name: str = "R") -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": field, "type": kind} for field, kind in fields]}
+
+
+def of(kind: object) -> str:
+    return json.dumps(record(("a", kind)))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "written"),
+    [
+        ("STRING", "string"),
+        ("STRING", {"type": "enum", "name": "E", "symbols": ["A"]}),
+        ("STRING", {"type": "string", "logicalType": "uuid"}),
+        ("STRING", ["null", "string"]),
+        ("BINARY", {"type": "fixed", "name": "F", "size": 4}),
+        ("BIGINT", "int"),
+        ("BIGINT", ["int", "long"]),
+        ("BIGINT", {"type": "long", "logicalType": "time-micros"}),
+        ("BIGINT", {"type": "long", "logicalType": "timestamp-millis"}),
+        ("DOUBLE", "float"),
+        ("DECIMAL(12,4)", {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}),
+        ("DECIMAL(12,2)", "int"),
+        ("TIMESTAMP", {"type": "long", "logicalType": "timestamp-millis"}),
+        ("TIMESTAMP_NTZ", {"type": "long", "logicalType": "local-timestamp-micros"}),
+        ("DATE", {"type": "int", "logicalType": "date"}),
+        ("ARRAY<BIGINT>", {"type": "array", "items": ["null", "int"]}),
+        ("MAP<STRING, STRUCT<b: INT>>", {"type": "map", "values": record(("b", "int"), name="B")}),
+    ],
+)
+def test_a_field_takes_what_it_holds_without_loss(wanted: str, written: object) -> None:
+    assert misfit(of(written), parse(f"a {wanted}")) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "written", "why"),
+    [
+        ("INT", "long", "a is long, and INT is wanted"),
+        ("DOUBLE", "long", "a is long, and DOUBLE is wanted"),
+        ("STRING", "int", "a is int, and STRING is wanted"),
+        ("STRING", ["int", "string"], "a is a union of several types"),
+        (
+            "DECIMAL(10,1)",
+            {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+            "a is decimal(10,2), and DECIMAL(10,1) is wanted",
+        ),
+        ("TIMESTAMP", "long", "a is long, and TIMESTAMP is wanted"),
+        ("TIMESTAMP", {"type": "long", "logicalType": "local-timestamp-millis"}, "a is local-timestamp-millis, and"),
+        ("ARRAY<STRUCT<b: INT>>", {"type": "array", "items": record(("b", "string"), name="B")}, "a[].b is string, and INT"),
+    ],
+)
+def test_a_field_that_does_not_hold_what_was_written_is_named(wanted: str, written: object, why: str) -> None:
+    assert str(misfit(of(written), parse(f"a {wanted}"))).startswith(why)
+
+
+def laughs() -> dict[str, Any]:
+    """A few lines that stand for 2^40 fields."""
+    kind: Any = record(("a", "int"), name="R0")
+    for level in range(1, 40):
+        kind = record(("a", kind), ("b", f"R{level - 1}"), name=f"R{level}")
+    return record(("a", kind))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it is no JSON"),
+        ("[" * 100_000, "it is no JSON"),
+        (json.dumps(["null"] * 3), None),
+        (json.dumps(None), "it has something that is no type"),
+        (json.dumps({"type": {"type": ["null", []]}}), "it has a union of nothing, or of unions"),
+        (of("nothing"), "it has no type nothing"),
+        (of(["null", "R"]), "R refers to itself"),
+        (of({"type": "array", "items": "null"}), "it has arrays of items without bytes"),
+        (of({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}), "it has arrays of items without bytes"),
+        (of({"type": "array", "items": record(name="B")}), "it has arrays of items without bytes"),
+        (of(record(("a", "int"))), "it has two types R"),
+        (of({"type": "fixed", "name": "F", "size": True}), "the fixed type F has no size from 0 to 16,777,216"),
+        (of({"type": "fixed", "name": "F", "size": 2**31 - 1}), "the fixed type F has no size from 0 to 16,777,216"),
+        (of({"type": "enum", "name": "E", "symbols": ["A", "A"]}), "the enum E has no list of symbols"),
+        (json.dumps(record(("a b", "int"))), "the record R has no list of fields"),
+        (json.dumps(record(("a", "int"), ("a", "int"))), "the record R has no list of fields"),
+        (json.dumps(record(("a", "int"), name="1")), "it has a type without a name"),
+        (json.dumps(laughs()), "it has more than 10,000 types, or more than 50 levels"),
+    ],
+)
+def test_a_schema_that_no_value_is_decoded_by_says_why(text: str, why: str | None) -> None:
+    if why is None:
+        assert avro_schema.writer(text).schema == ["null"] * 3
+        return
+    with pytest.raises(AvroSchemaError) as told:
+        avro_schema.writer(text)
+    assert str(told.value) == why
+
+
+def test_a_writers_schema_is_made_anew_with_full_names_and_what_changes_the_bytes() -> None:
+    given = {
+        **record(("e", {"type": "enum", "name": "E", "symbols": ["A"], "default": "A", "doc": "d"}), ("f", "E")),
+        "namespace": "n.m",
+        "aliases": ["Old"],
+        "odd": {"type": 1},
+    }
+
+    enum = {"type": "enum", "name": "n.m.E", "symbols": ["A"]}
+    assert json.loads(avro_schema.writer(json.dumps(given)).text) == record(("e", enum), ("f", "n.m.E"), name="n.m.R")

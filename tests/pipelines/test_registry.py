@@ -1,0 +1,262 @@
+"""Values written with the schemas of a real registry, by Confluent's own serializers, from Kafka to Gold."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from bronze.dev_broker.process import free_port
+from lakehouse.errors import RegistryError
+from lakehouse.run.schema_registry import SchemaRegistry
+from lakehouse.settings.pipeline import Settings
+from lakehouse.settings.registry import Registry
+from pipelines import medallion
+from pipelines.job import Job
+from pipelines.operate import requests
+from pipelines.recover import rebuild
+from silver.state.request import Request, Wanted
+from tests.support.apicurio import registry
+from tests.support.small_config import small_config
+from tests.support.stages import require_sound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from bronze.dev_broker.broker import LocalBroker
+    from lakehouse.run.context import Run
+
+OLD = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "seq", "type": "long"}, {"name": "id", "type": "string"}],
+}
+NEW = {
+    **OLD,
+    "fields": [
+        {"name": "amount", "type": ["null", "double"], "default": None},
+        *OLD["fields"],
+        {"name": "by", "type": "string", "default": "nobody"},
+    ],
+}
+FIELDS = "id STRING, amount DOUBLE"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with registry(tmp_path_factory.mktemp("apicurio") / "data") as started:
+        yield started
+
+
+class Sent:
+    """A topic, and producers that register their schemas."""
+
+    def __init__(self, broker: LocalBroker, client: SchemaRegistryClient, topic: str) -> None:
+        self._producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        self._client, self.topic = client, topic
+
+    def avro(self, schema: dict[str, Any], *values: dict[str, Any]) -> None:
+        self._send(AvroSerializer(self._client, json.dumps(schema)), values)
+
+    def json(self, schema: dict[str, Any], *values: dict[str, Any]) -> None:
+        self._send(JSONSerializer(json.dumps(schema), self._client), values)
+
+    def number(self) -> int:
+        """The id of the schema that was registered last."""
+        number = self._client.get_latest_version(f"{self.topic}-value").schema_id
+        assert number is not None
+        return number
+
+    def raw(self, *values: bytes) -> None:
+        for value in values:
+            self._producer.produce(self.topic, value, key=b"k")
+        self._producer.flush(30)
+
+    def _send(self, serialize: Any, values: tuple[dict[str, Any], ...]) -> None:
+        context = SerializationContext(self.topic, MessageField.VALUE)
+        self.raw(*(serialize(value, context) for value in values))
+
+
+@pytest.fixture
+def sent(broker: LocalBroker, topic: Callable[..., str], url: str) -> Iterator[Sent]:
+    with SchemaRegistryClient({"url": url}) as client:
+        yield Sent(broker, client, topic())
+
+
+@pytest.fixture
+def job_of(spark: SparkSession, run: Run, broker: LocalBroker, sent: Sent) -> Callable[..., Job]:
+    def make(**more: Any) -> Job:
+        kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [sent.topic]}
+        settings = Settings.model_validate(small_config(str(run.lakehouse.root), kafka=kafka, **more))
+        return Job.on(spark, settings, run.report)
+
+    return make
+
+
+def gold(spark: SparkSession, run: Run) -> list[tuple[Any, ...]]:
+    rows = spark.read.table(run.table("gold_records").sql).orderBy("sequence").select("sequence", "payload.*").collect()
+    return [tuple(row) for row in rows]
+
+
+def rejected(spark: SparkSession, run: Run) -> list[tuple[Any, ...]]:
+    rows = spark.read.table(run.table("silver_rejects").sql).orderBy("first_offset").collect()
+    return [(row["first_offset"], row["class"], row["reason"]) for row in rows]
+
+
+def test_producers_with_old_and_new_schemas_reach_gold_and_resends_do_not(
+    spark: SparkSession, run: Run, sent: Sent, url: str, job_of: Callable[..., Job]
+) -> None:
+    job = job_of(sequence={"field": "seq"}, value={"format": "avro", "schema": FIELDS, "registry": {"url": url}})
+    first, second = {"seq": 1, "id": "a"}, {"seq": 2, "id": "b", "amount": 1.5, "by": "ann"}
+    sent.avro(OLD, first)
+    sent.avro(NEW, second)
+    sent.avro(OLD, first, {"seq": 3, "id": "c"})
+    sent.raw(b"\1\0\0\0\1", b"\0\0\0")
+
+    medallion.run(job)
+
+    assert gold(spark, run) == [(1, "a", None), (2, "b", 1.5), (3, "c", None)]
+    assert rejected(spark, run) == [
+        (2, "duplicate", None),
+        (4, "invalid", "sequence_not_decoded"),
+        (5, "invalid", "sequence_not_decoded"),
+    ]
+    require_sound(spark, job.new_run(), is_deep=True)
+    done = rebuild.rebuild(spark, job.new_run(), job.settings, is_applied=True, reason="again", by="ann")
+    assert done["changes"] == []
+    require_sound(spark, job.new_run(), is_deep=True)
+
+
+def test_an_unknown_id_stops_silver_and_loses_nothing_and_can_be_declared_undecodable(
+    spark: SparkSession, run: Run, sent: Sent, url: str, job_of: Callable[..., Job]
+) -> None:
+    value = {"format": "avro", "schema": FIELDS, "registry": {"url": url}}
+    sequence = {"sequence": {"offset": True}}
+    sent.avro(OLD, {"seq": 1, "id": "a"})
+    sent.raw(b"\0" + (4711).to_bytes(4) + b"x")
+
+    with pytest.raises(RegistryError) as told:
+        medallion.run(job_of(value=value, **sequence))
+
+    assert told.value.exit_code == 1
+    assert told.value.where == f"{url}/schemas/ids/4711"
+    assert f"topic {sent.topic}, partition 0, offset 1" in str(told.value.observed)
+    assert spark.read.table(run.table("bronze_records").sql).count() == 2
+    assert spark.read.table(run.table("silver_loads").sql).count() == 0
+    gone = {**value, "registry": {"url": f"http://127.0.0.1:{free_port()}"}}
+    with pytest.raises(RegistryError, match="cannot be reached"):
+        medallion.run(job_of(value=gone, **sequence))
+
+    job = job_of(value={**value, "registry": {"url": url, "undecodable_ids": [4711]}}, **sequence)
+    medallion.run(job)
+
+    assert gold(spark, run) == [(0, "a", None)]
+    assert rejected(spark, run) == [(1, "invalid", "value_undecodable")]
+    released = Request("release", "looked at", "ann", wanted=Wanted(offset=1))
+    requests.carry_out(spark, job.new_run(), job.settings, released, is_dry_run=False)
+    medallion.run(job)
+    assert gold(spark, run) == [(0, "a", None), (1, None, None)]
+    require_sound(spark, job.new_run(), is_deep=True)
+
+
+def test_json_with_a_schema_of_the_registry_is_read_behind_its_prefix(
+    spark: SparkSession, run: Run, sent: Sent, url: str, job_of: Callable[..., Job]
+) -> None:
+    schema = {"title": "Order", "type": "object", "properties": {"seq": {"type": "integer"}, "id": {"type": "string"}}}
+    sent.json(schema, {"seq": 1, "id": "a"}, {"seq": 2, "id": "b"}, {"seq": 1, "id": "a"})
+    sent.raw(b'{"seq": 3, "id": "c"}')
+    job = job_of(sequence={"json": "$.seq"}, value={"format": "json", "schema": "id STRING", "registry": {"url": url}})
+
+    medallion.run(job)
+
+    assert gold(spark, run) == [(1, "a"), (2, "b")]
+    assert rejected(spark, run) == [(2, "duplicate", None), (3, "invalid", "sequence_missing")]
+    bronze = spark.read.table(run.table("bronze_records").sql)
+    assert bronze.where("rules_fingerprint IS NOT NULL").count() == 4  # read at ingest
+    require_sound(spark, job.new_run(), is_deep=True)
+
+
+class Guard(BaseHTTPRequestHandler):
+    """Hands on to the registry what has the password; fails once, as a busy registry does."""
+
+    to: str
+    failures = 1
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        login = b"Basic " + base64.b64encode(b"ann:s3cret")
+        status, body = 401, b"{}"
+        if self.headers.get("Authorization", "").encode() == login:
+            if Guard.failures:
+                Guard.failures -= 1
+                status = 503
+            else:
+                try:
+                    with urlopen(self.to + self.path) as answer:  # noqa: S310 -- the test's own server
+                        status, body = answer.status, answer.read()
+                except HTTPError as error:
+                    status, body = error.code, error.read()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def guarded(url: str, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The registry behind TLS and a password; its URL, and the certificate that it is checked by."""
+    certificate, key = certificate_of(tmp_path)
+    Guard.to, Guard.failures = url, 1
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Guard)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://localhost:{server.server_port}", certificate
+    server.shutdown()
+    server.server_close()
+
+
+def certificate_of(folder: Path) -> tuple[Path, Path]:
+    certificate, key = folder / "tls.pem", folder / "tls.key"
+    made = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    named = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", "req", *made, *named], check=True, capture_output=True)
+    return certificate, key
+
+
+def test_a_registry_behind_tls_and_a_password_is_asked_once_for_each_id(sent: Sent, guarded: tuple[str, Path]) -> None:
+    address, certificate = guarded
+    sent.avro(OLD, {"seq": 1, "id": "a"})
+    number = sent.number()
+    given = {"url": address, "username": "ann", "password": "s3cret", "ca": str(certificate)}
+    asked = SchemaRegistry(Registry.model_validate(given))
+
+    assert json.loads(asked.avro_schema(number, met_at="here"))["name"] == "Order"
+
+    Guard.failures = 1_000_000
+    assert json.loads(asked.avro_schema(number, met_at="here"))["name"] == "Order"
+    others = {"refuses": {**given, "password": "wrong"}, "cannot be reached": {**given, "ca": None}}
+    for told, other in others.items():
+        with pytest.raises(RegistryError, match=told) as refused:
+            SchemaRegistry(Registry.model_validate(other)).avro_schema(number, met_at="here")
+        assert "s3cret" not in str(refused.value)

@@ -1,0 +1,64 @@
+"""A real schema registry on this machine: Apicurio, which speaks Confluent's protocol, with its tables in memory.
+
+It is fetched once from Maven Central by the Ivy that pyspark ships, at a pinned version (the last one for Java 17), into the
+cache folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tarfile
+from typing import TYPE_CHECKING
+from urllib.request import urlopen
+
+from bronze.dev_broker.process import free_port
+from lakehouse.machine import jars
+from lakehouse.machine.java import java_executable
+from tests.support.served import kept_program, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VERSION = "2.6.13.Final"
+
+_HOST = "127.0.0.1"
+_LOCK = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="tidemark" module="registry"/>
+  <configurations><conf name="registry"/></configurations>
+  <dependencies>
+    <dependency org="io.apicurio" name="apicurio-registry-app" rev="{VERSION}" conf="registry->master">
+      <artifact name="apicurio-registry-app" type="jar" ext="tar.gz" m:classifier="all"/>
+    </dependency>
+  </dependencies>
+</ivy-module>
+"""
+
+
+@contextlib.contextmanager
+def registry(folder: Path) -> Iterator[str]:
+    """Start an empty registry; yields its URL.
+
+    Raises:
+        TimeoutError: It did not start.
+    """
+    port = free_port()
+    url = f"http://{_HOST}:{port}/apis/ccompat/v7"
+    folder.mkdir(parents=True, exist_ok=True)
+    [program] = _program().glob("*-runner.jar")
+    settings = (f"-Dquarkus.http.host={_HOST}", f"-Dquarkus.http.port={port}")
+    command = [str(java_executable()), "-Xmx256m", *settings, "-jar", str(program)]
+    with served(command, folder, lambda: urlopen(f"{url}/subjects", timeout=5).close()):  # noqa: S310 -- the URL above
+        yield url
+
+
+def _program() -> Path:
+    def fetch(work: Path) -> Path:
+        lock, unpacked = work / "ivy.xml", work / "apicurio"
+        lock.write_text(_LOCK, encoding="utf-8")
+        [packed] = jars.retrieve(lock, "registry", work / "fetched").iterdir()
+        with tarfile.open(packed) as files:
+            files.extractall(unpacked, filter="data")
+        return unpacked
+
+    return kept_program(f"apicurio-{VERSION}", fetch)
