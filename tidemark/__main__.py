@@ -1,7 +1,8 @@
-"""`python -m tidemark`: the command line."""
+"""`python -m tidemark`: the command line without its console script."""
 
 import sys
 
 from tidemark.cli import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

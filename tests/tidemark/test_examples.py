@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -44,7 +45,9 @@ print(done.success, {name: value.value for name, value in found.metadata.items()
 TESTED = """
 from orders import dag
 
-print(dag.test().state)
+done = dag.test()
+(task,) = done.get_task_instances()
+print(done.state, task.xcom_pull(task_ids="run"))
 """
 
 
@@ -119,7 +122,9 @@ def test_the_dag_of_airflow_runs(place: Path) -> None:
         "TIDEMARK_COMMAND": f"env PYTHONPATH={ROOT} {sys.executable} -m tidemark",
     }
     printed(python, "-m", "airflow", "db", "migrate", **environment)
-    assert printed(python, "-c", TESTED, **environment)[-1].endswith("success")
+    state, _, result = printed(python, "-c", TESTED, **environment)[-1].partition(" ")
+    assert state == "success"
+    assert json.loads(result)["silver"]["accepted"] == 3
     found = tidemark.status("tidemark.yml")
     assert found.last_load is not None
     assert (found.last_load.accepted, found.published and found.published.load_seq) == (3, 1)
