@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from jobs.cli.begin import init
 from jobs.cli.gate import gate_app
 from jobs.cli.maintain import maintain
 from jobs.cli.recovery import rebuild, restore, verify
@@ -41,7 +42,7 @@ from lakehouse import __version__
 from lakehouse.table import Lakehouse
 
 SECTIONS = {
-    "Begin": ("demo", "doctor", "config", "jars", "broker"),
+    "Begin": ("demo", "init", "doctor", "config", "jars", "broker"),
     "Run": ("run", "plan"),
     "Look": ("status", "report", "sql", "why", "order", "topic", "watermark"),
     "Decide": ("quarantine", "gate"),
@@ -66,7 +67,7 @@ app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly 
 _groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app, "gate": gate_app}
 for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
     app.add_typer(_group, name=_name)
-for _command in (status, sql, report, verify, restore, rebuild, maintain, erase):
+for _command in (init, status, sql, report, verify, restore, rebuild, maintain, erase):
     app.command()(_command)
 
 

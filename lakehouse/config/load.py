@@ -20,7 +20,7 @@ from lakehouse.settings.secrets import Secret, UnresolvedReferenceError, resolve
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ConfigMistakesError", "Mistake", "known_secrets", "load", "redacted", "show_yaml"]
+__all__ = ["ConfigMistakesError", "Mistake", "known_secrets", "load", "parse", "redacted", "show_yaml"]
 
 
 def load(
@@ -43,16 +43,40 @@ def load(
         ConfigMistakesError: The config has mistakes; the error lists all of them, each with its key, place and fix.
         ConfigError: The file cannot be read.
     """
+    text, folder = _read(Path(path)), Path(path).absolute().parent
+    return parse(text, name=str(path), folder=folder, overrides=overrides, environ=environ)
+
+
+def parse(
+    text: str,
+    *,
+    name: str,
+    folder: Path,
+    overrides: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Load a pipeline's settings from the text of a config.
+
+    Args:
+        text: YAML.
+        name: The file's name, for errors.
+        folder: Where relative paths in it start.
+        overrides: As `load`.
+        environ: As `load`.
+
+    Raises:
+        ConfigMistakesError: The config has mistakes.
+    """
     environ = os.environ if environ is None else environ
-    source = Source(str(path))
-    read_yaml(_read(Path(path)), source)
+    source = Source(name)
+    read_yaml(text, source)
     if source.mistakes and not source.data:
         raise ConfigMistakesError(source.file, source.mistakes)
     lay_environment(environ, source)
     lay_flags(overrides or {}, source)
     wrong: dict[KeyPath, Mistake] = {}
     data = _resolved(source.data, (), environ, source, wrong)
-    return _checked(data, source, wrong, Path(path).absolute().parent)
+    return _checked(data, source, wrong, folder)
 
 
 def redacted(settings: Settings) -> dict[str, object]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMANDS = (
-    *("demo", "run", "plan", "status", "sql", "report", "verify", "restore", "rebuild", "maintain", "erase", "doctor"),
+    *("demo", "init", "run", "plan", "status", "sql", "report", "verify", "restore", "rebuild", "maintain", "erase", "doctor"),
     *("topic", "config", "gate", "jars", "broker"),
 )
 

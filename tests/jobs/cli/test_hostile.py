@@ -68,7 +68,12 @@ BOUND_OF_ALL, BOUND_OF_NAME = 8_000_000, 2_500
 LISTS_ALL = ("sql", "order", "watermark show")
 
 FORMATS: list[list[str]] = [[], ["--json"]]
-SKIPPED = {"demo": "has a corpus of its own", "broker up": "the broker runs", "broker down": "it is still needed"}
+SKIPPED = {
+    "demo": "has a corpus of its own",
+    "init": "has one too",
+    "broker up": "the broker runs",
+    "broker down": "it is still needed",
+}
 """Commands that do not look at this lakehouse."""
 
 
