@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import TopicPartition
 
 from bronze.kafka.consumer import END_OF_PARTITION, HeadersUnreadableError, consumer, headers_of
-from bronze.kafka.metadata import LookError, bounds, describe_topics
+from bronze.kafka.metadata import LookError, bounds, describe_topics, topic_names
+from bronze.kafka.source import require_reachable
+from lakehouse.errors import SourceError
+from lakehouse.settings.base import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +27,7 @@ _SILENCE_SECONDS = 20
 _IN_ALL_SECONDS = 120
 _POLL_SECONDS = 0.1
 _AT_ONCE = 500
+_SHOWN = 20
 _QUEUE_KBYTES, _QUEUE_RECORDS = 16_384, 1_000
 """How much librdkafka reads ahead. Its defaults, 64 MB and 100,000 records, are far more than a sample."""
 _WAIT_MS = 20
@@ -88,7 +92,7 @@ def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
     Args:
         kafka: The settings.
         most: How many records, at most; shared out among the partitions that have some; two of each at least.
-        has_end: Whether half of them come from the partitions' ends; else all from the beginnings.
+        has_end: Whether half of them come from the partitions' ends; else all from where a first run starts.
 
     Raises:
         LookError: No broker can be asked, or one refuses.
@@ -104,7 +108,8 @@ def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
     limits = {"queued_max_messages_kbytes": _QUEUE_KBYTES, "queued_min_messages": _QUEUE_RECORDS, "fetch_wait_max_ms": _WAIT_MS}
     with closing(consumer(kafka, **limits)) as client:
         reading = _Reading(client)
-        reading.take(spans, each - tail)
+        starts = {place: span[0] if has_end else _start(kafka, place, span) for place, span in spans.items()}
+        reading.take({place: (starts[place], end) for place, (_, end) in spans.items()}, each - tail)
         # After what the first part reached, which in a compacted topic is further than its number of records.
         after = dict(reading.reached)
         ends = {place: (max(end - tail, after[place]), end) for place, (_, end) in spans.items() if tail}
@@ -112,6 +117,52 @@ def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
     records = sorted(reading.records, key=lambda record: record[:3])
     tails = {place: start for place, (start, end) in ends.items() if after[place] < start < end}
     return Sample(records, spans, tails, [each for each in kafka.topics if each not in seen], reading.is_cut_short)
+
+
+def require(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
+    """Read a sample as `read` does, or say what stands in the way.
+
+    Raises:
+        SourceError: No broker answers, a topic is not there, or it cannot be read.
+    """
+    require_reachable(kafka.bootstrap_servers)
+    try:
+        found = read(kafka, most, has_end=has_end)
+        if found.missing_topics:
+            raise no_topic(kafka, found.missing_topics)
+    except LookError as error:
+        raise SourceError(
+            "The topics cannot be read from this machine.",
+            where=f"topic {', '.join(kafka.topics)} at {kafka.bootstrap_servers!s}",
+            observed=str(error),
+            expected="the right to describe and to read each topic, and properties that librdkafka has",
+            next_step="Check the topics' rights, security.protocol, sasl.* and ssl.* under kafka.properties.",
+        ) from None
+    return found
+
+
+def no_topic(kafka: Kafka, names: Sequence[str]) -> SourceError:
+    """The error for topics that the brokers do not have, or that this login may not see.
+
+    Raises:
+        LookError: The brokers cannot be asked which they have.
+    """
+    known = topic_names(kafka)
+    near = [found for name in names if (found := nearest(name, known))]
+    seen = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
+    return SourceError(
+        "A topic does not exist.",
+        where=f"topic {', '.join(names)} at {kafka.bootstrap_servers!s}",
+        observed=f"topics that this login may see: {seen or 'none'}",
+        next_step=f"Did you mean {', '.join(near)}?" if near else "Correct its name, create it, or have the right to see it.",
+    )
+
+
+def _start(kafka: Kafka, place: Partition, span: tuple[int, int]) -> int:
+    """Where a first run starts in a partition. A start at the end leaves nothing to look at, so it is not followed."""
+    given, (first, end) = kafka.starting_offsets, span
+    asked = first if isinstance(given, str) else given.get(place[0], {}).get(str(place[1]), first)
+    return asked if first <= asked <= end else first
 
 
 class _Reading:

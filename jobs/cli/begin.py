@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.process.options import DEFAULT_CONFIG, AsJson
+from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, Overrides, command_line
 
 MOST_SAMPLED = 4_000
 _ROLE = "As header:NAME, json:PATH, value:utf8, bytes:0:8; else what the sample shows."
@@ -50,3 +50,21 @@ def init(
     roles = {"sequence": sequence, "producer": producer, "epoch": epoch}
     asked = Asked(brokers, topic or [], root, config, force, sample, properties or [], roles)
     return look(asked, ask=ask if sys.stdin.isatty() and not as_json else None, as_json=as_json)
+
+
+def check(
+    *, sample: Sample = MOST_SAMPLED, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
+) -> int:
+    """Look whether everything is there that a run needs.
+
+    Config, machine, brokers, topics, records, tables. Ends with 1 where something is missing.
+    """
+    from jobs.first.check import check as look
+    from jobs.process import output
+
+    findings = look(config, overrides, most=sample)
+    is_ok = all(finding.ok for finding in findings)
+    output.write_findings(findings, as_json=as_json)
+    if is_ok and not as_json:
+        output.write(f"\nNext:\n  {command_line('plan', config)}\n  {command_line('run', config)}")
+    return int(not is_ok)

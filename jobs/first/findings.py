@@ -319,7 +319,7 @@ def with_given(sample: Sample, found: Sequence[Finding], producer: Candidate | N
     taken = {each.source for each in (producer, epoch) if each is not None}
     able = [each.candidate for each in found if not _not_read(each.candidate) and not is_time(each.candidate.numbers)]
     tried = [option(sample, each, producer, epoch) for each in able if each.source not in taken]
-    return sorted((each for each in tried if _fits(each.steps)), key=Option.rank)
+    return sorted((each for each in tried if fits(each.steps)), key=Option.rank)
 
 
 def _finding(sample: Sample, each: Candidate) -> Finding:
@@ -450,12 +450,13 @@ def _with_extras(
         if each.not_sequence is None and not _is_named_so(producer, epoch):
             continue
         tried = option(sample, each.candidate, producer, epoch)
-        if _fits(tried.steps) and tried.unread <= _SHARE_OUT * len(sample.records):
+        if fits(tried.steps) and tried.unread <= _SHARE_OUT * len(sample.records):
             enough |= {extra.source for extra in extras}
             yield tried
 
 
-def _fits(steps: Steps) -> bool:
+def fits(steps: Steps) -> bool:
+    """Whether a sequence rises within its streams, but for few records."""
     return steps.longest > 1 and not steps.is_constant and steps.kept_out <= _SHARE_OUT * steps.records
 
 

@@ -16,13 +16,13 @@ import yaml
 from pydantic import ValidationError
 
 from bronze.kafka import metadata
+from bronze.kafka import sample as kafka_sample
 from bronze.kafka.source import require_reachable
 from jobs.first import candidates, config_text, findings
 from jobs.first.config_text import Chosen, Parts
-from jobs.first.looking import read_sample
 from jobs.process import exit_codes, output
 from jobs.process.atomic_file import whole
-from jobs.process.options import DEFAULT_CONFIG
+from jobs.process.options import DEFAULT_CONFIG, command_line
 from lakehouse.config import load as configs
 from lakehouse.config.sources import PREFIX
 from lakehouse.errors import SourceError, UsageError
@@ -46,6 +46,7 @@ _KEY = "ever-new keys scatter a stream over the partitions, and its order is los
 _OFFSET = "Kafka gives a new one to each record, also to one that is sent again"
 _WIDEST_NAME = 40
 _WIDTH = 100
+_FEW = 20
 _PLAIN_PASSWORD = re.compile(r"password\s*=\s*[\"']?(?!\$\{)[^\s\"';]", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{(env|secret):[^}]+\}")
 
@@ -95,10 +96,6 @@ class Asked:
     roles: Mapping[str, str | None]
 
 
-Ask = "Callable[[str, str | None], str]"
-"""Asks a person a question, with the answer that is taken where none is given."""
-
-
 def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json: bool) -> int:
     """Look at a sample of the topics, say what was found, and write a config that runs.
 
@@ -126,10 +123,12 @@ def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json:
             sys.stderr.write(f"Topics: {shown}\n")
         default = known[0] if len(known) == 1 else None
         topics = _ask(ask, "The topic, or several with commas between", default, option="--topic").replace(",", " ").split()
+    if not topics:
+        raise UsageError("No topic is named.", where="--topic", next_step="Name one: --topic orders.")
     root = asked.root or (ask("Where the tables go: a folder, or s3://bucket/path", "./lakehouse") if ask else "./lakehouse")
     settings = _settings(brokers, topics, properties, asked, root=root)
     sys.stderr.write(f"Reading a sample of {', '.join(topics)} at {settings.kafka.bootstrap_servers!s}.\n")
-    sample = read_sample(settings.kafka, asked.records)
+    sample = kafka_sample.require(settings.kafka, asked.records)
     found = candidates.find(sample.records)
     judged = findings.judge(sample, found)
     given = {role: _given(sample, source, role, found) for role, source in extractors.items()}
@@ -143,33 +142,18 @@ def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json:
         written = config_text.text(parts)
         _parse(written, asked)  # a config that cannot be read is written by nobody
         _write(asked, written)
-    commands = next_commands(asked.config) if written else []
+    commands = [command_line(name, asked.config) for name in ("check", "plan", "run")] if written else []
     if as_json:
         told = _told(settings, sample, found, judged, options)
         chosen_labels = {role: each.label for role in _ROLES if chosen and (each := getattr(chosen, role)) is not None}
         file = str(asked.config) if written else None
-        output.write_json({**told, "chosen": chosen_labels or None, "config": file, "next": commands})
+        output.write_json({**told, "order": findings.ORDER, "chosen": chosen_labels or None, "config": file, "next": commands})
     elif chosen is None:
         _write_nothing_fits(asked, brokers, topics, sample)
     else:
         _write_chosen(asked, chosen, options, is_given="sequence" in given)
         output.write("\nNext:\n" + "\n".join(f"  {command}" for command in commands))
     return int(chosen is None)
-
-
-def next_commands(config: Path, *, begins_with: str = "check") -> list[str]:
-    """The commands that follow, as a shell takes them.
-
-    >>> next_commands(Path("tidemark.yml"), begins_with="plan")
-    ['tidemark plan', 'tidemark run']
-    """
-    names = ["check", "plan", "run"]
-    return [command(name, config) for name in names[names.index(begins_with) :]]
-
-
-def command(name: str, config: Path) -> str:
-    """A command with its config, as a shell takes it."""
-    return f"tidemark {name}" + ("" if config == DEFAULT_CONFIG else f" --config {shlex.quote(str(config))}")
 
 
 def _require_free(asked: Asked) -> None:
@@ -254,7 +238,7 @@ def _settings(
 ) -> Settings:
     """The settings of what is given so far, to reach the brokers with: its sequence is none."""
     roles = {"sequence": Chosen(Source("offset"), ())}
-    return _parse(config_text.text(Parts(brokers, topics or ["unknown"], root, properties, "", roles)), asked)
+    return _parse(config_text.text(Parts(brokers, topics, root, properties, "", roles)), asked)
 
 
 def _parse(text: str, asked: Asked) -> Settings:
@@ -335,10 +319,12 @@ def _parts(
         about = "Written by `tidemark init`; there were no records to look at, so nothing below is checked against any."
     others = [each.label for each in options if each is not chosen][:5]
     why = [_about(chosen.sequence, "It was named on the command line." if "sequence" in given else "")]
-    if sample.records:
+    is_read = "custom" not in [each.source.form for each in (chosen.sequence, chosen.producer, chosen.epoch) if each]
+    if sample.records and is_read:
         why.append(f"Within the streams of the sample it {chosen.steps.describe()}.")
-    if chosen.unread and sample.records:
-        why.append(f"{chosen.unread:,} records lack a key: they are invalid, and wait in quarantine.")
+        why += [_few(chosen)] if _few(chosen) else []
+    if chosen.unread and sample.records and is_read:
+        why.append(f"{chosen.unread:,} records lack it: they would be invalid, and wait in quarantine.")
     if others:
         why.append(f"Fits too: {', '.join(others)}. First are: {findings.ORDER}.")
     if chosen.sequence.source.form == "offset":
@@ -350,7 +336,16 @@ def _parts(
     return Parts(brokers, topics, root, properties, about, roles, has_json=is_json)
 
 
+def _few(chosen: Option) -> str:
+    """A warning where the sample is too small to say much."""
+    return (
+        f"Only {chosen.steps.records:,} records say so: look again when there are more." if chosen.steps.records < _FEW else ""
+    )
+
+
 def _about(each: Candidate, more: str) -> str:
+    if each.source.form == "custom":
+        return f"{each.label} is code of your own, which only Spark runs: `tidemark plan` tries it. {more}".strip()
     where = f"{each.label} is in {each.present:,} of {len(each.numbers):,} records: {_values(each)}."
     return f"{where} {more}".strip()
 
@@ -448,7 +443,7 @@ def _write_chosen(asked: Asked, chosen: Option, options: Sequence[Option], *, is
     if not is_given and len(options) > 1:
         others = ", ".join(printable(each.label) for each in options if each is not chosen)
         how = f"the first of several that fit (in order: {findings.ORDER}). The others: {others}. --sequence takes another"
-    steps = f" It {chosen.steps.describe()}." if chosen.steps.records else ""
+    steps = f" It {chosen.steps.describe()}. {_few(chosen)}".rstrip() if chosen.steps.records else ""
     output.write("\n" + textwrap.fill(f"The sequence is {printable(chosen.label)}: {how}.{steps}", _WIDTH))
     output.write(f"Written: {printable(str(asked.config))}. It says why in its comments.")
 

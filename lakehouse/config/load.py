@@ -119,7 +119,7 @@ def _read(path: Path) -> str:
             where=str(path),
             observed=f"no such file in {path.absolute().parent}",
             expected="the YAML file of a pipeline",
-            next_step="Name one with --config FILE, or write it: docs/configuration.md has a whole example.",
+            next_step="Name one with --config FILE, or have one written for a topic: tidemark init",
         ) from None
     except UnicodeDecodeError as error:
         raise ConfigError(

@@ -31,7 +31,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMANDS = (
-    *("demo", "init", "run", "plan", "status", "sql", "report", "verify", "restore", "rebuild", "maintain", "erase", "doctor"),
+    *(
+        "demo",
+        "init",
+        "check",
+        "run",
+        "plan",
+        "status",
+        "sql",
+        "report",
+        "verify",
+        "restore",
+        "rebuild",
+        "maintain",
+        "erase",
+        "doctor",
+    ),
     *("topic", "config", "gate", "jars", "broker"),
 )
 

@@ -103,6 +103,7 @@ def commands(folder: Path, topic: str) -> dict[str, list[list[str]]]:
         "config show": FORMATS,
         "config check": [*FORMATS, ["--set", f"pipeline={FORGED}"], ["--set", f"{FORGED}=1"]],
         "doctor": FORMATS,
+        "check": FORMATS,
         "jars fetch": FORMATS,
         "status": [*FORMATS, ["--lag"], ["--lag", "--json"]],
         "watermark show": FORMATS,
