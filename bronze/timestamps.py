@@ -16,18 +16,17 @@ once. Two concurrent runs may both append a record; Silver accepts it once, like
 from __future__ import annotations
 
 import json
-import logging
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from operator import methodcaller
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 
+from bronze.kafka.consumer import END_OF_PARTITION, HeadersUnreadableError, consumer, headers_of
 from bronze.kafka.errors import Place, malformed_timestamp
-from bronze.kafka.metadata import LookError, bounds, client_config
+from bronze.kafka.metadata import LookError, bounds
 from bronze.kafka.source import reader_options
 from bronze.progress import start_offsets
 from bronze.progress.position import read as read_standing
@@ -43,7 +42,7 @@ from lakehouse.table import BRONZE_RECORDS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from confluent_kafka import Message
+    from confluent_kafka import Consumer, Message
     from pyspark.sql import DataFrame, SparkSession
 
     from bronze.kafka.source import Offsets
@@ -56,14 +55,7 @@ _CHUNK_RECORDS = 10_000
 _CHUNK_BYTES = 32 * 1024 * 1024
 _POLL_SECONDS = 1.0
 _SHOWN = 20
-_END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001 -- its public name for it
 _SILENCE_SECONDS = 60
-_GROUP = "spark-kafka-source-tidemark"
-"""librdkafka requires a group name, though the consumer joins no group and commits nothing. It has the prefix of Spark's."""
-
-_headers = methodcaller("headers")
-"""For a header name that is not UTF-8, the client's C code both returns a result and sets an error. Called from C, the
-interpreter notices and raises SystemError; a plain call, which it optimises, has been seen to end in a segmentation fault."""
 
 _TYPES = {1: 0, 2: 1}
 """librdkafka's timestamp types, as Kafka numbers them."""
@@ -113,11 +105,11 @@ class _Carrier:
         Raises:
             LookError: The brokers cannot be read from this machine.
         """
-        with closing(_consumer(self.kafka)) as consumer:
-            consumer.assign([TopicPartition(*place, start)])
+        with closing(consumer(self.kafka)) as reader:
+            reader.assign([TopicPartition(*place, start)])
             has_odd = True
             while has_odd and start < end:
-                rows, start, has_odd = _read_chunk(consumer, start, end)
+                rows, start, has_odd = _read_chunk(reader, start, end)
                 if rows:
                     of_run = {"run_id": self.run.run_id, "ingested_at": datetime.now(UTC)}
                     named = {"topic": self.stored_as.get(place[0], place[0]), "partition": place[1]}
@@ -223,39 +215,18 @@ def _options(kafka: Kafka, ranges: Ranges) -> dict[str, str]:
     return {**options, "assign": json.dumps(named), "endingOffsets": json.dumps(bounds_of[1])}
 
 
-def _consumer(kafka: Kafka) -> Consumer:
-    properties = kafka.client_properties()
-    quiet = logging.getLogger("tidemark.kafka.read")
-    quiet.disabled = True  # librdkafka's log would go to stderr, past the report
-    try:
-        return Consumer(
-            {
-                **client_config(properties),
-                "group.id": properties.get("group.id", _GROUP),
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-                "check.crcs": True,
-            },
-            logger=quiet,
-        )
-    except KafkaException as error:
-        raise LookError(error.args[0].name()) from None  # its text may repeat a value
-
-
-def _read_chunk(consumer: Consumer, start: int, end: int) -> _Chunk:
-    """Read from the consumer's position up to an end, at most a chunk's number of records or bytes."""
+def _read_chunk(reader: Consumer, start: int, end: int) -> _Chunk:
+    """Read from the reader's position up to an end, at most a chunk's number of records or bytes."""
     rows: list[dict[str, object]] = []
     size, has_odd, heard = 0, False, time.monotonic()
     while len(rows) < _CHUNK_RECORDS and size < _CHUNK_BYTES:
-        message = consumer.poll(_POLL_SECONDS)
+        message = reader.poll(_POLL_SECONDS)
         if message is None:
             if time.monotonic() - heard > _SILENCE_SECONDS:
                 raise LookError("no answer")
             continue
         heard, error, offset = time.monotonic(), message.error(), message.offset()
-        if error is not None and error.code() != _END_OF_PARTITION:
+        if error is not None and error.code() != END_OF_PARTITION:
             raise LookError(error.name())
         if error is not None or offset is None or offset >= end:
             return _Chunk(rows, end, has_odd)
@@ -275,12 +246,12 @@ def _row(message: Message) -> dict[str, object] | None:
     """
     kind, milliseconds = message.timestamp()
     named = timestamp_columns(milliseconds)
+    headers: list[tuple[str, bytes | None]] = []
     try:
-        headers = cast("list[tuple[str, bytes | None]] | None", _headers(message))
-    except SystemError:
+        headers = headers_of(message)
+    except HeadersUnreadableError:
         if named["timestamp"] is not None:
             return None
-        headers = None
     return {
         "offset": message.offset(),
         "timestamp_type": _TYPES.get(kind),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from silver.state.plan import Plan
 
 
-_SHOWN = (
+SHOWN = (
     "topic",
     "partition",
     "producer",
@@ -46,6 +46,7 @@ _SHOWN = (
     "jumps_forward",
     "jumps_backward",
 )
+"""What a preview tells of each stream."""
 
 NOTHING: dict[str, object] = {
     "load_seq": None,
@@ -77,7 +78,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
     create_tables(spark, run, rules)
     share, topic_shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
-    do = partial(steps.load_once, max_quarantined_share=share, topic_shares=topic_shares, stream_limits=_limits(settings))
+    do = partial(steps.load_once, max_quarantined_share=share, topic_shares=topic_shares, stream_limits=limits(settings))
     loads = []
     while (done := do(spark, run, rules)) is not None:
         loads.append(done)
@@ -135,7 +136,7 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
         planned: Plan | None = steps.planned_again(spark, run, recovered)
     else:
         try:
-            planned = planner.plan(spark, run, rules, recovered, _limits(settings))
+            planned = planner.plan(spark, run, rules, recovered, limits(settings))
         except BreakerOpenError as opened:
             return {**NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [breaker.trip_of(opened)._asdict()]}
     if planned is None:
@@ -149,8 +150,8 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
         "bronze_to_version": planned.range.to_version,
         "records": planned.count("records"),
         "breaker": [trip._asdict() for trip in found],
-        "kept_out": _samples(planned.rejects),
-        "streams": [{name: row[name] for name in _SHOWN} for row in planned.ledger],
+        "kept_out": samples(planned.rejects),
+        "streams": [{name: row[name] for name in SHOWN} for row in planned.ledger],
     }
 
 
@@ -162,7 +163,7 @@ def require_others_let_in(
     Raises:
         BreakerOpenError: It opens, because of other streams. Nothing was written.
     """
-    planned = planner.plan(spark, run, Rules.of(settings), recovered, _limits(settings))
+    planned = planner.plan(spark, run, Rules.of(settings), recovered, limits(settings))
     if planned is None:
         return
     shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
@@ -170,11 +171,12 @@ def require_others_let_in(
         breaker.require_closed(spark, run, planned, *shares)
 
 
-def _limits(settings: Settings) -> Limits:
+def limits(settings: Settings) -> Limits:
+    """How many new streams a load may bring."""
     return Limits(settings.policies.max_new_streams, settings.policies.new_streams_of_topics)
 
 
-def _samples(rejects: pa.Table) -> list[dict[str, object]]:
+def samples(rejects: pa.Table) -> list[dict[str, object]]:
     """The first rejects of each class, without the load's number and the content hash."""
     names = [name for name in rejects.column_names if name not in ("load_seq", "content_sha256")]
     by_class = [rejects.filter(pc.equal(rejects["class"], name)).slice(0, _SAMPLES) for name in CLASSES]

@@ -16,7 +16,7 @@ from lakehouse.delta import tables as delta
 from lakehouse.errors import UsageError
 from lakehouse.spark import progress
 from lakehouse.table import SILVER_WATERMARKS
-from pipelines import arrival_order, bronze_to_silver, kafka_to_bronze, maintenance, preflight, silver_to_gold
+from pipelines import arrival_order, bronze_to_silver, kafka_to_bronze, maintenance, preflight, sample_plan, silver_to_gold
 from pipelines.job import storage_errors_named
 from pipelines.operate import accept_topic, gate_decision, requests
 from pipelines.operate import erasure as end_of_erasures
@@ -75,8 +75,15 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
 
 
 def plan(job: Job) -> dict[str, object]:
-    """What the next load of Silver would do; see `pipelines.bronze_to_silver.preview`."""
+    """What the next load of Silver would do; see `pipelines.bronze_to_silver.preview`.
+
+    Before the first run, a sample from Kafka is decided, see `pipelines.sample_plan`; without a lock, which would make the
+    root.
+    """
     run = job.new_run()
+    with storage_errors_named(run.lakehouse):
+        if sample_plan.is_before_first_run(job.spark, run):
+            return {"pipeline": run.pipeline, **sample_plan.preview(job.spark, run, job.settings)}
     with job.alone(run):
         return {"pipeline": run.pipeline, **bronze_to_silver.preview(job.spark, run, job.settings)}
 

@@ -117,6 +117,20 @@ def describe_topics(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
     return found
 
 
+def topic_names(kafka: Kafka) -> list[str]:
+    """The topics that this login may see, by name; Kafka's own are left out.
+
+    Raises:
+        LookError: No broker can be asked.
+    """
+    admin = client(kafka)
+    try:
+        found = admin.list_topics(timeout=_SECONDS).topics
+    except KafkaException as error:
+        raise LookError(_why(kafka, error)) from None
+    return sorted(name for name in found if not name.startswith("__"))
+
+
 def bounds(kafka: Kafka, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
     """Return the earliest offset of each partition in Kafka, and the offset that its next record will get.
 

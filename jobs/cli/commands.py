@@ -5,7 +5,6 @@ Heavy imports are in the commands that need them: `tidemark --help` answers with
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from jobs.cli.begin import check, init
 from jobs.cli.gate import gate_app
 from jobs.cli.maintain import maintain
 from jobs.cli.recovery import rebuild, restore, verify
@@ -35,13 +35,14 @@ from jobs.process.options import (
     Overrides,
     PartitionArgument,
     TopicArgument,
+    command_line,
 )
 from jobs.run.once import run_once
 from lakehouse import __version__
 from lakehouse.table import Lakehouse
 
 SECTIONS = {
-    "Begin": ("demo", "doctor", "config", "jars", "broker"),
+    "Begin": ("demo", "init", "check", "doctor", "config", "jars", "broker"),
     "Run": ("run", "plan"),
     "Look": ("status", "report", "sql", "why", "order", "topic", "watermark"),
     "Decide": ("quarantine", "gate"),
@@ -66,7 +67,7 @@ app = group("Kafka to Bronze, Silver and Gold Delta tables, each record exactly 
 _groups = {"config": config_app, "jars": jars_app, "quarantine": quarantine_app, "watermark": watermark_app, "gate": gate_app}
 for _name, _group in {**_groups, "topic": topic_app, "broker": broker_app}.items():
     app.add_typer(_group, name=_name)
-for _command in (status, sql, report, verify, restore, rebuild, maintain, erase):
+for _command in (init, check, status, sql, report, verify, restore, rebuild, maintain, erase):
     app.command()(_command)
 
 
@@ -140,13 +141,19 @@ def run(
 def plan(
     *, limit: Limit = MOST_ROWS, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
 ) -> None:
-    """Say what the next Silver load would do; load nothing."""
+    """Say what the next Silver load would do; load nothing.
+
+    Before the first run: what it would do with a sample from Kafka.
+    """
+    from jobs.process.output import write
     from jobs.run.summary import write_plan
     from pipelines import medallion
 
     with open_job(config, overrides) as job:
         planned = medallion.plan(job)
     write_plan(planned, as_json=as_json, most=limit)
+    if planned.get("sample") and not as_json:
+        write(f"\nNext:\n  {command_line('run', config)}")
 
 
 @app.command()
@@ -197,17 +204,13 @@ def doctor(*, config: OptionalConfigFile = None, overrides: Overrides = None, as
     With --config, what that pipeline needs. Ends with 1 where something is missing.
     """
     from jobs.process.context import load_settings
-    from jobs.process.output import write_json, write_table
+    from jobs.process.output import write_findings
     from lakehouse.machine.doctor import diagnose
     from lakehouse.table import Lakehouse
 
     lakehouse = Lakehouse.of(load_settings(config, overrides)) if config else Lakehouse()
     findings = diagnose(store=lakehouse.storage.jars if lakehouse.storage else None)
-    if as_json:
-        write_json([asdict(finding) for finding in findings])
-    else:
-        rows = [("ok" if each.ok else "NO", each.name, each.observed, each.expected, each.next_step) for each in findings]
-        write_table(["", "what", "observed", "expected", "next"], rows)
+    write_findings(findings, as_json=as_json)
     return int(not all(finding.ok for finding in findings))
 
 

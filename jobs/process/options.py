@@ -1,5 +1,6 @@
 """The options and arguments that several commands take."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -38,3 +39,12 @@ KeyFileOption = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it comes to; write nothing.")]
+
+
+def command_line(name: str, config: Path) -> str:
+    """A command with its config, as a shell takes it.
+
+    >>> command_line("plan", Path("tidemark.yml")), command_line("plan", Path("my orders.yml"))
+    ('tidemark plan', "tidemark plan --config 'my orders.yml'")
+    """
+    return f"tidemark {name}" + ("" if config == DEFAULT_CONFIG else f" --config {shlex.quote(str(config))}")

@@ -8,6 +8,7 @@ import io
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +21,8 @@ from lakehouse.escape import brief, csv_text, json_text, printable, shortened
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.table import Table
+
+    from lakehouse.machine.doctor import Finding
 
 MAX_TABLE_ROWS = 1000
 _NO_WIDTH = 10_000
@@ -165,6 +168,19 @@ def into(file: Path | None) -> Iterator[None]:
         return
     with whole(file) as unfinished, unfinished.open("w", encoding="utf-8") as text, contextlib.redirect_stdout(text):
         yield
+
+
+def write_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
+    """Print what was checked on stdout: a line per check, and where it failed what was expected and comes next; or JSON."""
+    if as_json:
+        write_json([asdict(finding) for finding in findings])
+        return
+    width = max(len(each.name) for each in findings) + 2
+    for each in findings:
+        told = [f"{'ok' if each.ok else 'NO'}  {shown(each.name):<{width}}{shown(each.observed)}"]
+        if not each.ok:
+            told += [f"{'':<{width + 4}}expected: {shown(each.expected)}", f"{'':<{width + 4}}next: {shown(each.next_step)}"]
+        write("\n".join(told))
 
 
 def write_table(

@@ -20,7 +20,7 @@ from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Settings
 from lakehouse.settings.secrets import Secret, UnresolvedReferenceError, resolve, secret_texts
 
-__all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "known_secrets", "load", "redacted", "show_yaml"]
+__all__ = ["ConfigMistakesError", "Mistake", "as_yaml", "known_secrets", "load", "parse", "redacted", "show_yaml"]
 
 _MAPPING = "the mapping"
 """How messages name a config that is no file."""
@@ -47,17 +47,36 @@ def load(
         ConfigMistakesError: The config has mistakes; the error lists all of them, each with its key, place and fix.
         ConfigError: The file cannot be read, or the mapping holds what no config can.
     """
-    environ = os.environ if environ is None else environ
     if isinstance(config, Mapping):
         source, folder = Source(_MAPPING), Path.cwd()
         read_yaml(as_yaml(config, _MAPPING), source, has_lines=False)
     else:
         source, folder = Source(str(config)), Path(config).absolute().parent
         read_yaml(_read(Path(config)), source)
+    return _settings(source, folder, overrides or {}, os.environ if environ is None else environ)
+
+
+def parse(text: str, file: Path, *, environ: Mapping[str, str]) -> Settings:
+    """Load a pipeline's settings from the text of a config that is not written yet.
+
+    Args:
+        text: YAML.
+        file: The file that it is for, whose name errors have, and in whose folder relative paths start.
+        environ: The environment.
+
+    Raises:
+        ConfigMistakesError: The config has mistakes.
+    """
+    source = Source(str(file))
+    read_yaml(text, source)
+    return _settings(source, file.absolute().parent, {}, environ)
+
+
+def _settings(source: Source, folder: Path, overrides: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     if source.mistakes and not source.data:
         raise ConfigMistakesError(source.file, source.mistakes)
     lay_environment(environ, source)
-    lay_flags(overrides or {}, source)
+    lay_flags(overrides, source)
     wrong: dict[KeyPath, Mistake] = {}
     data = _resolved(source.data, (), environ, source, wrong)
     return _checked(data, source, wrong, folder)
@@ -126,7 +145,7 @@ def _read(path: Path) -> str:
             where=str(path),
             observed=f"no such file in {path.absolute().parent}",
             expected="the YAML file of a pipeline",
-            next_step="Name one with --config FILE, or write it: docs/configuration.md has a whole example.",
+            next_step="Name one with --config FILE, or have one written for a topic: tidemark init",
         ) from None
     except UnicodeDecodeError as error:
         raise ConfigError(

@@ -63,6 +63,8 @@ BRONZE = Contract(
 
 EXTRACTED = ("producer", "epoch", "sequence", "problem")
 """The columns of `bronze_records` that are read from each record's bytes."""
+OWNER = "tidemark.pipeline"
+"""The property of `bronze_records` that names the only pipeline that may ingest into it."""
 FINGERPRINT = "rules_fingerprint"
 """The column that says which sources they were read from, see `lakehouse.extract.sources`."""
 

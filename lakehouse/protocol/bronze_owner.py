@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.bronze import BRONZE, OWNER
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.table import Table
-
-_PROPERTY = "tidemark.pipeline"
 
 
 def create_bronze(spark: SparkSession, run: Run) -> None:
@@ -37,9 +35,9 @@ def create_bronze(spark: SparkSession, run: Run) -> None:
     """
     table = run.table(BRONZE_RECORDS)
     owner = require(spark, run)  # before a column is added, which is a commit
-    tables.create(spark, table, replace(BRONZE, properties={**BRONZE.properties, _PROPERTY: run.pipeline}))
+    tables.create(spark, table, replace(BRONZE, properties={**BRONZE.properties, OWNER: run.pipeline}))
     if owner is None and require(spark, run) is None:
-        tables.set_properties(spark, table, {_PROPERTY: run.pipeline})
+        tables.set_properties(spark, table, {OWNER: run.pipeline})
         require(spark, run)
 
 
@@ -53,7 +51,7 @@ def require(spark: SparkSession, run: Run) -> str | None:
         TableStateError: They are another pipeline's.
     """
     table = run.table(BRONZE_RECORDS)
-    owner = tables.properties(spark, table).get(_PROPERTY) if tables.exists(spark, table) else None
+    owner = tables.properties(spark, table).get(OWNER) if tables.exists(spark, table) else None
     require_own(run, _claimers(spark, run) if owner is None else {owner}, where=table)
     return owner
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.extract.written import PREFIX_BYTES
+from lakehouse.extract import on_driver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakehouse.extract.sources import Source
     from silver.rules import Rules
-
-_MOST_BYTES = 1_024
-_LARGEST = 2**63 - 1
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']*)'\]")
 
 
 def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None, int | None]:
@@ -37,59 +30,8 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
         return erased["producer"], erased["epoch"], erased["sequence"]
     if record.get("rules_fingerprint") == rules.fingerprint and record["problem"] is None:
         return record["producer"], record["epoch"], record["sequence"]
-    producer = _text(rules.producer, record) if rules.producer else None
-    epoch = _number(rules.epoch, record) if rules.epoch else 0
-    return producer, epoch, _number(rules.sequence, record)
-
-
-def _text(source: Source, record: Mapping[str, Any]) -> str | None:
-    if source.encoding != "utf8":
-        number = _number(source, record)
-        return None if number is None else str(number)
-    raw = _raw(source, record)
-    if raw is None or not 1 <= len(raw) <= _MOST_BYTES:
-        return None
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _number(source: Source, record: Mapping[str, Any]) -> int | None:
-    raw = _raw(source, record)
-    if raw is None:
-        return None
-    if source.encoding != "utf8":
-        is_whole = len(raw) == (4 if source.encoding == "int32" else 8) and raw[0] < 0x80  # noqa: PLR2004 -- the sign's bit
-        return int.from_bytes(raw) if is_whole else None
-    number = int(raw) if raw.isdigit() and len(raw) <= _MOST_BYTES else None
-    return number if number is not None and number <= _LARGEST else None
-
-
-def _raw(source: Source, record: Mapping[str, Any]) -> bytes | None:
-    value: bytes | None = record.get("value")
-    match source.form:
-        case "header":
-            headers = record.get("headers") or []
-            return next((header["value"] for header in headers if header["key"] == source.argument), None)
-        case "offset":
-            return str(record["offset"]).encode()
-        case "value":
-            return value
-        case "bytes" if value is not None:
-            start, end = (int(bound) for bound in source.argument.split(":"))
-            return value[start:end]
-        case "json" | "prefixed_json" if value is not None:
-            return _at_path(value if source.form == "json" else value[PREFIX_BYTES:], source.argument)
-        case _:
-            return None
-
-
-def _at_path(value: bytes, path: str) -> bytes | None:
-    try:
-        found = json.loads(value.decode(errors="replace"), parse_int=str, parse_float=str)
-        for name, index, quoted in _STEP.findall(path):
-            found = found[int(index)] if index else found[name or quoted]
-        return None if found is None else str(found).encode()
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
-        return None
+    headers = [(header["key"], header["value"]) for header in record.get("headers") or []]
+    found = on_driver.Record(record.get("value"), headers, record.get("offset") or 0)
+    producer = on_driver.name(rules.producer, found)[0] if rules.producer else None
+    epoch = on_driver.number(rules.epoch, found)[0] if rules.epoch else 0
+    return producer, epoch, on_driver.number(rules.sequence, found)[0]

@@ -14,9 +14,6 @@ from tests.docs.command_lines import ROOT, SHELL, Line, parse
 WRONG: type[Exception] = typer.BadParameter.__mro__[1]
 """What the parser raises of a wrong command line, whether typer bundles click or imports it."""
 
-BEING_BUILT = ("init", "check")
-"""Commands that documents name already."""
-
 NOT_OURS = {
     "SPARK_REMOTE=sc://": "a Spark Connect server: tests/cluster/test_connect.py",
     "beeline ": "a Thrift server: tests/cluster/test_standalone.py",
@@ -38,10 +35,6 @@ def targets() -> set[str]:
     return set(re.findall(r"(?m)^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8")))
 
 
-def is_being_built(line: Line) -> bool:
-    return line.words()[1] in BEING_BUILT
-
-
 def why_not_ours(line: Line) -> str | None:
     return next((reason for start, reason in NOT_OURS.items() if line.text.startswith(start)), None)
 
@@ -51,7 +44,7 @@ def require_taken(line: Line) -> None:
     program, *words = line.words()
     if program == "make":
         assert words[0] in targets(), line
-    elif not is_being_built(line):
+    else:
         assert program == "tidemark", f"{line}: neither run nor listed in NOT_OURS"
         parse(words)
 
@@ -83,11 +76,6 @@ def test_every_block_says_what_it_is_in() -> None:
 def test_what_is_not_run_here_is_in_the_documents() -> None:
     lines = [line.text for line in command_lines.in_blocks()]
     assert [start for start in NOT_OURS if not any(line.startswith(start) for line in lines)] == []
-
-
-@pytest.mark.parametrize("name", BEING_BUILT)
-def test_a_command_that_is_being_built_is_not_there_yet(name: str) -> None:
-    assert name not in typer.main.get_command(app).commands, "take it out of BEING_BUILT"  # type: ignore[attr-defined] # of a group
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from bronze.dev_broker.broker import create_topic
 from jobs.cli import main
 from tests.docs import command_lines
 from tests.docs.command_lines import ROOT, Line, parse
-from tests.docs.test_command_lines import BEING_BUILT, why_not_ours
+from tests.docs.test_command_lines import why_not_ours
 from tests.support.kafka import Sent, delete_topic, send
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def lines() -> list[Line]:
 
 def is_run(line: Line) -> bool:
     listed = any(line.text.startswith(start) for start in RUN_ELSEWHERE)
-    return line.program == "tidemark" and not listed and why_not_ours(line) is None and line.words()[1] not in BEING_BUILT
+    return line.program == "tidemark" and not listed and why_not_ours(line) is None
 
 
 def is_whole(line: Line) -> bool:
@@ -128,11 +128,9 @@ def states(spark: SparkSession, broker: LocalBroker, tmp_path_factory: pytest.Te
     states = States(tmp_path_factory.mktemp("states"), config)
     exec(producer, {})  # noqa: S102 -- the README's own text
     with contextlib.chdir(work):
-        if "init" in BEING_BUILT:
-            written(work, config)
         for line in block("sh", "tidemark init").splitlines():
             words = Line("README.md", line).words(**at)
-            assert words[1] in BEING_BUILT or main(words[1:]) == 0, line
+            assert main(words[1:]) == 0, line
     file = work / "tidemark.yml"
     assert yaml.safe_load(file.read_text(encoding="utf-8")) == config
 

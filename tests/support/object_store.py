@@ -166,6 +166,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in answer.getheaders():
             if name.lower() not in ("transfer-encoding", "content-length", "connection"):
                 self.send_header(name, value)
+        if is_hidden:
+            self.send_header("ETag", '"hidden"')
         self.send_header("Content-Length", length)
         self.end_headers()
         if self.command != "HEAD":

@@ -32,7 +32,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMANDS = (
-    *("demo", "run", "plan", "status", "sql", "report", "verify", "restore", "rebuild", "maintain", "erase", "doctor"),
+    *(
+        "demo",
+        "init",
+        "check",
+        "run",
+        "plan",
+        "status",
+        "sql",
+        "report",
+        "verify",
+        "restore",
+        "rebuild",
+        "maintain",
+        "erase",
+        "doctor",
+    ),
     *("topic", "config", "gate", "jars", "broker"),
 )
 

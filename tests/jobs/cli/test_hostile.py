@@ -68,7 +68,12 @@ BOUND_OF_ALL, BOUND_OF_NAME = 8_000_000, 2_500
 LISTS_ALL = ("sql", "order", "watermark show")
 
 FORMATS: list[list[str]] = [[], ["--json"]]
-SKIPPED = {"demo": "has a corpus of its own", "broker up": "the broker runs", "broker down": "it is still needed"}
+SKIPPED = {
+    "demo": "has a corpus of its own",
+    "init": "has one too",
+    "broker up": "the broker runs",
+    "broker down": "it is still needed",
+}
 """Commands that do not look at this lakehouse."""
 
 
@@ -98,6 +103,7 @@ def commands(folder: Path, topic: str) -> dict[str, list[list[str]]]:
         "config show": FORMATS,
         "config check": [*FORMATS, ["--set", f"pipeline={FORGED}"], ["--set", f"{FORGED}=1"]],
         "doctor": FORMATS,
+        "check": FORMATS,
         "jars fetch": FORMATS,
         "status": [*FORMATS, ["--lag"], ["--lag", "--json"]],
         "watermark show": FORMATS,

@@ -53,15 +53,16 @@ LOOKS = [
     ["config", "show"],
     ["config", "check"],
     ["doctor"],
+    ["check"],
     ["erase", "--topic", "t", "--key", "someone-else", *REASON, "--dry-run"],
     ["restore", "--to", "1", *REASON, "--dry-run"],
     ["maintain", "--dry-run"],
     ["maintain", "--erase", "--key", "key-of-ann", "--dry-run"],
 ]
-MAY_REFUSE = ("gate release", "gate reject", "doctor", "maintain --erase", "topic", "status --lag")
+MAY_REFUSE = ("gate release", "gate reject", "doctor", "check", "maintain --erase", "topic", "status --lag")
 """A gate that passed has nothing to decide; doctor says what this machine lacks; the key is in old versions still; there is no
 broker."""
-NEVER_ONLY_LOOKS = {"run", "demo", "broker up", "broker down", "jars fetch"}
+NEVER_ONLY_LOOKS = {"run", "demo", "init", "broker up", "broker down", "jars fetch"}
 """Commands that write, or do not look at a lakehouse, whatever their options."""
 
 

@@ -1,0 +1,71 @@
+"""A consumer that reads records on this machine, by offset and without a group: no JVM, no Spark."""
+
+from __future__ import annotations
+
+import logging
+from operator import methodcaller
+from typing import TYPE_CHECKING, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from bronze.kafka.metadata import LookError, client_config
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from lakehouse.settings.pipeline import Kafka
+
+END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001 -- its public name for it
+_GROUP = "spark-kafka-source-tidemark"
+"""librdkafka requires a group name, though the consumer joins no group and commits nothing. It has the prefix of Spark's."""
+
+_headers = methodcaller("headers")
+"""For a header name that is not UTF-8, the client's C code both returns a result and sets an error. Called from C, the
+interpreter notices and raises SystemError; a plain call, which it optimises, has been seen to end in a segmentation fault."""
+
+
+class HeadersUnreadableError(Exception):
+    """A record has a header whose name is not UTF-8: this client returns all headers or none."""
+
+
+def consumer(kafka: Kafka, **more: str | int) -> Consumer:
+    """Create a consumer of committed records. It joins no group; assign offsets to it, and close it.
+
+    Args:
+        kafka: The settings.
+        more: Further properties of librdkafka, with `_` for the points in their names.
+
+    Raises:
+        LookError: A property that the connection depends on has no counterpart in librdkafka, or librdkafka refuses it.
+    """
+    properties = kafka.client_properties()
+    quiet = logging.getLogger("tidemark.kafka.read")
+    quiet.disabled = True  # librdkafka's log would go to stderr, past the report
+    try:
+        return Consumer(
+            {
+                **client_config(properties),
+                "group.id": properties.get("group.id", _GROUP),
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+                **{name.replace("_", "."): value for name, value in more.items()},
+            },
+            logger=quiet,
+        )
+    except KafkaException as error:
+        raise LookError(error.args[0].name()) from None  # its text may repeat a value
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
+    """A record's headers, in their order; empty if it has none.
+
+    Raises:
+        HeadersUnreadableError: A header's name is not UTF-8.
+    """
+    try:
+        return cast("list[tuple[str, bytes | None]] | None", _headers(message)) or []
+    except SystemError:
+        raise HeadersUnreadableError from None

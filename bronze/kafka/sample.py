@@ -1,0 +1,229 @@
+"""Reads a sample of topics, without Spark: committed records from the beginning and the end of each partition."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import TopicPartition
+
+from bronze.kafka.consumer import END_OF_PARTITION, HeadersUnreadableError, consumer, headers_of
+from bronze.kafka.metadata import LookError, bounds, describe_topics, topic_names
+from bronze.kafka.source import require_reachable
+from lakehouse.errors import SourceError
+from lakehouse.settings.base import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from confluent_kafka import Consumer, Message
+
+    from lakehouse.settings.pipeline import Kafka
+
+_MOST_BYTES = 64 * 1024 * 1024
+_SILENCE_SECONDS = 20
+_IN_ALL_SECONDS = 120
+_POLL_SECONDS = 0.1
+_AT_ONCE = 500
+_SHOWN = 20
+_QUEUE_KBYTES, _QUEUE_RECORDS = 16_384, 1_000
+"""How much librdkafka reads ahead. Its defaults, 64 MB and 100,000 records, are far more than a sample."""
+_WAIT_MS = 20
+"""How long a broker waits for more records before it says that a partition has ended; 500 by default."""
+_TYPES = {1: 0, 2: 1}
+"""librdkafka's timestamp types, as Kafka numbers them."""
+
+Partition = tuple[str, int]
+
+
+class Sampled(NamedTuple):
+    """A record as Kafka holds it.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its partition.
+        offset: Its offset.
+        key: The key's bytes; None if it has none.
+        value: The value's bytes; None for a tombstone.
+        headers: Its headers in their order; None if one has a name that is not UTF-8, which the client cannot return.
+        timestamp_ms: Kafka's timestamp, -1 for none.
+        timestamp_type: 0 set by the producer, 1 by the broker; None if there is none.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] | None
+    timestamp_ms: int = -1
+    timestamp_type: int | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some records of topics.
+
+    Attributes:
+        records: The records, by topic, partition and offset.
+        partitions: The earliest offset of each partition, and the one that its next record will get.
+        tails: Where the second part of a partition's records begins, if records between the two parts were left out.
+        missing_topics: Topics that the brokers do not have, or that this login may not see.
+        is_cut_short: Whether it has fewer records than asked for because they are large, or came too slowly.
+    """
+
+    records: Sequence[Sampled]
+    partitions: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
+    tails: Mapping[Partition, int] = field(default_factory=dict)
+    missing_topics: Sequence[str] = ()
+    is_cut_short: bool = False
+
+    @property
+    def available(self) -> int:
+        """The offsets that the partitions hold now; fewer are records where a topic has transactions or is compacted."""
+        return sum(end - first for first, end in self.partitions.values())
+
+
+def read(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
+    """Read a sample of the topics of the settings.
+
+    Args:
+        kafka: The settings.
+        most: How many records, at most; shared out among the partitions that have some; two of each at least.
+        has_end: Whether half of them come from the partitions' ends; else all from where a first run starts.
+
+    Raises:
+        LookError: No broker can be asked, or one refuses.
+    """
+    seen = describe_topics(kafka, kafka.topics)
+    spans = {
+        (topic, partition): span
+        for topic, description in sorted(seen.items())
+        for partition, span in sorted(bounds(kafka, topic, description.partitions).items())
+    }
+    each = max(2, most // max(1, sum(first < end for first, end in spans.values())))
+    tail = each // 2 if has_end else 0
+    limits = {"queued_max_messages_kbytes": _QUEUE_KBYTES, "queued_min_messages": _QUEUE_RECORDS, "fetch_wait_max_ms": _WAIT_MS}
+    with closing(consumer(kafka, **limits)) as client:
+        reading = _Reading(client)
+        starts = {place: span[0] if has_end else _start(kafka, place, span) for place, span in spans.items()}
+        reading.take({place: (starts[place], end) for place, (_, end) in spans.items()}, each - tail)
+        # After what the first part reached, which in a compacted topic is further than its number of records.
+        after = dict(reading.reached)
+        ends = {place: (max(end - tail, after[place]), end) for place, (_, end) in spans.items() if tail}
+        reading.take(ends, tail)
+    records = sorted(reading.records, key=lambda record: record[:3])
+    tails = {place: start for place, (start, end) in ends.items() if after[place] < start < end}
+    return Sample(records, spans, tails, [each for each in kafka.topics if each not in seen], reading.is_cut_short)
+
+
+def require(kafka: Kafka, most: int, *, has_end: bool = True) -> Sample:
+    """Read a sample as `read` does, or say what stands in the way.
+
+    Raises:
+        SourceError: No broker answers, a topic is not there, or it cannot be read.
+    """
+    require_reachable(kafka.bootstrap_servers)
+    try:
+        found = read(kafka, most, has_end=has_end)
+        if found.missing_topics:
+            raise no_topic(kafka, found.missing_topics)
+    except LookError as error:
+        raise SourceError(
+            "The topics cannot be read from this machine.",
+            where=f"topic {', '.join(kafka.topics)} at {kafka.bootstrap_servers!s}",
+            observed=str(error),
+            expected="the right to describe and to read each topic, and properties that librdkafka has",
+            next_step="Check the topics' rights, security.protocol, sasl.* and ssl.* under kafka.properties.",
+        ) from None
+    return found
+
+
+def no_topic(kafka: Kafka, names: Sequence[str]) -> SourceError:
+    """The error for topics that the brokers do not have, or that this login may not see.
+
+    Raises:
+        LookError: The brokers cannot be asked which they have.
+    """
+    known = topic_names(kafka)
+    near = [found for name in names if (found := nearest(name, known))]
+    seen = ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
+    return SourceError(
+        "A topic does not exist.",
+        where=f"topic {', '.join(names)} at {kafka.bootstrap_servers!s}",
+        observed=f"topics that this login may see: {seen or 'none'}",
+        next_step=f"Did you mean {', '.join(near)}?" if near else "Correct its name, create it, or have the right to see it.",
+    )
+
+
+def _start(kafka: Kafka, place: Partition, span: tuple[int, int]) -> int:
+    """Where a first run starts in a partition. A start at the end leaves nothing to look at, so it is not followed."""
+    given, (first, end) = kafka.starting_offsets, span
+    asked = first if isinstance(given, str) else given.get(place[0], {}).get(str(place[1]), first)
+    return asked if first <= asked <= end else first
+
+
+class _Reading:
+    """Reads from many partitions at a time, until each has its records or its end, or a limit is reached."""
+
+    def __init__(self, client: Consumer) -> None:
+        self._client = client
+        self._deadline = time.monotonic() + _IN_ALL_SECONDS
+        self._size = 0
+        self.records: list[Sampled] = []
+        self.reached: dict[Partition, int] = {}
+        self.is_cut_short = False
+
+    def take(self, spans: Mapping[Partition, tuple[int, int]], most: int) -> None:
+        """Read records of some spans of offsets, from their beginnings.
+
+        Args:
+            spans: The first offset of each partition, and the one after the last.
+            most: How many records of each.
+
+        Raises:
+            LookError: A broker refuses, or none answers.
+        """
+        self.reached |= {place: start for place, (start, _) in spans.items()}
+        left = {place: most for place, (start, end) in spans.items() if start < end}
+        self._client.assign([TopicPartition(*place, spans[place][0]) for place in left])
+        heard, began = time.monotonic(), len(self.records)
+        while left and not self.is_cut_short:
+            messages = self._client.consume(_AT_ONCE, _POLL_SECONDS)
+            for message in messages:
+                self._take(message, spans, left)
+            now = time.monotonic()
+            heard = now if messages else heard
+            if now - heard > _SILENCE_SECONDS and len(self.records) == began:
+                raise LookError(f"no record came within {_SILENCE_SECONDS} s")
+            self.is_cut_short = self._size > _MOST_BYTES or now > self._deadline or now - heard > _SILENCE_SECONDS
+        self._client.unassign()
+
+    def _take(self, message: Message, spans: Mapping[Partition, tuple[int, int]], left: dict[Partition, int]) -> None:
+        place, offset, error = (message.topic() or "", message.partition() or 0), message.offset(), message.error()
+        if error is not None and error.code() != END_OF_PARTITION:
+            raise LookError(error.name())
+        if place not in left:  # it was read ahead
+            return
+        if error is not None or offset is None or offset >= spans[place][1]:
+            self.reached[place] = spans[place][1]
+            left[place] = 0
+        else:
+            self.records.append(_sampled(message, *place, offset))
+            self._size += len(message)
+            self.reached[place] = offset + 1
+            left[place] -= 1
+        if not left[place]:
+            del left[place]
+            self._client.incremental_unassign([TopicPartition(*place)])
+
+
+def _sampled(message: Message, topic: str, partition: int, offset: int) -> Sampled:
+    kind, milliseconds = message.timestamp()
+    try:
+        headers = tuple(headers_of(message))
+    except HeadersUnreadableError:
+        headers = None
+    return Sampled(topic, partition, offset, message.key(), message.value(), headers, milliseconds, _TYPES.get(kind))

@@ -1,0 +1,70 @@
+"""The commands before a first run: init and check."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, Overrides, command_line
+
+MOST_SAMPLED = 4_000
+_ROLE = "As header:NAME, json:PATH, value:utf8, bytes:0:8; else what the sample shows."
+Sample = Annotated[
+    int, typer.Option("--sample", metavar="RECORDS", min=2, max=100_000, help="How many records are looked at, at most.")
+]
+
+
+def init(
+    *,
+    brokers: Annotated[str | None, typer.Option("--brokers", metavar="HOST:PORT", help="Kafka's brokers.")] = None,
+    topic: Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="A topic. May be repeated.")] = None,
+    root: Annotated[
+        str | None, typer.Option("--root", metavar="FOLDER", help="Where the tables go: a folder, or s3://bucket/path.")
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="A Kafka client property; secrets as ${env:NAME}."),
+    ] = None,
+    sequence: Annotated[str | None, typer.Option("--sequence", metavar="WHERE", help=_ROLE)] = None,
+    producer: Annotated[str | None, typer.Option("--producer", metavar="WHERE", help="The same for the producer.")] = None,
+    epoch: Annotated[str | None, typer.Option("--epoch", metavar="WHERE", help="The same for the epoch.")] = None,
+    sample: Sample = MOST_SAMPLED,
+    config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The file to write.")] = DEFAULT_CONFIG,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Look at a topic, and write a config for it.
+
+    Says what fits as sequence, producer and epoch, and why the rest does not. Ends with 1 if nothing fits as the sequence.
+    """
+    from jobs.first.init import Asked
+    from jobs.first.init import init as look
+
+    def ask(question: str, default: str | None) -> str:
+        answer: str = typer.prompt(question, default=default, err=True)
+        return answer
+
+    roles = {"sequence": sequence, "producer": producer, "epoch": epoch}
+    asked = Asked(brokers, topic or [], root, config, force, sample, properties or [], roles)
+    return look(asked, ask=ask if sys.stdin.isatty() and not as_json else None, as_json=as_json)
+
+
+def check(
+    *, sample: Sample = MOST_SAMPLED, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
+) -> int:
+    """Look whether everything is there that a run needs.
+
+    Config, machine, brokers, topics, records, tables. Ends with 1 where something is missing.
+    """
+    from jobs.first.check import check as look
+    from jobs.process import output
+
+    findings = look(config, overrides, most=sample)
+    is_ok = all(finding.ok for finding in findings)
+    output.write_findings(findings, as_json=as_json)
+    if is_ok and not as_json:
+        output.write(f"\nNext:\n  {command_line('plan', config)}\n  {command_line('run', config)}")
+    return int(not is_ok)

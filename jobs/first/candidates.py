@@ -1,0 +1,233 @@
+"""What a sample of records holds that could be a sequence, a producer or an epoch: headers, JSON paths, whole values. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.extract import on_driver
+from lakehouse.extract.on_driver import Object, Record
+from lakehouse.extract.sources import Encoding, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bronze.kafka.sample import Sampled
+
+MOST_NAMES = 200
+"""The headers, and the paths, that are looked at."""
+_MOST_LEVELS = 4
+_LONGEST_NAME = 200
+_MOST_JSON_BYTES = 1024 * 1024
+"""The longest value that is read as JSON."""
+_SHARE = 0.95
+"""The share of its values from which on a candidate is of a kind."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+_NO_STEP = re.compile(r"['\[\]?]|^\*$|^$")
+_WHOLE, _NEGATIVE = re.compile(rb"[0-9]+"), re.compile(rb"-[0-9]+")
+_FRACTION = re.compile(rb"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?")
+
+WHOLE = "whole numbers"
+NEGATIVE = "negative numbers"
+FRACTION = "fractions"
+TEXT = "text"
+BYTES = "bytes"
+BINARY: dict[Encoding, str] = {"int32": "whole numbers in 4 bytes", "int64": "whole numbers in 8 bytes"}
+OTHER = "true or false"
+NOTHING = "nothing"
+_TRUTH = re.compile(rb"true|false")
+_BY_WIDTH: dict[int, Encoding] = {4: "int32", 8: "int64"}
+_THERE = ("disagrees", "repeated")
+"""Problems of what is there all the same."""
+_LONGEST_EXAMPLE = 30
+_ENCODED = ("header", "value")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A header, a JSON path or the whole value, over all records of a sample.
+
+    Attributes:
+        source: How the config names it.
+        kind: What most of its values are, in words.
+        kinds: How many values are of each kind; more than one kind is a mixture.
+        example: A value, as text; None if it has none.
+        problems: How many records have no number there, by problem; see `lakehouse.contracts.silver.PROBLEMS`.
+        numbers: The number in each record, in the sample's order; None where there is none.
+        names: The producer's name in each record; None where there is none.
+        present: In how many records it is.
+    """
+
+    source: Source
+    kind: str
+    kinds: dict[str, int]
+    example: str | None
+    problems: dict[str, int]
+    numbers: Sequence[int | None]
+    names: Sequence[str | None]
+    present: int
+
+    @property
+    def label(self) -> str:
+        """The candidate as an option of the command line spells it, for example `header:seq`."""
+        return label(self.source)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether nearly all of its values are numbers that a sequence or an epoch may be."""
+        return self.readable > 0 and self.readable >= _SHARE * self.present
+
+    @property
+    def readable(self) -> int:
+        """In how many records it is such a number."""
+        return len(self.numbers) - self.numbers.count(None)
+
+
+@dataclass(frozen=True)
+class Found:
+    """All candidates of a sample.
+
+    Attributes:
+        candidates: Headers first, then JSON paths, then the whole value; each in the order of their names.
+        unnamed: Names that the config cannot spell, escaped by whoever shows them.
+        left_out: How many further headers and paths were not looked at.
+        keys: How many records have a key.
+        no_json: How many values are no JSON objects, tombstones apart.
+        tombstones: How many values are null.
+        headers_unread: How many records have a header whose name is no UTF-8, so that none of their headers could be read.
+    """
+
+    candidates: Sequence[Candidate]
+    unnamed: Sequence[str]
+    left_out: int
+    keys: int
+    no_json: int
+    tombstones: int
+    headers_unread: int
+
+
+def label(source: Source) -> str:
+    """A source as an option of the command line spells it.
+
+    >>> label(Source("header", "seq")), label(Source("header", "seq", "int64")), label(Source("value", encoding="int64"))
+    ('header:seq', '{header: seq, encoding: int64}', 'value:int64')
+    """
+    if source.form == "value":
+        return f"value:{source.encoding}"
+    if source.form == "offset":
+        return "offset"
+    if source.form == "header" and source.encoding != "utf8":
+        import yaml
+
+        written = {"header": source.argument, "encoding": source.encoding}
+        text: str = yaml.safe_dump(written, default_flow_style=True, allow_unicode=True, sort_keys=False, width=10**6)
+        return text.strip()
+    return f"{source.form}:{source.argument}"
+
+
+def records_of(sample: Sequence[Sampled]) -> list[Record]:
+    """The records of a sample as extractors read them. A value that is too long for it is not read as JSON."""
+    return [Record(each.value, each.headers or (), each.offset) for each in sample]
+
+
+def find(sample: Sequence[Sampled]) -> Found:
+    """List everything in a sample that could be a sequence, a producer or an epoch.
+
+    Args:
+        sample: The records.
+    """
+    records = records_of(sample)
+    headers = Counter(name for each in sample for name in dict(each.headers or ()))
+    parsed = [each.json if len(each.value or b"") <= _MOST_JSON_BYTES else None for each in records]
+    paths = Counter(path for value in parsed for path in set(_paths(value)))
+    unnamed = [name for name in headers if not 0 < len(name) <= _LONGEST_NAME]
+    known = {name: times for name, times in headers.items() if 0 < len(name) <= _LONGEST_NAME}
+    sources = [Source("header", name) for name in _most(known)]
+    spelled = {path: argument for path in paths if (argument := argument_of(path)) is not None}
+    unnamed += [".".join(path) for path in paths if path not in spelled]
+    sources += [Source("json", spelled[path]) for path in _most({path: paths[path] for path in spelled})]
+    found = [candidate(source, records) for source in sources]
+    if any(not isinstance(value, Object) for value in parsed):
+        found.append(candidate(Source("value"), records))
+    tombstones = sum(each.value is None for each in sample)
+    return Found(
+        candidates=found,
+        unnamed=unnamed,
+        left_out=max(0, len(known) - MOST_NAMES) + max(0, len(spelled) - MOST_NAMES),
+        keys=sum(each.key is not None for each in sample),
+        no_json=sum(not isinstance(value, Object) for value in parsed) - tombstones,
+        tombstones=tombstones,
+        headers_unread=sum(each.headers is None for each in sample),
+    )
+
+
+def argument_of(path: Sequence[str]) -> str | None:
+    """A path as an extractor of the config names it; None if it cannot.
+
+    >>> argument_of(("m", "seq no")), argument_of(("it's",))
+    ("$.m['seq no']", None)
+    """
+    if any(_NO_STEP.search(step) or len(step) > _LONGEST_NAME for step in path):
+        return None
+    return "$" + "".join(f".{step}" if _PLAIN.fullmatch(step) else f"['{step}']" for step in path)
+
+
+def _most(counted: dict[Any, int]) -> list[Any]:
+    """The names that the most records have, by name."""
+    return sorted(sorted(counted, key=lambda name: (-counted[name], name))[:MOST_NAMES])
+
+
+def _paths(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths to all values of an object that are no objects and no arrays, as deep as is looked."""
+    if not isinstance(value, Object):
+        return
+    for step, part in value.items():
+        if not isinstance(part, dict | list):
+            yield (*above, step)
+        elif len(above) + 1 < _MOST_LEVELS:
+            yield from _paths(part, (*above, step))
+
+
+def candidate(source: Source, records: Sequence[Record]) -> Candidate:
+    """What a source reads of each record. A header or value that holds binary numbers is read as such."""
+    read = [on_driver.raw(source, each) for each in records]
+    kinds = Counter(_kind(raw) for raw, _ in read if raw is not None)
+    kind = kinds.most_common(1)[0][0] if kinds else NOTHING
+    encoding = next((name for name, words in BINARY.items() if words == kind and source.form in _ENCODED), source.encoding)
+    numbers = [(None, problem) if raw is None else on_driver.to_number(raw, encoding) for raw, problem in read]
+    return Candidate(
+        source=replace(source, encoding=encoding),
+        kind=kind,
+        kinds=dict(kinds.most_common()),
+        example=next((_example(raw) for raw, _ in read if raw is not None), None),
+        problems=dict(Counter(problem for _, problem in numbers if problem is not None)),
+        numbers=[number for number, _ in numbers],
+        names=[None if raw is None else on_driver.to_name(raw, encoding)[0] for raw, _ in read],
+        present=sum(raw is not None or problem in _THERE for raw, problem in read),
+    )
+
+
+def _kind(raw: bytes) -> str:
+    """What bytes are, in words. Of long ones, only the beginning is looked at."""
+    start = raw[: on_driver.MOST_BYTES]
+    for kind, pattern in ((WHOLE, _WHOLE), (NEGATIVE, _NEGATIVE), (FRACTION, _FRACTION), (OTHER, _TRUTH)):
+        if pattern.fullmatch(start):
+            return kind
+    text = start.decode(errors="replace")
+    if text.isprintable() and "\ufffd" not in text:
+        return TEXT
+    if len(raw) in _BY_WIDTH:
+        return BINARY[_BY_WIDTH[len(raw)]]
+    return BYTES if "\ufffd" in text.rstrip("\ufffd") else TEXT
+
+
+def _example(raw: bytes) -> str:
+    start = raw[:_LONGEST_EXAMPLE]
+    try:
+        text = start.decode(errors="strict" if len(start) == len(raw) else "ignore")
+    except UnicodeDecodeError:
+        text = f"0x{start.hex()}"
+    return text if len(start) == len(raw) else f"{text}…"

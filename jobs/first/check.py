@@ -1,0 +1,263 @@
+"""`tidemark check`: whether everything that a run of this config needs is there. Starts no Spark, and changes nothing.
+
+What a probe writes to try it, it removes again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from bronze.kafka import metadata, sample
+from bronze.kafka.source import require_reachable
+from jobs.first import candidates, findings
+from jobs.process.context import load_settings
+from lakehouse.config.mistakes import ConfigMistakesError
+from lakehouse.contracts.silver import PROBLEMS
+from lakehouse.delta import root_check
+from lakehouse.errors import ConfigError, SourceError, TidemarkError
+from lakehouse.extract.on_driver import Record
+from lakehouse.extract.sources import Source, Sources
+from lakehouse.extract.written import PREFIX_BYTES
+from lakehouse.machine import doctor
+from lakehouse.machine.doctor import Finding
+from lakehouse.storage.s3 import S3Storage
+from lakehouse.table import Lakehouse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from bronze.kafka.sample import Sample
+    from jobs.first.candidates import Candidate
+    from lakehouse.settings.pipeline import Settings, ValueFormat
+
+_FEWEST = 10
+"""With fewer unreadable records a run goes on, whatever their share is; see `silver.load.breaker`."""
+_SHOWN = 20
+
+
+def check(config: Path, overrides: list[str] | None, *, most: int) -> list[Finding]:
+    """Look at everything that a run needs, in the order in which to mend it: config, machine, Kafka, records, tables.
+
+    Args:
+        config: The config.
+        overrides: As `--set` gives them.
+        most: How many records are sampled.
+    """
+    try:
+        settings = load_settings(config, overrides)
+        from pipelines import preflight
+
+        preflight.require(settings)
+    except ConfigError as error:
+        return [*_mistakes(error, config), *doctor.diagnose()]
+    lakehouse = Lakehouse.of(settings)
+    read = f"{config}: pipeline {settings.pipeline}"
+    return [
+        _ok("config", read, "a config in order"),
+        *doctor.diagnose(store=lakehouse.storage.jars if lakehouse.storage else None),
+        *_of_kafka(settings, most),
+        *_of_tables(settings, lakehouse),
+    ]
+
+
+def _ok(name: str, observed: str, expected: str) -> Finding:
+    return Finding(name, ok=True, observed=observed, expected=expected, next_step="")
+
+
+def _no(name: str, observed: str, expected: str, next_step: str) -> Finding:
+    return Finding(name, ok=False, observed=observed, expected=expected, next_step=next_step)
+
+
+def _of_error(name: str, error: TidemarkError, expected: str) -> Finding:
+    observed = " ".join(str(part) for part in (error.what, error.observed) if part)
+    return _no(name, observed, str(error.expected or expected), error.next_step or "")
+
+
+def _mistakes(error: ConfigError, config: Path) -> list[Finding]:
+    if not isinstance(error, ConfigMistakesError):
+        return [_of_error("config", error, f"{config} in order")]
+    return [
+        _no(
+            f"config {each.key or config}",
+            f"{each.place}: {each.what} {each.observed or ''}".strip(),
+            each.expected,
+            each.next_step,
+        )
+        for each in error.mistakes
+    ]
+
+
+def _of_kafka(settings: Settings, most: int) -> Iterator[Finding]:
+    kafka = settings.kafka
+    servers = str(kafka.bootstrap_servers)
+    try:
+        require_reachable(servers)
+        yield _ok("brokers", f"{servers} answers", "an open port")
+    except SourceError as error:
+        yield _of_error("brokers", error, "an open port")
+        return
+    try:
+        found = sample.read(kafka, most)
+    except metadata.LookError as error:
+        expected = "topics that this login may describe and read, with properties that librdkafka has"
+        yield _no("topics", f"not read: {error}", expected, "Check the topics' rights, and kafka.properties.")
+        return
+    for topic in kafka.topics:
+        if topic in found.missing_topics:
+            yield _of_error(f"topic {topic}", sample.no_topic(kafka, [topic]), "a topic that this login may describe and read")
+            continue
+        spans = [span for (name, _), span in found.partitions.items() if name == topic]
+        held = sum(end - first for first, end in spans)
+        records = sum(record.topic == topic for record in found.records)
+        expected = "a topic that this login may describe and read"
+        yield _ok(f"topic {topic}", f"{len(spans):,} partitions, {held:,} offsets; {records:,} records read", expected)
+    if not found.records:
+        yield _ok("records", "none yet, so nothing is said of them", "records with a sequence")
+        return
+    yield from _of_records(settings, found)
+
+
+def _of_records(settings: Settings, found: Sample) -> Iterator[Finding]:
+    """Whether the records have what the config names, and how many would be kept out."""
+    sources, records = Sources.of(settings), candidates.records_of(found.records)
+    if sources.is_left_to_silver:
+        yield _ok("sequence", "read by your code, or of Avro values, which Spark does: `tidemark plan` tries it", "a sequence")
+    else:
+        read = {role: candidates.candidate(source, records) for role, source in sources.by_role.items()}
+        for role, each in read.items():
+            yield _of_role(settings, found, role, sources.by_role[role], each)
+        if read["sequence"].readable:
+            yield _of_order(found, read)
+    if settings.value is not None:
+        yield _of_values(settings, settings.value, found)
+
+
+def _of_role(settings: Settings, found: Sample, role: str, source: Source, each: Candidate) -> Finding:
+    total = len(found.records)
+    values = [value for value in (each.names if role == "producer" else each.numbers) if value is not None]
+    what = _named(source)
+    problems = ", ".join(f"{count:,}: {PROBLEMS.get(name, name)}" for name, count in each.problems.items())
+    observed = f"{what} in {len(values):,} of {total:,} records"
+    if role == "producer":
+        observed += f", {len(set(values)):,} different"
+    elif values:
+        numbers = [value for value in each.numbers if value is not None]
+        observed += f", {min(numbers):,} to {max(numbers):,}"
+    expected = f"a {role} in every record"
+    unread = total - len(values)
+    if unread and problems and role != "producer":
+        observed += f"; {problems}"
+    if not values or _is_too_much(settings, unread, total):
+        known = ", ".join(other.label for other in candidates.find(found.records).candidates[:_SHOWN])
+        next_step = (
+            f"The records have {known}: correct `{role}` in the config, or mend the producer. `tidemark init` says what fits."
+        )
+        return _no(role, observed, expected, next_step)
+    return _ok(role, observed, expected)
+
+
+def _named(source: Source) -> str:
+    """A source in words.
+
+    >>> [_named(each) for each in (Source("header", "seq"), Source("value", encoding="int64"), Source("offset"))]
+    ['header seq', 'value int64', 'offset']
+    """
+    return f"{source.form} {source.argument or ('' if source.form == 'offset' else source.encoding)}".strip()
+
+
+def _is_too_much(settings: Settings, kept_out: int, total: int) -> bool:
+    """Whether a run of such records would be stopped by the breaker."""
+    return kept_out >= _FEWEST and kept_out > settings.policies.max_quarantined_share * total
+
+
+def _of_order(found: Sample, read: dict[str, Candidate]) -> Finding:
+    tried = findings.option(found, read["sequence"], read.get("producer"), read.get("epoch"))
+    observed = f"{tried.steps.describe()}; {tried.unread:,} invalid" if tried.unread else tried.steps.describe()
+    expected = "a sequence that rises within each stream; `tidemark plan` decides a sample by all rules"
+    if findings.fits(tried.steps) or tried.steps.kept_out < _FEWEST:
+        return _ok("order", observed, expected)
+    next_step = "See `tidemark plan`. Several producers in a partition need `producer`, or one that starts anew an `epoch`."
+    return _no("order", observed, expected, next_step)
+
+
+def _of_values(settings: Settings, value: ValueFormat, found: Sample) -> Finding:
+    """How many values are certainly undecodable. The types of a schema are Spark's to judge."""
+    whys = Counter[str]()
+    for record in found.records:
+        if record.value is not None and (why := _undecodable(record.value, value)):
+            whys[why] += 1
+    wrong, total = whys.total(), len(found.records)
+    listed = ", ".join(f"{count:,} {why}" for why, count in whys.items())
+    observed = f"{total - wrong:,} of {total:,} can be {value.format}{f'; {listed}' if listed else ''}"
+    rest = "" if value.format == "text" else "; whether they fit their schema, `tidemark plan` says"
+    if value.undecodable == "quarantine" and _is_too_much(settings, wrong, total):
+        return _no(
+            "values", observed + rest, f"values that are {value.format}", "Correct `value` in the config, or the producer."
+        )
+    return _ok("values", observed + rest, f"values that are {value.format}")
+
+
+def _undecodable(raw: bytes, value: ValueFormat) -> str | None:
+    if len(raw) > value.max_bytes:
+        return "longer than value.max_bytes"
+    if value.registry is not None:
+        if len(raw) < PREFIX_BYTES or raw[:1] != b"\x00":
+            return "without the id of a schema"
+        raw = raw[PREFIX_BYTES:]
+    if value.format == "avro":
+        return None
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return "not UTF-8"
+    is_object = value.format == "text" or isinstance(Record(raw).json, dict)
+    return None if is_object else "no JSON object"
+
+
+def _of_tables(settings: Settings, lakehouse: Lakehouse) -> Iterator[Finding]:
+    if not lakehouse.is_in_files:
+        told = "not looked at: only a Spark session reaches them; `tidemark status` opens one"
+        yield _ok("tables", f"{lakehouse.name}: {told}", "tables that this pipeline may write")
+        return
+    expected = f"a place that this user may write, without another pipeline's tables (this one is {settings.pipeline})"
+    try:
+        found = root_check.look(lakehouse, [model.name for model in settings.gold.models])
+    except root_check.ERRORS as error:
+        yield _no("tables", f"{lakehouse.name}: {error}", expected, "Check lakehouse.root, its rights, and its credentials.")
+        return
+    yield _whose(settings, lakehouse, found, expected)
+    yield _of_commits(lakehouse)
+
+
+def _whose(settings: Settings, lakehouse: Lakehouse, found: root_check.Found, expected: str) -> Finding:
+    whose = f"pipeline {found.owner}" if found.owner else "a pipeline that they do not name"
+    there = f"{len(found.ours)} table{'s' if len(found.ours) > 1 else ''} of {whose}"
+    if not found.ours:
+        there = "no tables yet" if found.is_there else "not there yet; the first run makes it"
+    others = f", and tables that are not Tidemark's: {', '.join(found.others[:_SHOWN])}" if found.others else ""
+    observed = f"{lakehouse.name}: {there}{others}"
+    if found.owner is not None and found.owner != settings.pipeline:
+        next_step = "Put `pipeline:` back to that name, or point `lakehouse` at a root of its own."
+        return _no("tables", observed, expected, next_step)
+    return _ok("tables", observed, expected)
+
+
+def _of_commits(lakehouse: Lakehouse) -> Finding:
+    name, expected = "commits", "a place that can be written, and that refuses a second commit of one version"
+    if isinstance(lakehouse.storage, S3Storage) and lakehouse.storage.is_single_writer:
+        return _ok(name, "not tried: single_writer is set", "nobody else who writes")
+    try:
+        is_exclusive = root_check.is_exclusive(lakehouse)
+    except root_check.ERRORS as error:
+        return _no(
+            name, f"{lakehouse.name}: {error}", expected, "Give this user the right to write there, or name another root."
+        )
+    if is_exclusive is None:
+        return _ok(name, "written; no hard links here, so only the lock on the root keeps writers apart", expected)
+    if is_exclusive:
+        return _ok(name, "written; the second of two was refused (put-if-absent)", expected)
+    single = "lakehouse: {storage: {single_writer: true}}"
+    next_step = f"Take a store that keeps `If-None-Match: *`; or, if nobody else ever writes: {single}."
+    return _no(name, "the second of two overwrote the first", expected, next_step)

@@ -1,0 +1,136 @@
+"""The config that `tidemark init` writes: small, commented, and read back before it is written."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from lakehouse.escape import printable, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakehouse.extract.sources import Source
+
+_WIDTH = 110
+_LONGEST_PIPELINE = 100
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A key of the config that was chosen, and why.
+
+    Attributes:
+        source: Where it is read from; None to leave the key out.
+        why: Sentences for the comment above it.
+    """
+
+    source: Source | None
+    why: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a config is written from.
+
+    Attributes:
+        brokers: host:port, several with commas between.
+        topics: The topics.
+        root: Where the tables go.
+        properties: Kafka client properties; secrets among them are references.
+        about: What the file was written from.
+        roles: `sequence`, `producer` and `epoch`.
+        has_json: Whether the values are JSON objects.
+    """
+
+    brokers: str
+    topics: Sequence[str]
+    root: str
+    properties: Mapping[str, str]
+    about: str
+    roles: Mapping[str, Chosen]
+    has_json: bool = False
+
+
+def text(parts: Parts) -> str:
+    """The config as YAML."""
+    lines = [
+        *_comment(f"{parts.about} Every key is in docs/configuration.md."),
+        "",
+        *_comment("The pipeline's name. It marks the writes to the tables, so it stays as it is once there are some."),
+        f"pipeline: {_flow(pipeline_name(parts.topics[0]))}",
+        "",
+        "kafka:",
+        f"  bootstrap_servers: {_flow(parts.brokers, keeps_references=True)}",
+        f"  topics: {_flow(list(parts.topics))}",
+    ]
+    if parts.properties:
+        lines.append("  properties:")
+        lines += [f"    {_flow(name)}: {_flow(value, keeps_references=True)}" for name, value in parts.properties.items()]
+    place = "in an object store; its credentials come from the environment" if "://" in parts.root else "a folder"
+    lines += ["", *_comment(f"Where the tables go: {place}."), f"lakehouse: {{root: {_flow(parts.root)}}}"]
+    for role, chosen in parts.roles.items():
+        if chosen.why or chosen.source:
+            lines += ["", *(line for why in chosen.why for line in _comment(why))]
+        if chosen.source:
+            lines.append(f"{role}: {_flow(extractor(chosen.source))}")
+    if parts.has_json:
+        lines += [
+            "",
+            *_comment("The values are JSON. To have their fields as columns, name them with their types of Spark:"),
+            '# value: {format: json, schema: "id STRING, amount DOUBLE"}',
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def extractor(source: Source) -> dict[str, Any]:
+    """A source as the config writes it.
+
+    >>> from lakehouse.extract.sources import Source
+    >>> extractor(Source("header", "seq", "int64")), extractor(Source("value")), extractor(Source("offset"))
+    ({'header': 'seq', 'encoding': 'int64'}, {'value': 'utf8'}, {'offset': True})
+    """
+    if source.form == "value":
+        return {"value": source.encoding}
+    if source.form == "offset":
+        return {"offset": True}
+    given: dict[str, Any] = {source.form: source.argument}
+    is_encoded = source.encoding != "utf8" and source.form in ("header", "bytes")
+    return {**given, "encoding": source.encoding} if is_encoded else given
+
+
+def pipeline_name(topic: str) -> str:
+    """A pipeline's name after a topic.
+
+    >>> pipeline_name("orders"), pipeline_name(".hidden-topic")
+    ('orders', 'hidden-topic')
+    """
+    return re.sub(r"^[.-]+", "", topic)[:_LONGEST_PIPELINE] or "pipeline"
+
+
+def _comment(said: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(printable(shortened(said)), _WIDTH, break_long_words=False)]
+
+
+def _flow(value: Any, *, keeps_references: bool = False) -> str:
+    """A value in one line of YAML. What comes from outside is no reference: its `${` is written as one that stays text."""
+    written: str = yaml.safe_dump(
+        value if keeps_references else _literal(value),
+        default_flow_style=True,
+        allow_unicode=False,
+        sort_keys=False,
+        width=10**9,
+    )
+    return written.removesuffix("\n").removesuffix("\n...")
+
+
+def _literal(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _literal(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_literal(part) for part in value]
+    return value.replace("${", "$${") if isinstance(value, str) else value

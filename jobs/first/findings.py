@@ -1,0 +1,480 @@
+"""What fits as sequence, producer and epoch of a sample's records, and why the rest does not. Pure.
+
+A candidate fits as the sequence if it rises, in the order of the offsets, within each stream of the sample: a partition, or a
+producer's records in it. Records that were sent again do not speak against it, nor do gaps. It is the rule by which Silver
+decides (`silver.decide`), in the few lines that a sample of a topic takes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.contracts.silver import PROBLEMS
+from lakehouse.escape import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bronze.kafka.sample import Partition, Sample, Sampled
+    from jobs.first.candidates import Candidate, Found
+    from lakehouse.extract.sources import Source
+
+_SHARE_OUT = 0.05
+"""The share of records that may be kept out of Silver under a sequence that fits."""
+_SHARE_NAMES = 0.2
+"""The share of its records above which different names are no producers."""
+_MOST_NAMES = 1_000
+_MOST_SEQUENCES, _MOST_PRODUCERS, _MOST_EPOCHS = 12, 8, 4
+"""How many candidates are tried together. Each trial goes over the whole sample."""
+_SEQUENCE_NAMES = ("seq", "lsn", "scn", "offset", "position", "counter", "version", "number", "id")
+_PRODUCER_NAMES = ("producer", "source", "instance", "host", "writer", "origin", "shard", "client", "node", "device")
+_EPOCH_NAMES = ("epoch", "generation", "term", "incarnation", "boot", "session")
+_SECONDS_OF_YEARS = (946_684_800, 4_102_444_800)
+"""2000 and 2100."""
+_LONGEST_EXAMPLE = 20
+_FORMS = ("header", "json", "value", "bytes", "custom", "offset")
+_UNITS = (1_000, 1_000_000, 1_000_000_000)
+"""Milli-, micro- and nanoseconds in a second. Seconds themselves are as likely counters."""
+
+ORDER = (
+    "fewest records kept out, no producer or epoch needed, a name like seq or lsn, headers before JSON paths, fewest gaps, name"
+)
+"""How the first of several is found, in words."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How a sequence goes within the streams of a sample.
+
+    Attributes:
+        records: The records that have one.
+        streams: The streams.
+        longest: The records of the longest stream.
+        in_order: Records above all before them.
+        gaps: Steps forward over numbers that are not in the sample.
+        resent: Records with a number that was there before, with the same key and value.
+        collisions: Records with a number that was there before, with another key or value.
+        late: Records below an earlier one, with a number that was not there before.
+        fenced: Records with an epoch below an earlier one.
+        unknown: Records below an earlier one that may have been sent again: the sample leaves out what lies before.
+        is_constant: Whether the number never changes within a stream.
+    """
+
+    records: int = 0
+    streams: int = 0
+    longest: int = 0
+    in_order: int = 0
+    gaps: int = 0
+    resent: int = 0
+    collisions: int = 0
+    late: int = 0
+    fenced: int = 0
+    unknown: int = 0
+    is_constant: bool = False
+
+    @property
+    def kept_out(self) -> int:
+        """The records that Silver would keep out until a person decides."""
+        return self.late + self.collisions + self.fenced
+
+    def describe(self) -> str:
+        """How it goes, in words.
+
+        >>> Steps(records=12, streams=1, longest=12, in_order=9, gaps=1, resent=3).describe()
+        'rises, with 1 gap; 3 records sent again'
+        """
+        parts = ["rises" if self.kept_out == 0 else "rises in part", _gaps(self.gaps)]
+        said = [", ".join(filter(None, parts))]
+        for count, words in (
+            (self.resent, "sent again"),
+            (self.unknown, "perhaps sent again: what lies before them is not in the sample"),
+            (self.late, "below an earlier one that never came before"),
+            (self.collisions, "with a number that another record has"),
+            (self.fenced, "with an epoch below an earlier one"),
+        ):
+            if count:
+                said.append(f"{count:,} record{'s' if count > 1 else ''} {words}")
+        return "; ".join(said)
+
+
+def _gaps(count: int) -> str:
+    return f"with {count:,} gap{'s' if count > 1 else ''}" if count else "without a gap"
+
+
+@dataclass
+class _Stream:
+    """A stream as far as it was walked."""
+
+    highest: tuple[int, int] | None = None
+    seen: dict[tuple[int, int], int] = field(default_factory=dict)
+    records: int = 0
+    in_order: int = 0
+    gaps: int = 0
+    resent: int = 0
+    collisions: int = 0
+    late: int = 0
+    fenced: int = 0
+    unknown: int = 0
+    before_tail: tuple[int, int] | None = None
+    is_in_tail: bool = False
+
+    def take(self, ordinal: tuple[int, int], content: int, *, is_in_tail: bool) -> None:
+        """Take the stream's next record: its epoch and sequence, and a hash of its key and value."""
+        is_first_of_tail = is_in_tail and not self.is_in_tail
+        if is_first_of_tail:
+            self.is_in_tail, self.before_tail = True, self.highest
+        self.records += 1
+        highest = self.highest
+        if highest is None or ordinal > highest:
+            self.in_order += 1
+            self.gaps += bool(highest and highest[0] == ordinal[0] and ordinal[1] > highest[1] + 1 and not is_first_of_tail)
+            self.highest = ordinal
+        elif ordinal[0] < highest[0]:
+            self.fenced += 1
+        elif ordinal in self.seen:
+            self.resent += self.seen[ordinal] == content
+            self.collisions += self.seen[ordinal] != content
+        elif self.is_in_tail and (self.before_tail is None or ordinal > self.before_tail):
+            self.unknown += 1
+        else:
+            self.late += 1
+        self.seen.setdefault(ordinal, content)
+
+
+def walk(
+    records: Sequence[Sampled],
+    numbers: Sequence[int | None],
+    producers: Sequence[str | None] | None = None,
+    epochs: Sequence[int | None] | None = None,
+    tails: Mapping[Partition, int] | None = None,
+) -> Steps:
+    """Walk a sequence through a sample.
+
+    Args:
+        records: The records, by topic, partition and offset.
+        numbers: The sequence of each; None where there is none.
+        producers: The producer of each, which divides a partition into streams; None where there is none.
+        epochs: The epoch of each; None where there is none.
+        tails: Where the second part of a partition's records begins.
+
+    Returns:
+        The steps, of the records that have all of what is given.
+    """
+    streams: dict[tuple[str, int, str | None], _Stream] = {}
+    for at, record in enumerate(records):
+        sequence = numbers[at]
+        producer = producers[at] if producers else None
+        epoch = epochs[at] if epochs else 0
+        if sequence is None or epoch is None or (producers and producer is None):
+            continue
+        place = (record.topic, record.partition)
+        is_in_tail = record.offset >= (tails or {}).get(place, math.inf)
+        stream = streams.setdefault((*place, producer), _Stream())
+        stream.take((epoch, sequence), hash((record.key, record.value)), is_in_tail=is_in_tail)
+    counted = ("records", "in_order", "gaps", "resent", "collisions", "late", "fenced", "unknown")
+    longest = max((stream.records for stream in streams.values()), default=0)
+    return Steps(
+        streams=len(streams),
+        longest=longest,
+        is_constant=longest > 1 and all(len(stream.seen) == 1 for stream in streams.values()),
+        **{name: sum(getattr(stream, name) for stream in streams.values()) for name in counted},
+    )
+
+
+@dataclass(frozen=True)
+class Option:
+    """A sequence that fits, perhaps only with a producer or an epoch beside it.
+
+    Attributes:
+        sequence: The sequence.
+        producer: What divides the partitions; None where none is needed.
+        epoch: What starts the sequence anew; None where none is needed.
+        steps: How the sequence goes then.
+        unread: The records of which one of them could not be read.
+    """
+
+    sequence: Candidate
+    producer: Candidate | None
+    epoch: Candidate | None
+    steps: Steps
+    unread: int
+
+    @property
+    def label(self) -> str:
+        """The option in the command line's words."""
+        others = {"producer": self.producer, "epoch": self.epoch}
+        more = "".join(f" with {role} {each.label}" for role, each in others.items() if each)
+        return f"{self.sequence.label}{more}"
+
+    def to_json(self) -> dict[str, int | bool]:
+        """The option's steps as plain data."""
+        return {**asdict(self.steps), "unread": self.unread}
+
+    def rank(self) -> tuple[object, ...]:
+        """The place among several: the lowest is the best; see `ORDER`."""
+        form = _FORMS.index(self.sequence.source.form)
+        extras = (self.producer is not None) + (self.epoch is not None)
+        named = [_is_named(role, names) for role, names in self._names()]
+        return (
+            self.steps.kept_out + self.unread,
+            extras,
+            not _is_named(self.sequence, _SEQUENCE_NAMES),
+            named.count(False),
+            form,
+            self.steps.gaps,
+            self.label,
+        )
+
+    def _names(self) -> Iterator[tuple[Candidate, tuple[str, ...]]]:
+        if self.producer:
+            yield self.producer, _PRODUCER_NAMES
+        if self.epoch:
+            yield self.epoch, _EPOCH_NAMES
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one candidate is good for.
+
+    Attributes:
+        candidate: The candidate.
+        steps: How its numbers go within the partitions; None if it has none.
+        lowest: Its lowest number; None if it has none.
+        highest: Its highest number.
+        names: How many different names it has.
+        not_sequence: Why it does not fit as the sequence, by itself; None if it does.
+        not_producer: Why it does not fit as the producer; None if it could.
+        not_epoch: Why it does not fit as the epoch; None if it could.
+    """
+
+    candidate: Candidate
+    steps: Steps | None
+    lowest: int | None
+    highest: int | None
+    names: int
+    not_sequence: str | None
+    not_producer: str | None
+    not_epoch: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as plain data."""
+        each = self.candidate
+        return {
+            "name": each.label,
+            "form": each.source.form,
+            "argument": each.source.argument,
+            "encoding": each.source.encoding,
+            "present": each.present,
+            "records": len(each.numbers),
+            "kind": each.kind,
+            "kinds": each.kinds,
+            "example": each.example,
+            "problems": each.problems,
+            "lowest": self.lowest,
+            "highest": self.highest,
+            "names": self.names,
+            "steps": asdict(self.steps) if self.steps else None,
+            "not_sequence": self.not_sequence,
+            "not_producer": self.not_producer,
+            "not_epoch": self.not_epoch,
+        }
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a sample says.
+
+    Attributes:
+        findings: A finding per candidate.
+        options: The sequences that fit, the best first.
+    """
+
+    findings: Sequence[Finding]
+    options: Sequence[Option]
+
+
+def judge(sample: Sample, found: Found) -> Findings:
+    """Say of each candidate what it is good for, and which sequences fit, perhaps with a producer or an epoch beside them.
+
+    Args:
+        sample: The sample.
+        found: Its candidates.
+    """
+    findings = [_finding(sample, each) for each in found.candidates]
+    return Findings(findings, sorted(_options(sample, findings), key=Option.rank))
+
+
+def option(sample: Sample, sequence: Candidate, producer: Candidate | None = None, epoch: Candidate | None = None) -> Option:
+    """How a sample goes under a sequence, a producer and an epoch, whether they fit or not."""
+    names, epochs = producer.names if producer else None, epoch.numbers if epoch else None
+    steps = walk(sample.records, sequence.numbers, names, epochs, sample.tails)
+    return Option(sequence, producer, epoch, steps, len(sample.records) - steps.records)
+
+
+def with_given(sample: Sample, found: Sequence[Finding], producer: Candidate | None, epoch: Candidate | None) -> list[Option]:
+    """The sequences that fit beside a producer and an epoch that were named, the best first."""
+    taken = {each.source for each in (producer, epoch) if each is not None}
+    able = [each.candidate for each in found if not _not_read(each.candidate) and not is_time(each.candidate.numbers)]
+    tried = [option(sample, each, producer, epoch) for each in able if each.source not in taken]
+    return sorted((each for each in tried if fits(each.steps)), key=Option.rank)
+
+
+def _finding(sample: Sample, each: Candidate) -> Finding:
+    numbers = [number for number in each.numbers if number is not None]
+    steps = walk(sample.records, each.numbers, tails=sample.tails) if numbers else None
+    names = {name for name in each.names if name is not None}
+    return Finding(
+        candidate=each,
+        steps=steps,
+        lowest=min(numbers, default=None),
+        highest=max(numbers, default=None),
+        names=len(names),
+        not_sequence=_not_sequence(each, steps),
+        not_producer=_not_producer(each, names),
+        not_epoch=_not_epoch(sample, each, steps),
+    )
+
+
+def _not_sequence(each: Candidate, steps: Steps | None) -> str | None:
+    if unread := _not_read(each):
+        return unread
+    if steps is None or steps.longest < 2:  # noqa: PLR2004 -- one record alone neither rises nor falls
+        return "no partition of the sample has two records with it, so nothing can be said of its order"
+    if steps.is_constant:
+        return f"it never changes within a partition, such as {each.example}"
+    if is_time(each.numbers):
+        return "it looks like a time, and two records of one moment would have one sequence"
+    if steps.kept_out > _SHARE_OUT * steps.records:
+        return f"it does not rise within the partitions: {_kept_out(steps)}"
+    return None
+
+
+def _not_read(each: Candidate) -> str | None:
+    """Why a candidate is no whole number in enough records."""
+    total = len(each.numbers)
+    if total - each.readable <= _SHARE_OUT * total and each.readable:
+        return None
+    if each.present < total * (1 - _SHARE_OUT):
+        return f"it is missing in {total - each.present:,} of {total:,} records"
+    worst = max(each.problems, key=lambda name: each.problems[name])
+    said = PROBLEMS.get(worst, worst)
+    if worst == "not_a_whole_number":
+        said = f"{each.kind}, such as {_shown(each.example)}"
+    return said if each.problems[worst] == total else f"{said} (in {each.problems[worst]:,} of {total:,} records)"
+
+
+def _kept_out(steps: Steps) -> str:
+    parts = [
+        (steps.late, "below an earlier one and never there before"),
+        (steps.collisions, "with the number of another record"),
+        (steps.fenced, "with an epoch below an earlier one"),
+    ]
+    return ", ".join(f"{count:,} of {steps.records:,} records are {words}" for count, words in parts if count)
+
+
+def _not_producer(each: Candidate, names: set[str]) -> str | None:
+    total = len(each.names)
+    without = each.names.count(None)
+    if without > _SHARE_OUT * total:
+        return f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records"
+    if len(names) == 1:
+        return "it is the same in all records, so it divides nothing"
+    if len(names) > min(_MOST_NAMES, max(2, _SHARE_NAMES * total)):
+        return f"{len(names):,} different values in {total:,} records are too many"
+    return None
+
+
+def _not_epoch(sample: Sample, each: Candidate, steps: Steps | None) -> str | None:
+    if unread := _not_read(each):
+        return unread
+    if len({number for number in each.numbers if number is not None}) == 1:
+        return "it never changes, so the sequence is not started anew by it"
+    if steps is None or len(set(each.numbers)) > _SHARE_NAMES * len(each.numbers):
+        return "it changes too often"
+    if any(_falls(numbers) for numbers in _by_partition(sample.records, each.numbers)):
+        return "it falls within a partition, and records of a lower epoch are kept out"
+    return None
+
+
+def _by_partition(records: Sequence[Sampled], numbers: Sequence[int | None]) -> Iterator[list[int]]:
+    pairs = zip(records, numbers, strict=True)
+    for _, group in groupby(pairs, key=lambda pair: pair[0][:2]):
+        yield [number for _, number in group if number is not None]
+
+
+def _falls(numbers: Sequence[int]) -> bool:
+    return any(later < earlier for earlier, later in pairwise(numbers))
+
+
+def is_time(numbers: Sequence[int | None]) -> bool:
+    """Whether numbers look like times of this century in milli-, micro- or nanoseconds.
+
+    >>> is_time([1_795_254_019_000, 1_795_254_019_007]), is_time([1_795_254_019, 1_795_254_020])
+    (True, False)
+    """
+    known = [number for number in numbers if number is not None]
+    first, last = _SECONDS_OF_YEARS
+    return bool(known) and any(all(first * unit <= number < last * unit for number in known) for unit in _UNITS)
+
+
+def _options(sample: Sample, findings: Sequence[Finding]) -> Iterator[Option]:
+    """The sequences that fit by themselves; of the others those that fit with a producer, an epoch, or both."""
+    able = [each for each in findings if each.steps and not _not_read(each.candidate) and not each.steps.is_constant]
+    able = [each for each in able if not is_time(each.candidate.numbers)]
+    several = [each for each in able if each.steps and each.steps.longest > 1]
+    alone = [each for each in several if each.not_sequence is None]
+    yield from (option(sample, each.candidate) for each in alone)
+    unclean = [each for each in several if each.steps and each.steps.kept_out]
+    epochs = [each.candidate for each in findings if each.not_epoch is None]
+    could_be = [each.candidate for each in sorted(findings, key=lambda each: each.names) if each.not_producer is None]
+    producers = [each for each in could_be if each not in epochs or _is_named(each, _PRODUCER_NAMES)]
+    most = sorted(unclean, key=lambda each: (not _is_named(each.candidate, _SEQUENCE_NAMES), -_distinct(each)))
+    for each in most[:_MOST_SEQUENCES]:
+        yield from _with_extras(sample, each, producers[:_MOST_PRODUCERS], epochs[:_MOST_EPOCHS])
+
+
+def _with_extras(
+    sample: Sample, each: Finding, producers: Sequence[Candidate], epochs: Sequence[Candidate]
+) -> Iterator[Option]:
+    """A sequence beside each producer, each epoch, and each pair of both where neither alone is enough."""
+    singles = [*((producer, None) for producer in producers), *((None, epoch) for epoch in epochs)]
+    pairs = [(producer, epoch) for producer in producers for epoch in epochs if producer is not epoch]
+    enough: set[Source] = set()
+    for producer, epoch in (*singles, *pairs):
+        extras = [extra for extra in (producer, epoch) if extra is not None]
+        if each.candidate in extras or not enough.isdisjoint(extra.source for extra in extras):
+            continue
+        if each.not_sequence is None and not _is_named_so(producer, epoch):
+            continue
+        tried = option(sample, each.candidate, producer, epoch)
+        if fits(tried.steps) and tried.unread <= _SHARE_OUT * len(sample.records):
+            enough |= {extra.source for extra in extras}
+            yield tried
+
+
+def fits(steps: Steps) -> bool:
+    """Whether a sequence rises within its streams, but for few records."""
+    return steps.longest > 1 and not steps.is_constant and steps.kept_out <= _SHARE_OUT * steps.records
+
+
+def _distinct(each: Finding) -> int:
+    return len(set(each.candidate.numbers))
+
+
+def _is_named_so(producer: Candidate | None, epoch: Candidate | None) -> bool:
+    """Whether extras have the names of what they would be: only then they are proposed where none is needed."""
+    given = [(producer, _PRODUCER_NAMES), (epoch, _EPOCH_NAMES)]
+    return all(_is_named(each, names) for each, names in given if each is not None)
+
+
+def _is_named(each: Candidate, names: Sequence[str]) -> bool:
+    """Whether the last step of a candidate's name ends or begins in one of some words."""
+    last = each.source.argument.lower().rstrip("']").rpartition(".")[2].rpartition("['")[2]
+    return any(last.startswith(name) or last.endswith(name) for name in names)
+
+
+def _shown(text: str | None) -> str:
+    return printable((text or "")[:_LONGEST_EXAMPLE])

@@ -1,0 +1,162 @@
+"""Looks at the root of a lakehouse without Spark: which tables are there and whose, and whether commits overwrite nobody's.
+
+The second is tried: an object is written, and written again on the condition that it is not there. It is removed afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import obstore
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import from_url
+
+from lakehouse.contracts.bronze import OWNER
+from lakehouse.table import BRONZE_RECORDS, TABLE_NAMES
+from lakehouse.uri import path_in_store
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from lakehouse.storage.store import Storage
+    from lakehouse.table import Lakehouse
+
+ERRORS = (DeltaError, BaseError, pa.ArrowException, OSError)
+"""What a root that cannot be read or written ends in."""
+_LOG = "_delta_log"
+_REQUEST, _RETRIES = "20s", 2
+"""How long a store is waited for, and how often it is asked again. By default for three minutes."""
+_PATIENCE = {"timeout": _REQUEST, "max_retries": str(_RETRIES), "retry_timeout": "30s"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a root holds.
+
+    Attributes:
+        is_there: Whether the root exists; a store has no empty folders, so there it exists with its first object.
+        ours: The tables that have the names of Tidemark's.
+        others: Further Delta tables, which are not the config's models.
+        owner: The pipeline that Bronze names as its own; None if it names none, or does not exist.
+    """
+
+    is_there: bool
+    ours: list[str]
+    others: list[str]
+    owner: str | None
+
+
+def look(lakehouse: Lakehouse, models: Collection[str]) -> Found:
+    """Look which Delta tables lie directly under a root in files.
+
+    Args:
+        lakehouse: The lakehouse, whose tables are in files.
+        models: The names of the config's models.
+
+    Raises:
+        Any of ERRORS: The root cannot be read.
+    """
+    names = _local(lakehouse.local_root) if lakehouse.local_root else _stored(lakehouse)
+    tables = [name for name in names or [] if not name.startswith("_")]
+    ours = [name for name in TABLE_NAMES if name in tables]
+    others = sorted(set(tables) - {*TABLE_NAMES, *models})
+    return Found(names is not None, ours, others, _owner(lakehouse) if BRONZE_RECORDS in ours else None)
+
+
+def _local(root: Path) -> list[str] | None:
+    return [each.name for each in root.iterdir() if (each / _LOG).is_dir()] if root.is_dir() else None
+
+
+def _stored(lakehouse: Lakehouse) -> list[str] | None:
+    from pyarrow.fs import FileSelector, FileType
+
+    files, root = _storage(lakehouse).files(), path_in_store(str(lakehouse.root))
+    under = files.get_file_info(FileSelector(root, allow_not_found=True))
+    folders = [each.base_name for each in under if each.type is FileType.Directory]
+    logs = files.get_file_info([f"{root}/{name}/{_LOG}" for name in folders]) if folders else []
+    has_log = [name for name, log in zip(folders, logs, strict=True) if log.type is FileType.Directory]
+    return has_log if under else None
+
+
+def _owner(lakehouse: Lakehouse) -> str | None:
+    options = {**lakehouse.storage.for_delta_rs(), **_PATIENCE} if lakehouse.storage else None
+    location = lakehouse.table(BRONZE_RECORDS).local_folder or lakehouse.table(BRONZE_RECORDS).location
+    properties = DeltaTable(location, storage_options=options).metadata().configuration
+    return properties.get(OWNER)
+
+
+def is_exclusive(lakehouse: Lakehouse) -> bool | None:
+    """Whether a second commit of the same version is refused where the tables are, by trying it.
+
+    In a folder, a file is linked twice to one name, as commits are; in a store, an object is put twice, if it is absent.
+    Makes no folder: a root that is not there yet is tried in the nearest folder above it.
+
+    Returns:
+        None where a folder has no links: there, commits are renamed, and only the lock on the root keeps writers apart.
+
+    Raises:
+        Any of ERRORS: Nothing can be written there.
+    """
+    name = f"_check-{secrets.token_hex(8)}"
+    if lakehouse.local_root is None:
+        return _is_exclusive_in_store(_storage(lakehouse), str(lakehouse.root), name)
+    return _is_exclusive_in_folder(_nearest(lakehouse.local_root) / f".{name}")
+
+
+def _nearest(path: Path) -> Path:
+    """The folder, or what there is of the path to it."""
+    return next(each for each in (path, *path.parents) if each.exists())
+
+
+def _is_exclusive_in_folder(file: Path) -> bool | None:
+    target = file.with_name(f"{file.name}-linked")
+    try:
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            target.hardlink_to(file)
+        except OSError:
+            return None
+        try:
+            target.hardlink_to(file)
+        except FileExistsError:
+            return True
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            target.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
+
+
+def _is_exclusive_in_store(storage: Storage, root: str, name: str) -> bool:
+    given = storage.for_delta_rs()
+    is_plain = [given.pop(key) for key in list(given) if key.lower().endswith("allow_http")]
+    store = from_url(
+        root,
+        config=cast("Any", given),  # the options that delta-rs takes, whose store this is
+        client_options={"allow_http": bool(is_plain), "timeout": _REQUEST},
+        retry_config={"max_retries": _RETRIES},
+    )
+    try:
+        obstore.put(store, name, b"first", mode="create")
+        try:
+            obstore.put(store, name, b"second", mode="create")
+        except AlreadyExistsError:
+            return True
+        return False
+    finally:
+        with contextlib.suppress(*ERRORS):
+            obstore.delete(store, name)
+
+
+def _storage(lakehouse: Lakehouse) -> Storage:
+    if lakehouse.storage is None:
+        raise ValueError(f"{lakehouse.name} is in no store that can be reached from here")
+    return lakehouse.storage

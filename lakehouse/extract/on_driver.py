@@ -1,0 +1,185 @@
+"""Reads sequence, producer and epoch of one record without Spark, by the rules that `columns` reads millions with.
+
+For explaining records and for looking at a sample, never for deciding: loads are decided by `columns`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.extract.written import PREFIX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakehouse.extract.sources import Source
+
+MOST_BYTES = 1_024
+"""The longest text of a producer's name or a number."""
+_LARGEST = 2**63 - 1
+_WIDTHS = {"int32": 4, "int64": 8}
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']*)'\]")
+
+
+class Digits(str):
+    """A number of a JSON text, as it is written there."""
+
+    __slots__ = ()
+
+
+class Object(dict[str, Any]):
+    """An object of a JSON text.
+
+    Attributes:
+        repeated: The keys that it has more than once; the first value of each counts.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        super().__init__(reversed(pairs))
+        counted = Counter(name for name, _ in pairs) if len(self) < len(pairs) else Counter[str]()
+        self.repeated = frozenset(name for name, times in counted.items() if times > 1)
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(text)
+
+
+_PARSER = json.JSONDecoder(
+    object_pairs_hook=Object, parse_int=Digits, parse_float=Digits, parse_constant=_constant, strict=False
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What extractors read of a record.
+
+    Attributes:
+        value: The value's bytes; None for a tombstone.
+        headers: The headers in their order.
+        offset: Its offset.
+    """
+
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    offset: int = 0
+
+    @cached_property
+    def json(self) -> Any:
+        """The value as JSON: numbers as `Digits`, objects as `Object`; None if it is no JSON."""
+        try:
+            return _PARSER.decode((self.value or b"").decode(errors="replace"))
+        except (ValueError, RecursionError):
+            return None
+
+
+def number(source: Source, record: Record) -> tuple[int | None, str | None]:
+    """A sequence or an epoch, or the problem if it could not be read: one of `lakehouse.contracts.silver.PROBLEMS`.
+
+    >>> from lakehouse.extract.sources import Source
+    >>> number(Source("json", "$.m.seq"), Record(b'{"m": {"seq": 7}}'))
+    (7, None)
+    >>> number(Source("header", "seq"), Record(b"", [("seq", b"7"), ("seq", b"8")]))
+    (None, 'disagrees')
+    """
+    found, problem = raw(source, record)
+    return (None, problem) if found is None else to_number(found, source.encoding)
+
+
+def name(source: Source, record: Record) -> tuple[str | None, str | None]:
+    """A producer's name, or the problem if it could not be read.
+
+    >>> from lakehouse.extract.sources import Source
+    >>> name(Source("header", "p"), Record(b"", [("p", b"")]))
+    (None, 'empty')
+    """
+    found, problem = raw(source, record)
+    return (None, problem) if found is None else to_name(found, source.encoding)
+
+
+def to_name(found: bytes, encoding: str) -> tuple[str | None, str | None]:
+    """A producer's name, 1 to 1,024 bytes of UTF-8, or the problem; a binary number becomes its digits."""
+    if encoding != "utf8":
+        number_, problem = to_number(found, encoding)
+        return (None, problem) if number_ is None else (str(number_), None)
+    if not found:
+        return None, "empty"
+    if len(found) > MOST_BYTES:
+        return None, "too_long"
+    try:
+        return found.decode(), None
+    except UnicodeDecodeError:
+        return None, "not_utf8"
+
+
+def to_number(raw: bytes, encoding: str) -> tuple[int | None, str | None]:
+    r"""A whole number from 0 to 2^63-1, or the problem.
+
+    >>> to_number(b"007", "utf8"), to_number(b"\x00\x00\x00\x07", "int32"), to_number(b"-1", "utf8")
+    ((7, None), (7, None), (None, 'not_a_whole_number'))
+    """
+    if encoding == "utf8":
+        if len(raw) > MOST_BYTES:
+            return None, "too_long"
+        if not raw.isdigit():
+            return None, "not_a_whole_number"
+        found = int(raw)
+    elif len(raw) != _WIDTHS[encoding]:
+        return None, "not_a_whole_number"
+    else:
+        found = int.from_bytes(raw, signed=True)
+    return (found, None) if 0 <= found <= _LARGEST else (None, "out_of_range")
+
+
+def raw(source: Source, record: Record) -> tuple[bytes | None, str | None]:
+    """The bytes that a source names, or the problem if there are none. What only Spark reads is missing: functions, fields."""
+    value = record.value
+    match source.form:
+        case "header":
+            return _header([found for key, found in record.headers if key == source.argument])
+        case "offset":
+            return b"%d" % record.offset, None
+        case "custom" | "field":
+            return None, "missing"
+        case "json" | "prefixed_json" if value is not None:
+            return _at_path(record if source.form == "json" else _without_prefix(value), source.argument)
+        case "bytes" if value is not None:
+            start, end = (int(bound) for bound in source.argument.split(":"))
+            return (None, "missing") if len(value) < end else (value[start:end], None)
+        case _:
+            return value, "null" if value is None else None
+
+
+def _without_prefix(value: bytes) -> Record:
+    return Record(value[PREFIX_BYTES:] if value.startswith(b"\x00") else b"")
+
+
+def _header(values: Sequence[bytes | None]) -> tuple[bytes | None, str | None]:
+    if not values:
+        return None, "missing"
+    if any(other != values[0] for other in values):
+        return None, "disagrees"
+    return (None, "null") if values[0] is None else (values[0], None)
+
+
+def _at_path(record: Record, path: str) -> tuple[bytes | None, str | None]:
+    found, is_repeated = record.json, False
+    try:
+        for step, index, quoted in _STEP.findall(path):
+            is_repeated = is_repeated or (isinstance(found, Object) and (step or quoted) in found.repeated)
+            found = found[int(index)] if index else found[step or quoted]
+    except (KeyError, IndexError, TypeError):
+        return None, "missing"
+    if found is None:
+        return None, "missing"
+    return (None, "repeated") if is_repeated else (text_of(found), None)
+
+
+def text_of(found: Any) -> bytes:
+    """A part of a JSON text as bytes: strings without their quotes, as Spark's `get_json_object` gives them."""
+    text = found if isinstance(found, str) else json.dumps(found)
+    return text.encode(errors="replace")

@@ -1,0 +1,121 @@
+"""`tidemark check` on real topics: a line for everything that a run needs, and what to do where it is missing."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bronze.dev_broker.process import free_port
+from jobs.cli.commands import main
+from lakehouse.contracts.bronze import OWNER
+from lakehouse.table import Lakehouse
+from tests.lakehouse.delta.test_root_check import table
+from tests.support.kafka import Sent, send, sequenced
+from tests.support.small_config import write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from bronze.dev_broker.broker import LocalBroker
+
+pytestmark = pytest.mark.kafka
+
+KAFKA = ("brokers", "sequence", "order", "values", "tables", "commits")
+
+
+@pytest.fixture
+def checked(
+    broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, dict[str, dict[str, Any]]]]:
+    """Checks a config over a topic; answers the exit code and the findings by their names."""
+
+    def check(topic: str, *, servers: str | None = None, **more: Any) -> tuple[int, dict[str, dict[str, Any]]]:
+        kafka = {"bootstrap_servers": servers or broker.bootstrap_servers, "topics": [topic]}
+        config = write_config(tmp_path, root=str(tmp_path / "lake"), **{"kafka": kafka, **more})
+        capsys.readouterr()
+        code = main(["check", "--config", str(config), "--json"])
+        return code, {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+
+    return check
+
+
+@pytest.fixture
+def filled(broker: LocalBroker, topic: Callable[..., str]) -> str:
+    """A topic with sequences 1 to 20, three records sent again, and one without a sequence."""
+    name = topic(2)
+    records = [*sequenced(*range(1, 11)), *sequenced(8, 9, 10), *sequenced(*range(11, 21)), Sent(b"\xff")]
+    send(broker.bootstrap_servers, name, records)
+    return name
+
+
+def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(
+    filled: str, checked: Callable[..., Any], tmp_path: Path
+) -> None:
+    code, found = checked(filled, value={"format": "text"})
+    assert code == 0
+    assert {name: found[name]["observed"] for name in ("sequence", "order", "values", f"topic {filled}")} == {
+        "sequence": "header seq in 23 of 24 records, 1 to 20; 1: there is no such header, path or byte range, or the extractor "
+        "gave nothing",
+        "order": "rises, without a gap; 3 records sent again; 1 invalid",
+        "values": "23 of 24 can be text; 1 not UTF-8",
+        f"topic {filled}": "2 partitions, 24 offsets; 24 records read",
+    }
+    assert all(found[name]["ok"] for name in (*KAFKA, "config", "Java", "pyspark"))
+    assert [each.name for each in tmp_path.iterdir()] == ["tidemark.yml"]
+
+
+def test_what_the_records_lack_is_named_with_what_they_have(
+    filled: str, checked: Callable[..., Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, found = checked(filled, sequence={"header": "SEQ"})
+    assert (code, found["sequence"]["ok"]) == (1, False)
+    assert "header SEQ in 0 of 24 records" in found["sequence"]["observed"]
+    assert "The records have header:seq" in found["sequence"]["next_step"]
+    assert main(["check", "--config", str(tmp_path / "tidemark.yml")]) == 1
+    assert "\nNO  sequence " in capsys.readouterr().out
+
+
+def test_a_sequence_that_needs_a_producer_is_said_to(
+    broker: LocalBroker, topic: Callable[..., str], checked: Callable[..., Any]
+) -> None:
+    name = topic()
+    headers = [[("seq", b"%d" % (n // 2 + 100 * (n % 2))), ("who", b"w%d" % (n % 2))] for n in range(60)]
+    send(broker.bootstrap_servers, name, [Sent(b"v%d" % n, headers=each) for n, each in enumerate(headers)])
+    assert checked(name)[1]["order"]["ok"] is False
+    code, found = checked(name, producer={"header": "who"})
+    assert (code, found["producer"]["observed"]) == (0, "header who in 60 of 60 records, 2 different")
+
+
+def test_a_topic_that_is_not_there_and_brokers_that_do_not_answer(filled: str, checked: Callable[..., Any]) -> None:
+    code, found = checked(f"{filled}x")
+    assert (code, found[f"topic {filled}x"]["ok"]) == (1, False)
+    assert "topics that this login may see" in found[f"topic {filled}x"]["observed"]
+    code, found = checked(filled, servers=f"127.0.0.1:{free_port()}")
+    assert (code, found["brokers"]["ok"], "sequence" in found, found["tables"]["ok"]) == (1, False, False, True)
+
+
+def test_each_mistake_of_the_config_has_a_line_and_the_machine_is_looked_at(filled: str, checked: Callable[..., Any]) -> None:
+    code, found = checked(filled, sequenze={"header": "seq"}, policies={"late": "later"})
+    assert code == 1
+    assert {name for name, each in found.items() if not each["ok"]} == {"config sequenze", "config policies.late"}
+    assert "sequence" in found["config sequenze"]["next_step"]
+
+
+def test_tables_of_another_pipeline_and_strange_ones_are_named(
+    filled: str, checked: Callable[..., Any], tmp_path: Path
+) -> None:
+    lakehouse = Lakehouse(root=str(tmp_path / "lake"))
+    table(lakehouse, "bronze_records", **{OWNER: "theirs"})
+    table(lakehouse, "strange")
+    code, found = checked(filled)
+    assert (code, found["tables"]["ok"]) == (1, False)
+    assert "1 table of pipeline theirs, and tables that are not Tidemark's: strange" in found["tables"]["observed"]
+
+
+def test_tables_that_only_a_session_reaches_are_said_to_be_not_looked_at(filled: str, checked: Callable[..., Any]) -> None:
+    place = {"catalog": "main", "schema": "s", "volume": "/Volumes/main/s/v"}
+    code, found = checked(filled, lakehouse=place)
+    assert (code, "not looked at" in found["tables"]["observed"]) == (0, True)

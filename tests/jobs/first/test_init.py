@@ -1,0 +1,234 @@
+"""`tidemark init` on real topics: what it says, what it writes, and when it writes nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.cli.commands import main
+from jobs.first.init import Asked, init
+from jobs.process.exit_codes import scrub_text
+from lakehouse.config.load import load
+from lakehouse.settings.extractor import Extractor
+from tests.support.kafka import Sent, send, sequenced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bronze.dev_broker.broker import LocalBroker
+
+pytestmark = pytest.mark.kafka
+
+Init = "Callable[..., tuple[int, Any]]"
+
+
+@pytest.fixture
+def filled(broker: LocalBroker, topic: Callable[..., str]) -> Callable[..., str]:
+    """Makes a topic with these records."""
+
+    def make(*records: Sent, partitions: int = 1) -> str:
+        name = topic(partitions)
+        send(broker.bootstrap_servers, name, records)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def begin(
+    broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs init for a topic in an empty folder; answers exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(topic: str, *more: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["init", "--brokers", broker.bootstrap_servers, "--topic", topic, *more])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_a_config_is_written_that_names_what_was_found_and_the_commands_that_follow(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    name = filled(*sequenced(*range(1, 31)), *sequenced(*range(25, 40)))
+
+    code, out, _ = begin(name, "--root", "./lake")
+
+    settings = load("tidemark.yml", environ={})
+    assert (code, settings.sequence, settings.pipeline) == (0, Extractor(header="seq"), name)
+    assert settings.lakehouse.root == str(Path("lake").resolve())
+    written = Path("tidemark.yml").read_text()
+    assert "# header:seq is in 45 of 45 records: whole numbers, 1 to 39." in written
+    assert "header:seq   fits: rises, without a gap; 6 records sent again" in out
+    assert "key          no: ever-new keys scatter a stream" in out
+    assert "offset       no: Kafka gives a new one" in out
+    assert out.endswith("Next:\n  tidemark check\n  tidemark plan\n  tidemark run\n")
+    assert not Path("lake").exists()
+
+
+def test_a_file_that_is_there_is_replaced_only_by_force(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    name = filled(*sequenced(1, 2, 3))
+    Path("tidemark.yml").write_text("mine")
+
+    assert begin(name)[0] == 2
+    assert Path("tidemark.yml").read_text() == "mine"
+    assert begin(name, "--force")[0] == 0
+    assert load("tidemark.yml", environ={}).kafka.topics == (name,)
+
+
+def test_where_nothing_fits_no_config_is_written_and_the_producer_is_shown_what_to_add(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], broker: LocalBroker
+) -> None:
+    name = filled(*(Sent(b'{"id": "o-%d"}' % (n % 7), key=b"k%d" % n) for n in range(30)))
+
+    code, out, _ = begin(name)
+
+    assert (code, Path("tidemark.yml").exists()) == (1, False)
+    program = out[out.index("    from confluent_kafka") : out.index("\nSeveral producers")]
+    exec(compile("\n".join(line[4:] for line in program.splitlines()), "shown", "exec"), {})  # noqa: S102 -- our own text
+    command = out[out.index("Then again: tidemark ") + len("Then again: tidemark ") :].split()
+    assert main([*command, "--sample", "2"]) == 1  # two records with it among thirty without
+    assert command[:4] == ["init", "--brokers", broker.bootstrap_servers, "--topic"]
+
+
+def test_of_several_that_fit_the_first_is_taken_and_it_is_said_by_which_order(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    name = filled(*(Sent(b'{"id": %d, "b": %d}' % (n, n), headers=[("seq", b"%d" % n)]) for n in range(30)))
+
+    assert "first of several that fit" in " ".join(begin(name)[1].split())
+    assert load("tidemark.yml", environ={}).sequence == Extractor(header="seq")
+    code, out, _ = begin(name, "--sequence", "json:$.id", "--force")
+    assert code == 0
+    assert "as was asked" in out
+    assert load("tidemark.yml", environ={}).sequence == Extractor(json="$.id")
+
+
+def test_a_person_at_a_terminal_is_asked_for_what_is_missing_and_which_of_several(
+    filled: Callable[..., str], broker: LocalBroker, tmp_path: Path
+) -> None:
+    name = filled(*(Sent(b'{"id": %d}' % n, headers=[("seq", b"%d" % n)]) for n in range(30)))
+    answers = {
+        "Kafka's brokers, host:port": broker.bootstrap_servers,
+        "The topic, or several with commas between": name,
+        "Where the tables go: a folder, or s3://bucket/path": "./here",
+        "Which one, 1 to 2": "2",
+    }
+    asked: list[str] = []
+
+    def ask(question: str, _default: str | None) -> str:
+        asked.append(question)
+        return answers[question]
+
+    nothing = Asked(None, [], None, tmp_path / "own.yml", False, 100, [], {})
+    assert init(nothing, ask=ask, as_json=False) == 0
+    assert asked == list(answers)
+    settings = load(tmp_path / "own.yml", environ={})
+    assert (settings.sequence, settings.lakehouse.root) == (Extractor(json="$.id"), str(tmp_path / "here"))
+    assert init(replace(nothing, is_forced=True, brokers=broker.bootstrap_servers, topics=[name]), ask=None, as_json=True) == 0
+
+
+def test_a_sequence_of_each_producer_is_written_with_its_producer(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    records = [
+        Sent(b"v%d" % n, headers=[("n", b"%d" % (n // 2 + 100 * (n % 2))), ("who", b"w%d" % (n % 2))]) for n in range(60)
+    ]
+    assert begin(filled(*records))[0] == 0
+    settings = load("tidemark.yml", environ={})
+    assert (settings.sequence, settings.producer) == (Extractor(header="n"), Extractor(header="who"))
+
+
+def test_what_a_hostile_producer_sends_is_escaped_and_bounded_and_the_config_runs(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME_SECRET", "never-shown")
+    names = ["\x1b[2J\r\n", "${env:HOME_SECRET}", "on: {x", "# y", "\u202etxt"]
+    big = b'{"a": "' + b"x" * 900_000 + b'", "it\'s": 1, "\\u001b]0;": %d}'
+    records = [
+        *(Sent(big % n, headers=[*((name, b"%d" % n) for name in names), ("seq", b"%d" % n)]) for n in range(6)),
+        *(Sent(b"[" * 50_000, headers=[("seq", b"%d" % n), ("seq", b"0")]) for n in range(6, 8)),
+    ]
+    name = filled(*records)
+
+    _, out, _ = begin(name, "--sequence", "header:" + names[1])
+
+    assert load("tidemark.yml", environ={}).sequence == Extractor(header=names[1])
+    assert "never-shown" not in out + Path("tidemark.yml").read_text()
+    assert not set(out) & {"\x1b", "\r", "\u202e"}
+    assert max(map(len, out.splitlines())) < 2_000
+
+
+def test_the_findings_as_json_name_every_candidate_with_its_numbers(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    name = filled(*sequenced(3, 4, 9))
+
+    code, out, _ = begin(name, "--json")
+
+    found = json.loads(out)
+    assert (code, found["records"], found["chosen"]) == (0, 3, {"sequence": "header:seq"})
+    (seq,) = [each for each in found["candidates"] if each["name"] == "header:seq"]
+    assert (seq["present"], seq["lowest"], seq["highest"], seq["steps"]["gaps"]) == (3, 3, 9, 1)
+    assert found["next"] == ["tidemark check", "tidemark plan", "tidemark run"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--property", "sasl.password=hunter2"], "A secret is given in plain text"),
+        (["--property", 'sasl.jaas.config=a.B required username="u" password="hunter2";'], "A secret is given in plain text"),
+        (["--property", "security.protocol"], "--property needs a name and a value"),
+        (["--sequence", "key"], "--sequence names nothing that the config knows"),
+        (["--sequence", "json:seq"], "--sequence names nothing that the config knows"),
+        (["--producer", "offset"], "--producer names nothing that the config knows"),
+        (["--sequence", "header:SEQ"], "No record of the sample has a sequence where --sequence names it"),
+        (["--config", "no/such/folder/x.yml"], "There is no such folder"),
+    ],
+)
+def test_a_wrong_option_ends_with_2_and_writes_nothing(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], more: Sequence[str], said: str
+) -> None:
+    code, out, err = begin(filled(*sequenced(1, 2, 3)), *more)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "hunter2" not in err
+    assert not Path("tidemark.yml").exists()
+
+
+def test_a_secret_is_written_as_the_reference_that_was_given(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKER_PASSWORD", "hunter2-hunter2")
+    reference = "ssl.key.password=${env:BROKER_PASSWORD}"
+    assert begin(filled(*sequenced(1, 2, 3)), "--property", reference)[0] == 0
+    assert "    ssl.key.password: ${env:BROKER_PASSWORD}\n" in Path("tidemark.yml").read_text()
+    assert scrub_text("hunter2-hunter2") != "hunter2-hunter2"
+
+
+def test_a_topic_that_is_not_there_is_named_with_the_nearest_that_is(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    name = filled(*sequenced(1))
+    code, _, err = begin(name + "x")
+    assert code == 1
+    assert f"Did you mean {name}?" in err or "topics that this login may see" in err
+
+
+def test_an_empty_topic_needs_a_sequence_that_is_named(
+    topic: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    name = topic()
+    code, out, _ = begin(name)
+    assert (code, "no records yet" in out) == (1, True)
+    assert begin(name, "--sequence", "header:seq")[0] == 0
+    assert "nothing below is checked" in Path("tidemark.yml").read_text()

@@ -1,0 +1,80 @@
+"""Whose tables a root holds, and whether a second commit of one version is refused there: tried, in a folder and in a store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakehouse.contracts.bronze import OWNER
+from lakehouse.delta.root_check import ERRORS, Found, is_exclusive, look
+from lakehouse.table import Lakehouse
+from tests.support.object_store import before_store, new_root, storage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def table(lakehouse: Lakehouse, name: str, **properties: str) -> None:
+    """Makes a table without rows."""
+    column = {"name": "a", "type": "string", "nullable": True, "metadata": {}}
+    schema = json.dumps({"type": "struct", "fields": [column]})
+    meta = {"id": name, "format": {"provider": "parquet", "options": {}}, "schemaString": schema, "partitionColumns": []}
+    lines = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": {**meta, "configuration": properties}}]
+    folder = lakehouse.beside(f"{name}/_delta_log")
+    assert folder is not None
+    folder.write(f"{0:020}.json", "\n".join(map(json.dumps, lines)))
+
+
+def filled(lakehouse: Lakehouse) -> Lakehouse:
+    table(lakehouse, "bronze_records", **{OWNER: "orders"})
+    for name in ("silver_records", "by_day", "somebody_elses"):
+        table(lakehouse, name)
+    return lakehouse
+
+
+def test_a_folder_says_whose_tables_it_holds_and_refuses_a_second_commit(tmp_path: Path) -> None:
+    lakehouse = Lakehouse(root=str(tmp_path / "lake"))
+    assert look(lakehouse, []) == Found(is_there=False, ours=[], others=[], owner=None)
+    assert is_exclusive(lakehouse) is True
+    assert list(tmp_path.iterdir()) == []  # neither the folder nor anything of the probe
+
+    filled(lakehouse)
+    there = Found(is_there=True, ours=["bronze_records", "silver_records"], others=["somebody_elses"], owner="orders")
+    assert look(lakehouse, ["by_day"]) == there
+    before = sorted((tmp_path / "lake").rglob("*"))
+    assert is_exclusive(lakehouse) is True
+    assert sorted((tmp_path / "lake").rglob("*")) == before
+
+
+def test_a_root_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ERRORS):
+        is_exclusive(Lakehouse(root=str(tmp_path / "file" / "lake")))
+
+
+def test_a_store_says_whose_tables_it_holds_and_refuses_a_second_commit(s3: int) -> None:
+    lakehouse = Lakehouse(root=new_root(), storage=storage(s3))
+    assert look(lakehouse, []) == Found(is_there=False, ours=[], others=[], owner=None)
+    assert is_exclusive(lakehouse) is True
+    assert look(lakehouse, []).others == []
+
+    filled(lakehouse)
+    there = Found(is_there=True, ours=["bronze_records", "silver_records"], others=["somebody_elses"], owner="orders")
+    assert look(lakehouse, ["by_day"]) == there
+
+
+def test_a_store_that_overwrites_is_found_out(s3: int) -> None:
+    with before_store(s3) as (port, interference):
+        interference.hides_refusals = True
+        assert is_exclusive(Lakehouse(root=new_root(), storage=storage(port))) is False
+
+
+def test_a_store_that_refuses_this_login_is_an_error(s3: int) -> None:
+    lakehouse = Lakehouse(root=new_root(), storage=replace(storage(s3), secret_access_key="of-somebody-else"))
+    with pytest.raises(ERRORS):
+        is_exclusive(lakehouse)
+    with pytest.raises(ERRORS):
+        look(lakehouse, [])
