@@ -14,12 +14,12 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from jobs.process.context import open_session, reporting
-from jobs.readers.answer import Arrived, not_there_yet
-from jobs.readers.spark_sql import statement, translated
+from jobs.readers.answer import Arrived
+from jobs.readers.spark_sql import statement, translated, wrong
 from lakehouse.contracts import views
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
-from lakehouse.errors import TidemarkError, UsageError, headline
+from lakehouse.errors import TidemarkError, headline
 from lakehouse.spark.only_tables import beyond_tables
 from lakehouse.spark.session import no_file_relations
 from lakehouse.table import TABLE_NAMES
@@ -142,13 +142,7 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Arrived]:
             with no_file_relations(session.spark):
                 answer = Arrived(session.spark.sql(checked).toArrow())
         except (AnalysisException, ParseException) as error:
-            raise UsageError(
-                "The query cannot be answered.",
-                where=f"query: {query}",
-                observed=headline(str(error)),
-                expected=f"Spark's SQL over tables: one of {', '.join(sorted(session.names))}",
-                next_step=not_there_yet(query, session.names),
-            ) from error
+            raise wrong(query, error, session.names) from error
         except SPARK_ERRORS as error:
             raise TidemarkError("The query failed.", where=f"query: {query}", observed=headline(str(error))) from error
         yield answer

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.process import exit_codes
 from jobs.process.context import reporting
-from jobs.readers.answer import Arrived, not_there_yet
-from jobs.readers.spark_sql import statement, translated
-from lakehouse.errors import TidemarkError, UsageError, headline
+from jobs.readers.answer import Arrived
+from jobs.readers.spark_sql import statement, translated, wrong
+from lakehouse.errors import TidemarkError, headline
 from lakehouse.machine import platform
 from lakehouse.settings.model_sql import beyond_tables
 
@@ -150,11 +150,5 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Arrived]:
         except Error as error:
             if _MISTAKE not in str(error):
                 raise TidemarkError("The query failed.", where=f"query: {query}", observed=headline(str(error))) from error
-            raise UsageError(
-                "The query cannot be answered.",
-                where=f"query: {query}",
-                observed=headline(str(error)),
-                expected=f"the warehouse's SQL over tables: one of {', '.join(sorted(session.names))}",
-                next_step=not_there_yet(query, session.names),
-            ) from error
+            raise wrong(query, error, session.names) from error
         yield answer

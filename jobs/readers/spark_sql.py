@@ -6,13 +6,14 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from jobs.readers.answer import not_there_yet
 from jobs.readers.sql_guard import no_select
 from lakehouse.contracts import views
-from lakehouse.errors import UsageError
+from lakehouse.errors import UsageError, headline
 from lakehouse.settings.model_sql import as_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 _DESCRIBES = re.compile(r"\s*(SHOW\s+(TABLES|VIEWS)|DESC(RIBE)?\s+(TABLE\s+)?(EXTENDED\s+)?\w+(\.\w+)*)\s*;?\s*", re.IGNORECASE)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+((EXTENDED|CODEGEN|COST|FORMATTED)\s+)?", re.IGNORECASE)
@@ -38,6 +39,17 @@ def statement(query: str, beyond_tables: Callable[[str], str | None]) -> str:
     if (beyond := beyond_tables(read)) is not None:
         raise no_select(query, beyond)
     return asked + as_query(read)
+
+
+def wrong(query: str, error: Exception, names: Collection[str]) -> UsageError:
+    """The error for a user's query that cannot be answered: its syntax, or a name that is not there."""
+    return UsageError(
+        "The query cannot be answered.",
+        where=f"query: {query}",
+        observed=headline(str(error)),
+        expected=f"Spark's SQL over tables: one of {', '.join(sorted(names))}",
+        next_step=not_there_yet(query, names),
+    )
 
 
 def translated(query: str, parameters: Mapping[str, Any]) -> tuple[str, str | None]:
