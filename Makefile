@@ -9,7 +9,7 @@ ARCHIVE := $(VENV)/classes.jsa
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev java demo test test-all test-places check format bench bench-scale tour faults bundle-check screenshots docs lock sbom clean
+.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale tour faults bundle-check screenshots docs lock sbom clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -21,6 +21,9 @@ dev: setup $(DEV)  ## Install the tools for tests, checks and benchmarks too
 
 demo: setup  ## Run the main job on a real local Kafka broker and print the tables
 	@$(BIN)/tidemark demo
+
+first-hour: dev  ## Play a newcomer's first hour with a topic of their own, and check what each command prints
+	@$(BIN)/python -m tests.first_hour
 
 # The tests start a few hundred JVMs; from an archive of their classes each starts seconds sooner.
 $(ARCHIVE): $(DEV) lakehouse/machine/jvm.xml lakehouse/machine/storage_jar.py

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
+from jobs.first.candidates import FRACTION, OTHER
 from lakehouse.contracts.silver import PROBLEMS
 from lakehouse.escape import printable
 
@@ -380,6 +381,8 @@ def _not_producer(each: Candidate, names: set[str]) -> str | None:
     without = each.names.count(None)
     if without > _SHARE_OUT * total:
         return f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records"
+    if each.kind in (FRACTION, OTHER):
+        return f"{each.kind} name nobody"
     if len(names) == 1:
         return "it is the same in all records, so it divides nothing"
     if len(names) > min(_MOST_NAMES, max(2, _SHARE_NAMES * total)):

@@ -34,6 +34,9 @@ TOPIC, KEY = "payments", b"ann"
 LATE, LATE_TOO = 8, 9
 """Offsets of records that wait, behind the two times three of README's producer."""
 
+TUTORIAL = "docs/first-hour.md"
+"""Its lines are run in their order by `tests/test_first_hour.py`."""
+
 RUN_ELSEWHERE = {
     "tidemark init": "the first line of the quickstart, below",
     "tidemark --install-completion": "changes the shell of who runs it",
@@ -66,7 +69,8 @@ def lines() -> list[Line]:
     """The lines that are run: of blocks all, of the text those that say more than a command's name; each once."""
     told = [line for line in command_lines.in_text() if line.document.startswith(("README", "docs/")) and is_whole(line)]
     said = [line for line in told if "decisions" not in line.document]
-    by_words = {tuple(line.words()): line for line in [*said, *command_lines.in_blocks()] if is_run(line)}
+    blocks = [line for line in command_lines.in_blocks() if line.document != TUTORIAL]
+    by_words = {tuple(line.words()): line for line in [*said, *blocks] if is_run(line)}
     return list(by_words.values())
 
 

@@ -96,6 +96,17 @@ def test_a_sequence_that_rises_for_each_producer_alone_is_found_with_its_produce
     assert options == ["header:seq with producer header:who"]
 
 
+def test_what_names_nobody_is_no_producer() -> None:
+    records = [record(n, value={"price": n % 3 + 0.5, "paid": n % 2 == 0, "shop": "a", "id": f"o-{n}"}) for n in range(60)]
+    whys = {name.removeprefix("json:$."): each.not_producer for name, each in found(records)[0].items()}
+    assert whys == {
+        "price": "fractions name nobody",
+        "paid": "true and false name nobody",
+        "shop": "it is the same in all records, so it divides nothing",
+        "id": "60 different values in 60 records are too many",
+    }
+
+
 def test_a_sequence_that_starts_anew_is_found_with_its_epoch() -> None:
     records = [record(n, value={"n": n % 50, "epoch": n // 50, "body": n % 7}) for n in range(200)]
     assert found(records)[1] == ["json:$.n with epoch json:$.epoch"]
