@@ -131,7 +131,7 @@ STEPS = (
     Step(
         "What is it, and which rule kept it out? `why` says it of any record, `quarantine show` with its bytes.",
         f"tidemark quarantine show {TOPIC} 0 {_LATE}",
-        says=('"number": 500',),
+        says=('"number": 500', "What its load accepted was published"),
     ),
     Step(
         "It is real, so it is let in. The reason is kept.",

@@ -278,7 +278,9 @@ def _of_load(found: Mapping[str, Any]) -> list[str]:
         told.append(f"Gate run {gate['gate_run_id']} on Silver version {gate['silver_version']}: {verdict}.")
     if decision:
         told.append(f"The load was {decided(decision)}.")
-    told.append(f"Published by gate run {published['gate_run_id']}." if published else "The load is not published.")
+    is_kept_out = found["state"] is not None and found["state"] != RELEASED
+    said = "What its load accepted was published" if is_kept_out else "Published"
+    told.append(f"{said} by gate run {published['gate_run_id']}." if published else "The load is not published.")
     return told + _kept_aside(found["aside"])
 
 
