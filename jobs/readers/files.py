@@ -22,8 +22,8 @@ from jobs.readers import sql_guard
 from jobs.readers.answer import FETCHED_ROWS, not_there_yet
 from jobs.readers.sql_guard import sql_text
 from lakehouse.contracts import views
+from lakehouse.delta.stored_files import table_names
 from lakehouse.errors import TidemarkError, ToolError, UsageError, headline
-from lakehouse.storage.google import GoogleStorage
 from lakehouse.table import Lakehouse, Table
 from lakehouse.uri import path_in_store
 
@@ -93,36 +93,9 @@ def tables(lakehouse: Lakehouse) -> dict[str, Table]:
     Raises:
         TidemarkError: The object store cannot be read.
     """
-    if (root := lakehouse.local_root) is not None:
-        names = [log.parent.name for log in root.glob("[!_.]*/_delta_log") if any(log.glob("*.json"))]
-    elif lakehouse.storage is not None:
-        with _store_errors_named(lakehouse.root or ""):
-            names = _in_store(lakehouse.storage, lakehouse.root or "")
-    else:
-        raise ValueError(lakehouse)
-    return {name: lakehouse.table(name) for name in sorted(names)}
-
-
-def _in_store(storage: Storage, root: str) -> list[str]:
-    """The names of the tables under a bucket's folder: those with a first commit or a checkpoint."""
-    from pyarrow.fs import FileSelector, FileType
-
-    files = _listing(storage, root)
-    listed = files.get_file_info(FileSelector("", allow_not_found=True))
-    names = [found.base_name for found in listed if not found.base_name.startswith(("_", "."))]
-    signs = [f"{name}/_delta_log/{sign}" for name in names for sign in (f"{0:020}.json", "_last_checkpoint")]
-    there = {found.path for found in files.get_file_info(signs) if found.type is FileType.File} if signs else set()
-    return [name for name in names if any(path.startswith(f"{name}/_delta_log/") for path in there)]
-
-
-def _listing(storage: Storage, root: str) -> FileSystem:
-    """What lists the files under a root: Arrow, or delta-rs where Arrow sees no folders."""
-    from deltalake.fs import DeltaStorageHandler
-    from pyarrow.fs import PyFileSystem, SubTreeFileSystem
-
-    if isinstance(storage, GoogleStorage):
-        return PyFileSystem(DeltaStorageHandler(root, storage.for_delta_rs()))
-    return SubTreeFileSystem(path_in_store(root), storage.files())
+    is_local = lakehouse.local_root is not None
+    with contextlib.nullcontext() if is_local else _store_errors_named(lakehouse.root or ""):
+        return {name: lakehouse.table(name) for name in table_names(lakehouse) or []}
 
 
 @contextlib.contextmanager

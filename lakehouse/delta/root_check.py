@@ -19,8 +19,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
 from lakehouse.contracts.bronze import OWNER
+from lakehouse.delta.stored_files import table_names
 from lakehouse.table import BRONZE_RECORDS, TABLE_NAMES
-from lakehouse.uri import path_in_store
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 ERRORS = (DeltaError, BaseError, pa.ArrowException, OSError)
 """What a root that cannot be read or written ends in."""
-_LOG = "_delta_log"
 _REQUEST, _RETRIES = "20s", 2
 """How long a store is waited for, and how often it is asked again. By default for three minutes."""
 _PATIENCE = {"timeout": _REQUEST, "max_retries": str(_RETRIES), "retry_timeout": "30s"}
@@ -64,26 +63,11 @@ def look(lakehouse: Lakehouse, models: Collection[str]) -> Found:
     Raises:
         Any of ERRORS: The root cannot be read.
     """
-    names = _local(lakehouse.local_root) if lakehouse.local_root else _stored(lakehouse)
-    tables = [name for name in names or [] if not name.startswith("_")]
+    names = table_names(lakehouse)
+    tables = names or []
     ours = [name for name in TABLE_NAMES if name in tables]
     others = sorted(set(tables) - {*TABLE_NAMES, *models})
     return Found(names is not None, ours, others, _owner(lakehouse) if BRONZE_RECORDS in ours else None)
-
-
-def _local(root: Path) -> list[str] | None:
-    return [each.name for each in root.iterdir() if (each / _LOG).is_dir()] if root.is_dir() else None
-
-
-def _stored(lakehouse: Lakehouse) -> list[str] | None:
-    from pyarrow.fs import FileSelector, FileType
-
-    files, root = _storage(lakehouse).files(), path_in_store(str(lakehouse.root))
-    under = files.get_file_info(FileSelector(root, allow_not_found=True))
-    folders = [each.base_name for each in under if each.type is FileType.Directory]
-    logs = files.get_file_info([f"{root}/{name}/{_LOG}" for name in folders]) if folders else []
-    has_log = [name for name, log in zip(folders, logs, strict=True) if log.type is FileType.Directory]
-    return has_log if under else None
 
 
 def _owner(lakehouse: Lakehouse) -> str | None:

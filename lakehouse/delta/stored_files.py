@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
 
+from lakehouse.storage.google import GoogleStorage
 from lakehouse.uri import path_in_store
 
 if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
     from lakehouse.storage.store import Storage
     from lakehouse.table import Lakehouse
 
@@ -128,6 +131,42 @@ class StoreFiles:
     @property
     def _path(self) -> str:
         return path_in_store(self.place)
+
+
+def table_names(lakehouse: Lakehouse) -> list[str] | None:
+    """The Delta tables directly under a root in files: those with a commit or a checkpoint. None if nothing is there.
+
+    Raises:
+        ValueError: The tables are not in files.
+        OSError or DeltaError: The store cannot be read.
+    """
+    if (root := lakehouse.local_root) is not None:
+        logs = root.glob("[!_.]*/_delta_log")
+        return sorted(log.parent.name for log in logs if any(log.glob("*.json"))) if root.is_dir() else None
+    if lakehouse.root is None or lakehouse.storage is None:
+        raise ValueError(lakehouse)
+    return _names_in_store(lakehouse.storage, lakehouse.root)
+
+
+def _names_in_store(storage: Storage, root: str) -> list[str] | None:
+    from pyarrow.fs import FileSelector, FileType
+
+    files = _listing(storage, root)
+    listed = files.get_file_info(FileSelector("", allow_not_found=True))
+    names = sorted(found.base_name for found in listed if not found.base_name.startswith(("_", ".")))
+    signs = [f"{name}/_delta_log/{sign}" for name in names for sign in (f"{0:020}.json", "_last_checkpoint")]
+    there = {found.path for found in files.get_file_info(signs) if found.type is FileType.File} if signs else set()
+    return [name for name in names if any(path.startswith(f"{name}/_delta_log/") for path in there)] if listed else None
+
+
+def _listing(storage: Storage, root: str) -> FileSystem:
+    """What lists the folders under a root: Arrow, or delta-rs where Arrow sees none."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import PyFileSystem, SubTreeFileSystem
+
+    if isinstance(storage, GoogleStorage):
+        return PyFileSystem(DeltaStorageHandler(root, storage.for_delta_rs()))
+    return SubTreeFileSystem(path_in_store(root), storage.files())
 
 
 def files_of(lakehouse: Lakehouse) -> Files | None:
