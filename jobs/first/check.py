@@ -18,7 +18,7 @@ from lakehouse.delta import root_check
 from lakehouse.errors import ConfigError, SourceError, TidemarkError
 from lakehouse.extract.on_driver import Record
 from lakehouse.extract.sources import Source, Sources
-from lakehouse.extract.written import PREFIX_BYTES
+from lakehouse.extract.written import without_prefix
 from lakehouse.machine import doctor
 from lakehouse.machine.doctor import Finding
 from lakehouse.storage.s3 import S3Storage
@@ -203,9 +203,10 @@ def _undecodable(raw: bytes, value: ValueFormat) -> str | None:
     if len(raw) > value.max_bytes:
         return "longer than value.max_bytes"
     if value.registry is not None:
-        if len(raw) < PREFIX_BYTES or raw[:1] != b"\x00":
+        body = without_prefix(raw)
+        if body is None:
             return "without the id of a schema"
-        raw = raw[PREFIX_BYTES:]
+        raw = body
     if value.format == "avro":
         return None
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.extract.written import PREFIX_BYTES
+from lakehouse.extract.written import without_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,16 +146,12 @@ def raw(source: Source, record: Record) -> tuple[bytes | None, str | None]:
         case "custom" | "field":
             return None, "missing"
         case "json" | "prefixed_json" if value is not None:
-            return _at_path(record if source.form == "json" else _without_prefix(value), source.argument)
+            return _at_path(record if source.form == "json" else Record(without_prefix(value)), source.argument)
         case "bytes" if value is not None:
             start, end = (int(bound) for bound in source.argument.split(":"))
             return (None, "missing") if len(value) < end else (value[start:end], None)
         case _:
             return value, "null" if value is None else None
-
-
-def _without_prefix(value: bytes) -> Record:
-    return Record(value[PREFIX_BYTES:] if value.startswith(b"\x00") else b"")
 
 
 def _header(values: Sequence[bytes | None]) -> tuple[bytes | None, str | None]:

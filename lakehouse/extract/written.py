@@ -14,6 +14,15 @@ PREFIX_BYTES = 5
 """What the Confluent wire format puts before a value: a zero byte, and the schema's id in four bytes, big-endian."""
 
 
+def without_prefix(value: bytes) -> bytes | None:
+    r"""What follows the prefix; None where there is none.
+
+    >>> without_prefix(b"\x00\x00\x00\x00\x07{}"), without_prefix(b"{}"), without_prefix(b"\x00\x00")
+    (b'{}', None, None)
+    """
+    return value[PREFIX_BYTES:] if len(value) >= PREFIX_BYTES and value.startswith(b"\x00") else None
+
+
 @dataclass(frozen=True)
 class Written:
     """How the bytes of values are written.

@@ -210,7 +210,7 @@ def _start_log_anew(table: Files) -> int:
         TableStateError: The last version has no checkpoint of its own, or the log is damaged.
     """
     log, before = table.below("_delta_log"), log_files.read_log(table)
-    names, last = log.sizes(), before.version
+    names, last = {name.removeprefix("_delta_log/") for name in before.sizes if name.startswith("_delta_log/")}, before.version
     if before.violations or f"{last:020}.checkpoint.parquet" not in names or before.files is None:
         raise TableStateError(
             "The log of a table cannot be started anew; its earlier commits were left.",
