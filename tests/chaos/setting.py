@@ -1,0 +1,102 @@
+"""What a run of the chaos lab may be set to, and which runs a sitting has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SENDERS = ("java", "librdkafka", "kit")
+ARTICLE_FAULTS = ("leader_killed", "tcp_killed")
+FAULTS = (*ARTICLE_FAULTS, "leader_stopped", "leader_cut_off", "unclean_election")
+
+FIRST, RECORDS, STRUCK_AT = 100_000, 150_000, 50_000
+"""Numbers of six digits: a record of them takes 20 bytes, and a batch of the Java client holds 819, as in the article."""
+
+FLUSHED = 1_000
+"""Records that are acknowledged before the rest is sent: under acks=1 followers may else have fetched none when the leader dies."""
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """A sender's settings, and what is done to the leader.
+
+    Attributes:
+        sender: java, librdkafka, or kit (librdkafka behind the producer kit).
+        acks: 0, 1 or all.
+        is_idempotent: `enable.idempotence`.
+        in_flight: `max.in.flight.requests.per.connection`.
+        fault: One of `FAULTS`.
+    """
+
+    sender: str
+    acks: str
+    is_idempotent: bool
+    in_flight: int
+    fault: str
+
+    @property
+    def name(self) -> str:
+        """The setting, as the start of a topic's name.
+
+        >>> Setting("java", "all", False, 5, "leader_killed").name
+        'java-all-off-5-leader_killed'
+        """
+        return f"{self.sender}-{self.acks}-{'on' if self.is_idempotent else 'off'}-{self.in_flight}-{self.fault}"
+
+    @property
+    def is_of_article(self) -> bool:
+        """Whether the article has it: the Java client that waits for all replicas, with five requests in flight."""
+        return (self.sender, self.acks, self.in_flight) == ("java", "all", 5) and self.fault in ARTICLE_FAULTS
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the client's documentation promises that its retries neither double nor reorder records."""
+        return self.is_idempotent
+
+
+def of_article() -> Iterator[Setting]:
+    """The article's four settings of Kafka."""
+    for fault, is_idempotent in product(ARTICLE_FAULTS, (False, True)):
+        yield Setting("java", "all", is_idempotent, 5, fault)
+
+
+def matrix() -> Iterator[Setting]:
+    """Every other setting that the clients take.
+
+    An idempotent producer waits for all replicas, and the kit refuses what does not keep order.
+    """
+    for fault, sender, in_flight in product(FAULTS, SENDERS, (5, 1)):
+        for acks, is_idempotent in (("all", False), ("all", True), ("1", False), ("0", False)):
+            if sender == "kit" and not (is_idempotent or (acks == "all" and in_flight == 1)):
+                continue
+            setting = Setting(sender, acks, is_idempotent, in_flight, fault)
+            if not setting.is_of_article:
+                yield setting
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run that a sitting has.
+
+    Attributes:
+        setting: Its setting.
+        nth: Which of the setting's runs it is, from 1.
+    """
+
+    setting: Setting
+    nth: int
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+        return f"{self.setting.name}-{self.nth}"
+
+
+def plan(article_runs: int, other_runs: int) -> list[Planned]:
+    """All runs: the article's first, its settings in turns, so that a sitting that is cut short has as many of each."""
+    article = [Planned(setting, nth) for nth in range(1, article_runs + 1) for setting in of_article()]
+    return article + [Planned(setting, nth) for nth in range(1, other_runs + 1) for setting in matrix()]
