@@ -64,8 +64,8 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
 def _note_retries(records: DataFrame, orders: list[Order]) -> None:
     """Note of the blocks that came again whether they bear the timestamps of the first time.
 
-    A client that sends a batch again sends it as it was, an application makes new records. Where the broker sets the timestamps,
-    nothing is noted.
+    A client that sends a batch again sends it as it was, an application makes new records. Where the broker sets the
+    timestamps, nothing is noted.
     """
     again = [(order, place) for order in orders for place, jump in enumerate(order.jumps) if jump.block][:_MOST_BLOCKS]
     if not again:

@@ -45,7 +45,7 @@ class Jump:
         before: The sequence before it.
         sequence: Its sequence.
         block: Consecutive records from there on that were read before.
-        is_retry: Whether the record there bears the timestamp of its first copy, as one does that the client itself sends again;
+        is_retry: Whether the record there has the timestamp of its first copy, as it has when the client itself sends it again;
             None where that is not known: nobody looked, or the broker sets the timestamps.
     """
 
@@ -223,8 +223,8 @@ def diagnose(order: Order) -> list[Finding]:
             Finding(
                 "lost",
                 f"{order.missing} numbers are not there, in a stream that has no gaps",
-                "acks=all with min.insync.replicas=2, and unclean.leader.election.enable=false, lose nothing that was acknowledged. "
-                "The numbers that are open stand in silver_missing.",
+                "acks=all with min.insync.replicas=2, and unclean.leader.election.enable=false, lose nothing that was "
+                "acknowledged. The numbers that are open stand in silver_missing.",
             )
         )
     return found
@@ -236,7 +236,7 @@ def _resends(resent: list[Jump], duplicates: int) -> Iterator[Finding]:
     if retried:
         yield Finding(
             "client_retries",
-            f"{len(retried)} blocks were sent again in order, with the timestamps of the first time; {duplicates} records came twice",
+            f"{len(retried)} blocks were sent again in order, with their first timestamps; {duplicates} records came twice",
             "enable.idempotence=true: the client sent again what it had no answer for. (Or the application did, if it sets the "
             "timestamps itself.)",
         )

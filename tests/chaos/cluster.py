@@ -1,11 +1,10 @@
-"""Three Kafka brokers and a controller on this machine, each a process, whose every connection can be delayed, cut and held up."""
+"""Three Kafka brokers and a controller on this machine. Each is a process whose connections can be delayed, cut and held up."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -23,6 +22,7 @@ from lakehouse.machine.java import java_executable
 from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
@@ -101,9 +101,7 @@ class Node:
         with (self.folder / "node.log").open("ab") as log:
             command = [*_java(self.folder), "kafka.Kafka", str(self.folder / "server.properties")]
             # A session of its own: Ctrl-C in the terminal ends this program, which then ends it.
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -174,18 +172,26 @@ class Cluster:
         self._stack.close()
 
     def _start(self) -> None:
-        root = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-", ignore_cleanup_errors=True)))
+        root = Path(
+            self._stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-", ignore_cleanup_errors=True))
+        )
         controller_port = free_port()
-        controller = self._prepared(Node(root / "controller"), _CONTROLLER, controller=controller_port, session=SESSION_SECONDS * 1000)
+        controller = self._prepared(
+            Node(root / "controller"), _CONTROLLER, controller=controller_port, session=SESSION_SECONDS * 1000
+        )
         outer = []
         for node in BROKERS:
             client, peer, *proxies = (free_port() for _ in range(5))
             pairs = zip(proxies, (client, peer, controller_port), strict=True)
             clients, peers, to_controller = (self._stack.enter_context(Proxy(port, to)) for port, to in pairs)
-            broker = Broker(
-                root / f"broker-{node}", port=client, clients=clients, peers=peers, to_controller=to_controller
-            )
-            ports = {"client": client, "peer": peer, "outer_client": proxies[0], "outer_peer": proxies[1], "controller": proxies[2]}
+            broker = Broker(root / f"broker-{node}", port=client, clients=clients, peers=peers, to_controller=to_controller)
+            ports = {
+                "client": client,
+                "peer": peer,
+                "outer_client": proxies[0],
+                "outer_peer": proxies[1],
+                "controller": proxies[2],
+            }
             self.brokers[node] = self._prepared(broker, _BROKER, number=node, **ports)
             outer.append(f"{HOST}:{proxies[0]}")
         self.bootstrap_servers = ",".join(outer)

@@ -114,7 +114,7 @@ class Row:
 
     @property
     def is_told(self) -> bool:
-        """Whether the findings say what the setting is: retries without idempotence, or acknowledgements that promise too little."""
+        """Whether the findings name what the setting makes of the topic: retries without idempotence, or losses, or neither."""
         shown = self.shows
         says_off, says_loss = bool(self.findings & OFF), "lost" in self.findings
         is_off_right = says_off == (self.Idempotence == "off" and "retries" in shown)

@@ -1,7 +1,8 @@
 """`make chaos`: the article's experiment again, and what Silver makes of it.
 
-A run sends 150,000 numbers to a topic of its own on three brokers; near the 50,000th the topic's leader is struck. Every batch of
-runs goes through the pipeline at once, and each run's row is added to a CSV file: a sitting that was interrupted goes on there.
+A run sends 150,000 numbers to a topic of its own on three brokers; near the 50,000th the topic's leader is struck. Every batch
+of runs goes through the pipeline at once, and each run's row is added to a CSV file: a sitting that was interrupted goes on
+there.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tests.chaos.cluster import UnfitError
 from tests.chaos.lab import Lab
 from tests.chaos.senders import StuckError
 from tests.chaos.setting import RECORDS, plan
+from tests.support.quick import start_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked.anew:
         file.unlink(missing_ok=True)
     if not asked.judge:
-        chosen = [each for each in plan(asked.runs, asked.others) if not asked.only or any(part in each.topic for part in asked.only)]
+        chosen = [
+            each for each in plan(asked.runs, asked.others) if not asked.only or any(part in each.topic for part in asked.only)
+        ]
         for _ in range(_ATTEMPTS):
             done = {row.topic for row in results.read(file)}
             if left := [each for each in chosen if each.topic not in done]:
@@ -63,6 +67,7 @@ def _sit(left: Sequence[Planned], file: Path, *, records: int, batch: int) -> No
     """Make runs on one cluster until all are made, or the cluster does not come back."""
     from lakehouse.spark.session import open_session
 
+    start_quickly(is_short=False)
     with Lab() as lab:
         pending: list[Ran] = []
         spark = None
@@ -80,7 +85,7 @@ def _sit(left: Sequence[Planned], file: Path, *, records: int, batch: int) -> No
                 rows = lab.through_tables(spark, pending)
                 results.append(file, rows)
                 wrong = sum(bool(row.Wrong) for row in rows)
-                _say(f"{len(rows)} topics through the tables in {time.monotonic() - started:.0f} s, {wrong} not as they have to be")
+                _say(f"{len(rows)} topics through the tables in {time.monotonic() - started:.0f} s, {wrong} of them wrong")
                 pending = []
             if not is_fit:
                 return

@@ -106,7 +106,9 @@ class Sender:
         else:
             command = _python(task, folder, self._fates)
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=_environment()
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -136,7 +138,7 @@ class Sender:
                 raise StuckError(f"The sender sent no {STRUCK_AT} records: {self._last_words()}")
 
     def fates(self) -> NDArray[np.uint8]:
-        """Wait for its end; what became of each record in turn: 1 acknowledged, 2 failed for good, 3 never sent, 0 none of them.
+        """Wait for its end; what became of each record: 1 acknowledged, 2 failed for good, 3 never sent, 0 none of them.
 
         Raises:
             StuckError: It failed, or is not done within some minutes.
@@ -151,6 +153,12 @@ class Sender:
 
     def _last_words(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")[-2_000:]
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a sender, which finds this repository and the producer kit in it."""
+    root = Path(__file__).parents[2]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "producer")))}
 
 
 def _java(task: Task, classpath: str, folder: Path, fates: Path) -> list[str]:
@@ -179,4 +187,3 @@ def _python(task: Task, folder: Path, fates: Path) -> list[str]:
         "state": str(folder / "state"),
     }
     return [sys.executable, "-m", "tests.chaos.python_sender", json.dumps(asked)]
-

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SENDERS = ("java", "librdkafka", "kit")
+ACKS = ("all", "1", "0")
 ARTICLE_FAULTS = ("leader_killed", "tcp_killed")
 FAULTS = (*ARTICLE_FAULTS, "leader_stopped", "leader_cut_off", "unclean_election")
 
@@ -17,7 +18,7 @@ FIRST, RECORDS, STRUCK_AT = 100_000, 150_000, 50_000
 """Numbers of six digits: a record of them takes 20 bytes, and a batch of the Java client holds 819, as in the article."""
 
 FLUSHED = 1_000
-"""Records that are acknowledged before the rest is sent: under acks=1 followers may else have fetched none when the leader dies."""
+"""Records that are acknowledged before the rest is sent: under acks=1 followers may else have none when the leader dies."""
 
 
 @dataclass(frozen=True, order=True)

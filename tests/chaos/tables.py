@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,9 @@ class Outcome:
     wrong: list[str]
 
 
-def settings(servers: str, topics: Sequence[str], root: Path, policy: str, *, is_kit: bool, is_strict: bool = False) -> Settings:
+def settings(
+    servers: str, topics: Sequence[str], root: Path, policy: str, *, is_kit: bool, is_strict: bool = False
+) -> Settings:
     """The pipeline's settings. The kit's records are numbered by its headers, all others by their value.
 
     Args:
@@ -87,9 +90,7 @@ def settings(servers: str, topics: Sequence[str], root: Path, policy: str, *, is
     return Settings.model_validate(config, context={"folder": Path()})
 
 
-def outcomes(
-    spark: SparkSession, servers: str, logs: Mapping[str, Log], folder: Path, *, is_kit: bool
-) -> dict[str, Outcome]:
+def outcomes(spark: SparkSession, servers: str, logs: Mapping[str, Log], folder: Path, *, is_kit: bool) -> dict[str, Outcome]:
     """Take all topics through the pipeline, under each policy for late records, and compare.
 
     Bronze is read once: the second policy goes on from a copy of its table and checkpoint.
@@ -173,8 +174,11 @@ def _compare(spark: SparkSession, job: Job, logs: Mapping[str, Log], policy: str
                 "Silver holds not each number once": len(np.unique(own["sequence"])) == len(own["sequence"]),
                 "Silver holds not what it has to": _same(own, log, is_kept),
                 "records in order go backwards": bool((np.diff(own["sequence"][own["arrival"] == "in_order"]) > 0).all()),
-                "late records are not marked": bool((own["offset"][own["arrival"] == _LATE] == log.offsets[is_late & is_kept]).all()),
-                "not every late record is held": _offsets(held) == (set() if policy == "accept" else set(log.offsets[is_late].tolist())),
+                "late records are not marked": bool(
+                    (own["offset"][own["arrival"] == _LATE] == log.offsets[is_late & is_kept]).all()
+                ),
+                "not every late record is held": _offsets(held)
+                == (set() if policy == "accept" else set(log.offsets[is_late].tolist())),
                 "not every duplicate is counted": _offsets(doubles) == set(log.offsets[~is_first].tolist()),
                 "rejects of other classes": len(held) + len(doubles) == len(rejects.get(topic, [])),
                 "Gold is not Silver": published is not None and all((own[name] == published[name]).all() for name in own),
@@ -214,7 +218,4 @@ def _by_topic(spark: SparkSession, table: str, columns: tuple[str, ...]) -> dict
     topics = rows["topic"].to_numpy()
     values = {name: rows[name].to_numpy() for name in columns[1:]}
     starts = [0, *(np.flatnonzero(topics[1:] != topics[:-1]) + 1).tolist(), len(topics)] if len(topics) else [0]
-    return {
-        str(topics[start]): {name: value[start:end] for name, value in values.items()}
-        for start, end in zip(starts, starts[1:], strict=False)
-    }
+    return {str(topics[start]): {name: value[start:end] for name, value in values.items()} for start, end in pairwise(starts)}
