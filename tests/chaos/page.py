@@ -96,8 +96,8 @@ Each topic went through the pipeline twice: with `policies.late` as *quarantine*
 - Silver holds each number once, and no record in order goes backwards.
 - Under *accept* it holds every number that the topic holds. Under *quarantine* it holds those that rise; the others wait there.
 - Every copy of a number is counted as a duplicate, and nothing else was rejected.
-- Gold holds what Silver does. A gate that tolerates no duplicate, late or missing record fails by exactly the budgets that are
-  exceeded, and one without budgets passes.
+- Gold, published under *accept*, holds what Silver does. A gate that tolerates no duplicate, late or missing
+  record fails by exactly the budgets that are exceeded, and one without budgets passes.
 
 | setting, late records under quarantine | runs with late ones | held, median / most | Silver, numbers twice | Silver, JB |
 |---|---|---|---|---|

@@ -48,8 +48,7 @@ class Row:
         Held: Late records in quarantine.
         SilverAccept: Records in Silver where late ones are accepted.
         Late: Of them those that are late.
-        Gold: Records in Gold where late ones are held.
-        GoldAccept: Records in Gold where late ones are accepted.
+        Gold: Records in Gold where late ones are accepted.
         Findings: What `tidemark order` finds, with spaces between; none for nothing.
         Wrong: What the tables hold otherwise than they must; empty where nothing is.
         Seconds: From the topic's creation to the last replica in sync.
@@ -83,7 +82,6 @@ class Row:
     SilverAccept: int
     Late: int
     Gold: int
-    GoldAccept: int
     Findings: str
     Wrong: str
     Seconds: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 POLICIES = ("quarantine", "accept")
 _LATE = "late"
+_RECEIVED = 4
+"""The place in a row of `tidemark order`."""
 _COUNTED = ("duplicate", "late", "missing", "collision")
 
 
@@ -44,24 +46,26 @@ class Outcome:
     """What the tables hold of one run.
 
     Attributes:
-        bronze: Records, and the columns of `tidemark order`.
+        received: Records in Bronze.
+        bronze: What `tidemark order` counts there.
+        silver: What it counts in Silver where late records are held.
+        findings: What it finds.
         kept: Records in Silver by policy.
-        silver: The columns of `tidemark order` for Silver under quarantine: of records in order.
         held: Late records in quarantine.
         late: Late records that Silver accepted.
-        gold: Records in Gold by policy.
-        findings: What `tidemark order` finds.
+        gold: Records in Gold where late ones are accepted.
         wrong: What is not as it must be; empty if all is.
     """
 
-    bronze: tuple[int, Jumps]
-    kept: dict[str, int]
+    received: int
+    bronze: Jumps
     silver: Jumps
-    held: int
-    late: int
-    gold: dict[str, int]
     findings: tuple[str, ...]
-    wrong: list[str]
+    kept: dict[str, int] = field(default_factory=dict)
+    held: int = 0
+    late: int = 0
+    gold: int = 0
+    wrong: list[str] = field(default_factory=list)
 
 
 def settings(
@@ -115,7 +119,10 @@ def outcomes(spark: SparkSession, servers: str, logs: Mapping[str, Log], folder:
         gate: Any = medallion.run(job, "gate")["gate"]
         if not gate["passed"]:
             wrong.append(f"the gate failed over {gate['failed']}")
-        medallion.run(job, "gold")
+        if policy == "accept":
+            medallion.run(job, "gold")
+        if policy == POLICIES[0]:
+            found = _orders(job, logs)
         _compare(spark, job, logs, policy, found)
         for each in found.values():
             each.wrong += [f"{policy}: {what}" for what in wrong]
@@ -150,70 +157,75 @@ def _stepped_over(log: Log) -> int:
     return int(rising[-1] - rising[0] + 1 - len(rising))
 
 
-def _compare(spark: SparkSession, job: Job, logs: Mapping[str, Log], policy: str, found: dict[str, Outcome]) -> None:
-    run = job.new_run()
-    silver = _by_topic(spark, run.table(SILVER_RECORDS).sql, ("topic", "offset", "sequence", "arrival"))
-    gold = _by_topic(spark, run.table(GOLD_RECORDS).sql, ("topic", "offset", "sequence", "arrival"))
-    rejects: dict[str, list[Any]] = {}
-    for row in spark.read.table(run.table(SILVER_REJECTS).sql).collect():
-        rejects.setdefault(row["topic"], []).append(row)
+def _orders(job: Job, logs: Mapping[str, Log]) -> dict[str, Outcome]:
+    """What `tidemark order` says of each topic, against the topic; Silver is that of quarantine."""
     orders = medallion.orders(job)
     rows = {layer: {row[1]: row for row in told.rows({layer: orders[layer]})} for layer in orders}
     findings = {order.stream[0]: tuple(finding.name for finding in diagnose(order)) for order in orders["bronze"]}
+    found = {}
+    for topic, log in logs.items():
+        bronze, silver = (_jumps(rows[layer][topic]) for layer in ("bronze", "silver"))
+        outcome = Outcome(rows["bronze"][topic][_RECEIVED], bronze, silver, findings[topic])
+        if (outcome.received, bronze) != (len(log.numbers), log.jumps()):
+            outcome.wrong.append("order counts otherwise than the log")
+        if (silver.duplicates, silver.djf, silver.djb, silver.jb) != (0, 0, 0, 0):
+            outcome.wrong.append("Silver holds duplicates or goes backwards")
+        found[topic] = outcome
+    return found
+
+
+def _compare(spark: SparkSession, job: Job, logs: Mapping[str, Log], policy: str, found: Mapping[str, Outcome]) -> None:
+    """Compare each record of Silver, of its rejects and of Gold with what the topics make of it."""
+    run, is_accepting = job.new_run(), policy == "accept"
+    silver = _by_topic(spark, run.table(SILVER_RECORDS).sql)
+    gold = _by_topic(spark, run.table(GOLD_RECORDS).sql) if is_accepting else {}
+    rejects: dict[str, list[Any]] = {}
+    for row in spark.read.table(run.table(SILVER_REJECTS).sql).collect():
+        rejects.setdefault(row["topic"], []).append(row)
     for topic, log in logs.items():
         is_above, is_first = log.is_above(), log.is_first()
-        is_late = is_first & ~is_above
+        is_late, is_kept = is_first & ~is_above, is_first if is_accepting else is_above
         held = [row for row in rejects.get(topic, []) if row["class"] == _LATE]
         doubles = [row for row in rejects.get(topic, []) if row["class"] == "duplicate"]
-        is_kept = is_first if policy == "accept" else is_above
-        own, published = silver[topic], gold.get(topic)
-        jumps = _jumps(rows["silver"][topic])
-        wrong = [
-            what
-            for what, holds in {
-                "Silver holds not each number once": len(np.unique(own["sequence"])) == len(own["sequence"]),
-                "Silver holds not what it has to": _same(own, log, is_kept),
-                "records in order go backwards": bool((np.diff(own["sequence"][own["arrival"] == "in_order"]) > 0).all()),
-                "late records are not marked": bool(
-                    (own["offset"][own["arrival"] == _LATE] == log.offsets[is_late & is_kept]).all()
-                ),
-                "not every late record is held": _offsets(held)
-                == (set() if policy == "accept" else set(log.offsets[is_late].tolist())),
-                "not every duplicate is counted": _offsets(doubles) == set(log.offsets[~is_first].tolist()),
-                "rejects of other classes": len(held) + len(doubles) == len(rejects.get(topic, [])),
-                "Gold is not Silver": published is not None and all((own[name] == published[name]).all() for name in own),
-                "order counts otherwise than the log": _jumps(rows["bronze"][topic]) == log.jumps(),
-                "order finds duplicates in Silver": jumps[:3] == (0, 0, 0) and (policy == "accept" or jumps.jb == 0),
-            }.items()
-            if not holds
-        ]
-        outcome = found.setdefault(
-            topic, Outcome((rows["bronze"][topic][4], _jumps(rows["bronze"][topic])), {}, jumps, 0, 0, {}, findings[topic], [])
-        )
-        outcome.wrong += [f"{policy}: {what}" for what in wrong]
+        own, published, outcome = silver[topic], gold.get(topic), found[topic]
+        marked = own["arrival"] == _LATE
+        checks = {
+            "Silver holds not each number once": len(np.unique(own["sequence"])) == len(own["sequence"]),
+            "Silver holds not what it has to": _same(own, log, is_kept),
+            "records in order go backwards": bool((np.diff(own["sequence"][~marked]) > 0).all()),
+            "late records are not marked": np.array_equal(own["offset"][marked], log.offsets[is_late & is_kept]),
+            "not every late record is held": _offsets(held) == set(log.offsets[is_late & ~is_kept].tolist()),
+            "not every duplicate is counted": _offsets(doubles) == set(log.offsets[~is_first].tolist()),
+            "there are rejects of other classes": len(held) + len(doubles) == len(rejects.get(topic, [])),
+            "Gold is not Silver": not is_accepting or _equal(own, published),
+        }
+        outcome.wrong += [f"{policy}: {what}" for what, holds in checks.items() if not holds]
         outcome.kept[policy] = len(own["sequence"])
-        outcome.gold[policy] = 0 if published is None else len(published["sequence"])
-        if policy == "accept":
-            outcome.late = int((own["arrival"] == _LATE).sum())
-        else:
-            outcome.held = len(_offsets(held))
+        outcome.held += len(_offsets(held))
+        outcome.late += int(marked.sum())
+        outcome.gold += 0 if published is None else len(published["sequence"])
 
 
 def _jumps(row: Sequence[Any]) -> Jumps:
     return Jumps(*row[5:])
 
 
+def _equal(own: Mapping[str, Any], published: Mapping[str, Any] | None) -> bool:
+    return published is not None and all(np.array_equal(own[name], published[name]) for name in own)
+
+
 def _same(own: Mapping[str, Any], log: Log, is_kept: Any) -> bool:
     offsets, numbers = log.offsets[is_kept], log.numbers[is_kept]
-    return len(own["offset"]) == len(offsets) and bool((own["offset"] == offsets).all() and (own["sequence"] == numbers).all())
+    return np.array_equal(own["offset"], offsets) and np.array_equal(own["sequence"], numbers)
 
 
 def _offsets(rejects: Sequence[Any]) -> set[int]:
     return {offset for row in rejects for offset in range(row["first_offset"], row["last_offset"] + 1)}
 
 
-def _by_topic(spark: SparkSession, table: str, columns: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """The columns of each topic's rows, by offset."""
+def _by_topic(spark: SparkSession, table: str) -> dict[str, dict[str, Any]]:
+    """Offset, sequence and arrival of each topic's rows, by offset."""
+    columns = ("topic", "offset", "sequence", "arrival")
     rows = spark.read.table(table).select(*columns).toArrow().sort_by([("topic", "ascending"), ("offset", "ascending")])
     topics = rows["topic"].to_numpy()
     values = {name: rows[name].to_numpy() for name in columns[1:]}

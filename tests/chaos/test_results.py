@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CLEAN = Row(
     *("java", "all", "on", 5, "leader_killed", 1),
     *(150, 150, 0, 150, 0, 0, 0, 0, 0, 0, 0, 0),
-    *(150, 150, 0, 0, 0, 150, 0, 150, 150),
+    *(150, 150, 0, 0, 0, 150, 0, 150),
     *("none", "", 15.2, 1.5, "2026-11-26T20:00:00Z"),
 )
 TURNED = replace(CLEAN, Idempotence="off", Received=158, MsgsWithDups=8, DJB=1, JF=2, JB=3, Findings="reordering")
