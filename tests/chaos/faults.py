@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from tests.chaos.cluster import Broker, Cluster
 
-DELAY_SECONDS = 0.02
-"""What answers of brokers are delayed by, to clients and to each other: the article's."""
-
 TCP_SECONDS = 5.0
 """How long connections are killed again and again, at most. The article did so for ten seconds, over more records."""
 
@@ -57,10 +54,10 @@ def rate(fault: str) -> float:
     return {"leader_cut_off": 12_000.0, "unclean_election": 20_000.0}.get(fault, 0.0)
 
 
-def prepare(cluster: Cluster, topic: str) -> Target:
+def prepare(cluster: Cluster, topic: str, *, delay_ms: int) -> Target:
     """Slow the network down, and look who leads."""
     for broker in cluster.brokers.values():
-        broker.clients.delay_seconds = broker.peers.delay_seconds = DELAY_SECONDS
+        broker.clients.delay_seconds = broker.peers.delay_seconds = delay_ms / 1000
     return Target(cluster, topic, cluster.leader(topic), cluster.followers(topic))
 
 

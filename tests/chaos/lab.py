@@ -76,7 +76,7 @@ class Lab:
         load, at, started = os.getloadavg()[0], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), time.monotonic()
         setting, topic, servers = planned.setting, planned.topic, self._cluster.bootstrap_servers
         self._cluster.create_topic(topic, faults.topic_config(setting.fault))
-        target = faults.prepare(self._cluster, topic)
+        target = faults.prepare(self._cluster, topic, delay_ms=setting.delay_ms)
         task = Task(setting, topic, servers, records, faults.rate(setting.fault))
         try:
             with Sender(task, self._classpath, self._made(topic)) as sender:
@@ -117,6 +117,7 @@ def _row(ran: Ran, outcome: Outcome) -> Row:
         Idempotence="on" if setting.is_idempotent else "off",
         InFlight=setting.in_flight,
         Fault=setting.fault,
+        Delay=setting.delay_ms,
         TestRun=ran.planned.nth,
         SendCount=sent.sent,
         PosAckCount=sent.acknowledged,

@@ -28,6 +28,7 @@ class Row:
         Idempotence: on or off: the article's DedupEnabled.
         InFlight: Requests in flight.
         Fault: What was done to the leader.
+        Delay: Milliseconds that answers of brokers were delayed by.
         TestRun: Which of the setting's runs it is.
         SendCount: Records sent.
         PosAckCount: Of them those that were acknowledged.
@@ -61,6 +62,7 @@ class Row:
     Idempotence: str
     InFlight: int
     Fault: str
+    Delay: int
     TestRun: int
     SendCount: int
     PosAckCount: int
@@ -91,7 +93,7 @@ class Row:
     @property
     def setting(self) -> Setting:
         """The setting."""
-        return Setting(self.Sender, self.Acks, self.Idempotence == "on", self.InFlight, self.Fault)
+        return Setting(self.Sender, self.Acks, self.Idempotence == "on", self.InFlight, self.Fault, self.Delay)
 
     @property
     def topic(self) -> str:

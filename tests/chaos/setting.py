@@ -20,6 +20,9 @@ FIRST, RECORDS, STRUCK_AT = 100_000, 150_000, 50_000
 FLUSHED = 1_000
 """Records that are acknowledged before the rest is sent: under acks=1 followers may else have none when the leader dies."""
 
+DELAY_MS = 20
+"""What the article slowed its brokers by."""
+
 
 @dataclass(frozen=True, order=True)
 class Setting:
@@ -31,6 +34,7 @@ class Setting:
         is_idempotent: `enable.idempotence`.
         in_flight: `max.in.flight.requests.per.connection`.
         fault: One of `FAULTS`.
+        delay_ms: What answers of brokers are delayed by, to clients and to each other; in the article 20.
     """
 
     sender: str
@@ -38,6 +42,7 @@ class Setting:
     is_idempotent: bool
     in_flight: int
     fault: str
+    delay_ms: int = DELAY_MS
 
     @property
     def name(self) -> str:
@@ -46,23 +51,20 @@ class Setting:
         >>> Setting("java", "all", False, 5, "leader_killed").name
         'java-all-off-5-leader_killed'
         """
-        return f"{self.sender}-{self.acks}-{'on' if self.is_idempotent else 'off'}-{self.in_flight}-{self.fault}"
+        delay = "" if self.delay_ms == DELAY_MS else f"-{self.delay_ms}ms"
+        return f"{self.sender}-{self.acks}-{'on' if self.is_idempotent else 'off'}-{self.in_flight}-{self.fault}{delay}"
 
     @property
     def is_of_article(self) -> bool:
         """Whether the article has it: the Java client that waits for all replicas, with five requests in flight."""
         return (self.sender, self.acks, self.in_flight) == ("java", "all", 5) and self.fault in ARTICLE_FAULTS
 
-    @property
-    def keeps_order(self) -> bool:
-        """Whether the client's documentation promises that its retries neither double nor reorder records."""
-        return self.is_idempotent
-
 
 def of_article() -> Iterator[Setting]:
-    """The article's four settings of Kafka."""
+    """The article's four settings of Kafka, and its leader kills without the delay: what comes twice depends on it."""
     for fault, is_idempotent in product(ARTICLE_FAULTS, (False, True)):
         yield Setting("java", "all", is_idempotent, 5, fault)
+    yield Setting("java", "all", False, 5, "leader_killed", 0)
 
 
 def matrix() -> Iterator[Setting]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLEAN = Row(
-    *("java", "all", "on", 5, "leader_killed", 1),
+    *("java", "all", "on", 5, "leader_killed", 20, 1),
     *(150, 150, 0, 150, 0, 0, 0, 0, 0, 0, 0, 0),
     *(150, 150, 0, 0, 0, 150, 0, 150),
     *("none", "", 15.2, 1.5, "2026-11-26T20:00:00Z"),
@@ -72,8 +72,8 @@ def test_a_finding_is_right_where_it_names_what_the_setting_made(row: Row, *, is
 def test_a_plan_has_each_run_once_and_the_articles_settings_in_turns() -> None:
     planned = plan(3, 1)
 
-    assert len({each.topic for each in planned}) == len(planned) == 3 * 4 + len(list(matrix()))
-    assert [each.nth for each in planned[:12]] == [1] * 4 + [2] * 4 + [3] * 4
+    assert len({each.topic for each in planned}) == len(planned) == 3 * 5 + len(list(matrix()))
+    assert [each.nth for each in planned[:15]] == [1] * 5 + [2] * 5 + [3] * 5
 
 
 def test_the_page_names_what_is_not_as_it_has_to_be() -> None:
