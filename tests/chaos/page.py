@@ -189,8 +189,8 @@ def _signatures(rows: Sequence[Row]) -> str:
         if own:
             lines.append(f"- {name}: {told}; {blocks}.")
     lines.append(
-        "\n819 records are one batch of the Java client. Whether it comes twice is timing: it does where the leader died between "
-        "the last\nreplica's copy and the client's answer, and a delay makes that time long."
+        "\n819 records are one batch of the Java client. Whether it comes twice is timing: it does where the leader died "
+        "between the last\nreplica's copy and the client's answer, and a delay makes that time long."
     )
     return "\n".join(lines)
 
