@@ -131,6 +131,7 @@ def _row(ran: Ran, outcome: Outcome) -> Row:
         JF=jumps.jf,
         JB=jumps.jb,
         Missing=sent.missing,
+        Gap=sent.gap,
         Bronze=outcome.received,
         Silver=outcome.kept["quarantine"],
         SilverDups=outcome.silver.duplicates,

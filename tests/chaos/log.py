@@ -81,6 +81,7 @@ class Sent(NamedTuple):
         lost: Acknowledged, and not in the topic.
         unacknowledged: In the topic, and never acknowledged.
         missing: Sent, and not in the topic, whether acknowledged or not.
+        gap: Of them those with a number between two that are there: what a reader of the topic can notice.
     """
 
     sent: int
@@ -89,6 +90,7 @@ class Sent(NamedTuple):
     lost: int
     unacknowledged: int
     missing: int
+    gap: int
 
 
 def compare(fates: NDArray[np.uint8], log: Log) -> Sent:
@@ -99,7 +101,8 @@ def compare(fates: NDArray[np.uint8], log: Log) -> Sent:
     is_sent = fates != UNSENT
     told = (is_sent, is_acknowledged, fates == REFUSED)
     found = (is_acknowledged & ~is_there, is_there & ~is_acknowledged, is_sent & ~is_there)
-    return Sent(*(int(each.sum()) for each in (*told, *found)))
+    within = ~is_there[log.numbers.min() - FIRST : log.numbers.max() - FIRST]
+    return Sent(*(int(each.sum()) for each in (*told, *found, within)))
 
 
 def read(servers: str, topic: str) -> Log:

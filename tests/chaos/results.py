@@ -44,6 +44,7 @@ class Row:
         JF: Jumps forward.
         JB: Jumps backward.
         Missing: Records that were sent, acknowledged or not, and are not in the topic.
+        Gap: Of them those with a number between two that are there.
         Bronze: Records in Bronze.
         Silver: Records in Silver where late ones are held in quarantine.
         SilverDups: Of them those whose number was read before.
@@ -78,6 +79,7 @@ class Row:
     JF: int
     JB: int
     Missing: int
+    Gap: int
     Bronze: int
     Silver: int
     SilverDups: int
@@ -111,8 +113,7 @@ class Row:
     def shows(self) -> str:
         """What the topic shows of the run's setting, from the topic alone: none where it rises without a gap."""
         has_retries = self.MsgsWithDups > 0 or self.JB > 0
-        within = self.Missing > 0 and self.JF > 0
-        return " and ".join(name for name, holds in (("retries", has_retries), ("loss", within)) if holds) or NONE
+        return " and ".join(name for name, holds in (("retries", has_retries), ("loss", self.Gap)) if holds) or NONE
 
     @property
     def is_told(self) -> bool:

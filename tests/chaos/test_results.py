@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CLEAN = Row(
     *("java", "all", "on", 5, "leader_killed", 20, 1),
-    *(150, 150, 0, 150, 0, 0, 0, 0, 0, 0, 0, 0),
+    *(150, 150, 0, 150, 0, 0, 0, 0, 0, 0, 0, 0, 0),
     *(150, 150, 0, 0, 0, 150, 0, 150),
     *("none", "", 15.2, 1.5, "2026-11-26T20:00:00Z"),
 )
@@ -58,10 +58,10 @@ def test_a_run_that_does_not_hold_a_mark_is_named(row: Row, expected: str) -> No
         (replace(TURNED, Findings="none"), False),
         (replace(TURNED, JB=0, Findings="client_retries"), True),
         (replace(TURNED, JB=0, Findings="resends"), False),
-        (replace(CLEAN, Acks="0", Idempotence="off", Missing=9, JF=1, Findings="lost"), True),
-        (replace(CLEAN, Acks="0", Idempotence="off", Missing=9, JF=1), False),
+        (replace(CLEAN, Acks="0", Idempotence="off", Missing=9, Gap=9, JF=1, Findings="lost"), True),
+        (replace(CLEAN, Acks="0", Idempotence="off", Missing=9, Gap=9, JF=1), False),
         (replace(CLEAN, Acks="0", Idempotence="off", Missing=9), True),
-        (replace(TURNED, Acks="1", Missing=9, Findings="reordering lost"), True),
+        (replace(TURNED, Acks="1", Missing=9, Gap=9, Findings="reordering lost"), True),
     ],
     ids=["clean", "turned", "missed", "again", "for a restart", "lost", "lost, missed", "lost at the end", "both"],
 )
