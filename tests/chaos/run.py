@@ -113,7 +113,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--only", nargs="+", metavar="PATTERN", default=["*"], help="only runs with such names: 'java-*-off-5-*-1'"
     )
     parser.add_argument("--records", type=int, default=RECORDS, help="records of a run (%(default)s)")
-    parser.add_argument("--batch", type=int, default=40, help="runs that go through the pipeline at once (%(default)s)")
+    parser.add_argument("--batch", type=int, default=20, help="runs that go through the pipeline at once (%(default)s)")
     parser.add_argument("--results", default="build/chaos.csv", help="the rows so far; a sitting goes on there (%(default)s)")
     parser.add_argument("--anew", action="store_true", help="remove the rows so far")
     parser.add_argument("--judge", action="store_true", help="make no run")
