@@ -239,7 +239,7 @@ def _matrix(rows: Sequence[Row]) -> str:
         for _, group in groupby(ordered, key=_order):
             own = list(group)
             row, total = own[0], _ours(own)
-            said = ", ".join(f"{name} {count}" for name, count in Counter(each.Findings for each in own).most_common())
+            said = ", ".join(f"{name} in {count}" for name, count in Counter(map(_named, own)).most_common())
             cells = (
                 row.Sender,
                 row.Acks,
@@ -255,6 +255,10 @@ def _matrix(rows: Sequence[Row]) -> str:
             lines.append(_line(cells))
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def _named(row: Row) -> str:
+    return "nothing" if row.Findings == NONE else row.Findings.replace(" ", " and ")
 
 
 def _order(row: Row) -> tuple[int, int, str, int, int]:
