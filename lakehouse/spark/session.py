@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import ToolError, UsageError, headline
-from lakehouse.machine import jars, platform
+from lakehouse.machine import class_archive, jars, platform
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
 from lakehouse.spark.avro_limits import JAVA_OPTIONS
 
@@ -213,7 +213,10 @@ def _local(log_level: str) -> dict[str, str]:
         "spark.master": master,
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in [*jars.spark_jars(), storage_jar()]),
         "spark.driver.extraJavaOptions": " ".join(
-            [f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", JAVA_OPTIONS]
+            [
+                *(f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", JAVA_OPTIONS),
+                *class_archive.jvm_options(),
+            ]
         ),
         "spark.driver.memory": driver_memory(),
         "spark.driver.host": "127.0.0.1",
