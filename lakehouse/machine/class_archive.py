@@ -64,7 +64,12 @@ def make(command: Sequence[str]) -> Path:
             former.unlink()
         with tempfile.TemporaryDirectory(prefix=".archiving-", dir=_FOLDER) as folder:
             made = Path(folder, kept.name)
-            options = [os.environ.get("SPARK_SUBMIT_OPTS", ""), f"-XX:ArchiveClassesAtExit={made}", *_SILENT]
+            options = [
+                os.environ.get("SPARK_SUBMIT_OPTS", ""),
+                "-XX:TieredStopAtLevel=1",
+                f"-XX:ArchiveClassesAtExit={made}",
+                *_SILENT,
+            ]
             # The JVM writes to the same output, and ends after the command: the end of the output is the end of both.
             run = subprocess.run(
                 list(command),
