@@ -214,17 +214,18 @@ class Sender:
                 if self._in_client:
                     self._wait(until)
 
-    def recover(self, without: Collection[Position] = (), *, timeout: float | None = None) -> list[Future[Sent]]:
+    def recover(self, without: Collection[Position] = (), *, timeout: float | None = None) -> list[Sent]:
         """After `Stopped`: send all that is open again by a new client, in the same order and with the same numbers.
 
-        A batch is refused as a whole. So records that were refused go one by one now, and `Stopped` names only the bad one.
+        A batch is refused as a whole. So records that were refused go one by one now, and a `Stopped` from here names only the
+        bad ones: correct what refuses them, or give them up.
 
         Args:
-            without: The numbers of records to give up, as `Stopped.failures` has them: gaps that nothing will fill.
+            without: The numbers of records to give up: gaps that nothing will fill.
             timeout: Seconds; None for ever.
 
         Returns:
-            What becomes of each record that is sent again, in their order. Empty if nothing had failed.
+            Where each record is now that was sent again. Empty if nothing had failed.
 
         Raises:
             Stopped: A record was refused again.
@@ -245,24 +246,17 @@ class Sender:
             for record in [record for record in self._open if record.position in without]:
                 del self._open[record]
             again = list(self._open)
-            for record in again:
-                record.future, record.refused, record.is_suspect = (
-                    _Delivery(),
-                    None,
-                    record.is_suspect or record.refused is not None,
-                )
-            self._stopped, self._trouble, self._is_failing, self._is_recovering = None, [], False, True
-            self._client, self._thread = self._start()
+            self._is_recovering = True
             try:
-                for record in again:
-                    self._send_again(record, until)
+                while not self._has_sent_again(until):
+                    pass
             except BaseException:
                 self._is_failing = True
                 raise
             finally:
                 self._is_recovering = False
                 self._lock.notify_all()
-            return [record.future for record in again]
+        return [record.sent for record in again if record.sent is not None]
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -392,6 +386,24 @@ class Sender:
         if record.sent is not None and not self._is_transactional:
             record.future.set_result(record.sent)
 
+    def _has_sent_again(self, until: float | None) -> bool:
+        """Send all that is open by a new client; False if records were refused that did not go alone."""
+        records = list(self._open)
+        for record in records:
+            record.is_suspect |= record.refused is not None
+            record.future, record.refused = _Delivery(), None
+        self._stopped, self._trouble, self._is_failing = None, [], False
+        self._client, self._thread = self._start()
+        try:
+            for record in records:
+                self._send_again(record, until)
+            self._wait_for_client(until)
+        except Stopped:
+            if all(record.is_suspect for record in records if record.refused is not None):
+                raise
+            return False
+        return True
+
     def _send_again(self, record: _Record, until: float | None) -> None:
         if record.is_suspect:
             self._wait_for_client(until)
@@ -437,10 +449,11 @@ class Sender:
                 raise InUse("Another sender with this transactional.id has started. It goes on; this one has to end.")
             if self._is_failing and self._is_transactional:
                 raise self._as_stopped()
-            if self._stopped is not None:
-                raise copy.copy(self._stopped)
-            if not self._is_failing and (is_recovering or not self._is_recovering):
-                return
+            if is_recovering or not self._is_recovering:
+                if self._stopped is not None:
+                    raise copy.copy(self._stopped)
+                if not self._is_failing:
+                    return
             self._wait(until)
 
     def _wait(self, until: float | None) -> None:
