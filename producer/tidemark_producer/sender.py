@@ -106,7 +106,9 @@ class Sender:
         self._is_transactional = "transactional.id" in self._config
         self._refused_keys = drawn_keys(self._config) if numbers.are_given else ()
         self._process = os.getpid()
-        self._lock = threading.Condition(threading.Lock())
+        # Entered by `with` as a lock: a signal in the middle of entering the condition, which is Python, would leave it locked.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         # In the order sent: what Kafka has not acknowledged, in a transaction all of it. The client has some of it, or all.
         self._open: OrderedDict[_Record, None] = OrderedDict()
         self._in_client: set[_Record] = set()
@@ -255,7 +257,7 @@ class Sender:
                 raise
             finally:
                 self._is_recovering = False
-                self._lock.notify_all()
+                self._changed.notify_all()
         return [record.sent for record in again if record.sent is not None]
 
     @contextlib.contextmanager
@@ -343,7 +345,7 @@ class Sender:
             self._in_client.clear()
             self._stopped = stopped = self._as_stopped()
             futures = [record.future for record in self._open]
-            self._lock.notify_all()
+            self._changed.notify_all()
         for future in futures:
             future.set_exception(stopped)
 
@@ -382,7 +384,7 @@ class Sender:
                 self._is_failing = True
                 self._is_fenced |= self._is_transactional and error.name() in _FENCED
                 record.refused = None if error.name() in _CONSEQUENCES else f"{error.name()}: {error.str()}"
-            self._lock.notify_all()
+            self._changed.notify_all()
         if record.sent is not None and not self._is_transactional:
             record.future.set_result(record.sent)
 
@@ -421,7 +423,7 @@ class Sender:
     def _after_refusal(self, error: Exception, until: float | None) -> None:
         """What the client's own refusal means: wait and try again, stop, or raise it."""
         if isinstance(error, BufferError):
-            if not self._in_client and not self._lock.wait(_POLL_SECONDS) and not self._in_client:
+            if not self._in_client and not self._changed.wait(_POLL_SECONDS) and not self._in_client:
                 raise error  # a record that does not fit into an empty queue
             if self._in_client:
                 self._wait(until)
@@ -461,7 +463,7 @@ class Sender:
         if threading.current_thread() is self._thread:
             raise RuntimeError("A callback cannot wait: it is run by the thread that it would wait for.")
         left = None if until is None else until - time.monotonic()
-        if (left is not None and left <= 0) or not self._lock.wait(left):
+        if (left is not None and left <= 0) or not self._changed.wait(left):
             raise TimeoutError(f"{len(self._open)} records are not acknowledged yet.")
 
     def _as_stopped(self) -> Stopped:

@@ -74,10 +74,15 @@ def test_a_record_arrives_with_its_headers_and_its_future_says_where(
     name = topic(3)
     with Sender(config, "shöp", counting(tmp_path)) as sender:
         first = sender.send(
-            name, "ten", "ann", headers={"kind": "payment", "none": None, "empty": b""}, timestamp=1_700_000_000_000
+            name,
+            "ten",
+            "ann",
+            partition=1,
+            headers={"kind": "payment", "none": None, "empty": b""},
+            timestamp=1_700_000_000_000,
         )
         second = sender.send(name, b"\x00\xff", partition=2)
-        assert first.result(SECONDS) == Sent(name, first.result().partition, 0, 1, 0)
+        assert first.result(SECONDS) == Sent(name, 1, 0, 1, 0)
         assert second.result(SECONDS) == Sent(name, 2, 0, 1, 1)
         sender.flush(SECONDS)
         assert sender.acknowledged == (1, 1)
@@ -107,7 +112,7 @@ def test_names_of_headers_differ_and_are_not_empty(headers: tuple[str | None, ..
 
 @pytest.mark.parametrize("name", ["", "x" * 1_025, "\ud800"])
 def test_a_producer_has_a_name_that_a_reader_can_read(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="name|surrogates"):
+    with pytest.raises(ValueError, match=r"name has 1 to|surrogates"):
         Sender(NOWHERE, name, counting(tmp_path))
 
 
@@ -120,7 +125,7 @@ def test_values_keys_and_header_names_of_any_size_arrive_as_they_are(
         (b"", b"", [("", b"")]),
         (b"v" * 5_000_000, b"k" * 300_000, [("h" * 100_000, b"x" * 100_000)]),
         (b"a\0b", b"\0", [("same", b"1"), ("same", b"2"), ("\N{SNOWMAN}", None)]),
-        *((b"%d" % number, b"k", [(f"h{index}", b"") for index in range(200)]) for number in range(3)),
+        (b"many", b"k", [(f"h{index}", b"") for index in range(200)]),
     ]
     with Sender({**config, "message.max.bytes": 8_000_000}, "shop", counting(tmp_path)) as sender:
         for value, key, headers in given:
@@ -142,7 +147,7 @@ def test_what_the_client_refuses_costs_no_number(
             sender.send(name, b"x", b"k", partition=7)
         for wrong in ({"value": 5}, {"value": b"", "headers": [("n", 5)]}, {"value": b"", "headers": [(5, b"")]}):
             with pytest.raises((TypeError, ValueError)):
-                sender.send(name, key=b"k", **wrong)  # type: ignore[arg-type]  # that is the point
+                sender.send(name, key=b"k", **wrong)
         for reserved in ("producer", "epoch", "seq"):
             with pytest.raises(ValueError, match=reserved):
                 sender.send(name, b"x", b"k", headers={reserved: b"7"})
@@ -285,6 +290,8 @@ def test_behind_a_refused_record_nothing_is_delivered_until_all_is_sent_again_in
 
 def test_several_bad_records_are_found_one_by_one(refusing: Refusing) -> None:
     refusing.send(60, bad={5, 6, 37})
+    with pytest.raises(Stopped):
+        refusing.sender.flush(SECONDS)
     left_out: list[Position] = []
     while len(left_out) < 3:
         with pytest.raises(Stopped) as stopped:
@@ -357,9 +364,15 @@ def test_a_broker_that_is_not_there_stops_nobody_who_does_not_want_to_wait(tmp_p
 
 def test_a_block_left_by_an_error_ends_and_hides_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark_producer.sender._LAST_WAIT_SECONDS", 0.1)
-    with pytest.raises(LookupError), Sender(NOWHERE, "shop", counting(tmp_path)) as sender:
-        sender.send("sales", b"v", b"k")
-        raise LookupError
+    sender = Sender(NOWHERE, "shop", counting(tmp_path))
+
+    def fail() -> None:
+        with sender:
+            sender.send("sales", b"v", b"k")
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fail()
 
 
 def test_a_callback_may_look_and_send_but_not_wait(config: dict[str, Any], topic: Callable[..., str], tmp_path: Path) -> None:
@@ -390,10 +403,9 @@ def test_a_callback_of_the_client_that_fails_stops_the_sender_and_is_named(
 
     name = topic(1)
     sender = Sender({**config, "statistics.interval.ms": 50, "stats_cb": fail}, "shop", counting(tmp_path))
+    time.sleep(0.5)
     with pytest.raises(Stopped, match="in the statistics"):
-        for _ in range(1_000):
-            sender.send(name, b"v", b"k")
-            time.sleep(0.01)
+        sender.send(name, b"v", b"k")
     sender.close()
 
 
@@ -404,8 +416,7 @@ def test_a_second_sender_of_a_name_is_refused_and_the_first_goes_on(
     with Sender(config, "shop", counting(tmp_path)) as sender:
         with pytest.raises(InUse):
             Sender(config, "shop", counting(tmp_path))
-        shared = counting(tmp_path / "other") if (tmp_path / "other").mkdir() is None else None
-        assert shared is not None
+        shared = Counter(FileStore(tmp_path / "other"), new=True)
         with Sender(config, "shop-2", shared) as another:
             with pytest.raises(InUse):
                 Sender(config, "shop-2", shared)
@@ -447,7 +458,8 @@ with make() as sender:
     sender.send(topic, b"v", b"k")
     child = os.fork()
     if child == 0:
-        for act in (lambda: sender.send(topic, b"v", b"k"), sender.flush, sender.recover, lambda: sender.transaction().__enter__()):
+        begin = lambda: sender.transaction().__enter__()
+        for act in (lambda: sender.send(topic, b"v", b"k"), sender.flush, sender.recover, begin):
             try:
                 act()
             except Forked:
@@ -478,20 +490,22 @@ def test_a_signal_in_the_middle_of_sending_gives_no_number_out_twice(
     def interrupt(*_: object) -> None:
         raise Interrupted
 
-    name, before = topic(1), signal.signal(signal.SIGALRM, interrupt)
+    name, before = topic(1), signal.signal(signal.SIGVTALRM, interrupt)
     try:
         with Sender(config, "shop", counting(tmp_path)) as sender:
             for number in range(60):
-                signal.setitimer(signal.ITIMER_REAL, 0.0005 + number % 7 / 10_000)
                 try:
-                    while True:
+                    signal.setitimer(signal.ITIMER_VIRTUAL, 0.0005 + number % 7 / 10_000)
+                    for _ in range(2_000):  # it has an end: a finalizer may swallow the signal
                         sender.send(name, b"v", b"k")
-                except Interrupted:
+                except (Interrupted, TypeError):  # the client takes one within `produce` for a wrong header
                     continue
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert twice_or_falling(records_of(broker.bootstrap_servers, name)) == ([], [])
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    found = records_of(broker.bootstrap_servers, name)
+    assert twice_or_falling(found) == ([], [])
+    assert len(found) > 100
 
 
 def test_errors_go_to_another_process_as_they_are() -> None:

@@ -13,6 +13,7 @@ from tidemark_producer.settings import checked, drawn_keys
 def test_what_keeps_order_is_set() -> None:
     assert checked({"bootstrap.servers": "here:9092"}) == {
         "bootstrap.servers": "here:9092",
+        "log_level": 3,
         "partitioner": "murmur2_random",
         "enable.idempotence": True,
         "acks": "all",
