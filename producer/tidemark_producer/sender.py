@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tidemark_producer.errors import Failure, Forked, InUse, Stopped
+from tidemark_producer.errors import Failure, Forked, InUse, ProducerError, Stopped
 from tidemark_producer.records import Headers, Position, Sent, name_bytes
 from tidemark_producer.settings import checked, drawn_keys
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Header = tuple[str, bytes | str | None]
 
 _POLL_SECONDS = 0.1
+_PLACE_SECONDS = 0.02
 _DRAIN_SECONDS = 10
 _LAST_WAIT_SECONDS = 10
 _CONSEQUENCES = {"_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "_GAPLESS_GUARANTEE"}
@@ -297,13 +298,17 @@ class Sender:
         """Wait until Kafka has all records, unless a delivery failed, and end. What is open then may be in Kafka or not.
 
         Raises:
+            Stopped: A delivery failed, and its record is still open. The sender has ended nevertheless.
+            InUse: Another sender has taken over, and records are still open. The sender has ended nevertheless.
             TimeoutError: It took longer. The sender has ended nevertheless.
         """
         if self._process != os.getpid() or self._is_closed:
             return
         try:
-            with contextlib.suppress(Stopped, InUse):
-                self.flush(timeout)
+            self.flush(timeout)
+        except (Stopped, InUse):
+            if self._open:
+                raise
         finally:
             self._end()
             self._numbers.close()
@@ -315,7 +320,7 @@ class Sender:
         if error is None:
             self.close()
         else:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(ProducerError, TimeoutError):
                 self.close(_LAST_WAIT_SECONDS)
 
     def _checked(self, headers: Mapping[str, bytes | str | None] | Iterable[Header]) -> list[Header]:
@@ -384,7 +389,8 @@ class Sender:
                 self._is_failing = True
                 self._is_fenced |= self._is_transactional and error.name() in _FENCED
                 record.refused = None if error.name() in _CONSEQUENCES else f"{error.name()}: {error.str()}"
-            self._changed.notify_all()
+            if error is not None or not self._in_client:  # not at each record: two threads in turns are ten times as slow
+                self._changed.notify_all()
         if record.sent is not None and not self._is_transactional:
             record.future.set_result(record.sent)
 
@@ -423,10 +429,12 @@ class Sender:
     def _after_refusal(self, error: Exception, until: float | None) -> None:
         """What the client's own refusal means: wait and try again, stop, or raise it."""
         if isinstance(error, BufferError):
-            if not self._in_client and not self._changed.wait(_POLL_SECONDS) and not self._in_client:
-                raise error  # a record that does not fit into an empty queue
-            if self._in_client:
-                self._wait(until)
+            had_room = not self._in_client
+            self._changed.wait(_PLACE_SECONDS)
+            if (had_room and not self._in_client) or threading.current_thread() is self._thread:
+                raise error  # a record that does not fit into an empty queue, or a callback, which nobody makes room for
+            if until is not None and time.monotonic() > until:
+                raise TimeoutError(f"No place in the client's queue: {len(self._open)} records are not acknowledged yet.")
         elif isinstance(error, KafkaException) and (error.args[0].fatal() or error.args[0].name() in _CONSEQUENCES):
             self._is_failing = True
             self._note(error)
@@ -480,6 +488,8 @@ class Sender:
                     _retried(self._client.abort_transaction)
         finally:
             with self._lock:
+                if not self._is_fenced:  # what the client still says of these records is nothing to the next transaction
+                    self._changed.wait_for(lambda: not self._in_client, _DRAIN_SECONDS)
                 records, self._open = list(self._open), OrderedDict()
                 self._is_failing, self._trouble = False, []
                 if self._numbers.are_given:

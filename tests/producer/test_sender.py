@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from tidemark_producer import (
     Counter,
     Exhausted,
@@ -334,7 +335,8 @@ def test_what_is_left_out_has_to_be_open_and_without_a_failure_nothing_happens(r
 
 def test_a_sender_that_stopped_can_be_closed_and_says_to_its_futures_what_failed(refusing: Refusing) -> None:
     futures = refusing.send(30, bad={3})
-    refusing.sender.close(SECONDS)
+    with pytest.raises(Stopped, match="INVALID_RECORD"):
+        refusing.sender.close(SECONDS)
     assert isinstance(futures[3].exception(0), Stopped)
     for _ in range(2):
         refusing.sender.close()
@@ -375,6 +377,11 @@ def test_a_block_left_by_an_error_ends_and_hides_no_error(tmp_path: Path, monkey
         fail()
 
 
+def test_a_block_in_which_a_delivery_failed_does_not_end_in_silence(refusing: Refusing) -> None:
+    with pytest.raises(Stopped, match="INVALID_RECORD"), refusing.sender:
+        refusing.send(30, bad={3})
+
+
 def test_a_callback_may_look_and_send_but_not_wait(config: dict[str, Any], topic: Callable[..., str], tmp_path: Path) -> None:
     name, told = topic(1), list[object]()
     done = threading.Event()
@@ -406,7 +413,7 @@ def test_a_callback_of_the_client_that_fails_stops_the_sender_and_is_named(
     time.sleep(0.5)
     with pytest.raises(Stopped, match="in the statistics"):
         sender.send(name, b"v", b"k")
-    sender.close()
+    sender.close()  # nothing is open
 
 
 def test_a_second_sender_of_a_name_is_refused_and_the_first_goes_on(
