@@ -478,7 +478,11 @@ class Sender:
         failures = [
             Failure(record.position, record.topic, record.partition, record.refused) for record in self._open if record.refused
         ]
-        what = "The sender was closed." if self._is_closed else "A delivery failed; nothing is sent until `recover`."
+        what = "A delivery failed; nothing is sent until `recover`."
+        if self._is_closed:
+            what = "The sender was closed."
+        elif self._is_transactional:
+            what = "The transaction cannot be committed: abort it, and run it again."
         return Stopped(" ".join([what, *self._trouble]), failures, [record.position for record in self._open])
 
     def _abort(self, before: Position | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 import time
 from typing import TYPE_CHECKING
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.examples import examples
-from tests.support.producing import kill, start
-from tests.support.topics import Found, records_of, twice_or_falling
+from tests.support.producing import RESUMING, killed_after_its_word, start
+from tests.support.topics import accepted, records_of, twice_or_falling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.fault
 
 KILLS = examples(3, 40)
-GIVEN = 20_000
 
 # Sends for ever, in one of the ways to number; says `on` once the first record is in Kafka.
 SENDING = """
@@ -55,33 +53,6 @@ with Sender(config, "shop", numbers) as sender:
             print("on")
 """
 
-# Sends the numbers of a source from where all of them are in Kafka, and ends with the source.
-RESUMING = """
-import sys
-from tidemark_producer import Given, Sender, last_accepted
-servers, topic, end, named = sys.argv[1:]
-config = {"bootstrap.servers": servers, "linger.ms": 1, "queue.buffering.max.messages": 3000}
-numbers = Given(accepted=lambda: {topic: last_accepted(config, topic, "shop")})
-with Sender(config, "shop", numbers) as sender:
-    begin = numbers.continue_after()
-    for number in range(0 if begin is None else begin + 1, int(end)):
-        partition = number * 7919 % 3 if named == "named" else None
-        sent = sender.send(topic, b"%d" % number, b"%d" % (number * 7919 % 3), partition=partition, sequence=number)
-        if number % 2000 == 1999:
-            sent.result()
-            print("on")
-print("done")
-"""
-
-
-def killed(seed: int, program: str, *arguments: str) -> None:
-    """Run a program, and kill it a moment after it has said something."""
-    process = start(program, *arguments)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "on\n", process.stderr.read() if process.stderr is not None else None
-    time.sleep(random.Random(seed).random() / 4)
-    kill(process)
-
 
 @pytest.mark.parametrize("way", ["epoch", "block", "row", "transactions"])
 def test_no_number_is_in_kafka_twice_and_none_falls_within_a_partition(
@@ -93,7 +64,7 @@ def test_no_number_is_in_kafka_twice_and_none_falls_within_a_partition(
             connection.execute("CREATE TABLE tidemark_producers (name TEXT PRIMARY KEY, epoch BIGINT, sequence BIGINT)")
         connection.close()
     for seed in range(KILLS):
-        killed(seed, SENDING, way, broker.bootstrap_servers, name, str(path))
+        killed_after_its_word(seed, SENDING, way, broker.bootstrap_servers, name, str(path))
     found = records_of(broker.bootstrap_servers, name)
     assert twice_or_falling(found) == ([], [])
     assert len({record.position[0] for record in found}) == (KILLS if way == "epoch" else 1)
@@ -107,7 +78,7 @@ def test_a_counter_whose_file_is_lost_at_each_crash_goes_on_behind_what_kafka_ha
 ) -> None:
     name, path = topic(3), tmp_path / "numbers"
     for seed in range(KILLS):
-        killed(seed, SENDING, "lost", broker.bootstrap_servers, name, str(path))
+        killed_after_its_word(seed, SENDING, "lost", broker.bootstrap_servers, name, str(path))
         path.unlink()
         time.sleep(0.5)  # until what the killed one had on its way has arrived or not
     assert twice_or_falling(records_of(broker.bootstrap_servers, name)) == ([], [])
@@ -119,7 +90,7 @@ def test_given_numbers_that_are_resumed_leave_each_record_once_behind_the_waterm
 ) -> None:
     name = topic(3)
     for seed in range(KILLS):
-        killed(seed, RESUMING, broker.bootstrap_servers, name, str(10**9), named)
+        killed_after_its_word(seed, RESUMING, broker.bootstrap_servers, name, str(10**9), named)
     reached = max(record.position[1] for record in records_of(broker.bootstrap_servers, name)) + 1
     process = start(RESUMING, broker.bootstrap_servers, name, str(reached), named)
     out, err = process.communicate(timeout=60)
@@ -129,14 +100,3 @@ def test_given_numbers_that_are_resumed_leave_each_record_once_behind_the_waterm
     kept = accepted(found)
     assert sorted(record.position[1] for record in kept) == list(range(reached))
     assert all(record.value == b"%d" % record.position[1] for record in kept)
-
-
-def accepted(found: list[Found]) -> list[Found]:
-    """What is above the watermark of its partition when it comes."""
-    high: dict[int, tuple[int, int]] = {}
-    kept = []
-    for record in found:
-        if record.position > high.get(record.partition, (0, -1)):
-            high[record.partition] = record.position
-            kept.append(record)
-    return kept

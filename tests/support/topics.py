@@ -76,3 +76,14 @@ def twice_or_falling(records: list[Found]) -> tuple[list[tuple[int, int]], list[
             falling.append(record.position)
         last[record.partition] = max(record.position, last.get(record.partition, (-1, -1)))
     return twice, falling
+
+
+def accepted(found: list[Found]) -> list[Found]:
+    """What is above the watermark of its partition when it comes: what Silver keeps."""
+    high: dict[int, tuple[int, int]] = {}
+    kept = []
+    for record in found:
+        if record.position > high.get(record.partition, (0, -1)):
+            high[record.partition] = record.position
+            kept.append(record)
+    return kept
