@@ -30,6 +30,7 @@ def test_given_numbers_sent_again_after_kills_and_counted_ones_are_in_gold_once(
     tmp_path: Path,
     broker: LocalBroker,
     topic: Callable[..., str],
+    *,
     asked: Callable[..., Any],
 ) -> None:
     name = topic(3)
