@@ -63,12 +63,18 @@ def last_accepted(
     if ours.sequence is None:
         raise ValueError("Without a header for the sequence there is nothing to read back.")
     deadline = time.monotonic() + timeout
+    refused: KafkaException | None = None
     while True:
         try:
             return _Reading(config, topic, producer, ours, deadline).all()
+        except TimeoutError:
+            raise refused or TimeoutError(
+                f"Topic {topic} was not read in time, or a transaction in it is still open."
+            ) from None
         except KafkaException as error:
-            if error.args[0].code() in _DENIED or time.monotonic() > deadline:
+            if error.args[0].code() in _DENIED:
                 raise
+            refused = error
             time.sleep(_PAUSE_SECONDS)
 
 
@@ -145,7 +151,7 @@ class _Reading:
     def _left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"Topic {self._topic} was not read back in time, or a transaction there is still open.")
+            raise TimeoutError
         return left
 
 

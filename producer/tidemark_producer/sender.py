@@ -175,12 +175,13 @@ class Sender:
             while True:
                 self._check_running(until)
                 record.before, record.position = self._numbers.last, self._numbers.next(sequence)
-                # Taken before it is used: a signal in the middle of this may cost a number, and never gives it out twice.
-                self._numbers.last = record.position
                 if self._numbers.has(record.position, topic, partition):
+                    self._numbers.last = record.position
                     record.future.set_result(Sent(topic, partition or 0, None, *record.position))
                     return record.future
+                # With nothing between them, and before it is sent: a signal may cost a number, and gives none out twice.
                 self._open[record] = None
+                self._numbers.last = record.position
                 try:
                     self._produce(record)
                 except (BufferError, KafkaException, TypeError, ValueError, OverflowError) as error:
@@ -238,7 +239,7 @@ class Sender:
         self._check_process()
         until = _until(timeout)
         with self._lock:
-            while self._is_failing and self._stopped is None:
+            while self._is_recovering or (self._is_failing and self._stopped is None):
                 self._wait(until)
             if self._stopped is None or self._is_closed or self._is_fenced:
                 self._check_running(until)
@@ -357,11 +358,12 @@ class Sender:
     def _poll(self, client: Producer) -> None:
         try:
             client.poll(_POLL_SECONDS)
-        except Exception as error:  # noqa: BLE001 -- a fatal error of the client, or one of the caller's own callbacks: both stop the sender
+        except Exception as error:  # noqa: BLE001 -- the client's fatal one, or a callback's of the caller
             with self._lock:
                 self._is_failing = True
                 self._trouble.append(str(error))
                 self._note(error)
+                self._changed.notify_all()
 
     def _produce(self, record: _Record) -> None:
         self._client.produce(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.examples import examples
-from tests.support.producing import RESUMING, killed_after_its_word, start
+from tests.support.producing import RESUMING, in_row, killed_after_its_word, start
 from tests.support.topics import accepted, records_of, twice_or_falling
 
 if TYPE_CHECKING:
@@ -60,9 +59,7 @@ def test_no_number_is_in_kafka_twice_and_none_falls_within_a_partition(
 ) -> None:
     name, path = topic(3), tmp_path / "numbers"
     if way == "row":
-        with sqlite3.connect(path) as connection:
-            connection.execute("CREATE TABLE tidemark_producers (name TEXT PRIMARY KEY, epoch BIGINT, sequence BIGINT)")
-        connection.close()
+        in_row(path)
     for seed in range(KILLS):
         killed_after_its_word(seed, SENDING, way, broker.bootstrap_servers, name, str(path))
     found = records_of(broker.bootstrap_servers, name)

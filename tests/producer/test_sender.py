@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -33,7 +32,7 @@ from tidemark_producer import (
     UnsafeSetting,
 )
 
-from tests.support.producing import KIT_PATH
+from tests.support.producing import KIT_PATH, start
 from tests.support.topics import records_of, twice_or_falling
 
 if TYPE_CHECKING:
@@ -489,30 +488,41 @@ print("parent", 0)
 
 
 def test_a_signal_in_the_middle_of_sending_gives_no_number_out_twice(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str], tmp_path: Path
+    broker: LocalBroker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    class Interrupted(BaseException):
-        pass
-
-    def interrupt(*_: object) -> None:
-        raise Interrupted
-
-    name, before = topic(1), signal.signal(signal.SIGVTALRM, interrupt)
-    try:
-        with Sender(config, "shop", counting(tmp_path)) as sender:
-            for number in range(60):
-                try:
-                    signal.setitimer(signal.ITIMER_VIRTUAL, 0.0005 + number % 7 / 10_000)
-                    for _ in range(2_000):  # it has an end: a finalizer may swallow the signal
-                        sender.send(name, b"v", b"k")
-                except (Interrupted, TypeError):  # the client takes one within `produce` for a wrong header
-                    continue
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+    name = topic(1)
+    process = start(INTERRUPTED, broker.bootstrap_servers, name, str(tmp_path / "numbers"))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "done\n"), err
     found = records_of(broker.bootstrap_servers, name)
     assert twice_or_falling(found) == ([], [])
     assert len(found) > 100
+
+
+INTERRUPTED = """
+import gc, signal, sys
+from tidemark_producer import Counter, FileStore, Sender
+servers, topic, path = sys.argv[1:]
+class Interrupted(BaseException):
+    pass
+def interrupt(*_):
+    raise Interrupted
+signal.signal(signal.SIGALRM, interrupt)
+gc.disable()  # a finalizer would swallow the signal
+with Sender({"bootstrap.servers": servers}, "shop", Counter(FileStore(path), new=True)) as sender:
+    for number in range(80):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.001 + number % 7 / 5_000)
+            for _ in range(2_000):
+                sender.send(topic, b"v", b"k")
+        except (Interrupted, TypeError):  # the client takes one within `produce` for a wrong header
+            pass
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Interrupted:
+            pass
+print("done")
+"""
 
 
 def test_errors_go_to_another_process_as_they_are() -> None:

@@ -13,14 +13,12 @@ import pytest
 from tidemark_producer import Counter, FileStore, InUse, Position, SqlStore, StateLost
 
 from tests.support.examples import examples
-from tests.support.producing import kill, start
+from tests.support.producing import in_row, kill, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidemark_producer import Store
-
-TABLE = "CREATE TABLE tidemark_producers (name VARCHAR(1024) PRIMARY KEY, epoch BIGINT NOT NULL, sequence BIGINT NOT NULL)"
 
 # Gives out numbers as fast as it can, each printed before the next one is taken.
 COUNTING = """
@@ -36,24 +34,12 @@ while True:
 """
 
 
-def database(path: Path) -> Path:
-    with sqlite3.connect(path) as connection:
-        connection.execute(TABLE)
-    connection.close()
-    return path
-
-
-def in_row(path: Path) -> SqlStore:
-    return SqlStore(lambda: sqlite3.connect(path), paramstyle=sqlite3.paramstyle)
-
-
 @pytest.fixture(params=["file", "row"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     """Makes stores that share what they keep."""
     if request.param == "file":
         return lambda: FileStore(tmp_path / "numbers")
-    path = database(tmp_path / "kit.db")
-    return lambda: in_row(path)
+    return lambda: in_row(tmp_path / "kit.db")
 
 
 def test_what_was_put_in_is_there_after_it_was_closed(stores: Callable[[], Store]) -> None:
@@ -69,7 +55,9 @@ def test_what_was_put_in_is_there_after_it_was_closed(stores: Callable[[], Store
 @pytest.mark.parametrize("kind", ["file", "sql"])
 @pytest.mark.parametrize("block", ["0", "3"])
 def test_no_number_is_given_out_twice_by_processes_that_are_killed(tmp_path: Path, kind: str, block: str) -> None:
-    path = tmp_path / "numbers" if kind == "file" else database(tmp_path / "kit.db")
+    path = tmp_path / "numbers"
+    if kind == "sql":
+        in_row(path)
     seen: list[tuple[int, ...]] = []
     for seed in range(examples(2, 25)):
         process = start(COUNTING, kind, str(path), block)
@@ -144,8 +132,7 @@ def test_a_file_that_holds_no_position_of_this_producer_is_lost_and_let_go(tmp_p
 
 
 def test_a_row_that_another_sender_took_over_is_refused(tmp_path: Path) -> None:
-    path = database(tmp_path / "kit.db")
-    first, second = in_row(path), in_row(path)
+    first, second = in_row(tmp_path / "kit.db"), in_row(tmp_path / "kit.db")
     assert (first.open("shop"), second.open("shop")) == (None, None)
     second.swap(None, Position(1, 9))
     with pytest.raises(InUse):  # a row that is there by now
@@ -158,7 +145,7 @@ def test_a_row_that_another_sender_took_over_is_refused(tmp_path: Path) -> None:
 
 
 def test_names_are_values_and_no_sql(tmp_path: Path) -> None:
-    store = in_row(database(tmp_path / "kit.db"))
+    store = in_row(tmp_path / "kit.db")
     name = "'; DROP TABLE tidemark_producers; --\0\N{SNOWMAN}"
     store.open(name)
     store.swap(None, Position(3, 4))

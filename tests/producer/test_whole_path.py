@@ -8,7 +8,7 @@ import pytest
 from tidemark_producer import Counter, FileStore, Position, Sender
 
 from jobs import cli
-from tests.support.producing import RESUMING, killed_after_its_word, start
+from tests.support.producing import RESUMING, in_row, killed_after_its_word, start
 from tests.support.small_config import write_config
 from tests.support.topics import records_of
 
@@ -52,6 +52,13 @@ def test_given_numbers_sent_again_after_kills_and_counted_ones_are_in_gold_once(
         with Sender(settings, "counting", Counter(FileStore(tmp_path / "numbers"), new=True)) as sender:
             for number in range(500):
                 sender.send(name, b"v", b"%d" % (number % 3))
+    kit = in_row(tmp_path / "kit.db")
+    overtaken = Sender(settings, "twice", Counter(kit, new=True))
+    overtaken.send(name, b"first", b"k").result(30)
+    with Sender(settings, "twice", Counter(in_row(tmp_path / "kit.db"))) as second:
+        second.send(name, b"second", b"k").result(30)
+        overtaken.send(name, b"from a zombie", b"k").result(30)
+    overtaken.close()
     assert cli.main(["run", "--config", str(config)]) == 0
 
     sent = records_of(broker.bootstrap_servers, name)
@@ -62,7 +69,11 @@ def test_given_numbers_sent_again_after_kills_and_counted_ones_are_in_gold_once(
         assert given == [(number, b"%d" % number) for number in range(reached)]
         counted = sorted((row["epoch"], row["sequence"]) for row in rows if row["producer"] == "counting")
         assert counted == [(epoch, number) for epoch in (1, 2) for number in range(500)]
-    assert {row["class"] for row in asked(config, "sql", "SELECT DISTINCT class FROM silver_rejects")} <= {"duplicate"}
+        assert {bytes(row["value"]) for row in rows if row["producer"] == "twice"} == {b"first", b"second"}
+    rejected = asked(
+        config, "sql", "SELECT producer, class, sum(records) AS records FROM silver_rejects GROUP BY ALL ORDER BY 1, 2"
+    )
+    assert [(row["producer"], row["class"]) for row in rejected] == [("shop", "duplicate"), ("twice", "fenced")]
 
     # What the page says of a store that was lost: Silver knows where the numbers go on.
     query = (

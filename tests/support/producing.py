@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+from tidemark_producer import SqlStore
+
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS tidemark_producers "
+    "(name VARCHAR(1024) PRIMARY KEY, epoch BIGINT NOT NULL, sequence BIGINT NOT NULL)"
+)
+
 KIT_PATH = os.pathsep.join([str(Path(__file__).parents[2] / "producer"), os.environ.get("PYTHONPATH", "")])
 """Where Python finds the kit, installed or not."""
+
+
+def in_row(path: Path) -> SqlStore:
+    """A store in a row of an SQLite database, which is made."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(TABLE)
+    return SqlStore(lambda: sqlite3.connect(path, timeout=30), paramstyle=sqlite3.paramstyle)
+
 
 RESUMING = """
 import sys
