@@ -124,7 +124,7 @@ def test_an_open_transaction_of_anybody_is_waited_for(
 
 def test_a_topic_or_a_broker_that_is_not_there_is_an_error(broker: LocalBroker, config: dict[str, Any]) -> None:
     with pytest.raises(KafkaException, match="UNKNOWN_TOPIC"):
-        last_accepted(config, "no-such-topic", "shop", timeout=5)
+        last_accepted(config, "no-such-topic", "shop", timeout=3)
     began = time.monotonic()
     with pytest.raises((KafkaException, TimeoutError)):
         last_accepted({**config, "bootstrap.servers": "127.0.0.1:1"}, "sales", "shop", timeout=1)
