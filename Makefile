@@ -80,7 +80,9 @@ docs: dev  ## Build the documents as a site in build/site, with every link check
 # Universal: every lock holds for every platform and for Python 3.11 and later. No index is named in it; pip's configuration decides.
 # requirements.lock is what a user installs, -dev what a developer adds, -build what makes the environment and builds pyspark in it.
 # resources/files/requirements.txt is for a platform that brings its Spark: without hashes, because the wheel beside it has none.
-LOCKING := $(BIN)/uv pip compile --universal --python-version 3.11 --custom-compile-command "make lock" --quiet
+# Our own producer kit is in none: it is installed from this checkout.
+LOCKING := $(BIN)/uv pip compile --universal --python-version 3.11 --custom-compile-command "make lock" --quiet \
+	--no-emit-package tidemark-producer
 UPGRADING := $(if $(UPGRADE),--upgrade)
 lock: $(DEV)  ## Resolve the locks of Python packages anew from pyproject.toml (UPGRADE=1: take newer versions)
 	$(LOCKING) $(UPGRADING) --generate-hashes pyproject.toml --extra local --output-file requirements.lock
@@ -111,7 +113,7 @@ java:
 # Candidates are run, not only looked up: a version manager's shim is on the path also when its Python is not installed.
 # The versions that the lock was tried on come first, any later one after them.
 # Builds are not isolated: an isolated one would fetch build tools that no lock pins. They come from requirements-build.lock.
-$(STAMP): requirements.lock requirements-build.lock pyproject.toml
+$(STAMP): requirements.lock requirements-build.lock pyproject.toml producer/pyproject.toml
 	@if ! $(BIN)/python -c '' 2> /dev/null; then \
 		python=; bare=; \
 		for last in 13 99; do \
@@ -138,7 +140,7 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml
 	@echo "Installing the pinned Python packages; the first time this downloads about 1 GB, most of it Spark."
 	@$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: --requirement requirements-build.lock
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation --requirement requirements.lock
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable ./producer --editable .
 	@touch $(STAMP)
 
 # Where Java makes no such archive, sessions start without one, and it says so.

@@ -1,0 +1,228 @@
+"""Where numbers come from: a counter of the kit, or the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from tidemark_producer.errors import Exhausted, InUse, OutOfOrder, StateLost, UnsafeSetting
+from tidemark_producer.records import GREATEST, Position
+
+if TYPE_CHECKING:
+    from tidemark_producer.stores import Store
+
+Accepted = Mapping[int, Position | None]
+"""The last position of a producer in each partition of a topic, as `last_accepted` answers."""
+
+After = Position | Accepted | Callable[[], Accepted]
+"""What to continue after. A function is asked when the sender starts, behind the fence that a `transactional.id` puts up."""
+
+_BEFORE_ALL = Position(0, GREATEST)
+
+
+class Numbers(Protocol):
+    """What a sender asks for its numbers. It holds its lock meanwhile, and asks from one thread at a time."""
+
+    last: Position | None
+    """The last position that was taken."""
+
+    are_given: bool
+    """Whether the caller gives them, so that a record has the same number when the next process sends it again."""
+
+    def open(self, name: str, *, is_alone: bool) -> None:
+        """Get ready to number a producer's records; `is_alone` says that Kafka has shut out older senders."""
+        ...
+
+    def next(self, sequence: int | None) -> Position:
+        """The position of the next record, the same until it is `last`."""
+        ...
+
+    def has(self, position: Position, topic: str, partition: int | None) -> bool:
+        """Whether Kafka had the record when the sender started."""
+        ...
+
+    def close(self) -> None:
+        """Let others have the numbers."""
+        ...
+
+
+class Counter:
+    """Counts for the whole producer, so the numbers rise in every partition, with gaps. None is ever given out twice.
+
+    By default each start takes the next epoch from the store, at one write, and counts from 0. A sender that was overtaken
+    goes on in its old epoch, and the reader shuts it out. With `block`, the epoch stays, and the store gives out that many
+    numbers at a time; a crash leaves a gap of at most one block, and what an overtaken sender still sends is late.
+
+    Without a store the count goes on behind what Kafka has. That needs a `transactional.id`, by which Kafka shuts out older
+    senders.
+
+    Args:
+        store: Where it is kept how far the numbers have got.
+        block: How many numbers to take from the store at a time, in one epoch; None for an epoch per start.
+        after: Continue behind this too: where the store is new, was lost, or was put back from a backup.
+        new: Whether the store may be empty. Otherwise that is `StateLost`, unless there is an `after`.
+    """
+
+    are_given = False
+
+    def __init__(
+        self, store: Store | None = None, *, block: int | None = None, after: After | None = None, new: bool = False
+    ) -> None:
+        if block is not None and (store is None or block < 1):
+            raise ValueError("A block has one number or more, and comes from a store.")
+        self.last: Position | None = None
+        self._store, self._block, self._after, self._new = store, block, after, new
+        self._kept: Position | None = None
+        self._until = _BEFORE_ALL
+        self._next = _BEFORE_ALL
+        self._is_open = False
+
+    def open(self, name: str, *, is_alone: bool) -> None:
+        """Take the first numbers; see `Numbers`.
+
+        Raises:
+            InUse: Another sender has the store, or these numbers.
+            StateLost: The store is empty or damaged.
+            UnsafeSetting: There is neither a store nor a `transactional.id`.
+            Exhausted: There is no further epoch.
+        """
+        if self._is_open:
+            raise InUse("These numbers belong to another sender of this process. Each sender has its own.")
+        if self._store is None and not is_alone:
+            raise UnsafeSetting(
+                "transactional.id", None, "without a store only Kafka can shut out older senders, and it does by this."
+            )
+        self._is_open = True
+        try:
+            self._kept = self._store.open(name) if self._store is not None else None
+            self._refuse_unknown()
+            base = max(self._kept or _BEFORE_ALL, _highest(self._after) or _BEFORE_ALL)
+            if self._store is not None and self._block is None:
+                self._next = _following(Position(base.epoch, GREATEST))
+                self._reserve(Position(self._next.epoch, GREATEST))
+            else:
+                self._next = _following(base)
+                self._until = base if self._store is not None else Position(self._next.epoch, GREATEST)
+        except BaseException:
+            self._is_open = False
+            self.close()
+            raise
+
+    def next(self, sequence: int | None) -> Position:
+        """The next number; see `Numbers`.
+
+        Raises:
+            Exhausted: The last number was 2^63-1.
+            InUse: The store has another sender's numbers by now.
+        """
+        if sequence is not None:
+            raise TypeError("A counter gives the sequence; to give it yourself, use Given.")
+        found = self._next if self.last is None else _succeeding(self.last)
+        if found > self._until and self._block is not None:
+            self._reserve(Position(found.epoch, min(found.sequence + self._block - 1, GREATEST)))
+        return found
+
+    def has(self, position: Position, topic: str, partition: int | None) -> bool:  # noqa: ARG002 -- as Numbers is asked
+        """Kafka has none of its numbers: each is new."""
+        return False
+
+    def close(self) -> None:
+        """Give the store back."""
+        if self._store is not None:
+            self._store.close()
+
+    def _refuse_unknown(self) -> None:
+        if self._kept is None and self._after is None and not self._new:
+            raise StateLost(
+                "Nothing says which numbers were given out before. Is this the first start, give new=True; "
+                "was the store lost, give after=last_accepted(config, topic, name)."
+            )
+
+    def _reserve(self, until: Position) -> None:
+        if self._store is not None:
+            self._store.swap(self._kept, until)
+        self._kept = self._until = until
+
+
+class Given:
+    """The caller's own numbers: the id of a row in an outbox, an offset, a line. They have to rise; gaps are fine.
+
+    The only way in which a resend after a crash is recognised: the record has the same number in the next process. So the epoch
+    stays when the program starts again, and rises only where the source's own numbers begin anew.
+
+    Args:
+        epoch: Which numbering of the source this is.
+        accepted: What Kafka has, by topic, if it was asked: `{topic: last_accepted(...)}`, or a function that does so when the
+            sender starts. What it covers is not sent again, where `send` names the partition.
+    """
+
+    are_given = True
+
+    def __init__(
+        self, epoch: int = 1, *, accepted: Mapping[str, Accepted] | Callable[[], Mapping[str, Accepted]] | None = None
+    ) -> None:
+        if not 0 <= epoch <= GREATEST:
+            raise Exhausted(f"An epoch is from 0 to {GREATEST}, not {epoch}.")
+        self.last: Position | None = None
+        self.epoch, self._ask = epoch, accepted
+        self._accepted: Mapping[str, Accepted] = {}
+
+    def open(self, name: str, *, is_alone: bool) -> None:  # noqa: ARG002 -- as Numbers is asked
+        """Ask what Kafka has; see `Numbers`."""
+        self._accepted = self._ask() if callable(self._ask) else self._ask or {}
+
+    def next(self, sequence: int | None) -> Position:
+        """The caller's number; see `Numbers`.
+
+        Raises:
+            Exhausted: It is above 2^63-1.
+            OutOfOrder: It is not above the last one, or below 0.
+        """
+        if sequence is None:
+            raise TypeError("With Given, each record needs its sequence.")
+        if sequence > GREATEST:
+            raise Exhausted(f"A sequence ends at {GREATEST}, and {sequence} is above it.")
+        if sequence < 0 or (self.last is not None and sequence <= self.last.sequence):
+            last = "" if self.last is None else f" after {self.last.sequence}"
+            raise OutOfOrder(f"Sequence {sequence}{last} of epoch {self.epoch} does not rise. The record was not sent.")
+        return Position(self.epoch, sequence)
+
+    def has(self, position: Position, topic: str, partition: int | None) -> bool:
+        """Whether Kafka had the record when the sender started; False where the partition is not known."""
+        last = None if partition is None else self._accepted.get(topic, {}).get(partition)
+        return last is not None and last.epoch == position.epoch and last.sequence >= position.sequence
+
+    def continue_after(self) -> int | None:
+        """The sequence up to which Kafka has all records of this epoch, whatever their partition; None: begin at the beginning.
+
+        It is the lowest of all partitions: one that has nothing of this epoch may have missed any of them.
+        """
+        found = [last for partitions in self._accepted.values() for last in partitions.values()]
+        if not found or not all(last is not None and last.epoch == self.epoch for last in found):
+            return None
+        return min(last.sequence for last in found if last is not None)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _highest(after: After | None) -> Position | None:
+    found = after() if callable(after) else after
+    if found is None or isinstance(found, Position):
+        return found
+    return max((position for position in found.values() if position is not None), default=None)
+
+
+def _following(position: Position) -> Position:
+    """The first position behind one, in the next epoch if its own has ended."""
+    if position.sequence < GREATEST:
+        return Position(position.epoch, position.sequence + 1)
+    if position.epoch < GREATEST:
+        return Position(position.epoch + 1, 0)
+    raise Exhausted(f"The epochs end at {GREATEST}: the producer needs another name.")
+
+
+def _succeeding(position: Position) -> Position:
+    if position.sequence == GREATEST:
+        raise Exhausted(f"The numbers of epoch {position.epoch} end at {GREATEST}. Start anew: the next epoch follows.")
+    return Position(position.epoch, position.sequence + 1)
