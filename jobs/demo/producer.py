@@ -124,8 +124,8 @@ def produce_numbered(
 ) -> int:
     """Send records as producers with numbers do, one for each partition, and wait until the broker has them all.
 
-    Where a number does not rise, the producer has crashed, and the next one sends the same again. A record without a number is
-    somebody else's, and is sent past them.
+    Where a number does not rise, the producer has crashed, and the next one sends the same again. Records without a number are
+    somebody else's, and are sent after theirs.
 
     Args:
         bootstrap_servers: The broker.
@@ -143,16 +143,17 @@ def produce_numbered(
     config = {"bootstrap.servers": bootstrap_servers, "linger.ms": 20, "log_level": 3}
     senders: dict[int, Sender] = {}
     last: dict[int, int] = {}
+    others: list[Outgoing] = []
     sent = 0
     try:
         for record in records:
-            sent += 1
             number, place = number_of(record), record.partition
-            if place in senders and (number is None or number <= last[place]):
-                senders.pop(place).close(_FLUSH_SECONDS)
             if number is None:
-                produce(bootstrap_servers, topic, [record])
+                others.append(record)
                 continue
+            sent += 1
+            if place in senders and number <= last[place]:
+                senders.pop(place).close(_FLUSH_SECONDS)
             if place not in senders:
                 senders[place] = Sender(config, f"{topic}-{place}", Given(), headers=headers)
             senders[place].send(topic, record.value, record.key, partition=place, sequence=number, timeout=_FLUSH_SECONDS)
@@ -165,7 +166,7 @@ def produce_numbered(
         for sender in senders.values():
             with contextlib.suppress(ProducerError, TimeoutError):
                 sender.close(0)
-    return sent
+    return sent + produce(bootstrap_servers, topic, others)
 
 
 def sequence_of(record: Outgoing) -> int | None:
