@@ -148,11 +148,13 @@ def produce_numbered(
         for record in records:
             sent += 1
             number, place = number_of(record), record.partition
-            if place in senders and (number is None or number <= last[place]):
-                senders.pop(place).close(_FLUSH_SECONDS)
             if number is None:
+                if place in senders:
+                    senders[place].flush(_FLUSH_SECONDS)
                 produce(bootstrap_servers, topic, [record])
                 continue
+            if place in senders and number <= last[place]:
+                senders.pop(place).close(_FLUSH_SECONDS)
             if place not in senders:
                 senders[place] = Sender(config, f"{topic}-{place}", Given(), headers=headers)
             senders[place].send(topic, record.value, record.key, partition=place, sequence=number, timeout=_FLUSH_SECONDS)
