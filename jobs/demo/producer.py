@@ -124,8 +124,8 @@ def produce_numbered(
 ) -> int:
     """Send records as producers with numbers do, one for each partition, and wait until the broker has them all.
 
-    Where a number does not rise, the producer has crashed, and the next one sends the same again. Records without a number are
-    somebody else's, and are sent after theirs.
+    Where a number does not rise, the producer has crashed, and the next one sends the same again. A record without a number is
+    somebody else's, and is sent past them.
 
     Args:
         bootstrap_servers: The broker.
@@ -143,15 +143,17 @@ def produce_numbered(
     config = {"bootstrap.servers": bootstrap_servers, "linger.ms": 20, "log_level": 3}
     senders: dict[int, Sender] = {}
     last: dict[int, int] = {}
-    others: list[Outgoing] = []
     sent = 0
     try:
+        stranger = Producer(config)  # one for all of them: each new client takes half a second until it may send
         for record in records:
+            sent += 1
             number, place = number_of(record), record.partition
             if number is None:
-                others.append(record)
+                if place in senders:
+                    senders[place].flush(_FLUSH_SECONDS)
+                _send_past(stranger, topic, record)
                 continue
-            sent += 1
             if place in senders and number <= last[place]:
                 senders.pop(place).close(_FLUSH_SECONDS)
             if place not in senders:
@@ -166,7 +168,23 @@ def produce_numbered(
         for sender in senders.values():
             with contextlib.suppress(ProducerError, TimeoutError):
                 sender.close(0)
-    return sent + produce(bootstrap_servers, topic, others)
+    return sent
+
+
+def _send_past(client: Producer, topic: str, record: Outgoing) -> None:
+    refusals: list[KafkaError] = []
+    client.produce(
+        topic,
+        record.value,
+        record.key,
+        record.partition,
+        on_delivery=lambda error, _: refusals.append(error) if error else None,
+        headers=list(record.headers),
+    )
+    if client.flush(_FLUSH_SECONDS):
+        raise TimeoutError(f"a record was not confirmed within {_FLUSH_SECONDS} s")
+    if refusals:
+        raise KafkaException(refusals[0])
 
 
 def sequence_of(record: Outgoing) -> int | None:

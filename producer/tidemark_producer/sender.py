@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Header = tuple[str, bytes | str | None]
 
-_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.02
 _PLACE_SECONDS = 0.02
 _DRAIN_SECONDS = 10
 _LAST_WAIT_SECONDS = 10

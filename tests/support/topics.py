@@ -35,6 +35,7 @@ def records_of(bootstrap_servers: str, topic: str, *, isolation: str = "read_com
         "group.id": "tests",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
+        "fetch.wait.max.ms": 20,
         "isolation.level": isolation,
         "log_level": 3,
     }
