@@ -1,6 +1,6 @@
 """Decodes values; the one place that determines whether a value is undecodable.
 
-`decoded` adds two columns to records: `payload`, and `undecodable`, which is null if the value could be decoded or is null
+`payloads` adds two columns to records: `payload`, and `undecodable`, which is null if the value could be decoded or is null
 (a tombstone, an erased record), else the reason:
 
 - `value_too_long`: longer than `value.max_bytes`; it is not parsed.
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from lakehouse.extract import avro
+from lakehouse.extract.columns import by_topic
 from lakehouse.settings import payload_schema
 from lakehouse.settings.payload_schema import CORRUPT, Field, Type
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from lakehouse.extract.written import Written
-    from silver.rules import Payload
+    from silver.rules import Payload, Rules
 
 TOO_LONG = "value_too_long"
 NOT_UTF8 = "value_not_utf8"
@@ -68,6 +69,52 @@ _BOUNDS = {
 }
 
 
+def payloads(records: DataFrame, rules: Rules) -> DataFrame:
+    """Add the decoded value, or the reason why it is undecodable, by the rules of each record's topic.
+
+    Grain: a record, as given.
+
+    Args:
+        records: Rows with `value` (binary), `topic` if topics are read otherwise, and without the two columns.
+        rules: The rules, by which some topic's values are decoded.
+
+    Returns:
+        The rows with `payload`, of the rules' type, and `undecodable`, as `decoded` has them. Fields of other topics are null,
+        as is both of a topic whose values are not decoded.
+    """
+    (first, _), *others = kinds = rules.decodings
+    if not others and first.payload:
+        return decoded(records, first.payload, first.written)
+    # As in `lakehouse.extract.columns.extract`: each decoding gets the values of its topics, and elsewhere null.
+    number = by_topic([(topics, F.lit(nth)) for nth, (_, topics) in enumerate(kinds)])
+    whole, given = rules.payload_type, F.col("_given")
+    found = records.withColumns({"_given": F.col("value"), "_kind": number})
+    read: dict[int, Column] = {}
+    for nth, (each, _) in enumerate(kinds):
+        if each.payload is None or whole is None:
+            continue
+        emptied = found.withColumn("value", F.when(F.col("_kind") == nth, given))
+        found = decoded(emptied, each.payload, each.written).withColumnsRenamed(
+            {name: f"_{nth}_{name}" for name in ("payload", "undecodable")}
+        )
+        read[nth] = _among(F.col(f"_{nth}_payload"), payload_schema.of(each.payload.schema), whole)
+    undecodable = F.coalesce(*(F.col(f"_{nth}_undecodable") for nth in read), F.lit(None).cast("string"))
+    told = found.withColumns({"value": given, "payload": F.coalesce(*read.values()), "undecodable": undecodable})
+    return told.drop("_given", "_kind", *(f"_{nth}_{name}" for nth in read for name in ("payload", "undecodable")))
+
+
+def _among(found: Column, kind: Type, whole: Type) -> Column:
+    """A payload with the fields of all topics, those of others null."""
+    if kind.kind == "scalar":
+        return found
+    known = {field.name for field in kind.fields}
+    parts = [
+        (found.getField(each.name) if each.name in known else F.lit(None).cast(each.type.sql())).alias(each.name)
+        for each in whole.fields
+    ]
+    return F.when(found.isNotNull(), F.struct(*parts))
+
+
 def decoded(records: DataFrame, payload: Payload, written: Written | None = None) -> DataFrame:
     """Add the decoded value, or the reason why it is undecodable.
 
@@ -79,8 +126,8 @@ def decoded(records: DataFrame, payload: Payload, written: Written | None = None
         written: How their bytes are written; None for text, and for JSON alone.
 
     Returns:
-        The rows with `payload`, of `payload.sql_type`, null if the value is null or undecodable; and `undecodable` (string):
-        value_too_long, value_not_utf8, value_not_of_schema, or null.
+        The rows with `payload`, of the type that its schema says, null if the value is null or undecodable; and `undecodable`
+        (string): value_too_long, value_not_utf8, value_not_of_schema, or null.
     """
     value = F.col("value")
     refused = F.when(F.octet_length(value) > payload.max_bytes, F.lit(TOO_LONG)) if payload.max_bytes else F.lit(None)
