@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT, is_of_topics
+from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
-from lakehouse.extract import avro, json_strictness
+from lakehouse.extract import avro, json_strictness, kinds
 from lakehouse.settings import avro_schema, payload_schema
 
 if TYPE_CHECKING:
@@ -47,9 +47,6 @@ _BIGINT_BYTES = 8
 _WIDTHS = {"int32": 4, "int64": _BIGINT_BYTES}
 
 _ROLES = ("sequence", "producer", "epoch")
-_KIND = "_kind"
-"""Which of the kinds of topics a record is of."""
-
 _Pair = tuple[Column, Column]
 """A value, and the problem if it could not be read, else null."""
 
@@ -72,11 +69,10 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     Raises:
         ConfigError: A custom extractor cannot be imported or asks for a column that Kafka does not give.
     """
-    kinds = [each for each, _ in sources.kinds]
-    here = [nth for nth, each in enumerate(kinds) if not (is_ingest and each.is_left_to_silver)]
-    roles = {role: cases for role in _ROLES if (cases := _cases(kinds, here, role))}
-    number = by_topic([(topics, F.lit(nth)) for nth, (_, topics) in enumerate(sources.kinds)])
-    given = records if len(kinds) == 1 else records.withColumn(_KIND, number)
+    ways = [each for each, _ in sources.kinds]
+    here = [nth for nth, each in enumerate(ways) if not (is_ingest and each.is_left_to_silver)]
+    roles = {role: cases for role in _ROLES if (cases := _cases(ways, here, role))}
+    given = kinds.numbered(records, [topics for _, topics in sources.kinds])
     # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
     slots = _slots(roles)
     found = given.withColumns(slots)
@@ -94,9 +90,9 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     problem = F.coalesce(
         *(F.concat(F.lit(f"{role}_"), F.col(f"_problem_{role}")) for role in roles), F.lit(None).cast("string")
     )
-    is_read = F.col("problem").isNull() & _is_of(here, len(kinds))
-    zero, with_epoch = F.lit(0).cast("bigint"), [nth for nth in here if kinds[nth].epoch]
-    epoch = F.when(_is_of(with_epoch, len(kinds)), F.col("_value_epoch")).otherwise(zero) if with_epoch else zero
+    is_read = F.col("problem").isNull() & kinds.is_of(here, len(ways))
+    zero, with_epoch = F.lit(0).cast("bigint"), [nth for nth in here if ways[nth].epoch]
+    epoch = F.when(kinds.is_of(with_epoch, len(ways)), F.col("_value_epoch")).otherwise(zero) if with_epoch else zero
     return (
         read.withColumn("problem", problem)
         .withColumns(
@@ -106,7 +102,7 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
                 "sequence": F.when(is_read, F.col("_value_sequence")),
             }
         )
-        .drop(*(f"_{step}_{role}" for step in ("whole", "value", "problem") for role in roles), *slots, _KIND)
+        .drop(*(f"_{step}_{role}" for step in ("whole", "value", "problem") for role in roles), *slots, kinds.KIND)
     )
 
 
@@ -135,13 +131,13 @@ class _Case:
         return f"_found_{self.role}_{shared}"
 
 
-def _cases(kinds: Sequence[Sources], here: Sequence[int], role: str) -> list[_Case]:
+def _cases(ways: Sequence[Sources], here: Sequence[int], role: str) -> list[_Case]:
     """The different sources of a role, each with the kinds of topics that it is for."""
     found: dict[tuple[Source, Written | None], list[int]] = {}
     for nth in here:
-        if (source := kinds[nth].by_role.get(role)) is not None:
-            found.setdefault((source, kinds[nth].written if source.form == "field" else None), []).append(nth)
-    return [_Case(source, written, role, tuple(nths), len(kinds)) for (source, written), nths in found.items()]
+        if (source := ways[nth].by_role.get(role)) is not None:
+            found.setdefault((source, ways[nth].written if source.form == "field" else None), []).append(nth)
+    return [_Case(source, written, role, tuple(nths), len(ways)) for (source, written), nths in found.items()]
 
 
 def _by_encoding(cases: Sequence[_Case]) -> list[_Case]:
@@ -153,19 +149,8 @@ def _by_encoding(cases: Sequence[_Case]) -> list[_Case]:
     return list(found.values())
 
 
-def _is_of(kinds: Sequence[int], of: int) -> Column:
-    """Whether a record is of one of some kinds of topics."""
-    if len(kinds) in (0, of):
-        return F.lit(bool(kinds))
-    return F.col(_KIND).isin(*kinds)
-
-
 def _of_kind(values: Sequence[tuple[_Case, Column]]) -> Column:
-    """The value of the case that a record is of; null if it is of none. No other value is computed."""
-    first = values[0][0]
-    if len(values) == 1 and len(first.kinds) == first.of:
-        return values[0][1]
-    return _case([(_is_of(each.kinds, each.of), value) for each, value in values], F.lit(None))
+    return kinds.of_kind([(each.kinds, value) for each, value in values], values[0][0].of)
 
 
 def _first(pairs: Sequence[tuple[_Case, _Pair]]) -> _Pair:
@@ -181,28 +166,10 @@ def _slots(roles: Mapping[str, Sequence[_Case]]) -> dict[str, Column]:
     return {slot: _of_kind(values) for slot, values in found.items()}
 
 
-def by_topic(values: Sequence[tuple[Sequence[str], Column]]) -> Column:
-    """What applies to a record by its topic, in any incarnation.
-
-    Args:
-        values: Values with their topics; the first is for all topics that no other names.
-    """
-    (_, default), *others = values
-    return _case([(F.expr(is_of_topics(topics)), value) for topics, value in others], default)
-
-
 def fingerprint(sources: Sources) -> Column:
     """The fingerprint of the sources that a record is read by; null where Bronze does not read it."""
     told = [(topics, None if each.is_left_to_silver else each.fingerprint) for each, topics in sources.kinds]
-    return by_topic([(topics, F.lit(text).cast("string")) for topics, text in told])
-
-
-def _case(cases: Sequence[tuple[Column, Column]], otherwise: Column) -> Column:
-    """The value of the first condition that holds."""
-    if not cases:
-        return otherwise
-    (condition, value), *rest = cases
-    return reduce(lambda found, case: found.when(*case), rest, F.when(condition, value)).otherwise(otherwise)
+    return kinds.by_topic([(topics, F.lit(text).cast("string")) for topics, text in told])
 
 
 def columns_read(sources: Sources) -> list[str]:

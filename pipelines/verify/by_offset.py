@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import RELEASED, REPLAY
-from lakehouse.extract.columns import by_topic
+from lakehouse.extract.kinds import by_topic
 from lakehouse.run.findings import Finding, Violation, finding
 from lakehouse.spark import frames
 from lakehouse.spark.bitmaps import WORD_BITS

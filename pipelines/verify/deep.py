@@ -19,7 +19,7 @@ from lakehouse.spark import interval_join
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
 from pipelines.verify.remedies import BRONZE_OUT
 from silver.audit import redecide
-from silver.extract.payload import payloads
+from silver.extract.payload import decoded
 from silver.extract.schemas import with_schemas
 from silver.rules import Rules
 from silver.state.watermarks import Watermarks
@@ -93,7 +93,7 @@ def _payloads(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
     for decoding, loads in _loads_by_decoding(_rules_of(spark, run, pins)).items():
         if decoding.decodes:
             rows = silver.where(interval_join.any_of(loads))
-            again = payloads(rows, with_schemas(spark, run, rows, decoding))
+            again = decoded(rows, with_schemas(spark, run, rows, decoding))
             by_load.append(again.withColumn("payload", _with_fields(F.col("payload"), again.schema["payload"].dataType, kind)))
     differs = ~_comparable(F.col("kept"), kind).eqNullSafe(_comparable(F.col("payload"), kind))
     differing = reduce(DataFrame.unionByName, by_load).where(differs)

@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import EXTRACTED, FINGERPRINT
 from lakehouse.contracts.silver import STREAM, UNDECODABLE
-from lakehouse.extract.columns import by_topic, columns_read, extract, fingerprint
-from silver.extract.payload import payloads
+from lakehouse.extract.columns import columns_read, extract, fingerprint
+from lakehouse.extract.kinds import by_topic
+from silver.extract.payload import decoded
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -46,7 +47,7 @@ def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
     """
     read = _read(records, rules.sources)
     if rules.judges_values:
-        judged = payloads(read, rules)
+        judged = decoded(read, rules)
         unread = F.when(F.col("undecodable").isNotNull() & _is_judged(rules), F.lit(UNDECODABLE))
         read = judged.withColumn("problem", F.coalesce("problem", unread)).drop("payload", "undecodable")
     return _with_erased(read, rules) if if_erased(records) else read

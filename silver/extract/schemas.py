@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.errors import ConfigError, RegistryError
 from lakehouse.extract import avro
-from lakehouse.extract.columns import by_topic
+from lakehouse.extract.kinds import KIND, by_topic
 from lakehouse.settings import avro_schema, payload_schema
 from lakehouse.spark import avro_limits
 
@@ -57,7 +57,7 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
             next_step="Put value.registry back: the load that has to be finished or read again was made with it.",
         )
     number = by_topic([(topics, F.lit(nth)) for nth, (_, topics) in enumerate(kinds)])
-    met = _met(records.withColumn("_kind", number).where(F.col("_kind").isin(*asking)))
+    met = _met(records.withColumn(KIND, number).where(F.col(KIND).isin(*asking)))
     asked = {}
     for nth in asking:
         each = kinds[nth][0]
@@ -97,9 +97,9 @@ class _Met(NamedTuple):
 def _met(records: DataFrame) -> list[_Met]:
     """The ids that the values carry, in each kind of topics."""
     value = F.col("value")
-    ids = records.where(avro.has_prefix(value)).groupBy("_kind", avro.schema_id(value).alias("id"))
+    ids = records.where(avro.has_prefix(value)).groupBy(KIND, avro.schema_id(value).alias("id"))
     found = ids.agg(F.min(F.struct("topic", "partition", "offset")).alias("first")).limit(_MOST_IDS + 1).collect()
-    met = sorted(_Met(row["_kind"], row["id"], "topic {}, partition {}, offset {}".format(*row["first"])) for row in found)
+    met = sorted(_Met(row[KIND], row["id"], "topic {}, partition {}, offset {}".format(*row["first"])) for row in found)
     if len(met) > _MOST_IDS:
         raise RegistryError(
             f"The records of one load carry the ids of more than {_MOST_IDS} schemas.",

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.silver import IN_ORDER, LATE, STREAM
 from lakehouse.spark import frames, interval_join
 from silver.extract.columns import from_bytes, sequenced
-from silver.extract.payload import payloads
+from silver.extract.payload import decoded
 from silver.extract.schemas import with_schemas
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
 
 
 def _with_payload(rows: DataFrame, rules: Rules) -> DataFrame:
-    return payloads(rows, rules) if rules.decodes else rows
+    return decoded(rows, rules) if rules.decodes else rows
 
 
 def _erased() -> dict[str, Column]:

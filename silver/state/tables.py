@@ -14,7 +14,7 @@ from lakehouse.settings import payload_schema
 from lakehouse.settings.payload_schema import SchemaError
 from lakehouse.spark import avro_limits, frames
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
-from silver.extract.payload import payloads
+from silver.extract.payload import decoded
 from silver.rules import Rules
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _payload_type(spark: SparkSession, rules: Rules) -> DataType:
     if any(each.payload and each.payload.format == "avro" for each, _ in rules.decodings):
         avro_limits.require(spark)
     try:
-        payloads(frames.of_tuples(spark, [], "topic string, value binary"), rules).schema  # noqa: B018 -- reading `schema` runs the analysis
+        decoded(frames.of_tuples(spark, [], "topic string, value binary"), rules).schema  # noqa: B018 -- reading `schema` runs the analysis
         return spark.sql(f"SELECT CAST(NULL AS {kind.sql()})").schema[0].dataType
     except (SchemaError, PySparkException) as error:
         raise ConfigError(
