@@ -466,7 +466,8 @@ class Settings(Model):
             of_topic = {name: info.data.get(name) for name in (*_EXTRACTORS, "value")} | own.given
             value = of_topic.pop("value")
             _require_avro(value, of_topic, at=(topic,))
-        values = _values(info.data.get("value"), topics)
+        top = info.data.get("value")
+        values = _values(top, topics)
         registries = [(place, value.registry) for place, value in values if value.registry is not None]
         for place, registry in registries[1:]:
             if not registry.is_same_as(registries[0][1]):
@@ -476,8 +477,17 @@ class Settings(Model):
                     next_step="Make a pipeline for each registry, with a root of its own.",
                     at=(*place.split(".")[1:2], "value", "registry"),
                 )
+        read = info.data["kafka"].topics if "kafka" in info.data else ()
+        formats = {topic: topics[topic].given.get("value", top) if topic in topics else top for topic in read}
+        if topics and None in formats.values() and any(each is not None and each.format == "text" for each in formats.values()):
+            raise refusal(
+                "some topics are decoded into text, and others not at all",
+                expected="text in all topics, or in none; topics of which nothing is decoded only beside such with fields",
+                next_step="Decode all as text, or make a pipeline of its own for those topics: without fields, a null payload "
+                "would say that a value could not be decoded.",
+            )
         try:
-            _payload(info.data.get("value"), topics)
+            _payload(top, topics)
         except payload_schema.SchemaError as error:
             raise refusal(error.what, expected=error.expected, next_step=error.next_step) from None
         return topics

@@ -108,8 +108,8 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
 
     Returns:
         The rows with `payload`, of the rules' type, null if the value is null or undecodable; and `undecodable` (string):
-        value_too_long, value_not_utf8, value_not_of_schema, or null. Fields of other topics are null, and both columns where
-        values are not decoded.
+        value_too_long, value_not_utf8, value_not_of_schema, or null. Fields of other topics are null, and all fields in topics
+        whose values are not decoded: the payload itself is null only of an undecodable value, and of none.
     """
     decodings, whole = rules.decodings, rules.payload_type or payload_schema.of(None)
     ways = [_Kind(nth, each.payload, each.written) for nth, (each, _) in enumerate(decodings) if each.payload]
@@ -130,9 +130,13 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
     undecodable = {
         each: _unread(each) if each.payload.format == "text" else F.coalesce(_unread(each), of_schema) for each in ways
     }
+    undecoded = [nth for nth, (each, _) in enumerate(decodings) if each.payload is None]
+    fields = [F.lit(None).cast(field.type.sql()).alias(field.name) for field in whole.fields]
+    empty = [(undecoded, F.when(value.isNotNull(), F.struct(*fields)))] if undecoded and fields else []
+    payloads = [*(([each.number], _among(each, whole)) for each in ways), *empty]
     told = judged.withColumns(
         {
-            "payload": chosen(lambda each: _among(each, whole)),
+            "payload": kinds.of_kind(payloads, len(decodings)),
             "undecodable": chosen(lambda each: undecodable[each]).cast("string"),
         }
     )

@@ -99,7 +99,7 @@ def fingerprints(spark: SparkSession, run: Run, table: str) -> dict[str, set[str
 EXPECTED = {
     "t": [(None, 0, 5, fields(id="5", amount=5.5)), (None, 0, 6, fields(id="6", amount=6.5))],
     "orders": [(None, 0, 1, fields(id="o1", lines=[1, 1])), (None, 0, 3, fields(id="o3", lines=[1, 3]))],
-    "raw": [("a", 0, 3, None), ("b", 0, 1, None)],
+    "raw": [("a", 0, 3, fields()), ("b", 0, 1, fields())],
     "logs": [(None, 1, 7, fields(id="7", amount=7.5)), (None, 2, 1, fields(id="1", amount=1.5)), (None, 2, 2, None)],
     "code": [(None, 0, 4, None)],
 }
@@ -127,6 +127,8 @@ def test_each_topic_is_read_decided_and_decoded_by_its_own_rules(spark: SparkSes
     assert fingerprints(spark, run, "bronze_records") == {**by_topic, "code": {None}}
     assert by_topic["t"] == {Sources(Source("header", "seq")).fingerprint}
     require_sound(spark, run, is_deep=True)
+    health = spark.read.table(run.table("gold_stream_health").sql).where("undecodable > 0").collect()
+    assert [(row["topic"], row["undecodable"]) for row in health] == [("logs", 1)]
     told = why(run.lakehouse, "orders", 0, 2)
     assert (told["class"], told["sequence"], told["winner"]["offset"]) == ("duplicate", 1, 0)
     assert why(run.lakehouse, "raw", 0, 2)["producer"] == "a"

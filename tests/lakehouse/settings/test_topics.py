@@ -116,6 +116,8 @@ def test_flags_name_topics_with_points() -> None:
             {},
             "topics.orders.value decodes into text, and value into fields",
         ),
+        ({"orders": {"value": None}}, {"value": {"format": "text"}}, "topics .*decoded into text, and others not at all"),
+        ({"orders": {"value": {"format": "text"}}}, {"value": None}, "topics .*decoded into text, and others not at all"),
         (
             {"orders": {"value": {"registry": {"url": "http://b:8081"}}}},
             {"value": {**BASE["value"], "registry": {"url": "http://a:8081"}}},
