@@ -467,15 +467,15 @@ class Settings(Model):
             value = of_topic.pop("value")
             _require_avro(value, of_topic, at=(topic,))
         top = info.data.get("value")
-        values = _values(top, topics)
-        registries = [(place, value.registry) for place, value in values if value.registry is not None]
-        for place, registry in registries[1:]:
-            if not registry.is_same_as(registries[0][1]):
+        known = next(((key, value.registry) for key, value in _values(top, topics) if value.registry is not None), None)
+        for topic, own in topics.items():
+            registry = None if own.value is None else own.value.registry
+            if known is not None and registry is not None and not registry.is_same_as(known[1]):
                 raise refusal(
-                    f"it is another registry than that of {registries[0][0]}",
+                    f"it is another registry than that of {known[0]}",
                     expected="one registry for all topics; only undecodable_ids may differ",
                     next_step="Make a pipeline for each registry, with a root of its own.",
-                    at=(*place.split(".")[1:2], "value", "registry"),
+                    at=(topic, "value", "registry"),
                 )
         read = info.data["kafka"].topics if "kafka" in info.data else ()
         formats = {topic: topics[topic].given.get("value", top) if topic in topics else top for topic in read}

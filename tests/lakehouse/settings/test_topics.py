@@ -119,9 +119,9 @@ def test_flags_name_topics_with_points() -> None:
         ({"orders": {"value": None}}, {"value": {"format": "text"}}, "topics .*decoded into text, and others not at all"),
         ({"orders": {"value": {"format": "text"}}}, {"value": None}, "topics .*decoded into text, and others not at all"),
         (
-            {"orders": {"value": {"registry": {"url": "http://b:8081"}}}},
+            {"stock.v1": {"value": {"registry": {"url": "http://b:8081"}}}},
             {"value": {**BASE["value"], "registry": {"url": "http://a:8081"}}},
-            "topics.orders.value.registry .*another registry than that of value",
+            "topics.stock.v1.value.registry .*another registry than that of value",
         ),
     ],
 )
