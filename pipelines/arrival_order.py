@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from lakehouse.delta import tables
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.audit.arrival_order import Order, arrival_order
 from silver.decide import decision
-from silver.extract.columns import NARROW, narrow
+from silver.extract.columns import NARROW, narrow, sequenced
 from silver.extract.schemas import with_schemas
 from silver.model import by_name
 from silver.rules import Rules
@@ -21,8 +22,13 @@ from silver.state.tables import last_rules
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
+
+_MOST_BLOCKS = 1_000
+"""Blocks that are looked at more closely: enough to tell what a producer does."""
+_CREATE_TIME = 0
 
 
 def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | None = None) -> dict[str, list[Order]]:
@@ -45,12 +51,38 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
     raw = tables.read(spark, table, version=tables.version(spark, table))
     rules = with_schemas(spark, run, raw, rules)
     found = {"bronze": _orders(spark, narrow(raw, rules), topic), "silver": list[Order]()}
+    _note_retries(sequenced(raw, rules), found["bronze"])
+    for order in found["bronze"]:
+        order.is_contiguous = rules.policy(order.stream[0]).contiguous
     if tables.exists(spark, run.table(SILVER_RECORDS)):
         kept = spark.read.table(run.table(SILVER_RECORDS).sql).withColumn("problem", F.lit(None).cast("string"))
         found["silver"] = _orders(spark, kept, topic)
     if tables.exists(spark, run.table(SILVER_REJECTS)):
         _count_collisions(spark, run, found["bronze"])
     return found
+
+
+def _note_retries(records: DataFrame, orders: list[Order]) -> None:
+    """Note of the blocks that came again whether they bear the timestamps of the first time.
+
+    A client that sends a batch again sends it as it was, an application makes new records. Where the broker sets the
+    timestamps, nothing is noted.
+    """
+    again = [(order, place) for order in orders for place, jump in enumerate(order.jumps) if jump.block][:_MOST_BLOCKS]
+    if not again:
+        return
+    topics = {order.stream[0] for order, _ in again}
+    sequences = {order.jumps[place].sequence for order, place in again}
+    copies = records.where(F.col("topic").isin(*topics) & F.col("sequence").isin(*sequences) & F.col("problem").isNull())
+    stamps: dict[tuple[Stream, int, int], list[tuple[int, object]]] = {}
+    for row in copies.select(*STREAM, "epoch", "sequence", "offset", "timestamp", "timestamp_type").collect():
+        if row["timestamp"] is not None and row["timestamp_type"] == _CREATE_TIME:
+            stamps.setdefault((stream_of(row), row["epoch"], row["sequence"]), []).append((row["offset"], row["timestamp"]))
+    for order, place in again:
+        jump = order.jumps[place]
+        by_offset = dict(stamps.get((order.stream, jump.epoch, jump.sequence), []))
+        if by_offset and jump.offset in by_offset and min(by_offset) < jump.offset:
+            order.jumps[place] = replace(jump, is_retry=by_offset[jump.offset] == by_offset[min(by_offset)])
 
 
 def _count_collisions(spark: SparkSession, run: Run, orders: list[Order]) -> None:

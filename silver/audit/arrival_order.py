@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from lakehouse.contracts.silver import Stream
     from silver.model import Island
@@ -45,6 +45,8 @@ class Jump:
         before: The sequence before it.
         sequence: Its sequence.
         block: Consecutive records from there on that were read before.
+        is_retry: Whether the record there has the timestamp of its first copy, as it has when the client itself sends it again;
+            None where that is not known: nobody looked, or the broker sets the timestamps.
     """
 
     kind: Kind
@@ -53,6 +55,7 @@ class Jump:
     before: int
     sequence: int
     block: int = 0
+    is_retry: bool | None = None
 
     def __str__(self) -> str:
         """The jump as the article prints it.
@@ -74,6 +77,8 @@ class Order:
         duplicates: Those of them whose epoch and sequence had been read before.
         jumps: The deviations, in offset order.
         collisions: Records that Silver refused as collisions; 0 if not counted.
+        missing: Numbers between the lowest and the highest of an epoch that were never read.
+        is_contiguous: Whether the policies say that the stream has no gaps, so that what is missing was lost.
     """
 
     stream: Stream
@@ -81,6 +86,8 @@ class Order:
     duplicates: int = 0
     jumps: list[Jump] = field(default_factory=list)
     collisions: int = 0
+    missing: int = 0
+    is_contiguous: bool = False
 
     def count(self, kind: Kind) -> int:
         """The deviations of one kind."""
@@ -127,6 +134,7 @@ def arrival_order(islands: Iterable[Island]) -> Order:
         before = (island.epoch, last)
     if found is None:
         raise ValueError("a stream has at least one island")
+    found.missing = sum(known.missing for known in seen.values())
     return found
 
 
@@ -136,6 +144,11 @@ class _Seen:
     def __init__(self) -> None:
         self.firsts: list[int] = []
         self.lasts: list[int] = []
+
+    @property
+    def missing(self) -> int:
+        """Count the numbers between the ranges."""
+        return sum(first - last - 1 for first, last in zip(self.firsts[1:], self.lasts, strict=False))
 
     def run_from(self, first: int, last: int) -> int:
         """Count the consecutive numbers from `first` on, up to `last`, that were read before."""
@@ -160,7 +173,7 @@ class Finding(NamedTuple):
     """One thing that a stream's order shows.
 
     Attributes:
-        name: resends, reordering, numbering_race or no_sequence.
+        name: resends, client_retries, reordering, numbering_race, lost or no_sequence.
         evidence: What was seen.
         cure: What to set or change.
     """
@@ -204,12 +217,33 @@ def diagnose(order: Order) -> list[Finding]:
             )
         )
     if resent and not back and not order.collisions:
+        found += _resends(resent, order.duplicates)
+    if order.missing and order.is_contiguous:
         found.append(
             Finding(
-                "resends",
-                f"{len(resent)} blocks were sent again in order, {order.duplicates} records in all",
-                "None is needed: the application or its client started again. Fewer come where it stores its position more "
-                "often, or asks for its last accepted sequence (`tidemark status --json`) before it goes on.",
+                "lost",
+                f"{order.missing} numbers are not there, in a stream that has no gaps",
+                "acks=all with min.insync.replicas=2, and unclean.leader.election.enable=false, lose nothing that was "
+                "acknowledged. The numbers that are open stand in silver_missing.",
             )
         )
     return found
+
+
+def _resends(resent: list[Jump], duplicates: int) -> Iterator[Finding]:
+    """Tell blocks that a client sent again by itself from those that an application did."""
+    retried = [jump for jump in resent if jump.is_retry]
+    if retried:
+        yield Finding(
+            "client_retries",
+            f"{len(retried)} blocks were sent again in order, with their first timestamps; {duplicates} records came twice",
+            "enable.idempotence=true: the client sent again what it had no answer for. (Or the application did, if it sets the "
+            "timestamps itself.)",
+        )
+    if len(retried) < len(resent):
+        yield Finding(
+            "resends",
+            f"{len(resent) - len(retried)} blocks were sent again in order, {duplicates} records in all",
+            "None is needed: the application or its client started again. Fewer come where it stores its position more "
+            "often, or asks for its last accepted sequence (`tidemark status --json`) before it goes on.",
+        )

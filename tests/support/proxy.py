@@ -1,19 +1,19 @@
-"""A TCP proxy that cuts and delays connections."""
+"""A TCP proxy that cuts, delays and holds up connections."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
+    from asyncio import Queue, StreamReader, StreamWriter
 
     Connection = tuple[StreamWriter, StreamWriter]
 
 _HOST = "127.0.0.1"
 _CHUNK = 65_536
+_MOST_CHUNKS = 256
 
 
 class Proxy:
@@ -24,7 +24,7 @@ class Proxy:
         to_port: Where it hands on to.
 
     Attributes:
-        delay_seconds: How long each piece of an answer is held back.
+        delay_seconds: How long each piece of an answer is under way. More pieces may be so at once.
         cuts_left: How often every connection is still to be cut. A bound, or an answer longer than the bytes would never come.
         cut_after_bytes: After how many bytes of answers, of all connections together, that happens.
     """
@@ -34,6 +34,8 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._serving: dict[asyncio.Task[None], Connection] = {}
+        self._passable = asyncio.Event()
+        self._passable.set()
         self._answered = 0
         self.delay_seconds = 0.0
         self.cuts_left = 0
@@ -50,11 +52,33 @@ class Proxy:
         self._thread.join(10)
         self._loop.close()
 
+    def hold_up(self) -> None:
+        """From now on nothing passes, either way, and nobody is told: a network that is cut."""
+        self._loop.call_soon_threadsafe(self._passable.clear)
+
+    def let_pass(self) -> None:
+        """Let everything pass again, what was held up first."""
+        self._loop.call_soon_threadsafe(self._passable.set)
+
+    def cut(self) -> None:
+        """Cut every connection now."""
+        self._loop.call_soon_threadsafe(self._abort_all)
+
+    def refuse(self) -> None:
+        """Refuse connections from now on, as the port of a process that is gone."""
+        self._loop.call_soon_threadsafe(self._server.close)
+
+    def accept(self) -> None:
+        """Accept connections again."""
+        if not self._server.is_serving():
+            asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._serve, _HOST, self._port)
 
     async def _end(self) -> None:
         self._server.close()
+        self._passable.set()
         self._abort_all()
         await asyncio.gather(*self._serving, return_exceptions=True)
 
@@ -67,31 +91,45 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         self._serving[task] = (writer, to_broker)
-        await asyncio.gather(self._hand_on(reader, to_broker), self._answer(from_broker, writer))
+        await asyncio.gather(
+            self._hand_on(reader, to_broker, is_answer=False), self._hand_on(from_broker, writer, is_answer=True)
+        )
         del self._serving[task]
 
-    async def _hand_on(self, reader: StreamReader, writer: StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(_CHUNK):
-                writer.write(data)
-                await writer.drain()
+    async def _hand_on(self, reader: StreamReader, writer: StreamWriter, *, is_answer: bool) -> None:
+        under_way: Queue[tuple[float, bytes]] = asyncio.Queue(_MOST_CHUNKS)
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._take(reader, under_way, is_answer=is_answer))
+                both.create_task(self._deliver(under_way, writer, is_answer=is_answer))
+        except* OSError:
+            pass
         writer.close()
 
-    async def _answer(self, reader: StreamReader, writer: StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(_CHUNK):
-                await asyncio.sleep(self.delay_seconds)
-                writer.write(data)
-                await writer.drain()
-                self._answered += len(data)
-                if self.cuts_left and self._answered > self.cut_after_bytes:
-                    self._cut()
-        writer.close()
+    async def _take(self, reader: StreamReader, under_way: Queue[tuple[float, bytes]], *, is_answer: bool) -> None:
+        data = b"."
+        while data:
+            data = await reader.read(_CHUNK)
+            await under_way.put((self._loop.time() + self.delay_seconds * is_answer, data))
 
-    def _cut(self) -> None:
-        self._answered = 0
-        self.cuts_left -= 1
-        self._abort_all()
+    async def _deliver(self, under_way: Queue[tuple[float, bytes]], writer: StreamWriter, *, is_answer: bool) -> None:
+        while True:
+            due, data = await under_way.get()
+            await asyncio.sleep(due - self._loop.time())
+            await self._passable.wait()
+            if not data:
+                return
+            writer.write(data)
+            await writer.drain()
+            if is_answer:
+                self._count(len(data))
+
+    def _count(self, size: int) -> None:
+        self._answered += size
+        if self.cuts_left and self._answered > self.cut_after_bytes:
+            self._answered = 0
+            self.cuts_left -= 1
+            self._abort_all()
 
     def _abort_all(self) -> None:
         for connection in self._serving.values():

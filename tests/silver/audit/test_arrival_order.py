@@ -83,3 +83,24 @@ def test_islands_tell_what_their_records_tell_one_by_one(drawn: list[tuple[int, 
 )
 def test_an_order_names_what_its_producer_does(runs: list[tuple[int, int]], collisions: int, names: list[str]) -> None:
     assert [finding.name for finding in diagnose(replace(arrived(*runs), collisions=collisions))] == names
+
+
+def test_a_block_with_its_first_timestamps_was_sent_again_by_the_client_and_another_one_by_the_application() -> None:
+    order = arrived((1, 100), (51, 200), (151, 300))
+    for nth, (is_retry, names) in enumerate([(True, ["client_retries", "resends"]), (True, ["client_retries"])]):
+        order.jumps[nth] = replace(order.jumps[nth], is_retry=is_retry)
+        assert [finding.name for finding in diagnose(order)] == names
+    order.jumps = [replace(jump, is_retry=False) for jump in order.jumps]
+    assert [finding.name for finding in diagnose(order)] == ["resends"]
+
+
+def test_numbers_that_are_not_there_are_lost_where_the_stream_has_no_gaps() -> None:
+    order = arrived((1, 50), (60, 100), (55, 56))
+    assert order.missing == 7
+
+    order.is_contiguous = True
+    assert [finding.name for finding in diagnose(order)][-1] == "lost"
+
+
+def test_numbers_that_come_late_are_not_missing() -> None:
+    assert arrived((1, 50), (60, 100), (51, 59)).missing == 0

@@ -1,0 +1,148 @@
+"""One run after another on one cluster, and their topics through the pipeline."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from tests.chaos import faults, log
+from tests.chaos.cluster import Cluster
+from tests.chaos.results import NONE, Row
+from tests.chaos.senders import Sender, Task, compile_java
+from tests.chaos.tables import outcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from pyspark.sql import SparkSession
+
+    from tests.chaos.log import Log, Sent
+    from tests.chaos.setting import Planned
+    from tests.chaos.tables import Outcome
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run whose topic is still there.
+
+    Attributes:
+        planned: The run.
+        sent: The sender's side.
+        log: What the topic holds.
+        seconds: How long it took.
+        load: The load average before it.
+        at: When it began.
+    """
+
+    planned: Planned
+    sent: Sent
+    log: Log
+    seconds: float
+    load: float
+    at: str
+
+
+class Lab:
+    """The cluster and a folder, as long as the `with` block."""
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-"))).resolve()
+            self._classpath = compile_java(self._made("classes"))
+            self._cluster = stack.enter_context(Cluster())
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def run(self, planned: Planned, records: int) -> Ran:
+        """Send the records to a new topic, strike in the middle, and wait until the cluster is whole again.
+
+        Raises:
+            StuckError: The sender ended or stood still.
+            UnfitError: The cluster did not come back.
+        """
+        load, at, started = os.getloadavg()[0], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), time.monotonic()
+        setting, topic, servers = planned.setting, planned.topic, self._cluster.bootstrap_servers
+        self._cluster.create_topic(topic, faults.topic_config(setting.fault))
+        target = faults.prepare(self._cluster, topic, delay_ms=setting.delay_ms)
+        task = Task(setting, topic, servers, records, faults.rate(setting.fault))
+        try:
+            with Sender(task, self._classpath, self._made(topic)) as sender:
+                sender.await_strike()
+                faults.strike(setting.fault, target, lambda: sender.is_sending)
+                fates = sender.fates()
+        finally:
+            faults.heal(self._cluster, topic)
+        seconds = round(time.monotonic() - started, 1)
+        found = log.read(servers, topic)
+        return Ran(planned, log.compare(fates, found), found, seconds, round(load, 1), at)
+
+    def through_tables(self, spark: SparkSession, runs: Sequence[Ran]) -> list[Row]:
+        """Take the runs' topics through the pipeline, and remove them."""
+        servers, rows = self._cluster.bootstrap_servers, []
+        for is_kit in (False, True):
+            chosen = {ran.planned.topic: ran for ran in runs if (ran.planned.setting.sender == "kit") is is_kit}
+            if not chosen:
+                continue
+            with tempfile.TemporaryDirectory(prefix="tables-", dir=self._folder) as folder:
+                logs = {topic: ran.log for topic, ran in chosen.items()}
+                found = outcomes(spark, servers, logs, Path(folder), is_kit=is_kit)
+            rows += [_row(ran, found[topic]) for topic, ran in chosen.items()]
+            self._cluster.delete_topics(list(chosen))
+        return rows
+
+    def _made(self, name: str) -> Path:
+        made = self._folder / name
+        made.mkdir()
+        return made
+
+
+def _row(ran: Ran, outcome: Outcome) -> Row:
+    setting, sent, jumps = ran.planned.setting, ran.sent, ran.log.jumps()
+    return Row(
+        Sender=setting.sender,
+        Acks=setting.acks,
+        Idempotence="on" if setting.is_idempotent else "off",
+        InFlight=setting.in_flight,
+        Fault=setting.fault,
+        Delay=setting.delay_ms,
+        TestRun=ran.planned.nth,
+        SendCount=sent.sent,
+        PosAckCount=sent.acknowledged,
+        NegAckCount=sent.failed,
+        Received=len(ran.log.numbers),
+        NotReceived=sent.lost,
+        ReceivedNoAck=sent.unacknowledged,
+        MsgsWithDups=jumps.duplicates,
+        DJF=jumps.djf,
+        DJB=jumps.djb,
+        JF=jumps.jf,
+        JB=jumps.jb,
+        Missing=sent.missing,
+        Gap=sent.gap,
+        Bronze=outcome.received,
+        Silver=outcome.kept["quarantine"],
+        SilverDups=outcome.silver.duplicates,
+        SilverJB=outcome.silver.jb,
+        Held=outcome.held,
+        SilverAccept=outcome.kept["accept"],
+        Late=outcome.late,
+        Gold=outcome.gold,
+        Findings=" ".join(outcome.findings) or NONE,
+        Wrong="; ".join(outcome.wrong),
+        Seconds=ran.seconds,
+        Load=ran.load,
+        At=ran.at,
+    )
