@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
-ARCHIVE := $(VENV)/classes.jsa
+ARCHIVE := $(VENV)/.archived
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-setup: java $(STAMP)  ## Install into .venv what a user needs: pinned Python packages, this project, the JVM jars
+setup: java $(STAMP) $(ARCHIVE)  ## Install into .venv what a user needs: pinned Python packages, this project, the JVM jars
 	@$(BIN)/tidemark jars fetch > /dev/null
 
 dev: setup $(DEV)  ## Install the tools for tests, checks and benchmarks too
@@ -25,19 +25,15 @@ demo: setup  ## Run the main job on a real local Kafka broker and print the tabl
 first-hour: dev  ## Play a newcomer's first hour with a topic of their own, and check what each command prints
 	@$(BIN)/python -m tests.first_hour
 
-# The tests start a few hundred JVMs; from an archive of their classes each starts seconds sooner.
-$(ARCHIVE): $(DEV) lakehouse/machine/jvm.xml lakehouse/machine/storage_jar.py
-	@$(BIN)/python -m tests.support.quick
-
 # Two processes, with a Spark session each: most of a small test waits for commits. A test that is done early takes over the other's.
-test: dev $(ARCHIVE)  ## Run the tests: every stage on real Spark, Delta and Kafka, kills included
+test: dev  ## Run the tests: every stage on real Spark, Delta and Kafka, kills included
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: export TESTS := all
 test-all: test  ## Run all there are: also what tests/beyond.toml names, and every property drawn many times over
 
 # What is marked `everywhere` runs in a folder and in S3 with all the others, and here elsewhere: see tests/support/places.py.
-test-places: dev $(ARCHIVE)  ## Run the rivals of commits in stores, and the tests of every place in a Hive Metastore, in Azure and in Google's store
+test-places: dev  ## Run the rivals of commits in stores, and the tests of every place in a Hive Metastore, in Azure and in Google's store
 	@TESTS=all TESTS_TIMES=200 $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
 	@TESTS=all TESTS_PLACE=metastore $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere
 	@TESTS=all TESTS_PLACE=metastore-s3 $(BIN)/python -m pytest tests/pipelines/test_place.py
@@ -65,7 +61,7 @@ bench-scale: dev  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold, 
 tour: dev  ## Count what a reader of one load and of one record passes through, and how the modules hang together
 	@$(BIN)/python -m bench.tour
 
-faults: dev $(ARCHIVE)  ## Kill 300 processes over a million records, and compare with the reference (two hours)
+faults: dev  ## Kill 300 processes over a million records, and compare with the reference (two hours)
 	@$(BIN)/python -m tests.faults.run
 
 # A sitting that was interrupted goes on where it was; ANEW=1 begins again.
@@ -88,7 +84,9 @@ docs: dev  ## Build the documents as a site in build/site, with every link check
 # Universal: every lock holds for every platform and for Python 3.11 and later. No index is named in it; pip's configuration decides.
 # requirements.lock is what a user installs, -dev what a developer adds, -build what makes the environment and builds pyspark in it.
 # resources/files/requirements.txt is for a platform that brings its Spark: without hashes, because the wheel beside it has none.
-LOCKING := $(BIN)/uv pip compile --universal --python-version 3.11 --custom-compile-command "make lock" --quiet
+# Our own producer kit is in none: it is installed from this checkout.
+LOCKING := $(BIN)/uv pip compile --universal --python-version 3.11 --custom-compile-command "make lock" --quiet \
+	--no-emit-package tidemark-producer
 UPGRADING := $(if $(UPGRADE),--upgrade)
 lock: $(DEV)  ## Resolve the locks of Python packages anew from pyproject.toml (UPGRADE=1: take newer versions)
 	$(LOCKING) $(UPGRADING) --generate-hashes pyproject.toml --extra local --output-file requirements.lock
@@ -119,7 +117,7 @@ java:
 # Candidates are run, not only looked up: a version manager's shim is on the path also when its Python is not installed.
 # The versions that the lock was tried on come first, any later one after them.
 # Builds are not isolated: an isolated one would fetch build tools that no lock pins. They come from requirements-build.lock.
-$(STAMP): requirements.lock requirements-build.lock pyproject.toml
+$(STAMP): requirements.lock requirements-build.lock pyproject.toml producer/pyproject.toml
 	@if ! $(BIN)/python -c '' 2> /dev/null; then \
 		python=; bare=; \
 		for last in 13 99; do \
@@ -146,8 +144,15 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml
 	@echo "Installing the pinned Python packages; the first time this downloads about 1 GB, most of it Spark."
 	@$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: --requirement requirements-build.lock
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation --requirement requirements.lock
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable ./producer --editable .
 	@touch $(STAMP)
+
+# Where Java makes no such archive, sessions start without one, and it says so.
+$(ARCHIVE): $(STAMP) lakehouse/machine/jvm.xml lakehouse/machine/jvm.sha256 lakehouse/machine/storage_jar.py
+	@$(BIN)/tidemark jars fetch > /dev/null
+	@echo "Making an archive of the classes that Spark loads, so that every start is seconds sooner; this takes a minute, once."
+	@$(BIN)/tidemark jars archive > /dev/null || true
+	@touch $(ARCHIVE)
 
 $(DEV): requirements-dev.lock $(STAMP)
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-build-isolation --requirement requirements-dev.lock

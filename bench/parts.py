@@ -73,8 +73,8 @@ PARTS = (
     Part(
         COLD,
         "Cold",
-        "The installed command as a process of its own, on a topic that was read before; and a process that opens the same\n"
-        "Spark session, asks it for one row, and ends.",
+        "The installed command as a process of its own, on a topic that was read before, and with a thousand more; what\n"
+        "people ask of such small tables; and a process that opens the same Spark session, asks it for one row, and ends.",
         "make bench-scale",
         marks.of_cold,
     ),

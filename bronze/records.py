@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.contracts.contract import ERASED_IN_BRONZE
-from lakehouse.extract.columns import extract
+from lakehouse.extract.columns import extract, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,16 +97,16 @@ def with_extracted(records: DataFrame, sources: Sources | None) -> DataFrame:
     Bronze would stop. Silver reads them.
 
     Args:
-        records: Rows with key, value and headers.
+        records: Rows with topic, key, value and headers.
         sources: Where producer, epoch and sequence are read from; None to leave that to Silver.
 
     Returns:
         The rows with producer (string), epoch and sequence (bigint), problem (string) and rules_fingerprint (string), all five
-        null if nothing was read. See `lakehouse.extract.columns.extract`.
+        null where nothing was read. See `lakehouse.extract.columns.extract`.
     """
     if sources is None or sources.is_left_to_silver:
         return records.withColumns({name: F.lit(None).cast(BRONZE.type_of(name)) for name in (*EXTRACTED, FINGERPRINT)})
-    return extract(records, sources).withColumn(FINGERPRINT, F.lit(sources.fingerprint))
+    return extract(records, sources, is_ingest=True).withColumn(FINGERPRINT, fingerprint(sources))
 
 
 def _kafka_milliseconds() -> Column:

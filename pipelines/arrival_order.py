@@ -17,6 +17,7 @@ from silver.extract.columns import NARROW, narrow, sequenced
 from silver.extract.schemas import with_schemas
 from silver.model import by_name
 from silver.rules import Rules
+from silver.state.tables import last_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +46,7 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
     Raises:
         TableMissingError: Bronze has not been written yet.
     """
-    rules = Rules.of(settings).of_sequences
+    rules = Rules.of(settings).keeping(last_rules(spark, run)).of_sequences
     table = run.table(BRONZE_RECORDS)
     raw = tables.read(spark, table, version=tables.version(spark, table))
     rules = with_schemas(spark, run, raw, rules)

@@ -50,8 +50,7 @@ class Job:
     @cached_property
     def registry(self) -> SchemaRegistry | None:
         """The schema registry, which remembers what it said."""
-        value = self.settings.value
-        return SchemaRegistry(value.registry) if value is not None and value.registry is not None else None
+        return SchemaRegistry(self.settings.registry) if self.settings.registry is not None else None
 
     def telling(self, report: Report) -> Job:
         """The same job on the same session, with another report."""

@@ -14,12 +14,14 @@ from expectations.gx import arguments
 from expectations.gx.flatten import named
 from lakehouse.contracts.gold import gold_records
 from lakehouse.errors import ConfigError
-from lakehouse.settings import payload_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.settings.pipeline import Settings, UserExpectation
+
+
+_EXTRACTORS = ("sequence", "producer", "epoch")
 
 
 def require(settings: Settings, stage: str | None = None) -> None:
@@ -46,8 +48,10 @@ def require(settings: Settings, stage: str | None = None) -> None:
 
 
 def _require_extractors(settings: Settings) -> None:
-    extractors = {"sequence": settings.sequence, "producer": settings.producer, "epoch": settings.epoch}
-    for where, extractor in extractors.items():
+    by_key = {name: getattr(settings, name) for name in _EXTRACTORS}
+    for topic, own in settings.topics.items():
+        by_key |= {f"topics.{topic}.{name}": own.given.get(name) for name in _EXTRACTORS}
+    for where, extractor in by_key.items():
         if extractor is not None and extractor.form == "custom":
             from lakehouse.extract.columns import imported  # imports pyspark
 
@@ -56,9 +60,9 @@ def _require_extractors(settings: Settings) -> None:
 
 def _require_columns(settings: Settings, expectation: UserExpectation, *, where: str) -> None:
     """Raise unless `gold_records` has the columns that an expectation names, the payload's fields included."""
-    value = settings.value
-    columns = gold_records(value.format if value else None).names
-    payload = payload_schema.parse(value.schema_) if value and value.schema_ else None
+    kind = settings.payload
+    columns = gold_records(None if kind is None else kind.sql()).names
+    payload = kind if kind is not None and kind.fields else None
     for path in arguments.condition_columns(expectation.arguments):
         # Only as far as a name goes certainly: Spark takes any case, and what follows may be a key of a map.
         column, _, field = path.lower().partition(".")
@@ -99,12 +103,12 @@ def _require_arguments(settings: Settings, expectation: UserExpectation, *, wher
 
 def _type_of(settings: Settings, path: str) -> str:
     """The SQL type of a column of `gold_records` that is there, or of a field of the payload."""
-    value, (column, _, field) = settings.value, path.partition(".")
-    if column != "payload" or value is None:
+    kind, (column, _, field) = settings.payload, path.partition(".")
+    if column != "payload" or kind is None:
         return gold_records().type_of(column)
-    if value.schema_ is None:
-        return "STRING"
-    found = payload_schema.parse(value.schema_).at(field) if field else None
+    if not kind.fields:
+        return kind.sql()
+    found = kind.at(field) if field else None
     return found.sql() if found else "STRUCT"
 
 

@@ -96,9 +96,8 @@ def spark(own_place: Place) -> Iterator[SparkSession]:
     from lakehouse.spark.session import open_session
 
     assert SparkSession.getActiveSession() is None, "a test before this one opened a session without asking for this fixture"
-    start_quickly(is_short=False)
     session = open_session("tidemark-tests", own_place.session)
-    start_quickly(is_short=True)
+    start_quickly()
     for name, value in {**QUICK, **own_place.settings}.items():
         session.conf.set(name, value)
     yield session

@@ -143,7 +143,7 @@ READ_FROM = {
 
 def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
     assert set(READ_FROM) == set(get_args(Form)) - {"custom", "field"}  # an operator's code, and Avro, which only Spark reads
-    record = {"value": b"7", "headers": [{"key": "h", "value": b"7"}], "offset": 7}
+    record = {"topic": "t", "value": b"7", "headers": [{"key": "h", "value": b"7"}], "offset": 7}
     prefixed = record | {"value": b"\0\0\0\0\x017"}
     read = {
         form: one_record.key(Rules(source), prefixed if form == "prefixed_json" else record)[2]

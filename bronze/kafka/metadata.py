@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # its stubs do not export it
 
+from lakehouse.escape import printable, shortened
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lakehouse.settings.pipeline import Kafka
 
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no annotations
-_TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 -- its public name for it
+_NO_ANSWER = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}  # noqa: SLF001 -- their public names
+_REFUSALS = {
+    KafkaError._AUTHENTICATION: "the login was refused",  # noqa: SLF001 -- as above
+    KafkaError._SSL: "no connection by TLS",  # noqa: SLF001 -- as above
+    KafkaError._RESOLVE: "the address is not known",  # noqa: SLF001 -- as above
+}
+_REASON = re.compile(r"(?:\w+://[^ ]*: )?(.*?)(?: \(after .*\))?", re.DOTALL)
+_LONGEST_REASON = 300
 _SECONDS = 10
 _ATTEMPTS = 3
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -108,9 +117,9 @@ def describe_topics(kafka: Kafka, topics: Iterable[str]) -> dict[str, Seen]:
         except KafkaException as error:
             if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED):
                 continue
-            raise LookError(_why(kafka, error)) from None
+            raise LookError(_why(kafka, admin, error)) from None
         except TimeoutError as error:
-            raise LookError(_why(kafka, error)) from None
+            raise LookError(_why(kafka, admin, error)) from None
         topic_id = str(description.topic_id)
         partitions = tuple(sorted(each.id for each in description.partitions))
         found[topic] = Seen(None if topic_id in ("", "None", _NO_ID) else topic_id, partitions)
@@ -127,7 +136,7 @@ def topic_names(kafka: Kafka) -> list[str]:
     try:
         found = admin.list_topics(timeout=_SECONDS).topics
     except KafkaException as error:
-        raise LookError(_why(kafka, error)) from None
+        raise LookError(_why(kafka, admin, error)) from None
     return sorted(name for name in found if not name.startswith("__"))
 
 
@@ -149,18 +158,38 @@ def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec) -> dic
             listed = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_SECONDS)
             return {place.partition: asked.result(2 * _SECONDS).offset for place, asked in listed.items()}
         except (KafkaException, TimeoutError) as error:
-            why = _why(kafka, error)
+            why = _why(kafka, admin, error)
     raise LookError(why)
 
 
-def _why(kafka: Kafka, error: KafkaException | TimeoutError) -> str:
-    if isinstance(error, TimeoutError) or error.args[0].code() == _TIMED_OUT:
-        return f"no broker answered at {kafka.bootstrap_servers} within {_SECONDS} s"
+def _why(kafka: Kafka, admin: Client, error: KafkaException | TimeoutError) -> str:
+    if isinstance(error, TimeoutError) or error.args[0].code() in _NO_ANSWER:
+        admin.poll(0)  # here it calls back
+        no_answer = f"no broker answered at {kafka.bootstrap_servers} within {_SECONDS} s"
+        return f"{no_answer}: {admin.refusals[-1]}" if admin.refusals else no_answer
     name: str = error.args[0].name()
     return name
 
 
-def client(kafka: Kafka) -> AdminClient:
+class Client(AdminClient):
+    """An admin client that remembers what its connections were refused for; its answers say only that none came.
+
+    Attributes:
+        refusals: Each refusal in words, as the broker and librdkafka said it, without a value of the configuration.
+    """
+
+    def __init__(self, config: dict[str, str | int], logger: logging.Logger) -> None:
+        self.refusals = refusals = list[str]()
+
+        def keep(error: KafkaError) -> None:
+            said = _REASON.fullmatch(error.str())
+            if error.code() in _REFUSALS and said is not None:
+                refusals.append(f"{_REFUSALS[error.code()]} ({printable(shortened(said[1], _LONGEST_REASON))})")
+
+        super().__init__({**config, "error_cb": keep}, logger=logger)  # type: ignore[dict-item]  # its stubs know no callbacks
+
+
+def client(kafka: Kafka) -> Client:
     """Create an admin client. Keep a reference to it: a client that is garbage-collected too early never answers.
 
     Raises:
@@ -169,7 +198,7 @@ def client(kafka: Kafka) -> AdminClient:
     quiet = logging.getLogger("tidemark.kafka.look")
     quiet.disabled = True  # librdkafka's log would go to stderr, past the report
     try:
-        return AdminClient({**client_config(kafka.client_properties()), "socket.timeout.ms": _SECONDS * 1000}, logger=quiet)
+        return Client({**client_config(kafka.client_properties()), "socket.timeout.ms": _SECONDS * 1000}, logger=quiet)
     except KafkaException as error:
         raise LookError(error.args[0].name()) from None  # its text may repeat a value
 

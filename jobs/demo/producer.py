@@ -6,14 +6,16 @@ stream of events (`jobs.demo.events`). The expected outcome comes from the plan,
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, Producer
+from tidemark_producer import Given, Headers, ProducerError, Sender
 
 from bronze.dev_broker.broker import create_topic
-from jobs.demo.events import EVENTS_PARTITIONS, EVENTS_RECORDS, EVENTS_TOPIC, Outgoing, events, plan_events
+from jobs.demo.events import EVENTS_HEADER, EVENTS_PARTITIONS, EVENTS_RECORDS, EVENTS_TOPIC, Outgoing, events, plan_events
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, INVALID
 from lakehouse.errors import SourceError
 
@@ -96,7 +98,8 @@ def send(bootstrap_servers: str, *, records: int = EVENTS_RECORDS) -> Sent:
     plans, article = plan_events(records), incidents()
     create_topic(bootstrap_servers, INCIDENTS_TOPIC, INCIDENTS_PARTITIONS)
     create_topic(bootstrap_servers, EVENTS_TOPIC, EVENTS_PARTITIONS)
-    sent = produce(bootstrap_servers, INCIDENTS_TOPIC, article) + produce(bootstrap_servers, EVENTS_TOPIC, events(plans))
+    sent = produce_numbered(bootstrap_servers, INCIDENTS_TOPIC, article, _id_of, Headers(None, None, None))
+    sent += produce_numbered(bootstrap_servers, EVENTS_TOPIC, events(plans), sequence_of, Headers(None, None, EVENTS_HEADER))
     return Sent(
         records=sent,
         incident_records=len(article),
@@ -110,6 +113,92 @@ def send(bootstrap_servers: str, *, records: int = EVENTS_RECORDS) -> Sent:
         },
         high_watermarks={plan.partition: plan.unique for plan in plans},
     )
+
+
+def produce_numbered(
+    bootstrap_servers: str,
+    topic: str,
+    records: Iterable[Outgoing],
+    number_of: Callable[[Outgoing], int | None],
+    headers: Headers,
+) -> int:
+    """Send records as producers with numbers do, one for each partition, and wait until the broker has them all.
+
+    Where a number does not rise, the producer has crashed, and the next one sends the same again. A record without a number is
+    somebody else's, and is sent past them.
+
+    Args:
+        bootstrap_servers: The broker.
+        topic: The topic.
+        records: What to send, each partition in its order.
+        number_of: A record's number.
+        headers: What the producers put into headers: the number, or nothing where the value has it.
+
+    Returns:
+        How many were sent.
+
+    Raises:
+        SourceError: The broker refused a record, or did not confirm all of them within a minute.
+    """
+    config = {"bootstrap.servers": bootstrap_servers, "linger.ms": 20, "log_level": 3}
+    senders: dict[int, Sender] = {}
+    last: dict[int, int] = {}
+    sent = 0
+    try:
+        stranger = Producer(config)  # one for all of them: each new client takes half a second until it may send
+        for record in records:
+            sent += 1
+            number, place = number_of(record), record.partition
+            if number is None:
+                if place in senders:
+                    senders[place].flush(_FLUSH_SECONDS)
+                _send_past(stranger, topic, record)
+                continue
+            if place in senders and number <= last[place]:
+                senders.pop(place).close(_FLUSH_SECONDS)
+            if place not in senders:
+                senders[place] = Sender(config, f"{topic}-{place}", Given(), headers=headers)
+            senders[place].send(topic, record.value, record.key, partition=place, sequence=number, timeout=_FLUSH_SECONDS)
+            last[place] = number
+        for sender in senders.values():
+            sender.flush(_FLUSH_SECONDS)
+    except (ProducerError, KafkaException, TimeoutError) as error:
+        raise _not_sent(bootstrap_servers, topic, str(error)) from error
+    finally:
+        for sender in senders.values():
+            with contextlib.suppress(ProducerError, TimeoutError):
+                sender.close(0)
+    return sent
+
+
+def _send_past(client: Producer, topic: str, record: Outgoing) -> None:
+    refusals: list[KafkaError] = []
+    client.produce(
+        topic,
+        record.value,
+        record.key,
+        record.partition,
+        on_delivery=lambda error, _: refusals.append(error) if error else None,
+        headers=list(record.headers),
+    )
+    if client.flush(_FLUSH_SECONDS):
+        raise TimeoutError(f"a record was not confirmed within {_FLUSH_SECONDS} s")
+    if refusals:
+        raise KafkaException(refusals[0])
+
+
+def sequence_of(record: Outgoing) -> int | None:
+    """The number in an event's header; None if it has no usable one.
+
+    >>> sequence_of(Outgoing(0, b"", b"", [("seq", b"7")])), sequence_of(Outgoing(0, b"", b"", [("seq", b"-7")]))
+    (7, None)
+    """
+    numbers = [value for name, value in record.headers if name == EVENTS_HEADER]
+    return int(numbers[0]) if len(numbers) == 1 and numbers[0].isdigit() else None
+
+
+def _id_of(record: Outgoing) -> int:
+    return int(json.loads(record.value)["id"])
 
 
 def produce(bootstrap_servers: str, topic: str, records: Iterable[Outgoing]) -> int:
@@ -145,14 +234,19 @@ def produce(bootstrap_servers: str, topic: str, records: Iterable[Outgoing]) -> 
     except KafkaException as error:
         refusals.append(str(error))
     if refusals or unconfirmed:
-        raise SourceError(
-            "The records could not be sent.",
-            where=f"topic {topic} at {bootstrap_servers}",
-            observed=refusals[0] if refusals else f"{unconfirmed} records were not confirmed within {_FLUSH_SECONDS} s",
-            expected="every record confirmed by the broker",
-            next_step="Check that the broker runs, has room on its disk, and has the topic with that many partitions.",
-        )
+        late = f"{unconfirmed} records were not confirmed within {_FLUSH_SECONDS} s"
+        raise _not_sent(bootstrap_servers, topic, refusals[0] if refusals else late)
     return sent
+
+
+def _not_sent(bootstrap_servers: str, topic: str, observed: str) -> SourceError:
+    return SourceError(
+        "The records could not be sent.",
+        where=f"topic {topic} at {bootstrap_servers}",
+        observed=observed,
+        expected="every record confirmed by the broker",
+        next_step="Check that the broker runs, has room on its disk, and has the topic with that many partitions.",
+    )
 
 
 def _produce(

@@ -84,7 +84,7 @@ def _run_twice(
     with _broker(report) as servers:
         sent = _send(servers, records, report)
         settings = {name: _settings(folder, name, servers) for name in _CONFIGS}
-        spark = open_session(Lakehouse.of(settings[INCIDENTS]), report, "tidemark demo")
+        spark = open_session(Lakehouse.of(settings[INCIDENTS]), report, "tidemark demo", is_short=True)
         jobs = {name: Job.on(spark, each, report) for name, each in settings.items()}
         first = {name: run_once(job) for name, job in jobs.items()}
         second = {name: run_once(job) for name, job in jobs.items()}

@@ -6,6 +6,7 @@ What a probe writes to try it, it removes again.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bronze.kafka import metadata, sample
@@ -15,26 +16,31 @@ from jobs.process.context import load_settings
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.contracts.silver import PROBLEMS
 from lakehouse.delta import root_check
-from lakehouse.errors import ConfigError, SourceError, TidemarkError
+from lakehouse.errors import ConfigError, RegistryError, SourceError, TidemarkError
 from lakehouse.extract.on_driver import Record
 from lakehouse.extract.sources import Source, Sources
-from lakehouse.extract.written import without_prefix
+from lakehouse.extract.written import schema_id, without_prefix
 from lakehouse.machine import doctor
 from lakehouse.machine.doctor import Finding
+from lakehouse.run.schema_registry import SchemaRegistry
+from lakehouse.settings import avro_schema, json_schema, payload_schema
 from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from bronze.kafka.sample import Sample
+    from bronze.kafka.sample import Sample, Sampled
     from jobs.first.candidates import Candidate
     from lakehouse.settings.pipeline import Settings, ValueFormat
 
 _FEWEST = 10
 """With fewer unreadable records a run goes on, whatever their share is; see `silver.load.breaker`."""
 _SHOWN = 20
+_FEW = 3
+_MOST_IDS = 256
+"""Of schemas that are asked for; a load may have no more."""
 
 
 def check(config: Path, overrides: list[str] | None, *, most: int) -> list[Finding]:
@@ -97,12 +103,14 @@ def _of_kafka(settings: Settings, most: int) -> Iterator[Finding]:
         yield _ok("brokers", f"{servers} answers", "an open port")
     except SourceError as error:
         yield _of_error("brokers", error, "an open port")
+        yield from _of_registry(settings, ())
         return
     try:
         found = sample.read(kafka, most)
     except metadata.LookError as error:
         expected = "topics that this login may describe and read, with properties that librdkafka has"
         yield _no("topics", f"not read: {error}", expected, "Check the topics' rights, and kafka.properties.")
+        yield from _of_registry(settings, ())
         return
     for topic in kafka.topics:
         if topic in found.missing_topics:
@@ -115,12 +123,101 @@ def _of_kafka(settings: Settings, most: int) -> Iterator[Finding]:
         yield _ok(f"topic {topic}", f"{len(spans):,} partitions, {held:,} offsets; {records:,} records read", expected)
     if not found.records:
         yield _ok("records", "none yet, so nothing is said of them", "records with a sequence")
+    else:
+        yield from _of_records(settings, found)
+    yield from _of_registry(settings, found.records)
+
+
+def _of_registry(settings: Settings, records: Sequence[Sampled]) -> Iterator[Finding]:
+    """Whether the schema registry answers, lets this login in, and knows what the sample was written with."""
+    if settings.registry is None:
         return
-    yield from _of_records(settings, found)
+    name, expected = "registry", "a registry that answers, and knows the schemas that records were written with"
+    values = {topic: settings.of_topic(topic).value for topic in settings.kafka.topics}
+    behind = {topic: value for topic, value in values.items() if value is not None and value.registry is not None}
+    is_needed, url = any(value.format == "avro" for value in behind.values()), settings.registry.url
+    met = _ids([each for each in records if each.topic in behind], behind)
+    asked = SchemaRegistry(settings.registry)
+    try:
+        asked.require_answer()
+        schemas = {number: asked.schema(number, met_at=place) for (number, _), place in sorted(met.items())[:_MOST_IDS]}
+    except RegistryError as error:
+        observed = f"{error.what} {error.where}: {error.observed}"
+        if is_needed:
+            yield _no(name, observed, expected, error.next_step or "")
+        else:
+            yield _ok(name, f"{observed}. JSON is read without it", expected)
+        return
+    listed = ", ".join(map(str, sorted(schemas)[:_SHOWN])) + (", ..." if len(schemas) > _SHOWN else "")
+    observed = f"{url}: answers; " + (
+        f"knows what the sample was written with: {listed}" if schemas else "the sample names no id"
+    )
+    odd = [
+        f"{number}, which {place} has: {why}"
+        for (number, topic), place in sorted(met.items())
+        if number in schemas and behind[topic].format == "avro" and (why := _misfit(behind[topic], schemas[number]))
+    ]
+    if odd:
+        next_step = "Correct value.schema, or have the producer write what it says: as it is, such values are undecodable."
+        yield _no(name, f"{observed}. These do not fit value.schema: {'; '.join(odd[:_SHOWN])}", expected, next_step)
+        return
+    added = {
+        number: more for (number, topic) in sorted(met) if number in schemas and (more := _more(behind[topic], schemas[number]))
+    }
+    told = "".join(f". Value.schema could have of {number}: {more}" for number, more in list(added.items())[:_FEW])
+    yield _ok(name, observed + told, expected)
+
+
+def _misfit(value: ValueFormat, schema: tuple[str, str]) -> str | None:
+    """Why no value of a schema can be decoded into the payload's fields; None if it can."""
+    kind, text = schema
+    return avro_schema.misfit(text if kind == "AVRO" else "", payload_schema.of(value.schema_))
+
+
+def _more(value: ValueFormat, schema: tuple[str, str]) -> str:
+    """The fields that a JSON Schema names and `value.schema` does not, as `value.schema` has them."""
+    kind, text = schema
+    if value.format != "json" or kind != "JSON":
+        return ""
+    known = {each.name.lower() for each in payload_schema.of(value.schema_).fields}
+    try:
+        named = json_schema.fields(text)
+    except json_schema.JsonSchemaError:
+        return ""
+    return json_schema.ddl(replace(named, fields=tuple(each for each in named.fields if each.name.lower() not in known)))
+
+
+def _ids(records: Sequence[Sampled], behind: Mapping[str, ValueFormat]) -> dict[tuple[int, str], str]:
+    """The ids before the values of each topic, without those that the config calls undecodable, each with a record's place."""
+    met: dict[tuple[int, str], str] = {}
+    for each in records:
+        registry, number = behind[each.topic].registry, schema_id(each.value or b"")
+        if number is not None and registry is not None and number not in registry.undecodable_ids:
+            met.setdefault((number, each.topic), f"topic {each.topic}, partition {each.partition}, offset {each.offset}")
+    return met
 
 
 def _of_records(settings: Settings, found: Sample) -> Iterator[Finding]:
-    """Whether the records have what the config names, and how many would be kept out."""
+    """Whether the records have what the config names for their topics, and how many would be kept out."""
+    for own, part, topic in _by_topic(settings, found):
+        for each in _of_kind(own, part):
+            yield replace(each, name=f"{each.name} {topic}".strip())
+
+
+def _by_topic(settings: Settings, found: Sample) -> Iterator[tuple[Settings, Sample, str]]:
+    """The records that are read alike, with their settings, and the topic that these are for; empty for all not named."""
+    for topic in ("", *settings.topics):
+        records = [each for each in found.records if (each.topic if each.topic in settings.topics else "") == topic]
+        if records:
+            yield settings.of_topic(topic), replace(found, records=records), topic
+        elif topic:
+            yield settings, replace(found, records=[]), topic
+
+
+def _of_kind(settings: Settings, found: Sample) -> Iterator[Finding]:
+    if not found.records:
+        yield _ok("records", "none yet, so nothing is said of them", "records with a sequence")
+        return
     sources, records = Sources.of(settings), candidates.records_of(found.records)
     if sources.is_left_to_silver:
         yield _ok("sequence", "read by your code, or of Avro values, which Spark does: `tidemark plan` tries it", "a sequence")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -45,6 +45,7 @@ class Parts:
         about: What the file was written from.
         roles: `sequence`, `producer` and `epoch`.
         has_json: Whether the values are JSON objects.
+        own: What is otherwise in single topics: their extractors by role, None for those that they have not.
     """
 
     brokers: str
@@ -54,6 +55,7 @@ class Parts:
     about: str
     roles: Mapping[str, Chosen]
     has_json: bool = False
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def text(parts: Parts) -> str:
@@ -78,6 +80,9 @@ def text(parts: Parts) -> str:
             lines += ["", *(line for why in chosen.why for line in _comment(why))]
         if chosen.source:
             lines.append(f"{role}: {_flow(extractor(chosen.source))}")
+    if parts.own:
+        lines += ["", *_comment("These topics are read otherwise: nothing fits all of them."), "topics:"]
+        lines += [f"  {_flow(topic)}: {_flow(dict(own))}" for topic, own in parts.own.items()]
     if parts.has_json:
         lines += [
             "",

@@ -8,7 +8,8 @@ import re
 import shlex
 import sys
 import textwrap
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,22 +137,36 @@ def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json:
     if not as_json:
         _write_findings(settings, sample, found, judged)
     chosen = _choose(options, None if as_json or given.get("sequence") else ask)
+    own: Mapping[str, Option] = {}
+    if chosen is None and not given:
+        chosen, own = _by_topic(sample)
     written = None
     if chosen is not None:
         parts = _parts((brokers, topics, root, properties), sample, chosen, options, given=given, found=found)
+        parts = replace(parts, own={topic: _otherwise(each, chosen) for topic, each in own.items()})
         written = config_text.text(parts)
         _parse(written, asked)  # a config that cannot be read is written by nobody
         _write(asked, written)
     commands = [command_line(name, asked.config) for name in ("check", "plan", "run")] if written else []
     if as_json:
         told = _told(settings, sample, found, judged, options)
-        chosen_labels = {role: each.label for role in _ROLES if chosen and (each := getattr(chosen, role)) is not None}
+        chosen_labels = _labels(chosen) if chosen else {}
+        of_topics = {topic: _labels(each) for topic, each in own.items()}
         file = str(asked.config) if written else None
-        output.write_json({**told, "order": findings.ORDER, "chosen": chosen_labels or None, "config": file, "next": commands})
+        output.write_json(
+            {
+                **told,
+                "order": findings.ORDER,
+                "chosen": chosen_labels or None,
+                "chosen_of_topics": of_topics,
+                "config": file,
+                "next": commands,
+            }
+        )
     elif chosen is None:
         _write_nothing_fits(asked, brokers, topics, sample)
     else:
-        _write_chosen(asked, chosen, options, is_given="sequence" in given)
+        _write_chosen(asked, chosen, options, own, is_given="sequence" in given)
         output.write("\nNext:\n" + "\n".join(f"  {command}" for command in commands))
     return int(chosen is None)
 
@@ -304,6 +319,36 @@ def _choose(options: Sequence[Option], ask: Callable[[str, str | None], str] | N
         sys.stderr.write(f"A number from 1 to {len(shown)}.\n")
 
 
+def _by_topic(sample: Sample) -> tuple[Option | None, dict[str, Option]]:
+    """Where nothing fits all topics: what fits most of them, and what the others; nothing unless each has something."""
+    best: dict[str, Option] = {}
+    for topic in dict.fromkeys(each.topic for each in sample.records):
+        part = replace(sample, records=[each for each in sample.records if each.topic == topic])
+        options = findings.judge(part, candidates.find(part.records)).options
+        if not options:
+            return None, {}
+        best[topic] = options[0]
+    if len(best) <= 1:
+        return None, {}
+    labels = Counter(each.label for each in best.values())
+    top = max(best.values(), key=lambda each: labels[each.label])
+    return top, {topic: each for topic, each in best.items() if each.label != top.label}
+
+
+def _otherwise(each: Option, top: Option) -> dict[str, Any]:
+    """What a topic has of its own; null is what the others have and it has not."""
+    sources = {role: (getattr(each, role), getattr(top, role)) for role in _ROLES}
+    return {
+        role: config_text.extractor(own.source) if own else None
+        for role, (own, other) in sources.items()
+        if (own and own.source) != (other and other.source)
+    }
+
+
+def _labels(chosen: Option) -> dict[str, str]:
+    return {role: each.label for role in _ROLES if (each := getattr(chosen, role)) is not None}
+
+
 def _parts(
     place: tuple[str, Sequence[str], str, Mapping[str, str]],
     sample: Sample,
@@ -438,13 +483,19 @@ def _told(settings: Settings, sample: Sample, found: Found, judged: Findings, op
     }
 
 
-def _write_chosen(asked: Asked, chosen: Option, options: Sequence[Option], *, is_given: bool) -> None:
+def _write_chosen(
+    asked: Asked, chosen: Option, options: Sequence[Option], own: Mapping[str, Option], *, is_given: bool
+) -> None:
     how = "as was asked" if is_given else "the only one that fits"
     if not is_given and len(options) > 1:
         others = ", ".join(printable(each.label) for each in options if each is not chosen)
         how = f"the first of several that fit (in order: {findings.ORDER}). The others: {others}. --sequence takes another"
+    if own:
+        how = "nothing fits all topics, and it fits the most"
     steps = f" It {chosen.steps.describe()}. {_few(chosen)}".rstrip() if chosen.steps.records else ""
     output.write("\n" + textwrap.fill(f"The sequence is {printable(chosen.label)}: {how}.{steps}", _WIDTH))
+    for topic, each in own.items():
+        output.write(textwrap.fill(f"Of {printable(topic)} it is {printable(each.label)}: it {each.steps.describe()}.", _WIDTH))
     output.write(f"Written: {printable(str(asked.config))}. It says why in its comments.")
 
 

@@ -106,8 +106,14 @@ def reporting() -> Iterator[Report]:
         yield report
 
 
-def open_session(lakehouse: Lakehouse, report: Report, app_name: str) -> SparkSession:
+def open_session(lakehouse: Lakehouse, report: Report, app_name: str, *, is_short: bool = False) -> SparkSession:
     """Open a Spark session for a lakehouse. It closes when the process ends; a platform's own session stays open.
+
+    Args:
+        lakehouse: The tables that it has to reach.
+        report: Is told when it is there.
+        app_name: Its name.
+        is_short: See `lakehouse.spark.session.open_session`.
 
     Raises:
         ToolError: Java or the jars are missing.
@@ -116,7 +122,8 @@ def open_session(lakehouse: Lakehouse, report: Report, app_name: str) -> SparkSe
     report.event("spark.starting")
     from lakehouse.spark.session import open_session as open_spark
 
-    spark = open_spark(app_name, lakehouse, log_level="warn" if is_verbose.get() else "error")
+    log_level = "warn" if is_verbose.get() else "error"
+    spark = open_spark(app_name, lakehouse, log_level=log_level, is_short=is_short)
     report.event("spark.finished", version=spark.version, seconds=round(time.monotonic() - started, 1))
     exit_codes.open_sessions.append(spark)
     return spark

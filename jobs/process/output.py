@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_TABLE_ROWS = 1000
 _NO_WIDTH = 10_000
+_COMFORTABLE_WIDTH = 100
 _SECONDS = "%Y-%m-%d %H:%M:%S"
 
 
@@ -188,7 +190,8 @@ def write_table(
 ) -> None:
     """Print a table on stdout: at most a thousand rows, with long values truncated, and times to the second unless `is_exact`.
 
-    On a terminal too narrow for the table, each row becomes a list of its columns. Files and pipes have no width limit.
+    A table wider than the terminal, in files and pipes than a hundred columns, has its headings over several lines. On a
+    terminal too narrow even for that, each row becomes a list of its columns.
     """
     from rich.console import Console
 
@@ -203,11 +206,14 @@ def write_table(
             cells.append([(text, _side(value)) for text, value in zip(texts, row, strict=True)])
         else:
             left_out += 1
-    columns = [f"{name} (UTC)" if place in in_utc else name for place, name in enumerate(columns)]
+    columns = [printable(f"{name} (UTC)" if place in in_utc else name) for place, name in enumerate(columns)]
     is_terminal = sys.stdout.isatty()
     console = Console(file=io.StringIO(), force_terminal=is_terminal, width=Console().width if is_terminal else _NO_WIDTH)
     view = _grid(columns, cells)
-    if is_terminal and Console(width=_NO_WIDTH).measure(view).maximum > console.width:
+    width = console.width if is_terminal else _COMFORTABLE_WIDTH
+    if _width(view) > width:
+        view = _grid([_stacked(name, place, cells) for place, name in enumerate(columns)], cells, between=0)
+    if is_terminal and _width(view) > width:
         view = _list(columns, cells)
     console.print(view)
     text = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO from above
@@ -217,18 +223,38 @@ def write_table(
         sys.stderr.write(f"{left_out:,} more rows; JSON or CSV shows them.\n")
 
 
-def _grid(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
+def _grid(columns: Sequence[str], cells: list[list[tuple[str, Any]]], between: int = 1) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, between))
     for column in columns:
-        view.add_column(Text(printable(column)), overflow="fold")
+        view.add_column(Text(column), overflow="fold")
     for row in cells:
         # Text, not str: square brackets in a value are not markup.
         view.add_row(*[Text(text, justify=side) for text, side in row])
     return view
+
+
+def _width(view: Table) -> int:
+    from rich.console import Console
+
+    return Console(width=_NO_WIDTH).measure(view).maximum
+
+
+def _stacked(heading: str, place: int, cells: list[list[tuple[str, Any]]]) -> str:
+    """A heading broken after underscores and at spaces, to be no wider than the cells below it where that can be."""
+    parts = re.findall(r"[^_ ]+_?|_", heading) or [heading]
+    width = max([*map(len, parts), *(len(row[place][0]) for row in cells)], default=0)
+    lines = [""]
+    for part in parts:
+        joined = f"{lines[-1]}{'' if lines[-1].endswith('_') or not lines[-1] else ' '}{part}"
+        if len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(part)
+    return "\n".join(lines)
 
 
 def _list(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
@@ -241,7 +267,7 @@ def _list(columns: Sequence[str], cells: list[list[tuple[str, Any]]]) -> Table:
     for number, row in enumerate(cells, start=1):
         view.add_row(Text(f"row {number}", style="bold"), "")
         for column, (text, _) in zip(columns, row, strict=True):
-            view.add_row(Text(printable(column)), Text(text))
+            view.add_row(Text(column), Text(text))
     return view
 
 

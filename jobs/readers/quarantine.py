@@ -92,4 +92,4 @@ def write_held(found: list[dict[str, Any]], count: int) -> None:
         output.write("Nothing waits in quarantine.")
         return
     output.write_table(list(found[0]), [list(row.values()) for row in found])
-    output.write(f"{count:,} records wait.")
+    output.write("1 record waits." if count == 1 else f"{count:,} records wait.")

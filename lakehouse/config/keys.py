@@ -14,6 +14,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 PROPERTIES: Path = ("kafka", "properties")
 TOPICS: Path = ("policies", "topics")
+READ_OTHERWISE: Path = ("topics",)
 WEBHOOK: Path = ("watch", "alerts", "webhook")
 
 
@@ -94,6 +95,9 @@ def dotted(path: Path) -> str:
 def parse_dotted(text: str) -> Path:
     """Parse a flag's dotted key. Kafka properties and topics keep the dots in their names.
 
+    >>> parse_dotted("topics.orders.v1.sequence.json")
+    ('topics', 'orders.v1', 'sequence', 'json')
+
     >>> parse_dotted("kafka.properties.security.protocol")
     ('kafka', 'properties', 'security.protocol')
     >>> parse_dotted("policies.topics.orders.v1.late")
@@ -105,4 +109,10 @@ def parse_dotted(text: str) -> Path:
             topic, _, key = name.rpartition(".")
             is_of_topic = section == TOPICS and topic and key in TopicPolicies.model_fields
             return (*section, topic, key) if is_of_topic else (*section, name)
-    return tuple(text.split("."))
+    parts = tuple(text.split("."))
+    if parts[:1] == READ_OTHERWISE:
+        for end in range(2, len(parts)):
+            path: Path = (*READ_OTHERWISE, ".".join(parts[1:end]), *parts[end:])
+            if key_at(path) is not None:
+                return path
+    return parts

@@ -114,6 +114,10 @@ def redacted(settings: Settings) -> dict[str, object]:
     shown["policies"]["topics"] = {
         topic: own.model_dump(mode="json", exclude_unset=True) for topic, own in settings.policies.topics.items()
     }
+    # So also what is read otherwise: a null takes away what all other topics have.
+    shown["topics"] = {
+        topic: own.model_dump(mode="json", by_alias=True, exclude_unset=True) for topic, own in settings.topics.items()
+    }
     return cast("dict[str, object]", shown)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -16,15 +17,15 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
-from lakehouse.extract import avro, json_strictness
+from lakehouse.extract import avro, json_strictness, kinds
 from lakehouse.settings import avro_schema, payload_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
-    from lakehouse.extract.sources import Source, Sources
+    from lakehouse.extract.sources import Encoding, Source, Sources
     from lakehouse.extract.written import Written
 
 MISSING = "missing"
@@ -45,18 +46,20 @@ _MOST_BYTES = 1_024
 _BIGINT_BYTES = 8
 _WIDTHS = {"int32": 4, "int64": _BIGINT_BYTES}
 
+_ROLES = ("sequence", "producer", "epoch")
 _Pair = tuple[Column, Column]
 """A value, and the problem if it could not be read, else null."""
 
 
-def extract(records: DataFrame, sources: Sources) -> DataFrame:
+def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) -> DataFrame:
     """Read producer, epoch, sequence and problem from each record's bytes.
 
     Grain: a record, as given.
 
     Args:
         records: Rows with Bronze's columns, or at least those that `columns_read` names.
-        sources: Where they are read from.
+        sources: Where they are read from; rows need `topic` if some topics are read otherwise.
+        is_ingest: Whether Bronze asks: the columns are null for topics whose sources are left to Silver then.
 
     Returns:
         The rows with `producer` (string; null if none is configured), `epoch` and `sequence` (bigint) and `problem` (string;
@@ -66,27 +69,107 @@ def extract(records: DataFrame, sources: Sources) -> DataFrame:
     Raises:
         ConfigError: A custom extractor cannot be imported or asks for a column that Kafka does not give.
     """
-    roles = sources.by_role
+    ways = [each for each, _ in sources.kinds]
+    here = [nth for nth, each in enumerate(ways) if not (is_ingest and each.is_left_to_silver)]
+    roles = {role: cases for role in _ROLES if (cases := _cases(ways, here, role))}
+    given = kinds.numbered(records, [topics for _, topics in sources.kinds])
     # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
-    found = records.withColumns({f"_found_{role}": _found(source, sources.written) for role, source in roles.items()})
-    raw = found.withColumns(_pairs({role: _raw(source, f"_found_{role}") for role, source in roles.items()}))
-    whole = raw.withColumns({f"_whole_{role}": _whole(source, f"_value_{role}") for role, source in roles.items()})
-    read = whole.withColumns(_pairs({role: _read(role, source) for role, source in roles.items()}))
+    slots = _slots(roles)
+    found = given.withColumns(slots)
+    raw = found.withColumns(_pairs({role: _first([(each, _raw(each)) for each in cases]) for role, cases in roles.items()}))
+    encoded = {role: _by_encoding(cases) for role, cases in roles.items()}
+    whole = raw.withColumns(
+        {
+            f"_whole_{role}": _of_kind([(each, _whole(each.source.encoding, f"_value_{role}")) for each in cases])
+            for role, cases in encoded.items()
+        }
+    )
+    read = whole.withColumns(
+        _pairs({role: _first([(each, _read(role, each.source.encoding)) for each in cases]) for role, cases in encoded.items()})
+    )
     problem = F.coalesce(
         *(F.concat(F.lit(f"{role}_"), F.col(f"_problem_{role}")) for role in roles), F.lit(None).cast("string")
     )
-    is_read = F.col("problem").isNull()
+    is_read = F.col("problem").isNull() & kinds.is_of(here, len(ways))
+    zero, with_epoch = F.lit(0).cast("bigint"), [nth for nth in here if ways[nth].epoch]
+    epoch = F.when(kinds.is_of(with_epoch, len(ways)), F.col("_value_epoch")).otherwise(zero) if with_epoch else zero
     return (
         read.withColumn("problem", problem)
         .withColumns(
             {
-                "producer": F.col("_value_producer") if sources.producer else F.lit(None).cast("string"),
-                "epoch": F.when(is_read, F.col("_value_epoch") if sources.epoch else F.lit(0).cast("bigint")),
+                "producer": F.col("_value_producer") if "producer" in roles else F.lit(None).cast("string"),
+                "epoch": F.when(is_read, epoch),
                 "sequence": F.when(is_read, F.col("_value_sequence")),
             }
         )
-        .drop(*(f"_{step}_{role}" for step in ("found", "whole", "value", "problem") for role in roles))
+        .drop(*(f"_{step}_{role}" for step in ("whole", "value", "problem") for role in roles), *slots, kinds.KIND)
     )
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A source of a role, and which of the kinds of topics it is for.
+
+    Attributes:
+        source: The source.
+        written: How values are written.
+        role: sequence, producer or epoch.
+        kinds: The numbers of the kinds.
+        of: How many kinds there are.
+    """
+
+    source: Source
+    written: Written | None
+    role: str
+    kinds: tuple[int, ...]
+    of: int
+
+    @property
+    def slot(self) -> str:
+        """The column of what the form reads from. Of JSON and headers one serves all kinds: they are alike in it."""
+        shared = {"header": "header", "json": "json", "prefixed_json": "json"}.get(self.source.form, str(self.kinds[0]))
+        return f"_found_{self.role}_{shared}"
+
+
+def _cases(ways: Sequence[Sources], here: Sequence[int], role: str) -> list[_Case]:
+    """The different sources of a role, each with the kinds of topics that it is for."""
+    found: dict[tuple[Source, Written | None], list[int]] = {}
+    for nth in here:
+        if (source := ways[nth].by_role.get(role)) is not None:
+            found.setdefault((source, ways[nth].written if source.form == "field" else None), []).append(nth)
+    return [_Case(source, written, role, tuple(nths), len(ways)) for (source, written), nths in found.items()]
+
+
+def _by_encoding(cases: Sequence[_Case]) -> list[_Case]:
+    """Some cases, of each encoding one for all."""
+    found: dict[str, _Case] = {}
+    for each in cases:
+        before = found.get(each.source.encoding)
+        found[each.source.encoding] = replace(each, kinds=(*(before.kinds if before else ()), *each.kinds))
+    return list(found.values())
+
+
+def _of_kind(values: Sequence[tuple[_Case, Column]]) -> Column:
+    return kinds.of_kind([(each.kinds, value) for each, value in values], values[0][0].of)
+
+
+def _first(pairs: Sequence[tuple[_Case, _Pair]]) -> _Pair:
+    values = _of_kind([(each, value) for each, (value, _) in pairs])
+    return values, _of_kind([(each, problem.cast("string")) for each, (_, problem) in pairs])
+
+
+def _slots(roles: Mapping[str, Sequence[_Case]]) -> dict[str, Column]:
+    """What the forms read from, each under its slot."""
+    found: dict[str, list[tuple[_Case, Column]]] = {}
+    for each in (case for cases in roles.values() for case in cases if case.source.form not in ("value", "bytes")):
+        found.setdefault(each.slot, []).append((each, _found(each.source, each.written)))
+    return {slot: _of_kind(values) for slot, values in found.items()}
+
+
+def fingerprint(sources: Sources) -> Column:
+    """The fingerprint of the sources that a record is read by; null where Bronze does not read it."""
+    told = [(topics, None if each.is_left_to_silver else each.fingerprint) for each, topics in sources.kinds]
+    return kinds.by_topic([(topics, F.lit(text).cast("string")) for topics, text in told])
 
 
 def columns_read(sources: Sources) -> list[str]:
@@ -96,7 +179,7 @@ def columns_read(sources: Sources) -> list[str]:
     >>> columns_read(Sources(Source("header", "seq"), producer=Source("json", "$.p")))
     ['headers', 'value']
     """
-    read = {name for source in sources.by_role.values() for name in _reads(source)}
+    read = {name for each, _ in sources.kinds for source in each.by_role.values() for name in _reads(source)}
     return sorted(read - {"topic", "partition", "offset"})
 
 
@@ -131,9 +214,9 @@ def _found(source: Source, written: Written | None) -> Column:
             return F.col("value")
 
 
-def _raw(source: Source, found: str) -> _Pair:
+def _raw(case: _Case) -> _Pair:
     """The bytes that were found, not yet decoded."""
-    value, at_path = F.col("value"), F.col(found)
+    source, value, at_path = case.source, F.col("value"), F.col(case.slot)
     match source.form:
         case "header":
             return _header(source.argument, at_path)
@@ -183,40 +266,40 @@ def _header(name: str, keys: Column) -> _Pair:
     return value, problem
 
 
-def _whole(source: Source, value: str) -> Column:
+def _whole(encoding: Encoding, value: str) -> Column:
     """The integer that the bytes encode; null if they encode none, or one that does not fit a bigint."""
     found = F.col(value)
-    if source.encoding == "utf8":
+    if encoding == "utf8":
         return F.when(F.octet_length(found) <= _MOST_BYTES, found.cast("string").try_cast("bigint"))
     # More than eight bytes overflow `conv`, which raises under ANSI; `_number` rejects longer values by their width.
     return F.conv(F.hex(F.substring(found, 1, _BIGINT_BYTES)), 16, 10).try_cast("bigint")
 
 
-def _read(role: str, source: Source) -> _Pair:
-    return _name(role, source) if role == "producer" else _number(role, source)
+def _read(role: str, encoding: Encoding) -> _Pair:
+    return _name(role, encoding) if role == "producer" else _number(role, encoding)
 
 
-def _number(role: str, source: Source) -> _Pair:
+def _number(role: str, encoding: Encoding) -> _Pair:
     """A whole number from 0 to 2^63-1."""
     found, problem, number = F.col(f"_value_{role}"), F.col(f"_problem_{role}"), F.col(f"_whole_{role}")
-    if source.encoding == "utf8":
+    if encoding == "utf8":
         text = found.cast("string")
         # If the number prints as the text, the text is digits; only others (a leading zero) need the slow regular expression.
         is_digits = F.coalesce((number >= 0) & (number.cast("string") == text), F.lit(False))
         is_whole, is_in_range = is_digits | F.coalesce(text.rlike(_DIGITS), F.lit(False)), number.isNotNull()
         problem = F.coalesce(problem, F.when(F.octet_length(found) > _MOST_BYTES, F.lit(TOO_LONG)))
     else:
-        width = _WIDTHS[source.encoding]
+        width = _WIDTHS[encoding]
         is_whole = F.coalesce(F.octet_length(found) == width, F.lit(False))
         is_in_range = F.coalesce(number < 2 ** (8 * width - 1), F.lit(False)) if width < _BIGINT_BYTES else number.isNotNull()
     unread = F.when(~is_whole, F.lit(json_strictness.NOT_WHOLE)).when(~is_in_range, F.lit(OUT_OF_RANGE))
     return F.when(is_whole & is_in_range, number), F.coalesce(problem, unread)
 
 
-def _name(role: str, source: Source) -> _Pair:
+def _name(role: str, encoding: Encoding) -> _Pair:
     """A producer's name: 1 to 1,024 bytes of valid UTF-8. A binary number becomes its digits."""
-    if source.encoding != "utf8":
-        number, problem = _number(role, source)
+    if encoding != "utf8":
+        number, problem = _number(role, encoding)
         return F.when(problem.isNull(), number.cast("string")), problem
     found, problem = F.col(f"_value_{role}").cast("string"), F.col(f"_problem_{role}")
     length = F.octet_length(found)

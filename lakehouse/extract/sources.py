@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from lakehouse.contracts.bronze import plain_topic
 from lakehouse.extract.written import Written
 
 if TYPE_CHECKING:
@@ -48,37 +49,63 @@ class Sources:
         producer: Where the producer is read from; None if a stream is a whole partition.
         epoch: Where the epoch is read from; None if it is always 0.
         written: How the bytes of values are written; None for text.
+        own: The topics that are read otherwise, each once, with sources that have no such topics themselves.
     """
 
     sequence: Source
     producer: Source | None = None
     epoch: Source | None = None
     written: Written | None = None
+    own: tuple[tuple[str, Sources], ...] = ()
 
     @classmethod
     def of(cls, settings: Settings) -> Sources:
         """Build the sources from the config."""
-        written = Written.of(settings)
-        return cls(
+        written = Written.of(settings.value)
+        found = cls(
             Source.of(settings.sequence, written),
             Source.of(settings.producer, written) if settings.producer else None,
             Source.of(settings.epoch, written) if settings.epoch else None,
             written,
         )
+        own = ((topic, cls.of(settings.of_topic(topic))) for topic in sorted(settings.topics))
+        return replace(found, own=tuple((topic, each) for topic, each in own if each != found))
+
+    def of_topic(self, topic: str) -> Sources:
+        """The sources of a topic, in any incarnation.
+
+        >>> sources = Sources(Source("offset"), own=(("orders", Sources(Source("header", "seq"))),))
+        >>> sources.of_topic("orders@2").sequence.form, sources.of_topic("others").sequence.form
+        ('header', 'offset')
+        """
+        plain = plain_topic(topic)
+        return next((each for name, each in self.own if name == plain), replace(self, own=()))
+
+    @property
+    def kinds(self) -> list[tuple[Sources, list[str]]]:
+        """The different sources, each once, with the topics that they are for: first those of all topics not named."""
+        found: dict[Sources, list[str]] = {replace(self, own=()): []}
+        for topic, each in self.own:
+            found.setdefault(each, []).append(topic)
+        return list(found.items())
 
     @property
     def by_role(self) -> Mapping[str, Source]:
-        """The sources that there are, under `sequence`, `producer` and `epoch`, in this order."""
+        """The sources that there are, under `sequence`, `producer` and `epoch`, in this order; without those of `own`."""
         sources = {"sequence": self.sequence, "producer": self.producer, "epoch": self.epoch}
         return {role: source for role, source in sources.items() if source is not None}
 
     @property
     def is_left_to_silver(self) -> bool:
-        """Whether Bronze does not read them: a function's failure, or a registry's, must not stop the ingest."""
-        return any(source.form in ("custom", "field") for source in self.by_role.values())
+        """Whether Bronze reads no record by them: a function's failure, or a registry's, must not stop the ingest."""
+        kinds = (each for each, _ in self.kinds)
+        return all(any(source.form in ("custom", "field") for source in each.by_role.values()) for each in kinds)
 
     @property
     def fingerprint(self) -> str:
-        """Identifies what a sequence means: sequences read by sources with the same fingerprint can be compared."""
+        """Identifies what a sequence means: sequences read by sources with the same fingerprint can be compared.
+
+        It is that of the topics that are not named in `own`: take `of_topic` first.
+        """
         meaning = [asdict(source) if source else None for source in (self.sequence, self.producer, self.epoch)]
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

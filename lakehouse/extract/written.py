@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakehouse.settings import avro_schema
 
 if TYPE_CHECKING:
-    from lakehouse.settings.pipeline import Settings
+    from lakehouse.settings.pipeline import ValueFormat
 
 PREFIX_BYTES = 5
 """What the Confluent wire format puts before a value: a zero byte, and the schema's id in four bytes, big-endian."""
@@ -21,6 +21,15 @@ def without_prefix(value: bytes) -> bytes | None:
     (b'{}', None, None)
     """
     return value[PREFIX_BYTES:] if len(value) >= PREFIX_BYTES and value.startswith(b"\x00") else None
+
+
+def schema_id(value: bytes) -> int | None:
+    r"""The id of the schema that the prefix names; None where there is none.
+
+    >>> schema_id(b"\x00\x00\x00\x01\x07{}"), schema_id(b"{}")
+    (263, None)
+    """
+    return None if without_prefix(value) is None else int.from_bytes(value[1:PREFIX_BYTES])
 
 
 @dataclass(frozen=True)
@@ -43,9 +52,8 @@ class Written:
     schemas: tuple[tuple[int, str], ...] = ()
 
     @classmethod
-    def of(cls, settings: Settings) -> Written | None:
-        """Build it from the config; None where a value is the text itself, or is not decoded at all."""
-        value = settings.value
+    def of(cls, value: ValueFormat | None) -> Written | None:
+        """Build it from the config's `value`; None where a value is the text itself, or is not decoded at all."""
         if value is None or value.format == "text" or (value.format == "json" and value.registry is None):
             return None
         registry = value.registry

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from lakehouse.errors import RegistryError
+from lakehouse.settings import avro_schema
 
 if TYPE_CHECKING:
     import requests
@@ -18,6 +20,9 @@ _SECONDS = (5, 30)
 _RETRIES, _PAUSE_SECONDS = 4, 0.5
 _MOST_BYTES = 1_000_000
 _NOT_FOUND, _OK = 404, 200
+_REFUSED = (401, 403)
+_MOST_REFERRED = 100
+"""Schemas that one refers to, and these in turn."""
 _BUSY = (429, 500, 502, 503, 504)
 _UNREACHABLE = (
     "Nothing is lost: the next run goes on with these records. Start the registry, or correct value.registry and its url."
@@ -33,27 +38,101 @@ class SchemaRegistry:
     """
 
     settings: Registry
-    _known: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[int, tuple[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
     def avro_schema(self, number: int, *, met_at: str) -> str:
-        """The Avro schema of an id; empty if the id's schema is none of Avro.
+        """The Avro schema of an id, with all that it refers to in it; empty if the id's schema is none of Avro.
+
+        Raises:
+            RegistryError: As `schema` raises it.
+        """
+        kind, text = self.schema(number, met_at=met_at)
+        return text if kind == "AVRO" else ""
+
+    def schema(self, number: int, *, met_at: str) -> tuple[str, str]:
+        """The schema of an id: its kind, AVRO, JSON or PROTOBUF, and its text.
 
         Args:
             number: The id.
             met_at: Where a record has it, for the error.
 
         Raises:
-            RegistryError: The registry cannot be reached, refuses, answers something else, or does not know the id; or the
-                schema refers to others.
+            RegistryError: The registry cannot be reached, refuses, answers something else, or does not know the id or a schema
+                that an Avro one refers to.
         """
         if number not in self._known:
             self._known[number] = self._ask(number, met_at)
         return self._known[number]
 
-    def _ask(self, number: int, met_at: str) -> str:
+    def require_answer(self) -> None:
+        """Ask for nothing in particular.
+
+        Raises:
+            RegistryError: The registry cannot be reached, or refuses.
+        """
+        where, status, body = self._get("/schemas/types", "an answer")
+        if status in _REFUSED or status in _BUSY:
+            raise _refusal(where, status, body)
+
+    def _ask(self, number: int, met_at: str) -> tuple[str, str]:
+        where, status, body = self._get(f"/schemas/ids/{number}", "the schema of an id that a record has")
+        found = _parsed(body)
+        if status == _NOT_FOUND and "error_code" in found:  # and no other server's 404
+            raise RegistryError(
+                f"The schema registry does not know the schema {number}.",
+                where=where,
+                observed=f"404, for the record at {met_at}",
+                expected="the schema that the record was written with",
+                next_step="Nothing is lost. If the registry is the wrong one or was restored, correct that and run again. If "
+                f"no schema ever had the id, list {number} in value.registry.undecodable_ids: its values are undecodable then.",
+            )
+        if status != _OK or not isinstance(found.get("schema"), str):
+            raise _refusal(where, status, body)
+        kind, text = str(found.get("schemaType", "AVRO")), str(found["schema"])
+        if kind != "AVRO":
+            return kind, text
+        others: dict[tuple[str, int], str | None] = {}
+        self._referred(found, where, others)
+        try:
+            return kind, avro_schema.joined(text, [other for other in others.values() if other is not None])
+        except avro_schema.AvroSchemaError:
+            return kind, text  # of which whoever decodes by it says what is wrong
+
+    def _referred(self, found: dict[str, Any], where: str, others: dict[tuple[str, int], str | None]) -> None:
+        """Add the schemas that one refers to, each after those that it refers to itself.
+
+        Raises:
+            RegistryError: The registry does not give one, or they are more than can be.
+        """
+        for each in found.get("references") or ():
+            subject, version = (each.get("subject"), each.get("version")) if isinstance(each, dict) else (None, None)
+            if not isinstance(subject, str) or not isinstance(version, int) or (subject, version) in others:
+                continue
+            if len(others) >= _MOST_REFERRED:
+                raise RegistryError(
+                    f"A schema refers to more than {_MOST_REFERRED} others.",
+                    where=where,
+                    expected=f"at most {_MOST_REFERRED}",
+                    next_step="Nothing is lost. Have the producer register a schema with fewer.",
+                )
+            others[subject, version] = None  # a circle ends here
+            path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+            there, status, body = self._get(path, "a schema that another one refers to")
+            other = _parsed(body)
+            if status != _OK or not isinstance(other.get("schema"), str):
+                raise _refusal(there, status, body)
+            self._referred(other, there, others)
+            others[subject, version] = others.pop((subject, version)) or other["schema"]
+
+    def _get(self, path: str, expected: str) -> tuple[str, int, bytes]:
+        """The URL, and the answer's status and body.
+
+        Raises:
+            RegistryError: The registry cannot be reached.
+        """
         import requests
 
-        where, verified = f"{self.settings.url}/schemas/ids/{number}", self.settings.ca or True
+        where, verified = f"{self.settings.url}{path}", self.settings.ca or True
         try:
             with (
                 self._session() as session,
@@ -69,37 +148,10 @@ class SchemaRegistry:
                 "The schema registry cannot be reached.",
                 where=where,
                 observed=f"{type(error).__name__}: {error}",
-                expected="the schema of an id that a record has",
+                expected=expected,
                 next_step=_UNREACHABLE,
             ) from None
-        found = _parsed(body)
-        if status == _NOT_FOUND and "error_code" in found:  # and no other server's 404
-            raise RegistryError(
-                f"The schema registry does not know the schema {number}.",
-                where=where,
-                observed=f"404, for the record at {met_at}",
-                expected="the schema that the record was written with",
-                next_step="Nothing is lost. If the registry is the wrong one or was restored, correct that and run again. If "
-                f"no schema ever had the id, list {number} in value.registry.undecodable_ids: its values are undecodable then.",
-            )
-        if status != _OK or not isinstance(found.get("schema"), str):
-            raise RegistryError(
-                "The schema registry refuses." if status != _OK else "The schema registry's answer holds no schema.",
-                where=where,
-                observed=f"status {status}, {len(body):,} bytes",
-                expected=f"status 200, and JSON with a schema, of at most {_MOST_BYTES:,} bytes",
-                next_step=_UNREACHABLE,
-            )
-        if found.get("schemaType", "AVRO") != "AVRO":
-            return ""
-        if found.get("references"):
-            raise RegistryError(
-                "The schema refers to other schemas, which Tidemark does not read.",
-                where=where,
-                expected="a schema with all its types in it",
-                next_step="Nothing is lost. Have the producer register a schema with all its types in it.",
-            )
-        return str(found["schema"])
+        return where, status, body
 
     def _session(self) -> requests.Session:
         import requests
@@ -122,6 +174,16 @@ class SchemaRegistry:
         for scheme in ("https://", "http://"):
             session.mount(scheme, HTTPAdapter(max_retries=retry))
         return session
+
+
+def _refusal(where: str, status: int, body: bytes) -> RegistryError:
+    return RegistryError(
+        "The schema registry refuses." if status != _OK else "The schema registry's answer holds no schema.",
+        where=where,
+        observed=f"status {status}, {len(body):,} bytes",
+        expected=f"status 200, and JSON with a schema, of at most {_MOST_BYTES:,} bytes",
+        next_step=_UNREACHABLE,
+    )
 
 
 def _nobody(request: requests.PreparedRequest) -> requests.PreparedRequest:

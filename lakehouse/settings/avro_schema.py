@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lakehouse.settings.payload_schema import CORRUPT, Field, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 KEY = Type("scalar", "KEY")
 """What a sequence, producer or epoch can be read from: a whole number or text."""
@@ -26,6 +26,7 @@ _RECORDS = ("record", "error")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_NODES, _MOST_LEVELS = 10_000, 50
 """Of a schema with every name written out: some lines of Avro can stand for millions of fields."""
+_NO_SPACE = "tidemark.none"
 _MOST_DIGITS = 38
 _MOST_BYTES = 16_777_216
 """Of a fixed type: Avro makes room for it before it looks whether the value has as many bytes."""
@@ -115,12 +116,66 @@ def writer(text: str) -> Writer:
     return Writer(found.schema, {name: known.schema for name, known in reading.named.items()})
 
 
+def joined(text: str, others: Sequence[str]) -> str:
+    """A schema with the types that it takes from others in it, each where it is first named.
+
+    Args:
+        text: The schema.
+        others: Those that it refers to, each after those that it refers to itself; none leave the text as it is.
+
+    Raises:
+        AvroSchemaError: As `writer` raises it, for any of them.
+
+    >>> size = '{"type": "fixed", "name": "Size", "namespace": "shop", "size": 2}'
+    >>> joined('{"type": "array", "items": "shop.Size"}', [size])
+    '{"type": "array", "items": {"type": "fixed", "name": "shop.Size", "size": 2}}'
+    """
+    if not others:
+        return text
+    reading = _Reading(is_joining=True)
+    try:
+        for other in others:
+            reading.of(json.loads(other), "", 0)
+        found = reading.of(json.loads(text), "", 0)
+    except (ValueError, RecursionError) as error:
+        raise error if isinstance(error, AvroSchemaError) else AvroSchemaError("it is no JSON") from error
+    return json.dumps(_Joining({name: known.schema for name, known in reading.named.items()}).of(found.schema))
+
+
+@dataclass
+class _Joining:
+    """A schema while the types that it names are put into it."""
+
+    named: Mapping[str, Any]
+    defined: set[str] = field(default_factory=set)
+
+    def of(self, given: Any) -> Any:
+        if isinstance(given, list):
+            return [self.of(each) for each in given]
+        name = given if isinstance(given, str) else given.get("name")
+        if name in self.named:
+            # A name without a namespace would be taken for one of the record that it stands in.
+            full = name if "." in name else f"{_NO_SPACE}.{name}"
+            if name in self.defined:
+                return full
+            self.defined.add(name)
+            return {**self._parts(self.named[name]), "name": full}
+        return given if isinstance(given, str) else self._parts(given)
+
+    def _parts(self, given: dict[str, Any]) -> dict[str, Any]:
+        found = {key: self.of(each) if key in ("items", "values") else each for key, each in given.items()}
+        if given["type"] in _RECORDS:
+            found["fields"] = [{**each, "type": self.of(each["type"])} for each in given["fields"]]
+        return found
+
+
 @dataclass
 class _Reading:
     """One schema while it is read."""
 
     named: dict[str, _Known] = field(default_factory=dict)
     open_names: set[str] = field(default_factory=set)
+    is_joining: bool = False
 
     def of(self, given: Any, namespace: str, level: int) -> _Known:
         if level > _MOST_LEVELS:
@@ -142,6 +197,8 @@ class _Reading:
 
     def _reference(self, name: str, namespace: str) -> _Known:
         full = _full_name(name, namespace)
+        if self.is_joining and full not in self.named and full not in self.open_names and _is_name(name):
+            full = name  # as Avro for Java has it: in the namespace, or else in none
         if full in self.open_names:
             raise AvroSchemaError(f"{full} refers to itself")
         if full not in self.named:

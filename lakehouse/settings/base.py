@@ -45,7 +45,12 @@ class Model(BaseModel):
     @classmethod
     def keys(cls) -> list[str]:
         """The keys of this level as they are written in YAML."""
-        return [field.alias or name for name, field in cls.model_fields.items()]
+        return [cls.key_of(name) for name in cls.model_fields]
+
+    @classmethod
+    def key_of(cls, name: str) -> str:
+        """The key of a field as it is written in YAML."""
+        return cls.model_fields[name].alias or name
 
 
 def refusal(what: str, *, expected: str, next_step: str, at: tuple[str | int, ...] = ()) -> PydanticCustomError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from lakehouse.settings.base import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 CORRUPT = "_tidemark_corrupt"
 """The field that says whether a value could be decoded; no field of the user's may have this name."""
@@ -184,6 +184,62 @@ def parse(ddl: str) -> Type:
     [('id', 'STRING'), ('n', 'DECIMAL')]
     """
     return _Reader(ddl).whole()
+
+
+def of(ddl: str | None) -> Type:
+    """The type of a payload: the struct of its fields, or text where there is no DDL."""
+    return parse(ddl) if ddl else Type("scalar", "STRING")
+
+
+def union(top: Type | None, own: Sequence[tuple[str, Type]] = ()) -> Type | None:
+    """The type that holds the payloads of all topics: the fields of the topics that are not named, then the others, by name.
+
+    So the place of a field depends neither on the order of the topics nor on which of them come and go.
+
+    Args:
+        top: The type that `value` says; None for none.
+        own: The types of single topics, each with where it is written.
+
+    Returns:
+        The type; None if there are none.
+
+    Raises:
+        SchemaError: Two of them have a field of the same name and another type, or one is text and the other has fields.
+
+    >>> union(parse("id STRING"), [("topics.t.value", parse("n INT, a DATE, id STRING NOT NULL"))]).sql()
+    'STRUCT<`id`: STRING, `a`: DATE, `n`: INT>'
+    """
+    parts = [*([("value", top)] if top else []), *own]
+    if not parts or not own:
+        return top
+    first_place, first = parts[0]
+    known: dict[str, tuple[str, Field]] = {}
+    for place, each in parts:
+        if each.kind != first.kind:
+            text, fields = (place, first_place) if each.kind == "scalar" else (first_place, place)
+            raise SchemaError(
+                f"{text} decodes into text, and {fields} into fields, and both are the column payload",
+                "text in all topics, or fields in all topics",
+                f"Write {text} with a format and a schema, or make a pipeline of its own for those topics.",
+            )
+        for field in each.fields:
+            other_place, other = known.setdefault(field.name.lower(), (place, field))
+            if other.name != field.name or _bare(other.type) != _bare(field.type):
+                raise SchemaError(
+                    f"the payload's field {field.name} is {field.type.sql()} in {place}, and {other.name} is "
+                    f"{other.type.sql()} in {other_place}",
+                    "one type for a name, in all topics",
+                    "Give one of the two another name, or the same type; or make a pipeline of its own for that topic.",
+                )
+    leading = top.fields if top else ()
+    added = [field for name, (_, field) in sorted(known.items()) if name not in {each.name.lower() for each in leading}]
+    return Type(first.kind, first.name, fields=(*leading, *added))
+
+
+def _bare(each: Type) -> Type:
+    """A type without what tables do not keep: which fields are required, and comments."""
+    fields = tuple(Field(field.name, _bare(field.type)) for field in each.fields)
+    return Type(each.kind, each.name, each.digits, _bare(each.of) if each.of else None, fields)
 
 
 class _Reader:

@@ -4,6 +4,7 @@ Imports neither Spark nor Great Expectations: the command line uses it for `--he
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -41,6 +42,7 @@ __all__ = [
     "Settings",
     "Severity",
     "StorageSettings",
+    "Topic",
     "TopicPolicies",
     "UserExpectation",
     "ValueFormat",
@@ -244,10 +246,23 @@ def _avro_schema(given: str, info: ValidationInfo) -> str:
     return text
 
 
+def _refuse_protobuf(given: Any) -> Any:
+    if isinstance(given, str) and given.lower() in {"protobuf", "proto"}:
+        raise refusal(
+            "Protobuf is not supported: what decodes it in Spark, spark-protobuf, could not be tried",
+            expected="text, json or avro",
+            next_step="Leave value out: Silver keeps the bytes, and the sequence is read from a header ({header: seq}) or from "
+            "bytes of the value. Or have the producer write Avro or JSON.",
+        )
+    return given
+
+
 class ValueFormat(Model):
     """How a record's value is decoded into the column `payload`."""
 
-    format: Literal["text", "json", "avro"] = Field(description="text, json or avro", examples=["json"])
+    format: Annotated[Literal["text", "json", "avro"], BeforeValidator(_refuse_protobuf)] = Field(
+        description="text, json or avro", examples=["json"]
+    )
     schema_: Text | None = Field(
         default=None,
         alias="schema",
@@ -346,6 +361,30 @@ def _refuse_offset(extractor: Extractor) -> Extractor:
 
 
 NotOffset = Annotated[Extractor, AfterValidator(_refuse_offset)]
+_EXTRACTORS = ("sequence", "producer", "epoch")
+
+
+class Topic(Model):
+    """How the records of one topic are read. What is missing is as at the top; a null that is written takes it away."""
+
+    sequence: Annotated[Extractor, BeforeValidator(_refuse_key)] | None = Field(
+        default=None, description="where the sequence of the topic's records is", examples=["{json: $.id}"]
+    )
+    producer: NotOffset | None = Field(
+        default=None, description="their producer; null for none", examples=["{header: producer}"]
+    )
+    epoch: NotOffset | None = Field(default=None, description="their epoch; null for none", examples=["{header: epoch}"])
+    value: ValueFormat | None = Field(
+        default=None,
+        description="how their values are decoded; a key of it that is missing is as in value, null decodes none",
+        examples=['{schema: "id STRING"}'],
+    )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What the topic has of its own. Every topic has a sequence: a null there is as if it were missing."""
+        names = [name for name in type(self).model_fields if name in self.model_fields_set]
+        return {name: each for name in names if (each := getattr(self, name)) is not None or name != "sequence"}
 
 
 def _pipeline_name(name: str) -> str:
@@ -377,6 +416,11 @@ class Settings(Model):
     value: ValueFormat | None = Field(
         default=None, validate_default=True, description="how values are decoded", examples=["{format: text}"]
     )
+    topics: dict[str, Topic] = Field(
+        default={},
+        description="single topics that are read otherwise",
+        examples=["{orders: {sequence: {json: $.id}}}"],
+    )
     policies: Policies = Field(
         default_factory=Policies, description="what happens to records that are not simply new", examples=["{late: accept}"]
     )
@@ -396,14 +440,57 @@ class Settings(Model):
     @field_validator("value")
     @classmethod
     def _fields_are_of_avro(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
-        read = [name for name in ("sequence", "producer", "epoch") if (given := info.data.get(name)) and given.field_path]
-        if read and (value is None or value.format != "avro"):
-            raise refusal(
-                f"{read[0]} is read from a field of an Avro value, and values are not Avro",
-                expected="value: {format: avro, ...}",
-                next_step="Write json for a path into JSON, or say how the values are written.",
-            )
+        _require_avro(value, {name: info.data.get(name) for name in _EXTRACTORS})
         return value
+
+    @field_validator("topics", mode="before")
+    @classmethod
+    def _inherit_value(cls, given: Any, info: ValidationInfo) -> Any:
+        if not isinstance(given, dict):
+            if isinstance(given, list):
+                raise refusal(
+                    "a list of topics stands here",
+                    expected="a mapping: how single topics are read that are read otherwise",
+                    next_step="It belongs elsewhere: kafka.topics. Here stands for example {orders: {sequence: {json: $.id}}}.",
+                )
+            return given
+        top = info.data.get("value")
+        inherited = {} if top is None else {type(top).key_of(name): getattr(top, name) for name in top.model_fields_set}
+        return {topic: _over(inherited, own) for topic, own in given.items()}
+
+    @field_validator("topics")
+    @classmethod
+    def _fit_the_rest(cls, topics: dict[str, Topic], info: ValidationInfo) -> dict[str, Topic]:
+        _require_read(topics, info)
+        for topic, own in topics.items():
+            of_topic = {name: info.data.get(name) for name in (*_EXTRACTORS, "value")} | own.given
+            value = of_topic.pop("value")
+            _require_avro(value, of_topic, at=(topic,))
+        top = info.data.get("value")
+        known = next(((key, value.registry) for key, value in _values(top, topics) if value.registry is not None), None)
+        for topic, own in topics.items():
+            registry = None if own.value is None else own.value.registry
+            if known is not None and registry is not None and not registry.is_same_as(known[1]):
+                raise refusal(
+                    f"it is another registry than that of {known[0]}",
+                    expected="one registry for all topics; only undecodable_ids may differ",
+                    next_step="Make a pipeline for each registry, with a root of its own.",
+                    at=(topic, "value", "registry"),
+                )
+        read = info.data["kafka"].topics if "kafka" in info.data else ()
+        formats = {topic: topics[topic].given.get("value", top) if topic in topics else top for topic in read}
+        if topics and None in formats.values() and any(each is not None and each.format == "text" for each in formats.values()):
+            raise refusal(
+                "some topics are decoded into text, and others not at all",
+                expected="text in all topics, or in none; topics of which nothing is decoded only beside such with fields",
+                next_step="Decode all as text, or make a pipeline of its own for those topics: without fields, a null payload "
+                "would say that a value could not be decoded.",
+            )
+        try:
+            _payload(top, topics)
+        except payload_schema.SchemaError as error:
+            raise refusal(error.what, expected=error.expected, next_step=error.next_step) from None
+        return topics
 
     @field_validator("watch")
     @classmethod
@@ -420,14 +507,63 @@ class Settings(Model):
     @field_validator("policies")
     @classmethod
     def _topics_are_of_kafka(cls, policies: Policies, info: ValidationInfo) -> Policies:
-        topics = info.data["kafka"].topics if "kafka" in info.data else ()
-        for topic in policies.topics if topics else ():
-            if topic not in topics:
-                near = nearest(topic, [known for known in topics if not isinstance(known, Secret)])
-                raise refusal(
-                    "kafka.topics does not name this topic",
-                    expected="a topic of kafka.topics",
-                    next_step=f"Did you mean {near}?" if near else "Add it to kafka.topics, or remove it here.",
-                    at=("topics", topic),
-                )
+        _require_read(policies.topics, info, at=("topics",))
         return policies
+
+    def of_topic(self, topic: str) -> "Settings":
+        """The settings as they are for the records of one topic: without `topics`, with what the topic has of its own."""
+        own = self.topics.get(topic)
+        return self.model_copy(update={"topics": {}, **(own.given if own else {})})
+
+    @property
+    def payload(self) -> payload_schema.Type | None:
+        """The type of the column `payload`, with the fields of all topics; None if no value is decoded."""
+        return _payload(self.value, self.topics)
+
+    @property
+    def registry(self) -> Registry | None:
+        """The schema registry; None if no value is behind the id of a schema."""
+        return next((value.registry for _, value in _values(self.value, self.topics) if value.registry is not None), None)
+
+
+def _require_read(topics: Mapping[str, Any], info: ValidationInfo, at: tuple[str, ...] = ()) -> None:
+    """Raise if settings are for a topic that is not read."""
+    read = info.data["kafka"].topics if "kafka" in info.data else ()
+    for topic in topics if read else ():
+        if topic not in read:
+            near = nearest(topic, [known for known in read if not isinstance(known, Secret)])
+            raise refusal(
+                "kafka.topics does not name this topic",
+                expected="a topic of kafka.topics",
+                next_step=f"Did you mean {near}?" if near else "Add it to kafka.topics, or remove it here.",
+                at=(*at, topic),
+            )
+
+
+def _require_avro(value: ValueFormat | None, extractors: Mapping[str, Extractor | None], at: tuple[str, ...] = ()) -> None:
+    """Raise if a field is read of values that are no Avro."""
+    read = [name for name, given in extractors.items() if given is not None and given.field_path]
+    if read and (value is None or value.format != "avro"):
+        raise refusal(
+            f"{read[0]} is read from a field of an Avro value, and values are not Avro",
+            expected="value: {format: avro, ...}",
+            next_step="Write json for a path into JSON, or say how the values are written.",
+            at=at,
+        )
+
+
+def _over(inherited: Mapping[str, Any], own: Any) -> Any:
+    """A topic with the keys of `value` that it does not name."""
+    value = own.get("value") if isinstance(own, dict) else None
+    return {**own, "value": {**inherited, **value}} if isinstance(value, dict) else own
+
+
+def _values(value: ValueFormat | None, topics: Mapping[str, Topic]) -> list[tuple[str, ValueFormat]]:
+    """How values are decoded, each with the key that says so."""
+    own = [(f"topics.{topic}.value", each.value) for topic, each in topics.items()]
+    return [(key, each) for key, each in (("value", value), *own) if each is not None]
+
+
+def _payload(value: ValueFormat | None, topics: Mapping[str, Topic]) -> payload_schema.Type | None:
+    own = [(key, payload_schema.of(each.schema_)) for key, each in _values(None, topics)]
+    return payload_schema.union(payload_schema.of(value.schema_) if value else None, own)

@@ -51,3 +51,7 @@ class Registry(Model):
             if getattr(self, one) is not None and getattr(self, other) is None:
                 raise refusal(f"{one} without {other}", expected="both, or neither", next_step=f"Add {other}.", at=(one,))
         return self
+
+    def is_same_as(self, other: "Registry") -> bool:
+        """Whether both are one registry, reached in the same way."""
+        return self.model_copy(update={"undecodable_ids": other.undecodable_ids}) == other

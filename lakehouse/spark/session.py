@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakehouse.errors import ToolError, UsageError, headline
-from lakehouse.machine import jars, platform
+from lakehouse.machine import class_archive, jars, platform
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
 from lakehouse.spark.avro_limits import JAVA_OPTIONS
 
@@ -67,6 +67,15 @@ _LOCAL_FILES = {"spark.hadoop.fs.file.impl": LOCAL_FILES, "spark.delta.logStore.
 
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Writes the checkpoint of a local session. The default starts a process to look for links a dozen times a file."""
+
+_SECOND_COMPILER_LATE = (
+    *("-XX:Tier4InvocationThreshold=100000", "-XX:Tier4MinInvocationThreshold=12000"),
+    *("-XX:Tier4CompileThreshold=300000", "-XX:Tier4BackEdgeThreshold=800000"),
+)
+"""Twenty times the usual thresholds: Spark and Delta run much code, and little of it for long. What a load of millions runs for
+long is compiled all the same. See decision 0076."""
+_FIRST_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+"""Alone, the first compiler has room for 48 MiB of code, and would drop and compile the same again and again."""
 
 _MEMORY_SHARE = 4
 _MEMORY_RANGE_GIB = (1, 8)
@@ -138,13 +147,16 @@ def _without_delta(what: str, observed: str) -> ToolError:
     return ToolError(what, where="spark", observed=observed, next_step="\n".join([begin, *lines]))
 
 
-def open_session(app_name: str, lakehouse: Lakehouse | None = None, *, log_level: str = "error") -> SparkSession:
+def open_session(
+    app_name: str, lakehouse: Lakehouse | None = None, *, log_level: str = "error", is_short: bool = False
+) -> SparkSession:
     """Open a session with the settings that Tidemark needs: UTC, ANSI, checksums verified, Delta.
 
     Args:
         app_name: The application's name, if the session is started here.
         lakehouse: Where the tables are; a session that is started here gets the jars and settings that reach them.
         log_level: The least level at which a session that is started here writes Spark's own log.
+        is_short: Whether a session that is started here is for few records and a minute: then without the second compiler.
 
     Returns:
         The session that a caller gave, see `given`, or the platform's if there is one, else a new or already running classic
@@ -155,7 +167,11 @@ def open_session(app_name: str, lakehouse: Lakehouse | None = None, *, log_level
     """
     spark = platform.given.get()
     if spark is None:
-        spark = SparkSession.builder.getOrCreate() if platform.brings_session() else _start(app_name, lakehouse, log_level)
+        spark = (
+            SparkSession.builder.getOrCreate()
+            if platform.brings_session()
+            else _start(app_name, lakehouse, log_level, is_short=is_short)
+        )
     for name, value in _RUNTIME.items():
         spark.conf.set(name, value)
     return spark
@@ -174,7 +190,7 @@ def no_file_relations(spark: SparkSession) -> Iterator[None]:
         spark.conf.set("spark.sql.runSQLOnFiles", "true")  # Tidemark's own tables are named by their folders
 
 
-def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str) -> SparkSession:
+def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str, *, is_short: bool) -> SparkSession:
     running = _running()
     # Somebody else started it. It takes those of our settings that can still be changed, and would be broken by them.
     if running is not None and _DELTA[_EXTENSIONS] not in (running.conf.get(_EXTENSIONS, None) or ""):
@@ -183,7 +199,7 @@ def _start(app_name: str, lakehouse: Lakehouse | None, log_level: str) -> SparkS
     conf = {**_OWN, **_RUNTIME}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit, which brings master, memory and jars
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not the machine's python3, which may be another version
-        conf |= _local(log_level)
+        conf |= _local(log_level, is_short=is_short)
         if storage is not None:
             conf["spark.jars"] = ",".join(jar.as_uri() for jar in jars.spark_jars(storage.jars))
     if storage is not None:
@@ -204,7 +220,7 @@ def _running() -> SparkSession | None:
         return None
 
 
-def _local(log_level: str) -> dict[str, str]:
+def _local(log_level: str, *, is_short: bool = False) -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     cores = os.cpu_count() or 1
     master = os.environ.get("SPARK_MASTER", "local[*]")
@@ -213,7 +229,11 @@ def _local(log_level: str) -> dict[str, str]:
         "spark.master": master,
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in [*jars.spark_jars(), storage_jar()]),
         "spark.driver.extraJavaOptions": " ".join(
-            [f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", JAVA_OPTIONS]
+            [
+                *(f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", JAVA_OPTIONS),
+                *(_FIRST_COMPILER if is_short else _SECOND_COMPILER_LATE),
+                *class_archive.jvm_options(),
+            ]
         ),
         "spark.driver.memory": driver_memory(),
         "spark.driver.host": "127.0.0.1",

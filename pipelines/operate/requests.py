@@ -115,6 +115,7 @@ def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Rese
     recovered = recover.recover(spark, run, rules)
     if recovered.swap is not None:
         recovered = _recovered(spark, run, rules, is_dry_run=False)
+    rules = rules.keeping(recovered.rules)
     known = _known(spark, run, recovered, asked)
     reset_watermark.stream_loads(asked, known, rules, before_load(spark, run, silver_records(), known.load_seq + 1))
     if _begins_epoch(asked, known):
@@ -216,7 +217,7 @@ def _answer(spark: SparkSession, run: Run, rules: Rules, recovered: Recovered, r
     known = recovered.watermarks
     pinned = nothing_of_bronze(known, recovered.bronze_version)
     # A request decides no topic: topics that the previous load did not decide are left to the next one.
-    rules = replace(rules, decided_topics=recovered.decided_topics)
+    rules = replace(rules.keeping(recovered.rules), decided_topics=recovered.decided_topics)
     claim = shared_columns(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
     return by_request.plan_request(spark, run, known, claim)
 

@@ -24,7 +24,7 @@ from silver.requests import erase_key
 from silver.rules import Rules
 from silver.state import claim, plan
 from silver.state.request import Request, Swap
-from silver.state.tables import create_missing
+from silver.state.tables import create_missing, last_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,9 +80,9 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
             unfinished, and this one is not to be applied.
         AnotherWriterError: Another run wrote at the same time.
     """
-    rules = Rules.of(settings)
     if not delta.exists(spark, run.table(BRONZE_RECORDS)):
         raise TableMissingError("There is no Bronze to make Silver from.", where=str(run.table(BRONZE_RECORDS)))
+    rules = Rules.of(settings).keeping(last_rules(spark, run))
     # First: a load claimed from here on is not in the shadow, and stops the rebuild.
     highest = cutover.highest_load(spark, run)
     found = _steps(spark, run, rules, is_applied=is_applied)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import RELEASED, REPLAY
+from lakehouse.extract.kinds import by_topic
 from lakehouse.run.findings import Finding, Violation, finding
 from lakehouse.spark import frames
 from lakehouse.spark.bitmaps import WORD_BITS
@@ -33,6 +34,8 @@ _FEW_PARTITIONS = 32
 _MOST_BROADCAST = 50_000_000
 """Kept records up to which Silver's bitmap words are broadcast."""
 
+_READ = "read_"
+_READ_EPOCH = f"{_READ}epoch"
 _GOLD = ("producer", "epoch", "sequence", "load_seq", "arrival")
 
 
@@ -89,7 +92,8 @@ class Offsets:
             rejects = as_of(pins.read(self._spark, self._run, SILVER_REJECTS), pins.finished)
             sources.append(words.rejects_by_word(rejects))
         if pins.published and GOLD_RECORDS in pins.versions:
-            gold = pins.read(self._spark, self._run, GOLD_RECORDS).where(F.col("load_seq") <= pins.published)
+            gold = self._with_read_epoch(pins.read(self._spark, self._run, GOLD_RECORDS))
+            gold = gold.where(F.col("load_seq") <= pins.published)
             sources.append(words.by_word("g", gold.select("topic", "partition", "offset", *_GOLD, hashed), whole))
         if pins.published and GOLD_LATEST in pins.versions:
             latest = pins.read(self._spark, self._run, GOLD_LATEST).where(F.col("load_seq") <= pins.published)
@@ -116,7 +120,14 @@ class Offsets:
         return words.by_word("b", words.masked(hashed, mask), F.when(F.col("is_kept"), F.col("hash")))
 
     def _silver(self) -> DataFrame:
-        return self._pins.read(self._spark, self._run, SILVER_RECORDS)
+        return self._with_read_epoch(self._pins.read(self._spark, self._run, SILVER_RECORDS))
+
+    def _with_read_epoch(self, rows: DataFrame) -> DataFrame:
+        """Add the epoch of topics in which it is read; elsewhere null, as there it may be one that an operator declared."""
+        if self._rules is None:
+            return rows
+        is_read = by_topic([(topics, F.lit(each.epoch is not None)) for each, topics in self._rules.sources.kinds])
+        return rows.withColumn(_READ_EPOCH, F.when(is_read, F.col("epoch")))
 
     def _bronze(self) -> DataFrame:
         """Bronze's records of the finished loads: up to the last decided offset of each partition."""
@@ -133,7 +144,7 @@ class Offsets:
         if self._rules is None:
             return records
         rules = with_schemas(self._spark, self._run, records, self._rules.of_sequences)
-        return sequenced(from_bytes(records), rules)
+        return self._with_read_epoch(sequenced(from_bytes(records), rules))
 
     def _differing(self, wrong: Iterable[Row]) -> Iterator[Violation]:
         """The bitmap words whose content differs, the first of them down to the offset."""
@@ -170,8 +181,8 @@ _PUBLISHED = {
 
 
 def _again(rules: Rules) -> list[str]:
-    """The columns to read from Bronze's records again. An epoch that is not extracted may be one that an operator declared."""
-    return ["producer", "sequence", *(["epoch"] if rules.epoch else [])]
+    """The columns to read from Bronze's records again."""
+    return ["producer", "sequence", *([_READ_EPOCH] if rules.has_epochs else [])]
 
 
 def _counted(loads: Iterable[Row], offsets: Counter[tuple[str, int]]) -> Iterator[Violation]:
@@ -201,4 +212,4 @@ def _violation(row: dict[str, Any], offset: int, table: str, observed: str, expe
 
 
 def _named(columns: Iterable[str]) -> str:
-    return f"the same {', '.join(columns)}"
+    return f"the same {', '.join(name.removeprefix(_READ) for name in columns)}"

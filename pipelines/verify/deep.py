@@ -13,8 +13,7 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 
 from lakehouse.contracts.bronze import EXTRACTED, FINGERPRINT
 from lakehouse.contracts.silver import RECORDS
-from lakehouse.extract.columns import extract
-from lakehouse.extract.sources import Source
+from lakehouse.extract.columns import extract, fingerprint
 from lakehouse.run.findings import Violation, finding
 from lakehouse.spark import interval_join
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_RECORDS, SILVER_REJECTS
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from lakehouse.run.findings import Finding
     from pipelines.verify.snapshot import Pins
 
-_NONE = Source("offset")
 _OUT = (
     "`tidemark rebuild` shows what Bronze gives, and puts it in place. A custom extractor whose code has changed gives another "
     "outcome too."
@@ -75,7 +73,7 @@ def _extracted(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]
     records = pins.read(spark, run, BRONZE_RECORDS)
     if last is None or last.sources.is_left_to_silver or FINGERPRINT not in records.columns:
         return
-    current = records.where((F.col(FINGERPRINT) == last.fingerprint) & F.col("erased").isNull()).drop(FINGERPRINT)
+    current = records.where((F.col(FINGERPRINT) == fingerprint(last.sources)) & F.col("erased").isNull()).drop(FINGERPRINT)
     kept = {name: f"kept_{name}" for name in EXTRACTED}
     again = extract(current.withColumnsRenamed(kept), last.sources)
     differs = reduce(or_, (~F.col(name).eqNullSafe(F.col(kept[name])) for name in EXTRACTED))
@@ -87,16 +85,15 @@ def _payloads(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Violation]:
     """The payloads that differ from what their values decode to."""
     last = rules(spark, run, pins)
     silver = pins.read(spark, run, SILVER_RECORDS).where(F.col("load_seq") <= pins.finished)
-    if last is None or last.payload is None or "payload" not in silver.columns:
+    if last is None or not last.decodes or "payload" not in silver.columns:
         return
     kind = silver.schema["payload"].dataType
     silver = silver.withColumnRenamed("payload", "kept")
     by_load = []
     for decoding, loads in _loads_by_decoding(_rules_of(spark, run, pins)).items():
-        if decoding.payload is not None:
+        if decoding.decodes:
             rows = silver.where(interval_join.any_of(loads))
-            written = with_schemas(spark, run, rows, decoding).written
-            again = decoded(rows, decoding.payload, written)
+            again = decoded(rows, with_schemas(spark, run, rows, decoding))
             by_load.append(again.withColumn("payload", _with_fields(F.col("payload"), again.schema["payload"].dataType, kind)))
     differs = ~_comparable(F.col("kept"), kind).eqNullSafe(_comparable(F.col("payload"), kind))
     differing = reduce(DataFrame.unionByName, by_load).where(differs)
@@ -116,7 +113,7 @@ def _counted(differing: DataFrame, table: str, observed: str, expected: str) -> 
 def _loads_by_decoding(rules_of: Mapping[int, str]) -> dict[Rules, list[str]]:
     """For each way of decoding values, as rules that say nothing else, the loads that used it, as conditions on load_seq."""
     rules = {load_seq: Rules.from_json(rules_of[load_seq]) for load_seq in sorted(rules_of)}
-    decodings = {load_seq: Rules(_NONE, payload=each.payload, written=each.written) for load_seq, each in rules.items()}
+    decodings = {load_seq: each.of_values for load_seq, each in rules.items()}
     found: dict[Rules, list[str]] = {}
     runs = [(decoding, next(iter(loads))) for decoding, loads in groupby(decodings, key=decodings.__getitem__)]
     for (decoding, first), (_, following) in zip(runs, [*runs[1:], (None, None)], strict=True):

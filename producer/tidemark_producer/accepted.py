@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -10,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tidemark_producer.records import GREATEST, Headers, Position, name_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from confluent_kafka import Message
 
@@ -27,6 +28,10 @@ _DENIED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 }
+_headers: Callable[[Message], list[tuple[str, Any]] | None] = methodcaller("headers")
+"""For a name that is no UTF-8 the client both answers and sets an error. Called from C, Python notices and raises SystemError;
+a plain call has been seen to end in a segmentation fault."""
+
 _QUEUE = 100_000
 _FIRST_STEP = 1_000
 _POLL_SECONDS = 0.05
@@ -58,12 +63,18 @@ def last_accepted(
     if ours.sequence is None:
         raise ValueError("Without a header for the sequence there is nothing to read back.")
     deadline = time.monotonic() + timeout
+    refused: KafkaException | None = None
     while True:
         try:
             return _Reading(config, topic, producer, ours, deadline).all()
+        except TimeoutError:
+            raise refused or TimeoutError(
+                f"Topic {topic} was not read in time, or a transaction in it is still open."
+            ) from None
         except KafkaException as error:
-            if error.args[0].code() in _DENIED or time.monotonic() > deadline:
+            if error.args[0].code() in _DENIED:
                 raise
+            refused = error
             time.sleep(_PAUSE_SECONDS)
 
 
@@ -80,6 +91,7 @@ class _Reading:
             "group.id": "tidemark-producer",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,  # how long a broker waits before it says that a partition has ended
             "auto.offset.reset": "error",
         }
 
@@ -127,7 +139,7 @@ class _Reading:
     def _position(self, message: Message) -> Position | None:
         """Where a record stands in the producer's numbering; None if it is not the producer's."""
         try:
-            headers: list[tuple[str, Any]] = list(message.headers() or ())  # type: ignore[arg-type]  # the stub also has a dict, which is for sending
+            headers = _headers(message) or []
         except SystemError:  # a name that is no UTF-8: nobody made it with this kit
             return None
         if self._headers.producer is not None and _only(headers, self._headers.producer) != self._producer:
@@ -139,7 +151,7 @@ class _Reading:
     def _left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"Topic {self._topic} was not read back in time, or a transaction there is still open.")
+            raise TimeoutError
         return left
 
 

@@ -46,8 +46,11 @@ class UnsafeSetting(ProducerError):
     """
 
     def __init__(self, setting: str, value: object, why: str) -> None:
-        self.setting, self.value = setting, value
-        super().__init__(f"{setting}={str(value)[:_LONGEST_VALUE]!r}: {why}")
+        self.setting, self.value, self._why = setting, value, why
+        super().__init__(setting, value, why)
+
+    def __str__(self) -> str:
+        return f"{self.setting}={str(self.value)[:_LONGEST_VALUE]!r}: {self._why}"
 
 
 class Failure(NamedTuple):

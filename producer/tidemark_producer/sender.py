@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tidemark_producer.errors import Failure, Forked, InUse, Stopped
+from tidemark_producer.errors import Failure, Forked, InUse, ProducerError, Stopped
 from tidemark_producer.records import Headers, Position, Sent, name_bytes
 from tidemark_producer.settings import checked, drawn_keys
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     Header = tuple[str, bytes | str | None]
 
-_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.02
+_PLACE_SECONDS = 0.02
 _DRAIN_SECONDS = 10
 _LAST_WAIT_SECONDS = 10
 _CONSEQUENCES = {"_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "_GAPLESS_GUARANTEE"}
@@ -106,7 +107,9 @@ class Sender:
         self._is_transactional = "transactional.id" in self._config
         self._refused_keys = drawn_keys(self._config) if numbers.are_given else ()
         self._process = os.getpid()
-        self._lock = threading.Condition(threading.Lock())
+        # Entered by `with` as a lock: a signal in the middle of entering the condition, which is Python, would leave it locked.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         # In the order sent: what Kafka has not acknowledged, in a transaction all of it. The client has some of it, or all.
         self._open: OrderedDict[_Record, None] = OrderedDict()
         self._in_client: set[_Record] = set()
@@ -172,12 +175,13 @@ class Sender:
             while True:
                 self._check_running(until)
                 record.before, record.position = self._numbers.last, self._numbers.next(sequence)
-                # Taken before it is used: a signal in the middle of this may cost a number, and never gives it out twice.
-                self._numbers.last = record.position
                 if self._numbers.has(record.position, topic, partition):
+                    self._numbers.last = record.position
                     record.future.set_result(Sent(topic, partition or 0, None, *record.position))
                     return record.future
+                # With nothing between them, and before it is sent: a signal may cost a number, and gives none out twice.
                 self._open[record] = None
+                self._numbers.last = record.position
                 try:
                     self._produce(record)
                 except (BufferError, KafkaException, TypeError, ValueError, OverflowError) as error:
@@ -214,17 +218,18 @@ class Sender:
                 if self._in_client:
                     self._wait(until)
 
-    def recover(self, without: Collection[Position] = (), *, timeout: float | None = None) -> list[Future[Sent]]:
+    def recover(self, without: Collection[Position] = (), *, timeout: float | None = None) -> list[Sent]:
         """After `Stopped`: send all that is open again by a new client, in the same order and with the same numbers.
 
-        A batch is refused as a whole. So records that were refused go one by one now, and `Stopped` names only the bad one.
+        A batch is refused as a whole. So records that were refused go one by one now, and a `Stopped` from here names only the
+        bad ones: correct what refuses them, or give them up.
 
         Args:
-            without: The numbers of records to give up, as `Stopped.failures` has them: gaps that nothing will fill.
+            without: The numbers of records to give up: gaps that nothing will fill.
             timeout: Seconds; None for ever.
 
         Returns:
-            What becomes of each record that is sent again, in their order. Empty if nothing had failed.
+            Where each record is now that was sent again. Empty if nothing had failed.
 
         Raises:
             Stopped: A record was refused again.
@@ -234,7 +239,7 @@ class Sender:
         self._check_process()
         until = _until(timeout)
         with self._lock:
-            while self._is_failing and self._stopped is None:
+            while self._is_recovering or (self._is_failing and self._stopped is None):
                 self._wait(until)
             if self._stopped is None or self._is_closed or self._is_fenced:
                 self._check_running(until)
@@ -245,24 +250,17 @@ class Sender:
             for record in [record for record in self._open if record.position in without]:
                 del self._open[record]
             again = list(self._open)
-            for record in again:
-                record.future, record.refused, record.is_suspect = (
-                    _Delivery(),
-                    None,
-                    record.is_suspect or record.refused is not None,
-                )
-            self._stopped, self._trouble, self._is_failing, self._is_recovering = None, [], False, True
-            self._client, self._thread = self._start()
+            self._is_recovering = True
             try:
-                for record in again:
-                    self._send_again(record, until)
+                while not self._has_sent_again(until):
+                    pass
             except BaseException:
                 self._is_failing = True
                 raise
             finally:
                 self._is_recovering = False
-                self._lock.notify_all()
-            return [record.future for record in again]
+                self._changed.notify_all()
+        return [record.sent for record in again if record.sent is not None]
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -301,13 +299,17 @@ class Sender:
         """Wait until Kafka has all records, unless a delivery failed, and end. What is open then may be in Kafka or not.
 
         Raises:
+            Stopped: A delivery failed, and its record is still open. The sender has ended nevertheless.
+            InUse: Another sender has taken over, and records are still open. The sender has ended nevertheless.
             TimeoutError: It took longer. The sender has ended nevertheless.
         """
         if self._process != os.getpid() or self._is_closed:
             return
         try:
-            with contextlib.suppress(Stopped, InUse):
-                self.flush(timeout)
+            self.flush(timeout)
+        except (Stopped, InUse):
+            if self._open:
+                raise
         finally:
             self._end()
             self._numbers.close()
@@ -319,7 +321,7 @@ class Sender:
         if error is None:
             self.close()
         else:
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(ProducerError, TimeoutError):
                 self.close(_LAST_WAIT_SECONDS)
 
     def _checked(self, headers: Mapping[str, bytes | str | None] | Iterable[Header]) -> list[Header]:
@@ -349,18 +351,19 @@ class Sender:
             self._in_client.clear()
             self._stopped = stopped = self._as_stopped()
             futures = [record.future for record in self._open]
-            self._lock.notify_all()
+            self._changed.notify_all()
         for future in futures:
             future.set_exception(stopped)
 
     def _poll(self, client: Producer) -> None:
         try:
             client.poll(_POLL_SECONDS)
-        except Exception as error:  # noqa: BLE001 -- a fatal error of the client, or one of the caller's own callbacks: both stop the sender
+        except Exception as error:  # noqa: BLE001 -- the client's fatal one, or a callback's of the caller
             with self._lock:
                 self._is_failing = True
                 self._trouble.append(str(error))
                 self._note(error)
+                self._changed.notify_all()
 
     def _produce(self, record: _Record) -> None:
         self._client.produce(
@@ -388,9 +391,28 @@ class Sender:
                 self._is_failing = True
                 self._is_fenced |= self._is_transactional and error.name() in _FENCED
                 record.refused = None if error.name() in _CONSEQUENCES else f"{error.name()}: {error.str()}"
-            self._lock.notify_all()
+            if error is not None or not self._in_client:  # not at each record: two threads in turns are ten times as slow
+                self._changed.notify_all()
         if record.sent is not None and not self._is_transactional:
             record.future.set_result(record.sent)
+
+    def _has_sent_again(self, until: float | None) -> bool:
+        """Send all that is open by a new client; False if records were refused that did not go alone."""
+        records = list(self._open)
+        for record in records:
+            record.is_suspect |= record.refused is not None
+            record.future, record.refused = _Delivery(), None
+        self._stopped, self._trouble, self._is_failing = None, [], False
+        self._client, self._thread = self._start()
+        try:
+            for record in records:
+                self._send_again(record, until)
+            self._wait_for_client(until)
+        except Stopped:
+            if all(record.is_suspect for record in records if record.refused is not None):
+                raise
+            return False
+        return True
 
     def _send_again(self, record: _Record, until: float | None) -> None:
         if record.is_suspect:
@@ -409,10 +431,12 @@ class Sender:
     def _after_refusal(self, error: Exception, until: float | None) -> None:
         """What the client's own refusal means: wait and try again, stop, or raise it."""
         if isinstance(error, BufferError):
-            if not self._in_client and not self._lock.wait(_POLL_SECONDS) and not self._in_client:
-                raise error  # a record that does not fit into an empty queue
-            if self._in_client:
-                self._wait(until)
+            had_room = not self._in_client
+            self._changed.wait(_PLACE_SECONDS)
+            if (had_room and not self._in_client) or threading.current_thread() is self._thread:
+                raise error  # a record that does not fit into an empty queue, or a callback, which nobody makes room for
+            if until is not None and time.monotonic() > until:
+                raise TimeoutError(f"No place in the client's queue: {len(self._open)} records are not acknowledged yet.")
         elif isinstance(error, KafkaException) and (error.args[0].fatal() or error.args[0].name() in _CONSEQUENCES):
             self._is_failing = True
             self._note(error)
@@ -437,10 +461,11 @@ class Sender:
                 raise InUse("Another sender with this transactional.id has started. It goes on; this one has to end.")
             if self._is_failing and self._is_transactional:
                 raise self._as_stopped()
-            if self._stopped is not None:
-                raise copy.copy(self._stopped)
-            if not self._is_failing and (is_recovering or not self._is_recovering):
-                return
+            if is_recovering or not self._is_recovering:
+                if self._stopped is not None:
+                    raise copy.copy(self._stopped)
+                if not self._is_failing:
+                    return
             self._wait(until)
 
     def _wait(self, until: float | None) -> None:
@@ -448,14 +473,18 @@ class Sender:
         if threading.current_thread() is self._thread:
             raise RuntimeError("A callback cannot wait: it is run by the thread that it would wait for.")
         left = None if until is None else until - time.monotonic()
-        if (left is not None and left <= 0) or not self._lock.wait(left):
+        if (left is not None and left <= 0) or not self._changed.wait(left):
             raise TimeoutError(f"{len(self._open)} records are not acknowledged yet.")
 
     def _as_stopped(self) -> Stopped:
         failures = [
             Failure(record.position, record.topic, record.partition, record.refused) for record in self._open if record.refused
         ]
-        what = "The sender was closed." if self._is_closed else "A delivery failed; nothing is sent until `recover`."
+        what = "A delivery failed; nothing is sent until `recover`."
+        if self._is_closed:
+            what = "The sender was closed."
+        elif self._is_transactional:
+            what = "The transaction cannot be committed: abort it, and run it again."
         return Stopped(" ".join([what, *self._trouble]), failures, [record.position for record in self._open])
 
     def _abort(self, before: Position | None) -> None:
@@ -465,6 +494,8 @@ class Sender:
                     _retried(self._client.abort_transaction)
         finally:
             with self._lock:
+                if not self._is_fenced:  # what the client still says of these records is nothing to the next transaction
+                    self._changed.wait_for(lambda: not self._in_client, _DRAIN_SECONDS)
                 records, self._open = list(self._open), OrderedDict()
                 self._is_failing, self._trouble = False, []
                 if self._numbers.are_given:

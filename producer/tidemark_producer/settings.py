@@ -59,7 +59,8 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
             raise UnsafeSetting(name, value, why)
     if not is_idempotent and _text(named.get("max.in.flight.requests.per.connection")) != "1":
         raise UnsafeSetting("enable.idempotence", named["enable.idempotence"], _IDEMPOTENCE)
-    made = {"partitioner": _PARTITIONER, "enable.idempotence": True, "acks": "all"}
+    # Errors only: librdkafka warns of each setting that it calls experimental, as the one below.
+    made = {"log_level": 3, "partitioner": _PARTITIONER, "enable.idempotence": True, "acks": "all"}
     if is_idempotent and not is_transactional:
         # After a refused batch librdkafka drops what is behind it, instead of delivering it.
         made |= {"enable.gapless.guarantee": True, "message.timeout.ms": 0}

@@ -9,6 +9,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import RESET, SWAPS, stream_of, stream_text
 from lakehouse.reconcile import loads_are_there, ordinal
 from lakehouse.run.findings import Violation
@@ -65,8 +66,10 @@ def _of_one_load(rows: Sequence[Row], bronze_version: int, pipeline: str) -> Ite
             f"bronze_after_version {first['bronze_after_version']}",
             f"{bronze_version}, where the load before ended (-1 before the first)",
         )
-    shared = ("kind", "bronze_after_version", "bronze_to_version", "rules_fingerprint", "run_id")
-    if any(row[name] != first[name] for row in rows for name in shared):
+    shared = ("kind", "bronze_after_version", "bronze_to_version", "run_id")
+    read_by = {(plain_topic(row["topic"]), row["rules_fingerprint"]) for row in rows}
+    is_mixed = len(read_by) > len({topic for topic, _ in read_by})
+    if is_mixed or any(row[name] != first[name] for row in rows for name in shared):
         yield Violation(where, "rows of different runs, ranges or rules", "one claim, in one commit")
     for stream, times in Counter(map(stream_of, rows)).items():
         if times > 1:

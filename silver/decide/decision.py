@@ -104,7 +104,7 @@ def _all_by_records(spark: SparkSession, narrow: DataFrame, streams: Known, rule
 
 def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules) -> pa.Table:
     """Decide record by record: by the running maximum, and streams with a jump by the sequential fold."""
-    has_epochs = rules.epoch is not None or bool(watermarks.declared)
+    has_epochs = rules.has_epochs or bool(watermarks.declared)
     classified = running_max.classify(narrow, watermarks.frame(spark), has_epochs=has_epochs)
     columns = running_max.segments(classified).withColumn("content_sha256", F.lit(None).cast("string"))
     found = columns.select(*SEGMENT.names).toArrow().cast(SEGMENT)

@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import EXTRACTED, FINGERPRINT
 from lakehouse.contracts.silver import STREAM, UNDECODABLE
-from lakehouse.extract.columns import columns_read, extract
+from lakehouse.extract.columns import columns_read, extract, fingerprint
+from lakehouse.extract.kinds import by_topic
 from silver.extract.payload import decoded
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from lakehouse.extract.sources import Sources
     from silver.rules import Rules
@@ -45,9 +46,9 @@ def sequenced(records: DataFrame, rules: Rules) -> DataFrame:
         ConfigError: A custom extractor cannot be imported or asks for a column that Kafka does not give.
     """
     read = _read(records, rules.sources)
-    if rules.payload is not None and rules.judges_values:
-        judged = decoded(read, rules.payload, rules.written)
-        unread = F.when(F.col("undecodable").isNotNull(), F.lit(UNDECODABLE))
+    if rules.judges_values:
+        judged = decoded(read, rules)
+        unread = F.when(F.col("undecodable").isNotNull() & _is_judged(rules), F.lit(UNDECODABLE))
         read = judged.withColumn("problem", F.coalesce("problem", unread)).drop("payload", "undecodable")
     return _with_erased(read, rules) if if_erased(records) else read
 
@@ -65,7 +66,8 @@ def are_current(records: DataFrame, rules: Rules) -> bool:
     """
     if FINGERPRINT not in records.columns or rules.sources.is_left_to_silver:
         return False
-    is_other = F.col(FINGERPRINT).isNull() | (F.col(FINGERPRINT) != rules.fingerprint)
+    wanted = F.coalesce(fingerprint(rules.sources), F.lit(""))
+    is_other = F.col(FINGERPRINT).isNull() | (F.col(FINGERPRINT) != wanted)
     return not records.where(is_other).select("offset").limit(1).count()
 
 
@@ -84,7 +86,7 @@ def _read(records: DataFrame, sources: Sources) -> DataFrame:
         return records if set(EXTRACTED) <= set(records.columns) else extract(records, sources)
     if sources.is_left_to_silver:
         return extract(from_bytes(records), sources)
-    is_current = F.coalesce(F.col(FINGERPRINT) == sources.fingerprint, F.lit(False))
+    is_current = F.coalesce(F.col(FINGERPRINT) == fingerprint(sources), F.lit(False))
     # The steps of an extraction run on every row, also where their result is not taken: they get nothing to read there.
     inputs = columns_read(sources)
     kept = {name: F.col(f"_kept_{name}") for name in (*inputs, *EXTRACTED)}
@@ -95,10 +97,14 @@ def _read(records: DataFrame, sources: Sources) -> DataFrame:
     return found.withColumns({**{name: kept[name] for name in inputs}, **chosen}).drop(*(f"_kept_{name}" for name in kept))
 
 
+def _is_judged(rules: Rules) -> Column:
+    """Whether a value that cannot be decoded keeps a record out of Silver, by its topic."""
+    return by_topic([(topics, F.lit(each.judges)) for each, topics in rules.decodings])
+
+
 def _with_erased(read: DataFrame, rules: Rules) -> DataFrame:
     """For erased records, take what was read before they were erased."""
     erased = F.col("erased")
     known = {name: erased[name] for name in EXTRACTED}
-    if not rules.judges_values:
-        known["problem"] = F.nullif(known["problem"], F.lit(UNDECODABLE))
+    known["problem"] = F.when(_is_judged(rules) | (known["problem"] != UNDECODABLE), known["problem"])
     return read.withColumns({name: F.when(erased.isNotNull(), known[name]).otherwise(F.col(name)) for name in EXTRACTED})

@@ -23,11 +23,12 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Rules
     >>> key(Rules(Source("json", "$.m.seq"), epoch=Source("header", "e")), {
-    ...     "value": b'{"m": {"seq": 7}}', "headers": [{"key": "e", "value": b"2"}]})
+    ...     "topic": "t", "value": b'{"m": {"seq": 7}}', "headers": [{"key": "e", "value": b"2"}]})
     (None, 2, 7)
     """
     if erased := record.get("erased"):
         return erased["producer"], erased["epoch"], erased["sequence"]
+    rules = rules.of_topic(record["topic"])
     if record.get("rules_fingerprint") == rules.fingerprint and record["problem"] is None:
         return record["producer"], record["epoch"], record["sequence"]
     headers = [(header["key"], header["value"]) for header in record.get("headers") or []]

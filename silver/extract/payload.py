@@ -22,23 +22,24 @@ Any input yields a payload or a reason, quickly, and the same one whenever it is
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from lakehouse.extract import avro
+from lakehouse.extract import avro, kinds
 from lakehouse.settings import payload_schema
 from lakehouse.settings.payload_schema import CORRUPT, Field, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import Column, DataFrame
 
     from lakehouse.extract.written import Written
-    from silver.rules import Payload
+    from silver.rules import Payload, Rules
 
 TOO_LONG = "value_too_long"
 NOT_UTF8 = "value_not_utf8"
@@ -68,63 +69,132 @@ _BOUNDS = {
 }
 
 
-def decoded(records: DataFrame, payload: Payload, written: Written | None = None) -> DataFrame:
-    """Add the decoded value, or the reason why it is undecodable.
+@dataclass(frozen=True)
+class _Kind:
+    """How the values of one kind of topics are decoded.
+
+    Attributes:
+        number: The kind's number.
+        payload: Into what.
+        written: How their bytes are written.
+    """
+
+    number: int
+    payload: Payload
+    written: Written | None
+
+    @property
+    def is_avro(self) -> bool:
+        return self.payload.format == "avro" and self.written is not None
+
+    @property
+    def schema(self) -> Type:
+        return payload_schema.of(self.payload.schema)
+
+    @property
+    def parsed(self) -> str:
+        """The column of what was parsed: a struct of the schema's fields and CORRUPT."""
+        return f"_parsed_{self.number}"
+
+
+def decoded(records: DataFrame, rules: Rules) -> DataFrame:
+    """Add the decoded value, or the reason why it is undecodable, by the rules of each record's topic.
 
     Grain: a record, as given.
 
     Args:
-        records: Rows with `value` (binary) and without the two columns.
-        payload: How values are decoded.
-        written: How their bytes are written; None for text, and for JSON alone.
+        records: Rows with `value` (binary), `topic` if topics are read otherwise, and without the two columns.
+        rules: The rules, by which the values of some topic are decoded.
 
     Returns:
-        The rows with `payload`, of `payload.sql_type`, null if the value is null or undecodable; and `undecodable` (string):
-        value_too_long, value_not_utf8, value_not_of_schema, or null.
+        The rows with `payload`, of the rules' type, null if the value is null or undecodable; and `undecodable` (string):
+        value_too_long, value_not_utf8, value_not_of_schema, or null. Fields of other topics are null, and all fields in topics
+        whose values are not decoded: the payload itself is null only of an undecodable value, and of none.
     """
-    value = F.col("value")
-    refused = F.when(F.octet_length(value) > payload.max_bytes, F.lit(TOO_LONG)) if payload.max_bytes else F.lit(None)
-    sized = records.withColumn("_refused", refused.cast("string"))
-    if payload.format == "avro" and written is not None:
-        return _judged(_of_avro(sized, payload, written), F.when(value.isNotNull(), F.col("_refused")))
-    body, unread = value, F.lit(NOT_UTF8)
-    if written is not None and written.has_prefix:
-        body, unread = avro.without_prefix(value), F.when(avro.has_prefix(value), unread).otherwise(F.lit(NOT_OF_SCHEMA))
-    text = F.col("_text")
-    looked_at = sized.withColumn(
-        "_text", F.when(F.col("_refused").isNull() & F.is_valid_utf8(body.cast("string")), body.cast("string"))
-    )
-    undecodable = F.when(value.isNotNull() & text.isNull(), F.coalesce("_refused", unread))
-    if payload.format == "text":
-        return looked_at.withColumns({"payload": text, "undecodable": undecodable}).drop("_refused", "_text")
-    schema = payload_schema.parse(payload.schema)
+    decodings, whole = rules.decodings, rules.payload_type or payload_schema.of(None)
+    ways = [_Kind(nth, each.payload, each.written) for nth, (each, _) in enumerate(decodings) if each.payload]
+    structs = [each for each in ways if each.payload.format != "text"]
+
+    def chosen(make: Callable[[_Kind], Column], among: Sequence[_Kind] = ways) -> Column:
+        return kinds.of_kind([([each.number], make(each)) for each in among], len(decodings)) if among else F.lit(None)
+
+    given = kinds.numbered(records, [topics for _, topics in decodings])
     # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
-    parsed = looked_at.withColumn("_parsed", F.when(~_passes_bounds(text, schema), _parse(text, schema)))
-    violated = _any_of(F.col("_parsed"), schema, _FAR_OUT)
-    is_read = F.col("_parsed").isNotNull() & F.col(f"_parsed.{CORRUPT}").isNull()
-    judged = parsed.withColumn("_is_read", is_read if violated is None else is_read & ~F.coalesce(violated, F.lit(False)))
-    return _judged(judged, undecodable)
-
-
-def _of_avro(sized: DataFrame, payload: Payload, written: Written) -> DataFrame:
-    """Add `_parsed` and `_is_read` of Avro values."""
-    schema = payload_schema.parse(payload.schema)
-    value = F.when(F.col("_refused").isNull(), F.col("value"))
-    parsed = sized.withColumn("_parsed", avro.parsed(value, written, schema))
-    violated = _any_of(F.col("_parsed"), schema, _FAR_OUT_OF_AVRO)
-    is_read = F.col(f"_parsed.{CORRUPT}").isNotNull()
-    return parsed.withColumn("_is_read", is_read if violated is None else is_read & ~violated)
-
-
-def _judged(parsed: DataFrame, undecodable: Column) -> DataFrame:
-    """Take what was read, and say of the rest that it is not of the schema, unless there is another reason."""
-    read = F.coalesce("_is_read", F.lit(False))
-    return parsed.withColumns(
+    sized = given.withColumn("_refused", chosen(_refused).cast("string"))
+    texts = [each for each in ways if not each.is_avro]
+    looked_at = sized.withColumn("_text", chosen(_text, texts).cast("string"))
+    parsed = looked_at.withColumns({each.parsed: chosen(_parsed, [each]) for each in structs})
+    judged = parsed.withColumn("_is_read", F.coalesce(chosen(_is_read, structs).cast("boolean"), F.lit(False)))
+    value = F.col("value")
+    of_schema = F.when(value.isNotNull() & ~F.col("_is_read"), F.lit(NOT_OF_SCHEMA))
+    undecodable = {
+        each: _unread(each) if each.payload.format == "text" else F.coalesce(_unread(each), of_schema) for each in ways
+    }
+    undecoded = [nth for nth, (each, _) in enumerate(decodings) if each.payload is None]
+    fields = [F.lit(None).cast(field.type.sql()).alias(field.name) for field in whole.fields]
+    empty = [(undecoded, F.when(value.isNotNull(), F.struct(*fields)))] if undecoded and fields else []
+    payloads = [*(([each.number], _among(each, whole)) for each in ways), *empty]
+    told = judged.withColumns(
         {
-            "payload": F.when(read, F.col("_parsed").dropFields(CORRUPT)),
-            "undecodable": F.coalesce(undecodable, F.when(F.col("value").isNotNull() & ~read, F.lit(NOT_OF_SCHEMA))),
+            "payload": kinds.of_kind(payloads, len(decodings)),
+            "undecodable": chosen(lambda each: undecodable[each]).cast("string"),
         }
-    ).drop("_refused", "_text", "_parsed", "_is_read")
+    )
+    return told.drop(kinds.KIND, "_refused", "_text", "_is_read", *(each.parsed for each in structs))
+
+
+def _refused(each: _Kind) -> Column:
+    most = each.payload.max_bytes
+    return F.when(F.octet_length(F.col("value")) > most, F.lit(TOO_LONG)) if most else F.lit(None)
+
+
+def _text(each: _Kind) -> Column:
+    """The value as text; null if it is refused or none, or lacks its prefix."""
+    is_behind = each.written is not None and each.written.has_prefix
+    body = (avro.without_prefix(F.col("value")) if is_behind else F.col("value")).cast("string")
+    return F.when(F.col("_refused").isNull() & F.is_valid_utf8(body), body)
+
+
+def _parsed(each: _Kind) -> Column:
+    if each.is_avro and each.written is not None:
+        return avro.parsed(F.when(F.col("_refused").isNull(), F.col("value")), each.written, each.schema)
+    return F.when(~_passes_bounds(F.col("_text"), each.schema), _parse(F.col("_text"), each.schema))
+
+
+def _is_read(each: _Kind) -> Column:
+    """Whether what was parsed is the value; null counts as no."""
+    corrupt, found = F.col(f"{each.parsed}.{CORRUPT}"), F.col(each.parsed)
+    if each.is_avro:
+        violated = _any_of(found, each.schema, _FAR_OUT_OF_AVRO)
+        return corrupt.isNotNull() if violated is None else corrupt.isNotNull() & ~violated
+    violated, is_whole = _any_of(found, each.schema, _FAR_OUT), found.isNotNull() & corrupt.isNull()
+    return is_whole if violated is None else is_whole & ~F.coalesce(violated, F.lit(False))
+
+
+def _unread(each: _Kind) -> Column:
+    """Why a value was not even parsed; null if it was."""
+    value = F.col("value")
+    if each.is_avro:
+        return F.when(value.isNotNull(), F.col("_refused"))
+    why = F.lit(NOT_UTF8)
+    if each.written is not None and each.written.has_prefix:
+        why = F.when(avro.has_prefix(value), why).otherwise(F.lit(NOT_OF_SCHEMA))
+    return F.when(value.isNotNull() & F.col("_text").isNull(), F.coalesce("_refused", why))
+
+
+def _among(each: _Kind, whole: Type) -> Column:
+    """The payload with the fields of all topics, those of others null."""
+    if each.payload.format == "text":
+        return F.col("_text")
+    found = F.col(each.parsed)
+    if [field.name for field in each.schema.fields] == [field.name for field in whole.fields]:
+        return F.when(F.col("_is_read"), found.dropFields(CORRUPT))
+    known = {field.name for field in each.schema.fields}
+    parts = [
+        (found.getField(field.name) if field.name in known else F.lit(None).cast(field.type.sql())).alias(field.name)
+        for field in whole.fields
+    ]
+    return F.when(F.col("_is_read"), F.struct(*parts))
 
 
 def _parse(text: Column, schema: Type) -> Column:

@@ -7,12 +7,13 @@ values or reads fields of them calls `with_schemas` first; an id that nobody ask
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
 from lakehouse.errors import ConfigError, RegistryError
 from lakehouse.extract import avro
+from lakehouse.extract.kinds import KIND, by_topic
 from lakehouse.settings import avro_schema, payload_schema
 from lakehouse.spark import avro_limits
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
-    from silver.rules import Rules
+    from silver.rules import OfTopic, Rules
 
 _MOST_IDS = 256
 """Of one load: each other schema is a branch of the expression that decodes."""
@@ -42,11 +43,12 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
         ConfigError: The rules need a registry, and the config names none.
         ToolError: The session cannot decode Avro.
     """
-    written = rules.written
-    if written is None or written.format != "avro":
+    kinds = rules.kinds
+    if not any(each.written is not None and each.written.format == "avro" for each, _ in kinds):
         return rules
     avro_limits.require(spark)
-    if not written.names_schemas or not (rules.payload or any(each.form == "field" for each in rules.sources.by_role.values())):
+    asking = [nth for nth, (each, _) in enumerate(kinds) if _asks(each)]
+    if not asking:
         return rules
     if run.registry is None:
         raise ConfigError(
@@ -54,36 +56,65 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
             where="value.registry",
             next_step="Put value.registry back: the load that has to be finished or read again was made with it.",
         )
-    schemas = tuple(
-        (number, run.registry.avro_schema(number, met_at=place))
-        for number, place in _met(records)
-        if number not in written.undecodable_ids
-    )
-    _report_misfits(run, schemas, rules)
-    return replace(rules, written=replace(written, schemas=schemas))
+    number = by_topic([(topics, F.lit(nth)) for nth, (_, topics) in enumerate(kinds)])
+    met = _met(records.withColumn(KIND, number).where(F.col(KIND).isin(*asking)))
+    asked = {}
+    for nth in asking:
+        each = kinds[nth][0]
+        ids = {found.number: found.place for found in met if found.kind == nth}
+        schemas = tuple(
+            (number, run.registry.avro_schema(number, met_at=place))
+            for number, place in ids.items()
+            if each.written is not None and number not in each.written.undecodable_ids
+        )
+        _report_misfits(run, schemas, each)
+        asked[each] = replace(each, written=each.written and replace(each.written, schemas=schemas))
+    default = asked.get(kinds[0][0])
+    own = tuple((topic, asked.get(each, each)) for topic, each in rules.own)
+    return replace(rules, own=own, written=default.written if default else rules.written)
 
 
-def _met(records: DataFrame) -> list[tuple[int, str]]:
-    """The ids that the values carry, each with the place of a record."""
+def _asks(each: OfTopic) -> bool:
+    """Whether what records were written with has to be known: they are decoded, or fields of them are read."""
+    read = any(source is not None and source.form == "field" for source in (each.sequence, each.producer, each.epoch))
+    return each.written is not None and each.written.names_schemas and (read or each.payload is not None)
+
+
+class _Met(NamedTuple):
+    """An id that values carry.
+
+    Attributes:
+        kind: Which of the kinds of topics it was met in.
+        number: The id.
+        place: The place of a record that has it.
+    """
+
+    kind: int
+    number: int
+    place: str
+
+
+def _met(records: DataFrame) -> list[_Met]:
+    """The ids that the values carry, in each kind of topics."""
     value = F.col("value")
-    ids = records.where(avro.has_prefix(value)).groupBy(avro.schema_id(value).alias("id"))
+    ids = records.where(avro.has_prefix(value)).groupBy(KIND, avro.schema_id(value).alias("id"))
     found = ids.agg(F.min(F.struct("topic", "partition", "offset")).alias("first")).limit(_MOST_IDS + 1).collect()
-    met = sorted((row["id"], "topic {}, partition {}, offset {}".format(*row["first"])) for row in found)
+    met = sorted(_Met(row[KIND], row["id"], "topic {}, partition {}, offset {}".format(*row["first"])) for row in found)
     if len(met) > _MOST_IDS:
         raise RegistryError(
             f"The records of one load carry the ids of more than {_MOST_IDS} schemas.",
             where="their values",
-            observed="; ".join(f"{number} in {place}" for number, place in met[:3]),
+            observed="; ".join(f"{each.number} in {each.place}" for each in met[:3]),
             expected=f"at most {_MOST_IDS}",
             next_step="Nothing is lost. Ids that no schema has can be listed in value.registry.undecodable_ids.",
         )
     return met
 
 
-def _report_misfits(run: Run, schemas: tuple[tuple[int, str], ...], rules: Rules) -> None:
-    if rules.payload is None:
+def _report_misfits(run: Run, schemas: tuple[tuple[int, str], ...], each: OfTopic) -> None:
+    if each.payload is None:
         return
-    wanted = payload_schema.parse(rules.payload.schema)
+    wanted = payload_schema.parse(each.payload.schema)
     for number, schema in schemas:
         if why := avro_schema.misfit(schema, wanted):
             run.report.event("silver.schema_misfit", schema_id=number, why=why)

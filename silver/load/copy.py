@@ -38,7 +38,7 @@ def kept(spark: SparkSession, records: DataFrame, plan: Plan) -> DataFrame:
     if plan.replayed:
         records = _once(spark, records, plan)
     rows = plan.watermarks.in_declared_epochs(spark, sequenced(records, plan.rules.of_sequences))
-    by_producer = plan.rules.producer is not None
+    by_producer = plan.rules.has_producers
     if plan.rejects.num_rows:
         rows = interval_join.outside(spark, rows, plan.rejects, by_producer=by_producer)
     if plan.late.num_rows:
@@ -74,7 +74,7 @@ def released(spark: SparkSession, run: Run, bronze: DataFrame, plan: Plan) -> Da
     named = places.withColumnsRenamed(_NUMBERS)
     rows = from_bytes(bronze.where(within)).join(F.broadcast(named), on=["topic", "partition", "offset"], how="inner")
     columns = {"arrival": F.lit(LATE), "load_seq": F.lit(plan.load_seq).cast("bigint")}
-    rules = with_schemas(spark, run, rows, plan.rules) if plan.rules.payload else plan.rules
+    rules = with_schemas(spark, run, rows, plan.rules) if plan.rules.decodes else plan.rules
     return _with_payload(rows.withColumns({**columns, **_erased()}), rules)
 
 
@@ -86,7 +86,7 @@ def _reach(rows: pa.Table) -> list[tuple[str, int, int, int]]:
 
 
 def _with_payload(rows: DataFrame, rules: Rules) -> DataFrame:
-    return decoded(rows, rules.payload, rules.written) if rules.payload else rows
+    return decoded(rows, rules) if rules.decodes else rows
 
 
 def _erased() -> dict[str, Column]:

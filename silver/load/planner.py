@@ -61,7 +61,7 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
         BreakerOpenError: A topic brings more new streams than the limits let in.
         ConservationError: The classes do not add up to what Bronze holds.
     """
-    watermarks = recovered.watermarks
+    watermarks, rules = recovered.watermarks, rules.keeping(recovered.rules)
     pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=watermarks.last_offsets())
     pinned = of_topics(pinned, rules, recovered.decided_topics)
     if pinned.counted == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -65,7 +66,12 @@ class Recovered:
     @property
     def decided_topics(self) -> tuple[str, ...] | None:
         """The topics that the last finished load decided or carried over; None for all, or if there was no load."""
-        return Rules.from_json(self.last[0]["rules"]).decided_topics if self.last and self.bronze_version >= 0 else None
+        return self.rules.decided_topics if self.rules is not None and self.bronze_version >= 0 else None
+
+    @cached_property
+    def rules(self) -> Rules | None:
+        """The rules of the last finished load; None before the first."""
+        return _rules_of(self.last)
 
     @property
     def was_in_islands(self) -> bool:
@@ -74,6 +80,12 @@ class Recovered:
         accepting = [(row["topic"], row["partition"]) for row in self.last if row["accepted"]]
         is_shared = len(accepting) > len(set(accepting))
         return not is_shared and jumps * _SHORTEST_ISLAND <= sum(row["records"] for row in self.last)
+
+
+def _rules_of(ledger: Iterable[Row]) -> Rules | None:
+    """The rules of the last of some loads; None if there are none."""
+    last = max(ledger, key=lambda row: row["load_seq"], default=None)
+    return None if last is None else Rules.from_json(last["rules"])
 
 
 def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
@@ -99,7 +111,7 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -
     bronze_owner.require_own(run, {row["pipeline"] for row in ledger}, where=run.table(SILVER_LOADS))
     if swapping := claim.open_claim(ledger, finished):
         return Recovered(known, [], swapping)
-    known.require(rules.fingerprint, where=str(run.table(SILVER_LOADS)))
+    known.require(rules.keeping(_rules_of(ledger)), where=str(run.table(SILVER_LOADS)))
     claimed = max((row["load_seq"] for row in ledger), default=0)
     if claimed not in (finished, finished + 1) or (finished and finished not in {row["load_seq"] for row in ledger}):
         raise TableStateError(

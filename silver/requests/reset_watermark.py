@@ -40,7 +40,8 @@ def stream_loads(reset: Reset, watermarks: Watermarks, rules: Rules, silver: Dat
     mark = watermarks.rows.get(stream)
     if mark is None or mark.ordinal is None:
         raise _no_stream(stream, watermarks)
-    if reset.is_new_epoch and rules.epoch is not None:
+    has_epochs = rules.of_topic(stream[0]).epoch is not None
+    if reset.is_new_epoch and has_epochs:
         raise UsageError(
             "The producer names the epochs of this stream itself; one that is declared here would not match them.",
             where=_named(stream),
@@ -54,7 +55,7 @@ def stream_loads(reset: Reset, watermarks: Watermarks, rules: Rules, silver: Dat
         return {}
     if target < mark.ordinal:
         _require_nothing_above(stream, target, silver)
-    declared = epoch if rules.epoch is None and epoch > 0 else None
+    declared = epoch if not has_epochs and epoch > 0 else None
     return {stream: StreamLoad(target, last_offset=mark.last_offset, declared_epoch=declared)}
 
 

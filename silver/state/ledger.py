@@ -124,10 +124,12 @@ def rows(
         rules: The rules: whether a topic's late records are accepted, and whether it is contiguous.
     """
     last_offsets = watermarks.last_offsets()
+    fingerprints = {topic: rules.of_topic(topic).fingerprint for topic, _, _ in loads} if rules.own else {}
     return [
         {
             **dict(zip(("topic", "partition", "producer"), stream, strict=True)),
             **claim,
+            **({"rules_fingerprint": fingerprints[stream[0]]} if rules.own else {}),
             "records": sum(load.counts.values()),
             **load.counts,
             "late_accepted": load.counts[LATE] if rules.policy(stream[0]).late == "accept" else 0,

@@ -8,13 +8,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import LOADS, REJECTS, WATERMARKS, silver_records
-from lakehouse.delta import tables, views
+from lakehouse.delta import small_tables, tables, views
 from lakehouse.errors import ConfigError, ContractError
+from lakehouse.settings import payload_schema
 from lakehouse.settings.payload_schema import SchemaError
 from lakehouse.spark import avro_limits, frames
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.extract.payload import decoded
-from silver.rules import Payload
+from silver.rules import Rules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.contract import Contract
     from lakehouse.run.context import Run
-    from silver.rules import Rules
 
 
 def before_load(spark: SparkSession, run: Run, contract: Contract, load_seq: int) -> DataFrame:
@@ -43,7 +43,7 @@ def create_tables(spark: SparkSession, run: Run, rules: Rules) -> None:
     """
     create_missing(spark, run, rules, is_checked=True)
     views.create(spark, run.lakehouse, {SILVER_WATERMARKS, SILVER_LOADS})
-    if rules.payload:
+    if rules.decodes:
         _require_payload(spark, run, rules)
 
 
@@ -54,7 +54,7 @@ def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: b
         ConfigError: The payload's schema names a type that Spark does not know.
         ContractError: A table that is checked has other columns.
     """
-    if rules.payload:
+    if rules.decodes:
         _payload_type(spark, rules)
     for contract in (records_contract(rules), WATERMARKS, REJECTS, LOADS):
         tables.create(spark, run.table(contract.name), contract, is_checked=is_checked)
@@ -62,14 +62,15 @@ def create_missing(spark: SparkSession, run: Run, rules: Rules, *, is_checked: b
 
 def records_contract(rules: Rules) -> Contract:
     """The contract of `silver_records` under the rules' payload."""
-    return silver_records(rules.payload.sql_type if rules.payload else None)
+    kind = rules.payload_type
+    return silver_records(None if kind is None else kind.sql())
 
 
 def _require_payload(spark: SparkSession, run: Run, rules: Rules) -> None:
     """Compare the payload's configured type with the table's, and add the fields that it has gained."""
     table = run.table(SILVER_RECORDS)
     expected = _payload_type(spark, rules)
-    if not tables.add_fields(spark, table, "payload", expected):
+    if not tables.add_fields(spark, table, "payload", expected) and not _is_of_topics_left(spark, run, rules):
         observed = spark.read.table(table.sql).schema["payload"].dataType
         wrong_type = [("payload", observed.simpleString(), expected.simpleString())]
         next_step = (
@@ -79,18 +80,36 @@ def _require_payload(spark: SparkSession, run: Run, rules: Rules) -> None:
         raise ContractError(str(table), missing=[], unexpected=[], wrong_type=wrong_type, next_step=next_step)
 
 
+def _is_of_topics_left(spark: SparkSession, run: Run, rules: Rules) -> bool:
+    """Whether what the payload's type lacks are fields of topics that are not decided any more; adds what it has gained."""
+    kept = rules.keeping(last_rules(spark, run))
+    if kept == rules:
+        return False
+    return tables.add_fields(spark, run.table(SILVER_RECORDS), "payload", _payload_type(spark, kept))
+
+
+def last_rules(spark: SparkSession, run: Run) -> Rules | None:
+    """The rules of the last claimed load; None before the first."""
+    table = run.table(SILVER_LOADS)
+    if not tables.exists(spark, table):
+        return None
+    last = small_tables.highest(spark, table, "load_seq")
+    rows = small_tables.read(spark, table, ("load_seq", "rules"), start=("load_seq", last)) if last else []
+    return next((Rules.from_json(row["rules"]) for row in rows if row["load_seq"] == last), None)
+
+
 def _payload_type(spark: SparkSession, rules: Rules) -> DataType:
     """The payload's type. Also analyses the decoding, so that a schema that Spark rejects fails before the claim."""
-    payload, written = rules.payload or Payload("text"), rules.written
-    if payload.format == "avro":
+    kind = rules.payload_type or payload_schema.of(None)
+    if any(each.payload and each.payload.format == "avro" for each, _ in rules.decodings):
         avro_limits.require(spark)
     try:
-        decoded(frames.of_tuples(spark, [], "value binary"), payload, written).schema  # noqa: B018 -- reading `schema` runs the analysis
-        return spark.sql(f"SELECT CAST(NULL AS {payload.sql_type})").schema[0].dataType
+        decoded(frames.of_tuples(spark, [], "topic string, value binary"), rules).schema  # noqa: B018 -- reading `schema` runs the analysis
+        return spark.sql(f"SELECT CAST(NULL AS {kind.sql()})").schema[0].dataType
     except (SchemaError, PySparkException) as error:
         raise ConfigError(
             f"The payload's schema is not one that values can be decoded and kept by: {str(error).splitlines()[0]}",
             where="value.schema",
-            observed=payload.schema,
+            observed=kind.sql(),
             expected="columns as in CREATE TABLE, for example id STRING, amount DOUBLE",
         ) from error

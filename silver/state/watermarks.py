@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.silver import LOADS, RETIRE, STREAM, WATERMARK_IN_LOADS, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import RulesChangedError, TableStateError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.silver import Ordinal, Stream
     from lakehouse.run.context import Run
+    from silver.rules import Rules
 
 
 _LOAD = "tidemark_load"
@@ -104,22 +106,29 @@ class Watermarks:
         joined = rows.join(F.broadcast(known), on=frames.same_stream(rows, known), how="left")
         return joined.select(*(epoch if name == "epoch" else rows[name] for name in rows.columns))
 
-    def require(self, rules_fingerprint: str, *, where: str) -> None:
+    def require(self, rules: Rules, *, where: str) -> None:
         """Raise if the watermarks were made with other extractors.
 
         Raises:
             RulesChangedError: Old and new sequences would be compared although they mean different things.
         """
-        others = {row.rules_fingerprint for row in self.rows.values()} - {rules_fingerprint}
-        if others:
-            raise RulesChangedError(
-                "The extractors of sequence, producer or epoch have changed since the watermarks were made.",
-                where=where,
-                observed=f"rules {rules_fingerprint} in the config",
-                expected=f"rules {', '.join(sorted(others))}",
-                next_step="Put the extractors back; or decide everything anew from Bronze: `tidemark rebuild` shows what "
-                "changes, `tidemark rebuild --apply` puts it in place.",
-            )
+        known: dict[str, set[str]] = {}
+        for (topic, _, _), row in self.rows.items():
+            known.setdefault(topic, set()).add(row.rules_fingerprint)
+        wanted = {topic: rules.of_topic(topic).fingerprint for topic in known}
+        others = {topic: odd for topic, found in known.items() if (odd := found - {wanted[topic]})}
+        if not others:
+            return
+        topic = min(others)
+        of_topic = f" for the topic {plain_topic(topic)}" if rules.own else ""
+        raise RulesChangedError(
+            "The extractors of sequence, producer or epoch have changed since the watermarks were made.",
+            where=where,
+            observed=f"rules {wanted[topic]} in the config{of_topic}",
+            expected=f"rules {', '.join(sorted(others[topic]))}",
+            next_step="Put the extractors back; or decide everything anew from Bronze: `tidemark rebuild` shows what "
+            "changes, `tidemark rebuild --apply` puts it in place.",
+        )
 
 
 def read(spark: SparkSession, run: Run) -> Watermarks:

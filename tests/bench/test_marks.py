@@ -9,7 +9,7 @@ import pytest
 
 from bench import event_log, marks, parts, report
 from bench.backfill import BACKFILL, INPUT_BYTES, LONGEST_SILENCE, SPILLED_BYTES
-from bench.cold import COLD, NOTHING_NEW, SPARK_START
+from bench.cold import COLD, NOTHING_NEW, SMALL, SPARK_START
 from bench.growth import GROWN_LOAD, GROWN_MERGE, Sizes
 from bench.peers import page
 from bench.sitting import SILVER, Fact, Measurement, RoundStart, Sitting
@@ -61,9 +61,13 @@ def test_streams_are_held_against_one_both_where_few_and_where_all_are_touched()
     assert met(marks.of_streams(Sitting(one + few + every))) == [("+2.50 s", True), ("+3.50 s", False)]
 
 
-def test_a_cold_run_shows_sparks_own_start() -> None:
-    sitting = Sitting(taken(COLD, NOTHING_NEW, 11.0, 12.0, 13.0) + taken(SPARK_START, NOTHING_NEW, 5.0, 6.0, 7.0))
-    assert met(marks.of_cold(sitting)) == [("12.00 s, Spark's own start 6.00 s of it", True)]
+def test_a_cold_process_is_held_against_sparks_own_start() -> None:
+    start, run = taken(SPARK_START, "", 5.0, 6.0, 7.0), taken(COLD, NOTHING_NEW, 13.0, 14.0, 15.0)
+    verify = taken("tidemark verify", SMALL, 16.5)
+    assert met(marks.of_cold(Sitting(start + run + verify))) == [
+        ("+8.00 s, 6.00 s the start", True),
+        ("+10.50 s, 6.00 s the start", False),
+    ]
 
 
 def test_throughput_is_held_against_the_copy_of_the_same_round_and_topic() -> None:

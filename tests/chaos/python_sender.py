@@ -84,7 +84,7 @@ class Kit:
             except Stopped:
                 self._recover()
             else:
-                future.add_done_callback(self._note)
+                future.add_done_callback(self._note_delivery)
                 future.add_done_callback(lambda _: self._room.release())
                 return
 
@@ -117,13 +117,16 @@ class Kit:
                 again = self._sender.recover()
             except Stopped:
                 continue
-            for future in again:
-                future.add_done_callback(self._note)
+            for sent in again:
+                self._note(sent)
             return
 
-    def _note(self, future: Future[Sent]) -> None:
+    def _note_delivery(self, future: Future[Sent]) -> None:
         if future.exception() is None:
-            self._fates[future.result().sequence - self._first] = _ACKNOWLEDGED
+            self._note(future.result())
+
+    def _note(self, sent: Sent) -> None:
+        self._fates[sent.sequence - self._first] = _ACKNOWLEDGED
 
 
 def main() -> None:

@@ -21,7 +21,6 @@ from tests.chaos.cluster import UnfitError
 from tests.chaos.lab import Lab
 from tests.chaos.senders import StuckError
 from tests.chaos.setting import RECORDS, plan
-from tests.support.quick import start_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +69,6 @@ def _sit(left: Sequence[Planned], file: Path, *, records: int, batch: int) -> No
     """Make runs on one cluster until all are made, or the cluster does not come back."""
     from lakehouse.spark.session import open_session
 
-    start_quickly(is_short=False)
     with Lab() as lab:
         pending: list[Ran] = []
         spark = None

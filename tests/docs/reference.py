@@ -77,7 +77,9 @@ def _row(found: re.Match[str]) -> str:
     field = _field(key)
     may_be_null = NoneType in get_args(field.annotation) and field.default is not None
     kind = _type(field.annotation, field.metadata) + (", or null" if may_be_null else "")
-    default = "as in `policies`" if "TOPIC" in key else _default(field)
+    default = _default(field)
+    if "TOPIC" in key:
+        default = "as in `policies`" if key.startswith("policies.") else "as at the top"
     return " | ".join([f"| {found['name']}", kind, default, found["rest"]])
 
 

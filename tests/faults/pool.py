@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from tests.support.quick import jvm_options
+from tests.support.quick import JVM_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,7 @@ class Runner:
         self._log = log
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         command = [*prefix, sys.executable, "-m", "tests.faults.runner", str(config), *arguments]
-        options = f"{jvm_options()} {_SMALL}" if is_mortal else ""
+        options = f"{JVM_OPTIONS} {_SMALL}" if is_mortal else ""
         own = {"SPARK_SUBMIT_OPTS": options, "PYTHONPATH": str(_REPOSITORY)}
         with log.open("wb") as errors:
             self.process = subprocess.Popen(

@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
 PRODUCTION = "resources/files/requirements.txt"
+OF_THIS_CHECKOUT = {"tidemark-producer"}
+"""What no lock has: our producer kit, which `make setup` installs from its folder."""
 PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver", "tidemark")
 
 REGISTRY_HOST = re.compile(
@@ -107,10 +109,18 @@ def test_every_locked_requirement_is_pinned_and_hashed(lock: str) -> None:
 
 def test_the_locks_cover_every_declared_dependency() -> None:
     for_users = {*names(PROJECT["project"]["dependencies"]), *names(PROJECT["project"]["optional-dependencies"]["local"])}
+    for_users -= OF_THIS_CHECKOUT
     groups = PROJECT["dependency-groups"]
     assert for_users - locked("requirements.lock").keys() == set()
     assert names(groups["build"]) - locked("requirements-build.lock").keys() == set()
     assert (for_users | names(groups["dev"])) - locked("requirements-dev.lock").keys() == set()
+
+
+def test_our_producer_kit_is_installed_from_this_checkout_and_asked_of_no_index() -> None:
+    assert names(PROJECT["project"]["optional-dependencies"]["local"]) & OF_THIS_CHECKOUT == OF_THIS_CHECKOUT
+    assert [lock for lock in (*LOCKS, PRODUCTION) if locked(lock).keys() & OF_THIS_CHECKOUT] == []
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "--no-deps --no-build-isolation --editable ./producer --editable ." in makefile
 
 
 def test_a_user_gets_no_tool_of_the_developers() -> None:

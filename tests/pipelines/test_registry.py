@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import ssl
 import subprocess
@@ -12,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import fastavro
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bronze.dev_broker.process import free_port
+from jobs.cli.commands import main
 from lakehouse.errors import RegistryError
 from lakehouse.run.schema_registry import SchemaRegistry
 from lakehouse.settings.pipeline import Settings
@@ -30,7 +33,7 @@ from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.state.request import Request, Wanted
 from tests.support.apicurio import registry
-from tests.support.small_config import small_config
+from tests.support.small_config import small_config, write_config
 from tests.support.stages import require_sound
 
 if TYPE_CHECKING:
@@ -103,7 +106,7 @@ def sent(broker: LocalBroker, topic: Callable[..., str], url: str) -> Iterator[S
 def job_of(spark: SparkSession, run: Run, broker: LocalBroker, sent: Sent) -> Callable[..., Job]:
     def make(**more: Any) -> Job:
         kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [sent.topic]}
-        settings = Settings.model_validate(small_config(str(run.lakehouse.root), kafka=kafka, **more))
+        settings = Settings.model_validate(small_config(str(run.lakehouse.root), **{"kafka": kafka, **more}))
         return Job.on(spark, settings, run.report)
 
     return make
@@ -190,6 +193,134 @@ def test_json_with_a_schema_of_the_registry_is_read_behind_its_prefix(
     bronze = spark.read.table(run.table("bronze_records").sql)
     assert bronze.where("rules_fingerprint IS NOT NULL").count() == 4  # read at ingest
     require_sound(spark, job.new_run(), is_deep=True)
+
+
+SIZE = {"type": "enum", "name": "Size", "namespace": "shop", "symbols": ["S", "L"]}
+BUYER = {
+    "type": "record",
+    "name": "Buyer",
+    "namespace": "shop",
+    "fields": [{"name": "name", "type": "string"}, {"name": "wears", "type": "shop.Size"}],
+}
+WITH_OTHERS = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop.sold",
+    "fields": [
+        {"name": "seq", "type": "long"},
+        {"name": "size", "type": ["null", "shop.Size"]},
+        {"name": "buyer", "type": "shop.Buyer"},
+        {"name": "payer", "type": "shop.Buyer"},
+    ],
+}
+
+
+def test_a_schema_that_refers_to_others_is_read_with_them(
+    spark: SparkSession, run: Run, sent: Sent, url: str, job_of: Callable[..., Job]
+) -> None:
+    with SchemaRegistryClient({"url": url}) as client:
+        client.register_schema(f"{sent.topic} size/é", Schema(json.dumps(SIZE), "AVRO"))
+        size = SchemaReference("shop.Size", f"{sent.topic} size/é", 1)
+        client.register_schema(f"{sent.topic}-buyer", Schema(json.dumps(BUYER), "AVRO", [size]))
+        buyer = SchemaReference("shop.Buyer", f"{sent.topic}-buyer", 1)
+        whole = Schema(json.dumps(WITH_OTHERS), "AVRO", [buyer, size])
+        number = client.register_schema(f"{sent.topic}-value", whole)
+    known: dict[str, Any] = {}
+    for each in (SIZE, BUYER):
+        fastavro.parse_schema(each, named_schemas=known)
+    parsed = fastavro.parse_schema(WITH_OTHERS, named_schemas=known)
+    for seq in (1, 2):
+        body = io.BytesIO()
+        one, other = {"name": "ann", "wears": "S"}, {"name": "bob", "wears": "L"}
+        fastavro.schemaless_writer(body, parsed, {"seq": seq, "size": "L" if seq > 1 else None, "buyer": one, "payer": other})
+        sent.raw(b"\0" + number.to_bytes(4) + body.getvalue())
+    buyer_fields = "STRUCT<name: STRING, wears: STRING>"
+    value = {"format": "avro", "schema": f"size STRING, buyer {buyer_fields}, payer {buyer_fields}", "registry": {"url": url}}
+    job = job_of(sequence={"field": "seq"}, value=value)
+
+    medallion.run(job)
+
+    assert [tuple(map(str, row)) for row in gold(spark, run)] == [
+        ("1", "None", "Row(name='ann', wears='S')", "Row(name='bob', wears='L')"),
+        ("2", "L", "Row(name='ann', wears='S')", "Row(name='bob', wears='L')"),
+    ]
+    require_sound(spark, job.new_run(), is_deep=True)
+
+
+def test_topics_of_avro_and_json_are_in_one_pipeline(
+    *,
+    spark: SparkSession,
+    run: Run,
+    broker: LocalBroker,
+    topic: Callable[..., str],
+    sent: Sent,
+    url: str,
+    job_of: Callable[..., Job],
+) -> None:
+    plain = topic()
+    with SchemaRegistryClient({"url": url}) as client:
+        Sent(broker, client, plain).raw(b'{"n": 7, "id": "j", "city": "x"}', b'{"n": 7, "id": "j", "city": "x"}')
+    sent.avro(OLD, {"seq": 1, "id": "a"}, {"seq": 1, "id": "a"})
+    sent.raw(b"\0" + (4711).to_bytes(4) + b"x")
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [sent.topic, plain]}
+    value = {"format": "avro", "schema": FIELDS, "registry": {"url": url, "undecodable_ids": [4711]}}
+    own = {"sequence": {"json": "$.n"}, "value": {"format": "json", "schema": "id STRING, city STRING", "registry": None}}
+    job = job_of(kafka=kafka, sequence={"field": "seq"}, value=value, topics={plain: own})
+
+    medallion.run(job)
+
+    assert gold(spark, run) == [(1, "a", None, None), (7, "j", None, "x")]
+    assert [row[1:] for row in rejected(spark, run)] == [
+        ("duplicate", None),
+        ("duplicate", None),
+        ("invalid", "sequence_not_decoded"),
+    ]
+    bronze = spark.read.table(run.table("bronze_records").sql)
+    assert {row["topic"] for row in bronze.where("rules_fingerprint IS NOT NULL").collect()} == {plain}
+    require_sound(spark, job.new_run(), is_deep=True)
+
+
+def test_check_asks_the_registry(
+    broker: LocalBroker, sent: Sent, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent.avro(OLD, {"seq": 1, "id": "a"})
+    number = sent.number()
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [sent.topic]}
+
+    def checked(**more: Any) -> tuple[bool, str, str]:
+        value = {"format": "avro", "schema": FIELDS, "registry": {"url": url}} | more
+        config = write_config(tmp_path, root=str(tmp_path / "lake"), kafka=kafka, value=value)
+        capsys.readouterr()
+        main(["check", "--config", str(config), "--json"])
+        [found] = [each for each in json.loads(capsys.readouterr().out) if each["name"] == "registry"]
+        return found["ok"], found["observed"], found["next_step"]
+
+    assert checked() == (True, f"{url}: answers; knows what the sample was written with: {number}", "")
+    is_ok, observed, next_step = checked(schema="id INT")
+    assert (is_ok, f"do not fit value.schema: {number}" in observed, "value.schema" in next_step) == (False, True, True)
+    sent.raw(b"\0" + (4711).to_bytes(4) + b"x")
+    is_ok, observed, next_step = checked()
+    assert (is_ok, "/schemas/ids/4711: 404" in observed, "undecodable_ids" in next_step) == (False, True, True)
+    assert checked(registry={"url": url, "undecodable_ids": [4711]})[0]
+    gone = {"url": f"http://127.0.0.1:{free_port()}"}
+    is_ok, observed, _ = checked(registry=gone)
+    assert (is_ok, "cannot be reached" in observed) == (False, True)
+    is_ok, observed, _ = checked(registry=gone, format="json")
+    assert (is_ok, "JSON is read without it" in observed) == (True, True)
+
+
+def test_check_says_which_fields_a_json_schema_of_the_registry_has_beyond_those_of_the_config(
+    broker: LocalBroker, sent: Sent, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    properties = {"id": {"type": "string"}, "n": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}}
+    sent.json({"title": "Order", "type": "object", "properties": properties}, {"id": "a", "n": 1, "tags": []})
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [sent.topic]}
+    value = {"format": "json", "schema": "ID STRING", "registry": {"url": url}}
+    config = write_config(tmp_path, root=str(tmp_path / "lake"), kafka=kafka, value=value, sequence={"json": "$.n"})
+    capsys.readouterr()
+    assert main(["check", "--config", str(config), "--json"]) == 0
+    [found] = [each for each in json.loads(capsys.readouterr().out) if each["name"] == "registry"]
+    assert found["observed"].endswith(f". Value.schema could have of {sent.number()}: n BIGINT, tags ARRAY<STRING>")
 
 
 class Guard(BaseHTTPRequestHandler):

@@ -6,13 +6,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from tidemark_producer import Headers
 
 from bronze.ingest import ingest
 from jobs.demo.events import EVENTS_TOPIC, events, plan_events
-from jobs.demo.producer import INCIDENTS_TOPIC, incidents, produce, send
+from jobs.demo.producer import INCIDENTS_TOPIC, incidents, produce, produce_numbered, send, sequence_of
 from lakehouse.errors import SourceError
 from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS
+from tests.support.topics import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +41,25 @@ def test_bronze_holds_what_the_demo_says_it_sent(spark: SparkSession, run: Run, 
     assert Counter(row["partition"] for row in rows if row["topic"] == EVENTS_TOPIC) == planned
 
 
+def test_what_arrives_of_producers_that_crash_is_the_plan_record_by_record(
+    broker: LocalBroker, topic: Callable[..., str]
+) -> None:
+    name, sent = topic(2), list(events(plan_events(1_000, partitions=2)))
+    assert produce_numbered(broker.bootstrap_servers, name, sent, sequence_of, Headers(None, None, "seq")) == 1_000
+    arrived = records_of(broker.bootstrap_servers, name)
+    for partition in range(2):
+        planned = [(each.key, each.value, each.headers) for each in sent if each.partition == partition]
+        found = [each for each in arrived if each.partition == partition]
+        assert [(each.key, each.value, each.headers) for each in found] == planned
+
+
 def test_records_that_the_broker_refuses_are_an_error(broker: LocalBroker, topic: Callable[..., str]) -> None:
     with pytest.raises(SourceError, match="could not be sent"):
         produce(broker.bootstrap_servers, topic(1), (record for record in incidents() if record.partition == 1))
+
+
+def test_numbered_records_that_the_broker_refuses_are_an_error(broker: LocalBroker, topic: Callable[..., str]) -> None:
+    name, sent = topic(1, {"cleanup.policy": "delete", "max.message.bytes": "100"}), list(events(plan_events(100)))
+    first = [record for record in sent if record.partition == 0]
+    with pytest.raises(SourceError, match="could not be sent"):
+        produce_numbered(broker.bootstrap_servers, name, first, sequence_of, Headers(None, None, "seq"))

@@ -232,3 +232,18 @@ def test_an_empty_topic_needs_a_sequence_that_is_named(
     assert (code, "no records yet" in out) == (1, True)
     assert begin(name, "--sequence", "header:seq")[0] == 0
     assert "nothing below is checked" in Path("tidemark.yml").read_text()
+
+
+def test_topics_that_nothing_fits_together_are_each_read_by_what_fits_it(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    first, second = filled(*sequenced(*range(1, 31))), filled(*sequenced(*range(1, 31)))
+    odd = filled(*(Sent(b'{"n": %d, "by": "w%d"}' % (n // 2 + 100 * (n % 2), n % 2)) for n in range(40)))
+    code, said, _ = begin(first, "--topic", second, "--topic", odd)
+    assert code == 0, said
+    assert f"Of {odd} it is json:$.n" in said
+    settings = load(Path("tidemark.yml"))
+    assert (settings.sequence.header, settings.producer, list(settings.topics)) == ("seq", None, [odd])
+    own = settings.of_topic(odd)
+    assert (own.sequence.json_path, own.producer and own.producer.json_path) == ("$.n", "$.by")
+    assert main(["check"]) == 0

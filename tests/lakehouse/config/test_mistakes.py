@@ -150,7 +150,8 @@ MISTAKES: list[tuple[str, str, str]] = [
     # Value
     ("value: {format: json}", "value.schema", "id STRING, amount DOUBLE"),
     ("value: {format: text, schema: a INT}", "value.schema", "{format: text}"),
-    ("value: {format: protobuf}", "value.format", "For example format: json"),
+    ("value: {format: xml}", "value.format", "For example format: json"),
+    ("value: {format: protobuf}", "value.format", "Leave value out"),
     ("value: {format: avro}", "value.schema", "a schema for json and avro"),
     ("value: {format: avro, schema: a INT}", "value", "avro_schema or registry for avro"),
     ("value: {format: avro, schema: '`a-b` INT'}", "value.schema", "Write the fields as the values' own schema names them"),

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from tests.support.object_store import Interference, Request
 
-pytestmark = pytest.mark.timeout(900)
-
 TIMES = examples(few=6, many=100)
 """How often each kind of commit meets a rival's."""
+
+pytestmark = pytest.mark.timeout(900 + 30 * TIMES)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One record read without Spark: as Spark reads it, whatever its bytes are."""
+"""One record read without Spark: as Spark reads it, whatever its bytes are, and by the sources of its topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.extract import on_driver
-from lakehouse.extract.columns import extract
+from lakehouse.extract.columns import extract, fingerprint
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
 from tests.support.hostile_bytes import NAMES, NUMBERS
@@ -57,3 +57,44 @@ def test_a_record_is_read_as_spark_reads_it(spark: SparkSession, source: Source,
         (number, unread), (name, unnamed) = on_driver.number(source, record), on_driver.name(sources.producer or source, record)
         problem = f"sequence_{unread}" if unread else (f"producer_{unnamed}" if unnamed else None)
         assert (number if problem is None else None, name, problem) == spark_says, (headers, value)
+
+
+OF_TOPICS = Sources(
+    Source("header", "seq"),
+    producer=Source("header", "p"),
+    own=(
+        ("a", Sources(Source("json", "$.m.seq"), epoch=Source("header", "seq"))),
+        ("a.b", Sources(Source("value", encoding="utf8"), producer=Source("header", "other", "int32"))),
+        ("c", Sources(Source("bytes", "0:8", "int64"), producer=Source("json", "$.m"))),
+        ("d", Sources(Source("offset"))),
+        ("e", Sources(Source("json", "$.m.seq"), epoch=Source("header", "seq"))),
+    ),
+)
+TOPICS = ["a", "a@2", "A", "a.b", "a.b@11", "aXb", "c", "d", "d@2", "e", "t", "t@3", "ab"]
+
+
+@settings(max_examples=1, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(TOPICS), HEADERS, NUMBERS | JSON | st.none()), min_size=200, max_size=200))
+def test_each_record_is_read_by_the_sources_of_its_topic(spark: SparkSession, records: list[Any]) -> None:
+    rows = [
+        {
+            "topic": topic,
+            "offset": offset,
+            "value": value,
+            "headers": [{"key": name, "value": text} for name, text in headers] or None,
+        }
+        for offset, (topic, headers, value) in enumerate(records)
+    ]
+    found = extract(frames.of_contract(spark, rows, BRONZE), OF_TOPICS).orderBy("offset")
+    told = found.select("producer", "epoch", "sequence", "problem", fingerprint(OF_TOPICS), "value", "headers").collect()
+
+    for (topic, headers, value), spark_says, offset in zip(records, told, range(len(records)), strict=True):
+        own, record = OF_TOPICS.of_topic(topic), on_driver.Record(value, headers, offset)
+        sequence, unread = on_driver.number(own.sequence, record)
+        producer, unnamed = on_driver.name(own.producer, record) if own.producer else (None, None)
+        epoch, odd = on_driver.number(own.epoch, record) if own.epoch else (0, None)
+        by_role = {"sequence": unread, "producer": unnamed, "epoch": odd}
+        problem = next((f"{role}_{why}" for role, why in by_role.items() if why), None)
+        expected = (producer, epoch if problem is None else None, sequence if problem is None else None, problem)
+        assert tuple(spark_says)[:5] == (*expected, own.fingerprint), (topic, headers, value)
+        assert (spark_says["value"], len(spark_says["headers"] or ())) == (value, len(headers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import fastavro
 import pytest
 
 from lakehouse.settings import avro_schema
@@ -117,3 +118,56 @@ def test_a_writers_schema_is_made_anew_with_full_names_and_what_changes_the_byte
 
     enum = {"type": "enum", "name": "n.m.E", "symbols": ["A"]}
     assert json.loads(avro_schema.writer(json.dumps(given)).text) == record(("e", enum), ("f", "n.m.E"), name="n.m.R")
+
+
+def registered(name: str, *types: Any, namespace: str | None = None) -> str:
+    fields = [{"name": f"f{nth}", "type": each} for nth, each in enumerate(types)]
+    return json.dumps({"type": "record", "name": name, "fields": fields} | ({"namespace": namespace} if namespace else {}))
+
+
+def test_types_of_other_schemas_are_put_in_where_they_are_first_named_and_named_from_then_on() -> None:
+    size = json.dumps({"type": "enum", "name": "Size", "symbols": ["S"]})
+    buyer = registered("Buyer", "Size", {"type": "map", "values": "Size"}, namespace="shop")
+    order = registered("Order", ["null", "Size"], "shop.Buyer", {"type": "array", "items": "shop.Buyer"}, namespace="shop.sold")
+
+    whole = avro_schema.joined(order, [size, buyer])
+
+    given = json.loads(whole)
+    assert [each["type"] for each in given["fields"]] == [
+        ["null", {"type": "enum", "name": "tidemark.none.Size", "symbols": ["S"]}],
+        {
+            "type": "record",
+            "name": "shop.Buyer",
+            "fields": [
+                {"name": "f0", "type": "tidemark.none.Size"},
+                {"name": "f1", "type": {"type": "map", "values": "tidemark.none.Size"}},
+            ],
+        },
+        {"type": "array", "items": "shop.Buyer"},
+    ]
+    assert json.loads(avro_schema.writer(whole).text) == given
+    assert fastavro.parse_schema(given)
+
+
+def test_a_type_within_another_schema_is_known_too_and_a_schema_without_others_stays_as_it_is() -> None:
+    outer = registered("Outer", {"type": "record", "name": "Inner", "fields": [{"name": "n", "type": "int"}]}, namespace="a")
+    whole = json.loads(avro_schema.joined(registered("R", "a.Inner", "a.Outer"), [outer]))
+    assert [each["type"]["name"] for each in whole["fields"]] == ["a.Inner", "a.Outer"]
+    assert whole["fields"][1]["type"]["fields"][0]["type"] == "a.Inner"
+    text = registered("R", "int")
+    assert avro_schema.joined(text, []) is text
+
+
+@pytest.mark.parametrize(
+    ("text", "others", "told"),
+    [
+        (registered("R", "a.X"), [registered("Y", "int")], "no type a.X"),
+        (registered("R", "Y"), [registered("Y", "R")], "no type R"),
+        (registered("R", "int"), ["{"], "no JSON"),
+        (registered("R", "int"), [registered("R", "int")], "two types R"),
+        (registered("R", *["Y"] * 101), [registered("Y", *["int"] * 100)], "more than 10,000 types"),
+    ],
+)
+def test_what_cannot_be_joined_is_told(text: str, others: list[str], told: str) -> None:
+    with pytest.raises(avro_schema.AvroSchemaError, match=told):
+        avro_schema.joined(text, others)

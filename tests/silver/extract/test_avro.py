@@ -21,6 +21,7 @@ from lakehouse.extract.written import Written
 from lakehouse.spark import avro_limits, frames
 from silver.extract.payload import decoded
 from silver.rules import Payload, Rules
+from tests.support.decodings import decoding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +83,8 @@ def payloads(
     spark: SparkSession, schema: str, how: Written, values: Sequence[bytes | None], max_bytes: int = 9999
 ) -> list[Any]:
     """The payload of each value, as plain data; the reason where there is none."""
-    found = decoded(records(spark, values), Payload("avro", schema, max_bytes), how).select("offset", "payload", "undecodable")
+    rules = decoding(Payload("avro", schema, max_bytes), how)
+    found = decoded(records(spark, values), rules).select("offset", "payload", "undecodable")
     rows = sorted(found.toArrow().to_pylist(), key=lambda row: row["offset"])
     return [row["undecodable"] or row["payload"] for row in rows]
 
@@ -223,7 +225,7 @@ def test_json_behind_the_prefix_is_read_without_it(spark: SparkSession) -> None:
     how = Written("json", has_prefix=True)
     values = [prefixed(1, b'{"seq": 7}'), b'{"seq": 7}', prefixed(1, b"\xff"), None, b"\0"]
 
-    found = decoded(records(spark, values), Payload("json", "seq BIGINT"), how).orderBy("offset").collect()
+    found = decoded(records(spark, values), decoding(Payload("json", "seq BIGINT"), how)).orderBy("offset").collect()
     sources = Sources(Source("prefixed_json", "$.seq"), written=how)
     read = extract(records(spark, values), sources).orderBy("offset").select("sequence", "problem").collect()
 

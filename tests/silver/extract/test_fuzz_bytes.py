@@ -19,6 +19,7 @@ from lakehouse.spark import frames
 from silver.extract.payload import decoded
 from silver.rules import Payload
 from tests.support import readings
+from tests.support.decodings import decoding
 from tests.support.examples import examples
 from tests.support.hostile_bytes import NAMES, NUMBERS, SCHEMA, VALUES
 
@@ -81,7 +82,7 @@ def test_every_form_reads_from_any_bytes_what_the_reference_reads(spark: SparkSe
 @given(records=_RECORDS)
 def test_every_type_of_payload_is_decoded_or_refused_from_any_bytes(spark: SparkSession, records: list[Any]) -> None:
     for payload in (Payload("text", max_bytes=1_000), Payload("json", SCHEMA, max_bytes=1_000)):
-        rows = decoded(frame(spark, records), payload)
+        rows = decoded(frame(spark, records), decoding(payload))
         text = F.to_json(F.struct("payload")).alias("text")
         found = {row["offset"]: row for row in rows.select("offset", "payload", "undecodable", text).collect()}
         again = {row["offset"]: row for row in rows.select("offset", "undecodable", text).orderBy(F.desc("offset")).collect()}

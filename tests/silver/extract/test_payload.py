@@ -10,6 +10,7 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.spark import frames
 from silver.extract.payload import decoded
 from silver.rules import Payload
+from tests.support.decodings import decoding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +21,9 @@ pytestmark = pytest.mark.spark
 def payloads(spark: SparkSession, payload: Payload, values: list[bytes | None]) -> list[Any]:
     """The payload of each value, as tuples; the reason where there is none."""
     rows = [{"offset": number, "value": value} for number, value in enumerate(values)]
-    found = decoded(frames.of_contract(spark, rows, BRONZE), payload).orderBy("offset").select("payload", "undecodable")
+    found = (
+        decoded(frames.of_contract(spark, rows, BRONZE), decoding(payload)).orderBy("offset").select("payload", "undecodable")
+    )
     return [row["undecodable"] or row["payload"] for row in found.collect()]
 
 

@@ -28,6 +28,7 @@ from silver.rules import Payload, Rules
 from silver.state.tables import create_tables
 from tests.support import readings
 from tests.support.bronze import Record, frame, put_read
+from tests.support.decodings import decoding
 from tests.support.examples import IS_WHOLE
 from tests.support.hostile_bytes import NAMES, NUMBERS, SCHEMA, VALUES
 from tests.support.reference import Reference, Seen
@@ -238,7 +239,7 @@ def _undecodable(spark: SparkSession, records: list[Record], payload: Payload | 
     """The offsets whose values cannot be decoded. Only Spark knows its reader of JSON; what else decides is told literally."""
     if payload is None:
         return set()
-    rows = decoded(frame(spark, records), payload).where(F.col("undecodable").isNotNull()).select("offset").collect()
+    rows = decoded(frame(spark, records), decoding(payload)).where(F.col("undecodable").isNotNull()).select("offset").collect()
     found = {row["offset"] for row in rows}
     for record in records:
         told = readings.decodes(payload, record.value)

@@ -1,0 +1,100 @@
+"""An archive of the classes that a local session loads. A JVM that starts from it is ready seconds sooner (Java's AppCDS).
+
+It lies in the folder of this Python environment, not in the cache of jars: a JVM runs what is in it, and no lock can pin what
+each machine makes for its own Java. Who may write there may change this code too. A JVM compares the archive with the jars that
+it starts from, and goes on without it where they differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakehouse.errors import ToolError
+from lakehouse.machine import jars
+from lakehouse.machine.java import java_executable, java_version
+from lakehouse.machine.storage_jar import SHA256
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FOLDER = Path(sys.prefix)
+_SILENT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+_SECONDS = 900
+
+
+def archive_file() -> Path:
+    """Where the archive is, or would be: its name changes with the Java, the jars and pyspark.
+
+    Raises:
+        ToolError: There is no Java.
+    """
+    java = java_executable().resolve()
+    of = [str(java), str(java.stat().st_mtime_ns), str(jars.cache_dir()), SHA256, str(jars.pyspark_folder())]
+    return _FOLDER / f"classes-{hashlib.sha256('|'.join(of).encode()).hexdigest()[:12]}.jsa"
+
+
+def jvm_options() -> tuple[str, ...]:
+    """The options of a JVM that starts from the archive; none where there is no archive."""
+    made = archive_file()
+    return (f"-XX:SharedArchiveFile={made}", *_SILENT) if made.exists() else ()
+
+
+def make(command: Sequence[str]) -> Path:
+    """Make the archive from what the sessions of a command load, and remove those of former jars and Javas.
+
+    Args:
+        command: A program that opens a local session, uses it, and ends.
+
+    Returns:
+        The archive.
+
+    Raises:
+        ToolError: There is no Java that can, the command failed, or the archive cannot be written.
+    """
+    kept = archive_file()
+    java_version()  # a Java that does not run is told as such
+    try:
+        for former in _FOLDER.glob("classes-*.jsa"):
+            former.unlink()
+        with tempfile.TemporaryDirectory(prefix=".archiving-", dir=_FOLDER) as folder:
+            made = Path(folder, kept.name)
+            options = [
+                os.environ.get("SPARK_SUBMIT_OPTS", ""),
+                "-XX:TieredStopAtLevel=1",
+                f"-XX:ArchiveClassesAtExit={made}",
+                *_SILENT,
+            ]
+            # The JVM writes to the same output, and ends after the command: the end of the output is the end of both.
+            run = subprocess.run(
+                list(command),
+                env={**os.environ, "SPARK_SUBMIT_OPTS": " ".join(options).strip()},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=_SECONDS,
+                check=False,
+            )
+            if run.returncode != 0 or not made.exists():
+                raise _not_made("\n".join(run.stdout.splitlines()[-8:]) or f"exit code {run.returncode}")
+            made.replace(kept)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _not_made(str(error)) from error
+    return kept
+
+
+def _not_made(observed: str) -> ToolError:
+    return ToolError(
+        "The archive of classes was not made. Sessions start without it, some seconds later.",
+        where=str(_FOLDER),
+        observed=observed,
+        expected="a folder that this user can write, with 300 MB free, and a demo that runs: `tidemark demo`",
+        next_step="Mend that, then run `tidemark jars archive` again.",
+    )

@@ -1,0 +1,58 @@
+"""How wide a table is that people read."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from jobs.process.output import write_table
+
+if TYPE_CHECKING:
+    import pytest
+
+NUMBERS = (
+    "records",
+    "accepted",
+    "duplicate",
+    "high_watermark_after",
+    "last_offset",
+    "missing",
+    "jumps_forward",
+    "jumps_backward",
+)
+COLUMNS = ["topic", "partition", *NUMBERS]
+ROWS = [["orders", 0, 524, 499, 25, 1000, 523, 500, 522, 1]]
+
+
+def test_a_table_wider_than_a_hundred_columns_has_its_headings_over_several_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    write_table(COLUMNS, ROWS)
+    assert capsys.readouterr().out == (
+        "\n"
+        "                                                  high_\n"
+        "                                                  watermark_  last_            jumps_   jumps_\n"
+        " topic   partition  records  accepted  duplicate  after       offset  missing  forward  backward\n"
+        " ───────────────────────────────────────────────────────────────────────────────────────────────\n"
+        " orders          0      524       499         25        1000     523      500      522         1\n"
+    )
+
+
+def test_a_narrow_one_keeps_them_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    write_table(["last_offset", "seen at"], [[1, "noon"]])
+    assert capsys.readouterr().out.splitlines()[1] == " last_offset   seen at"
+
+
+def test_a_heading_of_hostile_text_is_escaped_also_over_several_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    write_table(["", "_", "a\nb \x1b[31m_c", "x" * 100], [["", "", "", ""]])
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "\\n" in printed
+
+
+def test_each_row_is_a_list_on_a_terminal_that_is_too_narrow(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    write_table(COLUMNS, ROWS)
+    assert "high_watermark_after  1000" in capsys.readouterr().out

@@ -1,0 +1,149 @@
+"""Topics that are read otherwise: what each has of its own, what it takes from the top, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from lakehouse.config import load as configs
+from lakehouse.config.mistakes import ConfigMistakesError
+from lakehouse.extract.sources import Source, Sources
+
+if TYPE_CHECKING:
+    from lakehouse.settings.pipeline import Settings
+
+BASE: dict[str, Any] = {
+    "pipeline": "shop",
+    "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["orders", "payments", "stock.v1"]},
+    "lakehouse": {"root": "/lake"},
+    "sequence": {"header": "seq"},
+    "producer": {"header": "who"},
+    "value": {"format": "json", "schema": "id STRING, amount DOUBLE"},
+}
+LONG = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
+
+
+def of(topics: Any, **more: Any) -> Settings:
+    return configs.parse(yaml.safe_dump({**BASE, **more, "topics": topics}), Path("tidemark.yml"), environ={})
+
+
+def mistake(topics: Any, **more: Any) -> str:
+    with pytest.raises(ConfigMistakesError) as raised:
+        of(topics, **more)
+    assert len(raised.value.mistakes) == 1, str(raised.value)
+    return str(raised.value.mistakes[0])
+
+
+def test_a_topic_has_what_it_names_and_the_rest_is_as_at_the_top() -> None:
+    settings = of({"payments": {"sequence": {"json": "$.id"}, "value": {"schema": "id STRING, at TIMESTAMP"}}})
+    payments, others = settings.of_topic("payments"), settings.of_topic("orders")
+    assert (payments.sequence.json_path, payments.producer, others.sequence.header) == ("$.id", settings.producer, "seq")
+    assert payments.value is not None
+    assert (payments.value.format, payments.value.schema_) == ("json", "id STRING, at TIMESTAMP")
+    assert others.value == settings.value
+    assert settings.payload is not None
+    assert settings.payload.sql() == "STRUCT<`id`: STRING, `amount`: DOUBLE, `at`: TIMESTAMP>"
+
+
+def test_a_null_takes_away_what_the_others_have() -> None:
+    settings = of({"payments": {"producer": None, "value": None, "sequence": None}})
+    payments = settings.of_topic("payments")
+    assert (payments.producer, payments.value, payments.sequence) == (None, None, settings.sequence)
+
+
+def test_only_topics_that_differ_have_sources_of_their_own_and_the_others_keep_their_fingerprint() -> None:
+    alone = Sources.of(of({}))
+    settings = of({"orders": {"sequence": {"header": "seq"}}, "payments": {"producer": None}})
+    sources = Sources.of(settings)
+    assert [topic for topic, _ in sources.own] == ["payments"]
+    assert sources.fingerprint == alone.fingerprint == sources.of_topic("orders").fingerprint
+    assert sources.of_topic("payments@2").fingerprint == Sources(Source("header", "seq")).fingerprint != alone.fingerprint
+    assert sources == Sources.of(of(dict(reversed(settings.model_dump(exclude_unset=True)["topics"].items()))))
+
+
+def test_the_place_of_a_field_does_not_depend_on_the_order_of_topics_nor_on_which_there_are() -> None:
+    two = {"stock.v1": {"value": {"schema": "z INT, b INT"}}, "orders": {"value": {"schema": "b INT, m INT"}}}
+    own = {name: {"value": {"format": "json", **each["value"]}} for name, each in two.items()}
+    kinds = [of(each, value=None).payload for each in (own, dict(reversed(own.items())), {"stock.v1": own["stock.v1"]})]
+    assert [kind and [field.name for field in kind.fields] for kind in kinds] == [["b", "m", "z"], ["b", "m", "z"], ["b", "z"]]
+
+
+def test_what_is_shown_can_be_loaded_again() -> None:
+    settings = of({"payments": {"producer": None, "value": {"schema": "n INT"}}, "stock.v1": {"sequence": {"bytes": "0:8"}}})
+    again = configs.parse(configs.show_yaml(settings), Path("tidemark.yml"), environ={})
+    assert again == settings
+    assert again.topics["payments"].given["producer"] is None
+
+
+def test_flags_name_topics_with_points() -> None:
+    overrides = {"topics.stock.v1.sequence.header": "n", "topics.orders.value.schema": "id STRING"}
+    settings = configs.load(BASE, overrides=overrides, environ={})
+    assert settings.topics["stock.v1"].sequence is not None
+    assert settings.topics["stock.v1"].sequence.header == "n"
+    assert settings.of_topic("orders").value == of({"orders": {"value": {"schema": "id STRING"}}}).of_topic("orders").value
+
+
+@pytest.mark.parametrize(
+    ("topics", "more", "told"),
+    [
+        ({"payment": {"producer": None}}, {}, "topics.payment .*kafka.topics does not name this topic.*Did you mean payments?"),
+        ({"Orders": {"producer": None}}, {}, "kafka.topics does not name this topic"),
+        ({"orders*": {"producer": None}}, {}, "kafka.topics does not name this topic"),
+        ({"x' OR '1'='1": {"producer": None}}, {}, "kafka.topics does not name this topic"),
+        (["orders"], {}, "It belongs elsewhere: kafka.topics"),
+        ({"orders": {"late": "drop"}}, {}, "unknown key.*policies.late"),
+        ({"orders": {"sequence": "key"}}, {}, "the record key cannot be the sequence"),
+        ({"orders": {"epoch": {"offset": True}}}, {}, "the Kafka offset is no producer"),
+        ({"orders": {"sequence": {"field": "id"}}}, {}, "topics.orders .*values are not Avro"),
+        ({"orders": {"value": {"format": "protobuf"}}}, {}, "format .*Protobuf is not supported.*Leave value out"),
+        ({"orders": {"value": {"format": "avro"}}}, {}, "neither avro_schema nor registry"),
+        (
+            {"orders": {"value": {"schema": "ID STRING"}}},
+            {},
+            "the payload's field ID is STRING in topics.orders.value, and id is STRING in value",
+        ),
+        (
+            {"orders": {"value": {"schema": "a INT"}}, "payments": {"value": {"schema": "a ARRAY<INT>"}}},
+            {},
+            r"field a is ARRAY<INT> in topics.payments.value, and a is INT in topics.orders.value",
+        ),
+        (
+            {"orders": {"value": {"format": "text", "schema": None}}},
+            {},
+            "topics.orders.value decodes into text, and value into fields",
+        ),
+        ({"orders": {"value": None}}, {"value": {"format": "text"}}, "topics .*decoded into text, and others not at all"),
+        ({"orders": {"value": {"format": "text"}}}, {"value": None}, "topics .*decoded into text, and others not at all"),
+        (
+            {"stock.v1": {"value": {"registry": {"url": "http://b:8081"}}}},
+            {"value": {**BASE["value"], "registry": {"url": "http://a:8081"}}},
+            "topics.stock.v1.value.registry .*another registry than that of value",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(topics: Any, more: dict[str, Any], told: str) -> None:
+    assert re.search(told, mistake(topics, **more).replace("\n", " ")), mistake(topics, **more)
+
+
+def test_fields_of_one_type_may_be_in_several_topics_whether_required_or_not() -> None:
+    settings = of(
+        {
+            "orders": {"value": {"schema": "id STRING NOT NULL COMMENT 'theirs'"}},
+            "payments": {"value": {"format": "avro", "avro_schema": LONG, "schema": "amount DOUBLE, n BIGINT"}},
+        }
+    )
+    assert settings.payload is not None
+    assert [field.name for field in settings.payload.fields] == ["id", "amount", "n"]
+
+
+def test_one_registry_may_have_other_ids_that_no_schema_has() -> None:
+    registry = {"url": "http://a:8081", "username": "u"}
+    settings = of(
+        {"orders": {"value": {"registry": {**registry, "undecodable_ids": [7]}}}}, value={**BASE["value"], "registry": registry}
+    )
+    assert settings.registry is not None
+    assert settings.registry.url == "http://a:8081"

@@ -1,0 +1,228 @@
+"""Topics that are read each by rules of their own, in one pipeline: from Bronze to Gold, and by all that reads them again."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.readers.why import why
+from lakehouse.errors import ContractError, RulesChangedError
+from lakehouse.extract.sources import Source, Sources
+from lakehouse.settings.pipeline import Settings
+from pipelines import arrival_order, bronze_to_silver
+from pipelines.operate import requests
+from pipelines.recover import rebuild
+from silver.state.request import Request, Reset, Wanted
+from tests.support.bronze import Record, put
+from tests.support.small_config import small_config
+from tests.support.stages import ran, require_sound
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Run
+
+pytestmark = pytest.mark.spark
+
+TOPICS: dict[str, Any] = {
+    "orders": {"sequence": {"json": "$.n"}, "value": {"schema": "id STRING, lines ARRAY<INT>"}},
+    "raw": {"sequence": {"bytes": "0:8"}, "producer": {"header": "who"}, "value": None},
+    "logs": {"epoch": {"header": "epoch"}, "value": {"undecodable": "accept"}},
+    "code": {"sequence": {"custom": f"{__name__}:first_byte"}},
+}
+NAMES = ("t", *TOPICS)
+
+
+def first_byte(value: Any) -> Any:
+    """A custom extractor, which raises where there is no value."""
+    from pyspark.sql import functions as F
+
+    return F.coalesce(F.left(value.cast("string"), F.lit(1)), F.raise_error(F.lit("no value")).cast("string"))
+
+
+def of(run: Run, topics: dict[str, Any] = TOPICS, names: tuple[str, ...] = NAMES, **more: Any) -> Settings:
+    kafka = {"bootstrap_servers": "localhost:9092", "topics": list(names)}
+    given = {"kafka": kafka, "value": {"format": "json", "schema": "id STRING, amount DOUBLE"}, "topics": topics}
+    return Settings.model_validate(small_config(str(run.lakehouse.root), **(given | more)))
+
+
+def sent(topic: str, offset: int, number: int, **headers: Any) -> Record:
+    """A record of a topic, as its producers send it."""
+    value = {
+        "orders": b'{"n": %d, "id": "o%d", "lines": [1, %d], "amount": 9}' % (number, number, number),
+        "raw": number.to_bytes(8) + b"rest",
+        "code": b"%d" % number,
+    }.get(topic.partition("@")[0], b'{"id": "%d", "amount": %d.5}' % (number, number))
+    named = {"seq": number, **headers}
+    return Record(offset, value, headers=tuple((key, str(each).encode()) for key, each in named.items()), topic=topic)
+
+
+FIRST = [
+    *(sent("t", 0, 5), sent("t", 1, 6), sent("t", 2, 5)),
+    *(sent("orders", 0, 1, seq=9), sent("orders", 1, 3, seq=8), sent("orders", 2, 1, seq=7)),
+    *(sent("raw", 0, 3, who="a"), sent("raw", 1, 1, who="b"), sent("raw", 2, 3, who="a"), sent("raw", 3, 4)),
+    *(
+        sent("logs", 0, 7, epoch=1),
+        sent("logs", 1, 1, epoch=2),
+        Record(2, b"no JSON", headers=(("seq", b"2"), ("epoch", b"2")), topic="logs"),
+    ),
+    *(sent("code", 0, 4), Record(1, b"{}", headers=(("seq", b"1"),), topic="code")),
+]
+
+
+def kept(spark: SparkSession, run: Run, name: str = "silver_records") -> dict[str, list[Any]]:
+    rows = spark.read.table(run.table(name).sql).orderBy("topic", "partition", "offset").toArrow().to_pylist()
+    found: dict[str, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row["topic"], []).append((row["producer"], row["epoch"], row["sequence"], row["payload"]))
+    return found
+
+
+def fields(**known: Any) -> dict[str, Any]:
+    return {"id": None, "amount": None, "lines": None, **known}
+
+
+def out(spark: SparkSession, run: Run) -> list[Any]:
+    rows = spark.read.table(run.table("silver_rejects").sql).orderBy("topic", "first_offset").collect()
+    return [(row["topic"], row["first_offset"], row["class"], row["reason"]) for row in rows]
+
+
+def fingerprints(spark: SparkSession, run: Run, table: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for row in spark.read.table(run.table(table).sql).select("topic", "rules_fingerprint").collect():
+        found.setdefault(row["topic"], set()).add(row["rules_fingerprint"])
+    return found
+
+
+EXPECTED = {
+    "t": [(None, 0, 5, fields(id="5", amount=5.5)), (None, 0, 6, fields(id="6", amount=6.5))],
+    "orders": [(None, 0, 1, fields(id="o1", lines=[1, 1])), (None, 0, 3, fields(id="o3", lines=[1, 3]))],
+    "raw": [("a", 0, 3, fields()), ("b", 0, 1, fields())],
+    "logs": [(None, 1, 7, fields(id="7", amount=7.5)), (None, 2, 1, fields(id="1", amount=1.5)), (None, 2, 2, None)],
+    "code": [(None, 0, 4, None)],
+}
+OUT = [
+    ("code", 0, "invalid", "value_undecodable"),
+    ("code", 1, "invalid", "sequence_not_a_whole_number"),
+    ("orders", 2, "duplicate", None),
+    ("raw", 2, "duplicate", None),
+    ("raw", 3, "invalid", "producer_missing"),
+    ("t", 2, "duplicate", None),
+]
+
+
+def test_each_topic_is_read_decided_and_decoded_by_its_own_rules(spark: SparkSession, run: Run) -> None:
+    settings = of(run)
+    sources = Sources.of(settings)
+    put(spark, run, FIRST, sources)
+    ran(spark, run, settings)
+
+    assert out(spark, run) == OUT
+    expected = {name: rows for name, rows in EXPECTED.items() if name != "code"}
+    assert kept(spark, run) == kept(spark, run, "gold_records") == expected
+    by_topic = {name: {sources.of_topic(name).fingerprint} for name in NAMES}
+    assert fingerprints(spark, run, "silver_watermarks") == fingerprints(spark, run, "silver_loads") == by_topic
+    assert fingerprints(spark, run, "bronze_records") == {**by_topic, "code": {None}}
+    assert by_topic["t"] == {Sources(Source("header", "seq")).fingerprint}
+    require_sound(spark, run, is_deep=True)
+    health = spark.read.table(run.table("gold_stream_health").sql).where("undecodable > 0").collect()
+    assert [(row["topic"], row["undecodable"]) for row in health] == [("logs", 1)]
+    told = why(run.lakehouse, "orders", 0, 2)
+    assert (told["class"], told["sequence"], told["winner"]["offset"]) == ("duplicate", 1, 0)
+    assert why(run.lakehouse, "raw", 0, 2)["producer"] == "a"
+    order = {each.stream: each.duplicates for each in arrival_order.orders(spark, run, settings)["bronze"]}
+    assert order["orders", 0, None] == order["raw", 0, "a"] == order["t", 0, None] == 1
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["columns", "bytes"])
+def test_a_second_load_goes_on_and_a_rebuild_changes_nothing(spark: SparkSession, run: Run, is_read: bool) -> None:
+    settings = of(run)
+    sources = Sources.of(settings) if is_read else None
+    put(spark, run, FIRST[:6], sources)
+    ran(spark, run, settings)
+    put(spark, run, FIRST[6:], sources)
+    put(spark, run, [sent("orders", 3, 2), sent("orders", 4, 4), sent("t", 3, 7)], sources)
+    ran(spark, run, settings)
+    put(spark, run, [sent("t@2", 0, 1), sent("orders@2", 0, 5)], sources)  # created anew, and accepted
+    ran(spark, run, settings)
+
+    assert ("orders", 3, "late", None) in out(spark, run)
+    found = kept(spark, run)
+    assert (found["orders@2"], found["orders"][-1][2]) == ([(None, 0, 5, fields(id="o5", lines=[1, 5]))], 4)
+    requests.carry_out(
+        spark, run, settings, Request("release", "checked", "ann", wanted=Wanted(kind="late", topic="orders")), is_dry_run=False
+    )
+    assert [row[2] for row in kept(spark, run)["orders"]] == [1, 3, 2, 4]
+    require_sound(spark, run, is_deep=True)
+    done: dict[str, Any] = rebuild.rebuild(spark, run, settings, is_applied=True, reason="all of it", by="ann")
+    assert (done["changes"], done["repeated"]) == ([], 1)
+    require_sound(spark, run, is_deep=True)
+
+
+def test_a_rule_that_changes_stops_only_by_the_topic_that_it_is_for(spark: SparkSession, run: Run) -> None:
+    settings = of(run)
+    put(spark, run, FIRST, Sources.of(settings))
+    ran(spark, run, settings)
+
+    with pytest.raises(RulesChangedError, match="for the topic orders"):
+        ran(spark, run, of(run, {**TOPICS, "orders": {**TOPICS["orders"], "sequence": {"header": "seq"}}}))
+    with pytest.raises(RulesChangedError, match="for the topic t") as raised:
+        ran(
+            spark,
+            run,
+            of(run, sequence={"json": "$.n"}, topics={**TOPICS, "logs": {**TOPICS["logs"], "sequence": {"header": "seq"}}}),
+        )
+    assert "for the topic orders" not in str(raised.value)
+    done: dict[str, Any] = rebuild.rebuild(
+        spark,
+        run,
+        of(run, {**TOPICS, "orders": {**TOPICS["orders"], "sequence": {"header": "seq"}}}),
+        is_applied=True,
+        reason="r",
+        by="ann",
+    )
+    assert {(each["before"], each["after"]) for each in done["changes"]} == {
+        ("accepted", "accepted"),  # under another sequence
+        ("accepted", "late, held"),
+        ("duplicate", "late, held"),
+    }
+    require_sound(spark, run, is_deep=True)
+
+
+def test_a_topic_that_is_not_read_any_more_keeps_its_rules_and_its_fields(spark: SparkSession, run: Run) -> None:
+    settings = of(run)
+    put(spark, run, FIRST, Sources.of(settings))
+    ran(spark, run, settings)
+    fewer = of(run, {name: own for name, own in TOPICS.items() if name not in ("orders", "raw")}, ("t", "logs", "code"))
+    put(spark, run, [sent("t", 3, 7)], Sources.of(fewer))
+    ran(spark, run, fewer)
+
+    assert kept(spark, run)["orders"] == EXPECTED["orders"]
+    assert kept(spark, run)["t"][-1] == (None, 0, 7, fields(id="7", amount=7.5))
+    require_sound(spark, run, is_deep=True)
+    order = {each.stream: each.duplicates for each in arrival_order.orders(spark, run, fewer)["bronze"]}
+    assert order["orders", 0, None] == 1
+    requests.carry_out(
+        spark, run, fewer, Request("reset", "anew", "ann", reset=Reset("t", 0, None, None, is_new_epoch=True)), is_dry_run=False
+    )
+    done: dict[str, Any] = rebuild.rebuild(spark, run, fewer, is_applied=True, reason="all of it", by="ann")
+    assert done["changes"] == []
+    require_sound(spark, run, is_deep=True)
+    put(spark, run, [sent("orders", 3, 4)], Sources.of(settings))
+    ran(spark, run, settings)
+    assert kept(spark, run)["orders"][-1] == (None, 0, 4, fields(id="o4", lines=[1, 4]))
+    with pytest.raises(ContractError, match="tidemark rebuild"):
+        ran(spark, run, of(run, {**TOPICS, "orders": {**TOPICS["orders"], "value": {"schema": "id STRING"}}}))
+
+
+def test_a_plan_reads_as_the_load_will(spark: SparkSession, run: Run) -> None:
+    settings = of(run)
+    put(spark, run, FIRST, Sources.of(settings))
+    told: dict[str, Any] = bronze_to_silver.preview(spark, run, settings)
+    counted = {
+        row["topic"]: (row["accepted"], row["duplicate"], row["invalid"]) for row in told["streams"] if row["producer"] is None
+    }
+    assert counted == {"t": (2, 1, 0), "orders": (2, 1, 0), "logs": (3, 0, 0), "code": (0, 0, 2), "raw": (0, 0, 1)}
+    assert json.dumps(told["kept_out"], default=str)

@@ -1,0 +1,87 @@
+"""Records of the kit, from processes that are killed, through `tidemark run`: each of them is in Silver and in Gold once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tidemark_producer import Counter, FileStore, Position, Sender
+
+from jobs import cli
+from tests.support.producing import RESUMING, in_row, killed_after_its_word, start
+from tests.support.small_config import write_config
+from tests.support.topics import records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from bronze.dev_broker.broker import LocalBroker
+    from lakehouse.run.context import Run
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.fault]
+
+
+def test_given_numbers_sent_again_after_kills_and_counted_ones_are_in_gold_once(
+    spark: SparkSession,
+    run: Run,
+    tmp_path: Path,
+    broker: LocalBroker,
+    topic: Callable[..., str],
+    *,
+    asked: Callable[..., Any],
+) -> None:
+    name = topic(3)
+    config = write_config(
+        tmp_path,
+        root=str(tmp_path / "lakehouse"),
+        kafka={"bootstrap_servers": broker.bootstrap_servers, "topics": [name]},
+        producer={"header": "producer"},
+        epoch={"header": "epoch"},
+    )
+    for seed in range(3):
+        killed_after_its_word(seed, RESUMING, broker.bootstrap_servers, name, str(10**9), "by key")
+        assert cli.main(["run", "--config", str(config)]) == 0
+    reached = max(record.position[1] for record in records_of(broker.bootstrap_servers, name)) + 1
+    process = start(RESUMING, broker.bootstrap_servers, name, str(reached), "by key")
+    assert process.communicate(timeout=60)[0].endswith("done\n")
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    for _ in range(2):
+        with Sender(settings, "counting", Counter(FileStore(tmp_path / "numbers"), new=True)) as sender:
+            for number in range(500):
+                sender.send(name, b"v", b"%d" % (number % 3))
+    kit = in_row(tmp_path / "kit.db")
+    overtaken = Sender(settings, "twice", Counter(kit, new=True))
+    overtaken.send(name, b"first", b"k").result(30)
+    with Sender(settings, "twice", Counter(in_row(tmp_path / "kit.db"))) as second:
+        second.send(name, b"second", b"k").result(30)
+        overtaken.send(name, b"from a zombie", b"k").result(30)
+    overtaken.close()
+    assert cli.main(["run", "--config", str(config)]) == 0
+
+    sent = records_of(broker.bootstrap_servers, name)
+    assert len(sent) > reached + 1_000  # the processes did send again
+    for table in ("silver_records", "gold_records"):
+        rows = spark.read.table(run.table(table).sql).select("producer", "epoch", "sequence", "value").collect()
+        given = sorted((row["sequence"], bytes(row["value"])) for row in rows if row["producer"] == "shop")
+        assert given == [(number, b"%d" % number) for number in range(reached)]
+        counted = sorted((row["epoch"], row["sequence"]) for row in rows if row["producer"] == "counting")
+        assert counted == [(epoch, number) for epoch in (1, 2) for number in range(500)]
+        assert {bytes(row["value"]) for row in rows if row["producer"] == "twice"} == {b"first", b"second"}
+    rejected = asked(
+        config, "sql", "SELECT producer, class, sum(records) AS records FROM silver_rejects GROUP BY ALL ORDER BY 1, 2"
+    )
+    assert [(row["producer"], row["class"]) for row in rejected] == [("shop", "duplicate"), ("twice", "fenced")]
+
+    # What the page says of a store that was lost: Silver knows where the numbers go on.
+    query = (
+        f"SELECT epoch, sequence FROM silver_last_accepted WHERE topic = '{name}' AND producer = 'counting' "
+        "ORDER BY epoch DESC, sequence DESC LIMIT 1"
+    )
+    (last,) = asked(config, "sql", query)
+    after = Position(last["epoch"], last["sequence"])
+    assert after == (2, 499)
+    with Sender(settings, "counting", Counter(FileStore(tmp_path / "new"), after=after)) as sender:
+        assert sender.send(name, b"v", b"k").result(30)[3:] == (3, 0)

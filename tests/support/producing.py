@@ -1,0 +1,86 @@
+"""Senders in processes of their own, which a test may kill at any moment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tidemark_producer import SqlStore
+
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS tidemark_producers "
+    "(name VARCHAR(1024) PRIMARY KEY, epoch BIGINT NOT NULL, sequence BIGINT NOT NULL)"
+)
+
+KIT_PATH = os.pathsep.join([str(Path(__file__).parents[2] / "producer"), os.environ.get("PYTHONPATH", "")])
+"""Where Python finds the kit, installed or not."""
+
+
+def in_row(path: Path) -> SqlStore:
+    """A store in a row of an SQLite database, which is made."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(TABLE)
+    return SqlStore(lambda: sqlite3.connect(path, timeout=30), paramstyle=sqlite3.paramstyle)
+
+
+RESUMING = """
+import sys
+from tidemark_producer import Given, Sender, last_accepted
+servers, topic, end, named = sys.argv[1:]
+config = {"bootstrap.servers": servers, "linger.ms": 1, "queue.buffering.max.messages": 3000}
+numbers = Given(accepted=lambda: {topic: last_accepted(config, topic, "shop")})
+with Sender(config, "shop", numbers) as sender:
+    begin = numbers.continue_after()
+    for number in range(0 if begin is None else begin + 1, int(end)):
+        partition = number * 7919 % 3 if named == "named" else None
+        sent = sender.send(topic, b"%d" % number, b"%d" % (number * 7919 % 3), partition=partition, sequence=number)
+        if number % 2000 == 1999:
+            sent.result()
+            print("on")
+print("done")
+"""
+"""Sends the numbers of a source from where Kafka has all of them, says `on` now and then, and ends with the source."""
+
+
+def start(program: str | Path, *arguments: str, python: Path | None = None) -> subprocess.Popen[str]:
+    """Start a Python program, a text or a file, that may import the kit; its output can be read line by line."""
+    given = ["-c", program] if isinstance(program, str) else [str(program)]
+    return subprocess.Popen(
+        [str(python or sys.executable), "-u", *given, *arguments],
+        env={**os.environ, "PYTHONPATH": KIT_PATH},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def kill(process: subprocess.Popen[str]) -> list[str]:
+    """Kill a program, and return the lines of its output that were not read, the last one only if it is whole.
+
+    It must have been running: what ends by itself has failed.
+    """
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.send_signal(signal.SIGKILL)
+    with process:
+        *whole, _ = process.stdout.read().split("\n")
+        said = process.stderr.read()
+    assert process.returncode == -signal.SIGKILL, said
+    return whole
+
+
+def killed_after_its_word(seed: int, program: str, *arguments: str) -> None:
+    """Run a program, and kill it a moment after it has said `on`."""
+    process = start(program, *arguments)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "on\n", process.stderr.read()
+    time.sleep(random.Random(seed).random() / 4)
+    kill(process)
