@@ -82,10 +82,11 @@ JB are jumps forward and backward to a number that was not, DJF and DJB to one t
 
 ## The settings
 
-{len({row.setting for row in rows})} of the lab's {len({*of_article(), *matrix()})} were run. What the topics themselves hold, summed over a setting's runs. *On* and *off* is `enable.idempotence`, the number after it
+{len({row.setting for row in rows})} of the lab's {len({*of_article(), *matrix()})} were run. The tables have what the topics
+themselves hold, summed over a setting's runs. *On* and *off* is `enable.idempotence`, the number after it
 `max.in.flight.requests.per.connection`. *Failed* records are those that the client gave up. *Lost* records were acknowledged
 and are not in the topic: no reader can bring them back. The senders are the Java client, librdkafka (confluent-kafka), and
-librdkafka behind the producer kit.
+librdkafka behind the [producer kit](producers.md).
 
 {_matrix(rows)}
 
