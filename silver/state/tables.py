@@ -100,16 +100,16 @@ def last_rules(spark: SparkSession, run: Run) -> Rules | None:
 
 def _payload_type(spark: SparkSession, rules: Rules) -> DataType:
     """The payload's type. Also analyses the decoding, so that a schema that Spark rejects fails before the claim."""
-    kind = rules.payload_type or payload_schema.of(None)
     if any(each.payload and each.payload.format == "avro" for each, _ in rules.decodings):
         avro_limits.require(spark)
     try:
+        kind = rules.payload_type or payload_schema.of(None)
         decoded(frames.of_tuples(spark, [], "topic string, value binary"), rules).schema  # noqa: B018 -- reading `schema` runs the analysis
         return spark.sql(f"SELECT CAST(NULL AS {kind.sql()})").schema[0].dataType
     except (SchemaError, PySparkException) as error:
         raise ConfigError(
             f"The payload's schema is not one that values can be decoded and kept by: {str(error).splitlines()[0]}",
             where="value.schema",
-            observed=kind.sql(),
+            observed="; ".join(each.payload.schema for each, _ in rules.decodings if each.payload),
             expected="columns as in CREATE TABLE, for example id STRING, amount DOUBLE",
         ) from error
