@@ -247,7 +247,10 @@ def test_every_command_does_its_work_where_every_log_was_cleaned(
 
 
 WHY = ["--reason", "why", "--by", "ann"]
-NO_TABLE = {"demo", "init", "check", "broker up", "broker down", "config show", "config check", "doctor", "jars fetch"}
+NO_TABLE = {
+    *("demo", "init", "check", "broker up", "broker down"),
+    *("config show", "config check", "doctor", "jars fetch", "jars archive"),
+}
 """Commands that read no table of this lakehouse."""
 OF_A_WAITING_GATE_RUN = {"gate release", "gate reject"}
 """See `test_a_gate_run_that_waits_is_shown_and_rejected_or_audited_anew_and_released`."""

@@ -62,7 +62,7 @@ LOOKS = [
 MAY_REFUSE = ("gate release", "gate reject", "doctor", "check", "maintain --erase", "topic", "status --lag")
 """A gate that passed has nothing to decide; doctor says what this machine lacks; the key is in old versions still; there is no
 broker."""
-NEVER_ONLY_LOOKS = {"run", "demo", "init", "broker up", "broker down", "jars fetch"}
+NEVER_ONLY_LOOKS = {"run", "demo", "init", "broker up", "broker down", "jars fetch", "jars archive"}
 """Commands that write, or do not look at a lakehouse, whatever their options."""
 
 
