@@ -14,14 +14,12 @@ from expectations.gx import arguments
 from expectations.gx.flatten import named
 from lakehouse.contracts.gold import gold_records
 from lakehouse.errors import ConfigError
+from lakehouse.settings.extractor import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakehouse.settings.pipeline import Settings, UserExpectation
-
-
-_EXTRACTORS = ("sequence", "producer", "epoch")
 
 
 def require(settings: Settings, stage: str | None = None) -> None:
@@ -48,9 +46,9 @@ def require(settings: Settings, stage: str | None = None) -> None:
 
 
 def _require_extractors(settings: Settings) -> None:
-    by_key = {name: getattr(settings, name) for name in _EXTRACTORS}
+    by_key = {name: getattr(settings, name) for name in ROLES}
     for topic, own in settings.topics.items():
-        by_key |= {f"topics.{topic}.{name}": own.given.get(name) for name in _EXTRACTORS}
+        by_key |= {f"topics.{topic}.{name}": own.given.get(name) for name in ROLES}
     for where, extractor in by_key.items():
         if extractor is not None and extractor.form == "custom":
             from lakehouse.extract.columns import imported  # imports pyspark

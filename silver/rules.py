@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.extract.sources import Source, Sources
+from lakehouse.extract.sources import Source, Sources, alike
 from lakehouse.extract.written import Written
 from lakehouse.settings import payload_schema
 
@@ -193,18 +193,13 @@ class Rules:
     @property
     def kinds(self) -> list[tuple[OfTopic, list[str]]]:
         """How records are read, each way once, with the topics that it is for: first that of all topics not named."""
-        found: dict[OfTopic, list[str]] = {OfTopic(self.sequence, self.producer, self.epoch, self.payload, self.written): []}
-        for topic, each in self.own:
-            found.setdefault(each, []).append(topic)
-        return list(found.items())
+        return alike(OfTopic(self.sequence, self.producer, self.epoch, self.payload, self.written), self.own)
 
     @property
     def decodings(self) -> list[tuple[Decoding, list[str]]]:
         """How values are decoded, as `kinds` has it."""
-        found: dict[Decoding, list[str]] = {}
-        for each, topics in self.kinds:
-            found.setdefault(Decoding(each.payload, each.written), []).extend(topics)
-        return list(found.items())
+        own = [(topic, Decoding(each.payload, each.written)) for topic, each in self.own]
+        return alike(Decoding(self.payload, self.written), own)
 
     @property
     def payload_type(self) -> payload_schema.Type | None:

@@ -21,6 +21,7 @@ from lakehouse.machine.jars import broker_classpath
 from lakehouse.machine.java import java_executable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import BinaryIO
 
 HOST = "127.0.0.1"
@@ -99,17 +100,33 @@ def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
     Raises:
         ToolError: Java or the jars are missing, or the folder cannot be formatted.
     """
+    return launch_node(folder, _SERVER.format(host=HOST, port=port, controller_port=free_port(), data=folder / "data"))
+
+
+def launch_node(
+    folder: Path, server: str, *, jvm: Sequence[str] = _HEAP, format_options: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Formats the folder if it is new, and starts a node of Kafka on it, by its settings.
+
+    Args:
+        folder: Where its settings and its log go.
+        server: Its `server.properties`, with `log.dirs` as the folder's `data`.
+        jvm: Options of its JVM.
+        format_options: Further options of the tool that formats.
+
+    Raises:
+        ToolError: Java or the jars are missing, or the folder cannot be formatted.
+    """
     private_files.folder(folder)
-    server = _SERVER.format(host=HOST, port=port, controller_port=free_port(), data=folder / "data")
     settings = private_files.replace_file(folder / "server.properties", server)
     logging_settings = private_files.replace_file(folder / "log4j2.properties", _LOGGING)
     java = [
-        *(str(java_executable()), *_HEAP, f"-Dlog4j2.configurationFile={logging_settings}"),
+        *(str(java_executable()), *jvm, f"-Dlog4j2.configurationFile={logging_settings}"),
         *("-cp", broker_classpath()),
     ]
     with log_file(folder).open("ab") as log:
         if not (folder / "data" / "meta.properties").exists():
-            _format([*java, "kafka.tools.StorageTool", "format", "--config", str(settings)], folder, log)
+            _format([*java, "kafka.tools.StorageTool", "format", "--config", str(settings), *format_options], folder, log)
         # A session of its own: Ctrl-C in the terminal reaches only this program, which then stops the broker cleanly.
         return subprocess.Popen(
             [*java, "kafka.Kafka", str(settings)],

@@ -24,7 +24,7 @@ _REFUSALS = {
     KafkaError._SSL: "no connection by TLS",  # noqa: SLF001 -- as above
     KafkaError._RESOLVE: "the address is not known",  # noqa: SLF001 -- as above
 }
-_REASON = re.compile(r"(?:\w+://[^ ]*: )?(.*?)(?: \(after .*\))?", re.DOTALL)
+_AROUND_REASON = re.compile(r"^\w+://[^ ]*: | \(after .*\)$", re.DOTALL)
 _LONGEST_REASON = 300
 _SECONDS = 10
 _ATTEMPTS = 3
@@ -182,9 +182,9 @@ class Client(AdminClient):
         self.refusals = refusals = list[str]()
 
         def keep(error: KafkaError) -> None:
-            said = _REASON.fullmatch(error.str())
-            if error.code() in _REFUSALS and said is not None:
-                refusals.append(f"{_REFUSALS[error.code()]} ({printable(shortened(said[1], _LONGEST_REASON))})")
+            if error.code() in _REFUSALS:
+                reason = shortened(_AROUND_REASON.sub("", error.str()), _LONGEST_REASON)
+                refusals.append(f"{_REFUSALS[error.code()]} ({printable(reason)})")
 
         super().__init__({**config, "error_cb": keep}, logger=logger)  # type: ignore[dict-item]  # its stubs know no callbacks
 

@@ -152,7 +152,7 @@ def produce_numbered(
             if number is None:
                 if place in senders:
                     senders[place].flush(_FLUSH_SECONDS)
-                _send_past(stranger, topic, record)
+                _send(stranger, topic, [record])
                 continue
             if place in senders and number <= last[place]:
                 senders.pop(place).close(_FLUSH_SECONDS)
@@ -169,22 +169,6 @@ def produce_numbered(
             with contextlib.suppress(ProducerError, TimeoutError):
                 sender.close(0)
     return sent
-
-
-def _send_past(client: Producer, topic: str, record: Outgoing) -> None:
-    refusals: list[KafkaError] = []
-    client.produce(
-        topic,
-        record.value,
-        record.key,
-        record.partition,
-        on_delivery=lambda error, _: refusals.append(error) if error else None,
-        headers=list(record.headers),
-    )
-    if client.flush(_FLUSH_SECONDS):
-        raise TimeoutError(f"a record was not confirmed within {_FLUSH_SECONDS} s")
-    if refusals:
-        raise KafkaException(refusals[0])
 
 
 def sequence_of(record: Outgoing) -> int | None:
@@ -210,12 +194,6 @@ def produce(bootstrap_servers: str, topic: str, records: Iterable[Outgoing]) -> 
     Raises:
         SourceError: The broker refused a record, or did not confirm all of them within a minute.
     """
-    refusals: list[str] = []
-
-    def on_delivery(error: KafkaError | None, _record: Message) -> None:
-        if error is not None:
-            refusals.append(str(error))
-
     config = {
         "bootstrap.servers": bootstrap_servers,
         "enable.idempotence": True,
@@ -224,18 +202,37 @@ def produce(bootstrap_servers: str, topic: str, records: Iterable[Outgoing]) -> 
         "delivery.report.only.error": True,
         "message.timeout.ms": _FLUSH_SECONDS * 1000,
     }
-    sent, unconfirmed = 0, 0
     try:
-        producer = Producer(config)
-        for record in records:
-            sent += 1
-            _produce(producer, topic, record, on_delivery)
-        unconfirmed = producer.flush(_FLUSH_SECONDS)
-    except KafkaException as error:
-        refusals.append(str(error))
-    if refusals or unconfirmed:
-        late = f"{unconfirmed} records were not confirmed within {_FLUSH_SECONDS} s"
-        raise _not_sent(bootstrap_servers, topic, refusals[0] if refusals else late)
+        return _send(Producer(config), topic, records)
+    except (KafkaException, TimeoutError) as error:
+        raise _not_sent(bootstrap_servers, topic, str(error)) from error
+
+
+def _send(client: Producer, topic: str, records: Iterable[Outgoing]) -> int:
+    """Send records, and wait until the broker has them all.
+
+    Returns:
+        How many were sent.
+
+    Raises:
+        KafkaException: The broker refused a record.
+        TimeoutError: It did not confirm all of them within a minute.
+    """
+    refusals: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, _record: Message) -> None:
+        if error is not None:
+            refusals.append(error)
+
+    sent = 0
+    for record in records:
+        sent += 1
+        _produce(client, topic, record, on_delivery)
+    unconfirmed = client.flush(_FLUSH_SECONDS)
+    if refusals:
+        raise KafkaException(refusals[0])
+    if unconfirmed:
+        raise TimeoutError(f"{unconfirmed} records were not confirmed within {_FLUSH_SECONDS} s")
     return sent
 
 

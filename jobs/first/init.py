@@ -29,7 +29,7 @@ from lakehouse.config.sources import PREFIX
 from lakehouse.errors import SourceError, UsageError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.sources import Source
-from lakehouse.settings.extractor import Extractor
+from lakehouse.settings.extractor import ROLES, Extractor
 from lakehouse.settings.secrets import smells_of_secret
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from jobs.first.findings import Finding, Findings, Option
     from lakehouse.settings.pipeline import Settings
 
-_ROLES = ("sequence", "producer", "epoch")
 _MOST_SHOWN = 30
 _MOST_OPTIONS = 20
 _KEY = "ever-new keys scatter a stream over the partitions, and its order is lost"
@@ -295,7 +294,7 @@ def _given(sample: Sample, source: Source, role: str, found: Found) -> Candidate
 
 def _possible(sample: Sample, judged: Findings, given: Mapping[str, Candidate]) -> Sequence[Option]:
     """The options under what was named, the best first."""
-    sequence, producer, epoch = (given.get(role) for role in _ROLES)
+    sequence, producer, epoch = (given.get(role) for role in ROLES)
     if sequence is not None and producer is None and epoch is None:
         same = [each for each in judged.options if each.sequence.source == sequence.source]
         return same[:1] or [findings.option(sample, sequence)]
@@ -337,7 +336,7 @@ def _by_topic(sample: Sample) -> tuple[Option | None, dict[str, Option]]:
 
 def _otherwise(each: Option, top: Option) -> dict[str, Any]:
     """What a topic has of its own; null is what the others have and it has not."""
-    sources = {role: (getattr(each, role), getattr(top, role)) for role in _ROLES}
+    sources = {role: (getattr(each, role), getattr(top, role)) for role in ROLES}
     return {
         role: config_text.extractor(own.source) if own else None
         for role, (own, other) in sources.items()
@@ -346,7 +345,7 @@ def _otherwise(each: Option, top: Option) -> dict[str, Any]:
 
 
 def _labels(chosen: Option) -> dict[str, str]:
-    return {role: each.label for role in _ROLES if (each := getattr(chosen, role)) is not None}
+    return {role: each.label for role in ROLES if (each := getattr(chosen, role)) is not None}
 
 
 def _parts(

@@ -19,6 +19,7 @@ from lakehouse.contracts.bronze import BRONZE, EXTRACTED, FINGERPRINT
 from lakehouse.errors import ConfigError
 from lakehouse.extract import avro, json_strictness, kinds
 from lakehouse.settings import avro_schema, payload_schema
+from lakehouse.settings.extractor import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +47,6 @@ _MOST_BYTES = 1_024
 _BIGINT_BYTES = 8
 _WIDTHS = {"int32": 4, "int64": _BIGINT_BYTES}
 
-_ROLES = ("sequence", "producer", "epoch")
 _Pair = tuple[Column, Column]
 """A value, and the problem if it could not be read, else null."""
 
@@ -71,7 +71,7 @@ def extract(records: DataFrame, sources: Sources, *, is_ingest: bool = False) ->
     """
     ways = [each for each, _ in sources.kinds]
     here = [nth for nth, each in enumerate(ways) if not (is_ingest and each.is_left_to_silver)]
-    roles = {role: cases for role in _ROLES if (cases := _cases(ways, here, role))}
+    roles = {role: cases for role in ROLES if (cases := _cases(ways, here, role))}
     given = kinds.numbered(records, [topics for _, topics in sources.kinds])
     # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
     slots = _slots(roles)

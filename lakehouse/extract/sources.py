@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from lakehouse.contracts.bronze import plain_topic
 from lakehouse.extract.written import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lakehouse.settings.pipeline import Extractor, Settings
 
 Form = Literal["header", "value", "json", "prefixed_json", "field", "bytes", "offset", "custom"]
 Encoding = Literal["utf8", "int32", "int64"]
+Way = TypeVar("Way")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,18 @@ class Source:
         """Build the source from an extractor of the config, and how values are written."""
         is_prefixed = extractor.form == "json" and written is not None and written.has_prefix
         return cls("prefixed_json" if is_prefixed else extractor.form, extractor.argument, extractor.encoding)
+
+
+def alike(default: Way, own: Iterable[tuple[str, Way]]) -> list[tuple[Way, list[str]]]:
+    """The different ways to read topics, each once, with the topics that it is for: first that of all topics not named.
+
+    >>> alike("a", [("t", "b"), ("u", "a"), ("v", "b")])
+    [('a', ['u']), ('b', ['t', 'v'])]
+    """
+    found: dict[Way, list[str]] = {default: []}
+    for topic, each in own:
+        found.setdefault(each, []).append(topic)
+    return list(found.items())
 
 
 @dataclass(frozen=True)
@@ -84,10 +97,7 @@ class Sources:
     @property
     def kinds(self) -> list[tuple[Sources, list[str]]]:
         """The different sources, each once, with the topics that they are for: first those of all topics not named."""
-        found: dict[Sources, list[str]] = {replace(self, own=()): []}
-        for topic, each in self.own:
-            found.setdefault(each, []).append(topic)
-        return list(found.items())
+        return alike(replace(self, own=()), self.own)
 
     @property
     def by_role(self) -> Mapping[str, Source]:

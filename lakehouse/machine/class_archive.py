@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.errors import ToolError
 from lakehouse.machine import jars
-from lakehouse.machine.java import java_executable, java_version
+from lakehouse.machine.java import FIRST_COMPILER, java_executable, java_version
 from lakehouse.machine.storage_jar import SHA256
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def make(command: Sequence[str]) -> Path:
             made = Path(folder, kept.name)
             options = [
                 os.environ.get("SPARK_SUBMIT_OPTS", ""),
-                "-XX:TieredStopAtLevel=1",
+                *FIRST_COMPILER,
                 f"-XX:ArchiveClassesAtExit={made}",
                 *_SILENT,
             ]

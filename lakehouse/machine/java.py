@@ -11,6 +11,15 @@ from pathlib import Path
 from lakehouse.errors import ToolError
 
 MINIMUM_VERSION = 17
+SECOND_COMPILER_LATE = (
+    *("-XX:Tier4InvocationThreshold=100000", "-XX:Tier4MinInvocationThreshold=12000"),
+    *("-XX:Tier4CompileThreshold=300000", "-XX:Tier4BackEdgeThreshold=800000"),
+)
+"""Twenty times the usual thresholds: Spark and Delta run much code, and little of it for long. What a load of millions runs for
+long is compiled all the same. See decision 0076."""
+FIRST_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+"""For a JVM of seconds. Alone, the first compiler has room for 48 MiB of code, and would drop and compile the same again and
+again."""
 HOW_TO_GET_JAVA = (
     "Install a JDK of 17 or later (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17; "
     "others: your package manager or any OpenJDK build), or point JAVA_HOME at the one you have."

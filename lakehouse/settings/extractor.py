@@ -74,6 +74,10 @@ BytesRange = Annotated[str, AfterValidator(_bytes_range), KEEP_SECRET, MASK_SECR
 Function = Annotated[str, AfterValidator(_function), KEEP_SECRET, MASK_SECRET]
 
 
+ROLES = ("sequence", "producer", "epoch")
+"""What extractors read of a record."""
+
+
 class Extractor(Model):
     """Exactly one form, and the encoding of its bytes.
 

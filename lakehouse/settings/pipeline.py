@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from lakehouse.settings import avro_schema, payload_schema
 from lakehouse.settings.base import Flag, Model, Text, from_config_folder, is_uri, nearest, refusal
-from lakehouse.settings.extractor import Encoding, Extractor, Form
+from lakehouse.settings.extractor import ROLES, Encoding, Extractor, Form
 from lakehouse.settings.gate import Budget, Gate, Measure, Severity, UserExpectation
 from lakehouse.settings.gold import OWN_TABLES, Gold, GoldModel
 from lakehouse.settings.kafka import Kafka
@@ -361,7 +361,6 @@ def _refuse_offset(extractor: Extractor) -> Extractor:
 
 
 NotOffset = Annotated[Extractor, AfterValidator(_refuse_offset)]
-_EXTRACTORS = ("sequence", "producer", "epoch")
 
 
 class Topic(Model):
@@ -440,7 +439,7 @@ class Settings(Model):
     @field_validator("value")
     @classmethod
     def _fields_are_of_avro(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
-        _require_avro(value, {name: info.data.get(name) for name in _EXTRACTORS})
+        _require_avro(value, {name: info.data.get(name) for name in ROLES})
         return value
 
     @field_validator("topics", mode="before")
@@ -463,7 +462,7 @@ class Settings(Model):
     def _fit_the_rest(cls, topics: dict[str, Topic], info: ValidationInfo) -> dict[str, Topic]:
         _require_read(topics, info)
         for topic, own in topics.items():
-            of_topic = {name: info.data.get(name) for name in (*_EXTRACTORS, "value")} | own.given
+            of_topic = {name: info.data.get(name) for name in (*ROLES, "value")} | own.given
             value = of_topic.pop("value")
             _require_avro(value, of_topic, at=(topic,))
         top = info.data.get("value")

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse.errors import ToolError, UsageError, headline
 from lakehouse.machine import class_archive, jars, platform
+from lakehouse.machine.java import FIRST_COMPILER, SECOND_COMPILER_LATE
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE, storage_jar
 from lakehouse.spark.avro_limits import JAVA_OPTIONS
 
@@ -67,15 +68,6 @@ _LOCAL_FILES = {"spark.hadoop.fs.file.impl": LOCAL_FILES, "spark.delta.logStore.
 
 FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Writes the checkpoint of a local session. The default starts a process to look for links a dozen times a file."""
-
-_SECOND_COMPILER_LATE = (
-    *("-XX:Tier4InvocationThreshold=100000", "-XX:Tier4MinInvocationThreshold=12000"),
-    *("-XX:Tier4CompileThreshold=300000", "-XX:Tier4BackEdgeThreshold=800000"),
-)
-"""Twenty times the usual thresholds: Spark and Delta run much code, and little of it for long. What a load of millions runs for
-long is compiled all the same. See decision 0076."""
-_FIRST_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
-"""Alone, the first compiler has room for 48 MiB of code, and would drop and compile the same again and again."""
 
 _MEMORY_SHARE = 4
 _MEMORY_RANGE_GIB = (1, 8)
@@ -231,7 +223,7 @@ def _local(log_level: str, *, is_short: bool = False) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(
             [
                 *(f"-Dlog4j2.configurationFile={log4j}", f"-Dtidemark.log={log_level}", "-XX:+UseParallelGC", JAVA_OPTIONS),
-                *(_FIRST_COMPILER if is_short else _SECOND_COMPILER_LATE),
+                *(FIRST_COMPILER if is_short else SECOND_COMPILER_LATE),
                 *class_archive.jvm_options(),
             ]
         ),

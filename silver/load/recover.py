@@ -14,9 +14,9 @@ from lakehouse.delta.tables import Transaction
 from lakehouse.errors import TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
-from silver.rules import Rules
 from silver.state import claim, watermarks
 from silver.state.request import Request
+from silver.state.tables import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
+    from silver.rules import Rules
     from silver.state.request import Swap
     from silver.state.watermarks import Watermarks
 AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
@@ -71,7 +72,7 @@ class Recovered:
     @cached_property
     def rules(self) -> Rules | None:
         """The rules of the last finished load; None before the first."""
-        return _rules_of(self.last)
+        return rules_of(self.last)
 
     @property
     def was_in_islands(self) -> bool:
@@ -80,12 +81,6 @@ class Recovered:
         accepting = [(row["topic"], row["partition"]) for row in self.last if row["accepted"]]
         is_shared = len(accepting) > len(set(accepting))
         return not is_shared and jumps * _SHORTEST_ISLAND <= sum(row["records"] for row in self.last)
-
-
-def _rules_of(ledger: Iterable[Row]) -> Rules | None:
-    """The rules of the last of some loads; None if there are none."""
-    last = max(ledger, key=lambda row: row["load_seq"], default=None)
-    return None if last is None else Rules.from_json(last["rules"])
 
 
 def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
@@ -111,7 +106,7 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -
     bronze_owner.require_own(run, {row["pipeline"] for row in ledger}, where=run.table(SILVER_LOADS))
     if swapping := claim.open_claim(ledger, finished):
         return Recovered(known, [], swapping)
-    known.require(rules.keeping(_rules_of(ledger)), where=str(run.table(SILVER_LOADS)))
+    known.require(rules.keeping(rules_of(ledger)), where=str(run.table(SILVER_LOADS)))
     claimed = max((row["load_seq"] for row in ledger), default=0)
     if claimed not in (finished, finished + 1) or (finished and finished not in {row["load_seq"] for row in ledger}):
         raise TableStateError(

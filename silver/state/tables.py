@@ -18,10 +18,13 @@ from silver.extract.payload import decoded
 from silver.rules import Rules
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
     from lakehouse.contracts.contract import Contract
+    from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
 
 
@@ -95,7 +98,13 @@ def last_rules(spark: SparkSession, run: Run) -> Rules | None:
         return None
     last = small_tables.highest(spark, table, "load_seq")
     rows = small_tables.read(spark, table, ("load_seq", "rules"), start=("load_seq", last)) if last else []
-    return next((Rules.from_json(row["rules"]) for row in rows if row["load_seq"] == last), None)
+    return rules_of(rows)
+
+
+def rules_of(ledger: Iterable[Row]) -> Rules | None:
+    """The rules of the last of some loads; None if there are none."""
+    last = max(ledger, key=lambda row: row["load_seq"], default=None)
+    return None if last is None else Rules.from_json(last["rules"])
 
 
 def _payload_type(spark: SparkSession, rules: Rules) -> DataType:

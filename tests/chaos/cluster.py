@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -16,13 +16,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bronze.dev_broker.process import HOST, free_port
-from lakehouse.machine.jars import broker_classpath
-from lakehouse.machine.java import java_executable
+from bronze.dev_broker.process import HOST, free_port, launch_node
 from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
     import signal
+    import subprocess
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
@@ -32,7 +31,6 @@ SESSION_SECONDS = 3
 """After that long without a heartbeat a broker is taken for dead, and another one leads."""
 
 _PATIENCE_SECONDS = 60
-_CLUSTER_ID = "dGlkZW1hcmstY2hhb3MtMQ"
 _JVM = ("-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
 
 _CONTROLLER = """\
@@ -68,14 +66,6 @@ transaction.state.log.replication.factor=3
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
-_LOGGING = """\
-rootLogger.level = error
-rootLogger.appenderRef.stdout.ref = stdout
-appender.console.type = Console
-appender.console.name = stdout
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex{short}
-"""
 
 
 class UnfitError(Exception):
@@ -88,20 +78,19 @@ class Node:
 
     Attributes:
         folder: Its settings, records and log.
+        settings: Its `server.properties`.
         process: Its process, once started.
     """
 
     folder: Path
+    settings: str
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it if it does not run; it answers some seconds later."""
         if self.process is not None and self.process.poll() is None:
             return
-        with (self.folder / "node.log").open("ab") as log:
-            command = [*_java(self.folder), "kafka.Kafka", str(self.folder / "server.properties")]
-            # A session of its own: Ctrl-C in the terminal ends this program, which then ends it.
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        self.process = launch_node(self.folder, self.settings, jvm=_JVM)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -176,15 +165,13 @@ class Cluster:
             self._stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-", ignore_cleanup_errors=True))
         )
         controller_port = free_port()
-        controller = self._prepared(
-            Node(root / "controller"), _CONTROLLER, controller=controller_port, session=SESSION_SECONDS * 1000
-        )
+        session = SESSION_SECONDS * 1000
+        controller = _node(Node, root / "controller", _CONTROLLER, controller=controller_port, session=session)
         outer = []
         for node in BROKERS:
             client, peer, *proxies = (free_port() for _ in range(5))
             pairs = zip(proxies, (client, peer, controller_port), strict=True)
             clients, peers, to_controller = (self._stack.enter_context(Proxy(port, to)) for port, to in pairs)
-            broker = Broker(root / f"broker-{node}", port=client, clients=clients, peers=peers, to_controller=to_controller)
             ports = {
                 "client": client,
                 "peer": peer,
@@ -192,24 +179,14 @@ class Cluster:
                 "outer_peer": proxies[1],
                 "controller": proxies[2],
             }
-            self.brokers[node] = self._prepared(broker, _BROKER, number=node, **ports)
+            made = partial(Broker, port=client, clients=clients, peers=peers, to_controller=to_controller)
+            self.brokers[node] = _node(made, root / f"broker-{node}", _BROKER, number=node, **ports)
             outer.append(f"{HOST}:{proxies[0]}")
         self.bootstrap_servers = ",".join(outer)
         for each in (controller, *self.brokers.values()):
             self._stack.callback(each.kill)
             each.start()
         self._wait_for("brokers", lambda: len(self._admin().list_topics(timeout=5).brokers) == REPLICAS)
-
-    def _prepared(self, node: _Node, settings: str, **values: object) -> _Node:
-        node.folder.mkdir()
-        properties = node.folder / "server.properties"
-        properties.write_text(settings.format(host=HOST, data=node.folder / "data", **values), encoding="utf-8")
-        (node.folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
-        command = ["kafka.tools.StorageTool", "format", "--config", str(properties), "--cluster-id", _CLUSTER_ID]
-        done = subprocess.run([*_java(node.folder), *command], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise UnfitError(f"{node.folder.name} could not be formatted: {done.stdout}{done.stderr}")
-        return node
 
     def create_topic(self, topic: str, config: Mapping[str, str]) -> None:
         """Create a topic of one partition on all brokers, and return once all are in sync."""
@@ -270,6 +247,6 @@ class Cluster:
         raise UnfitError(f"No {what} within {_PATIENCE_SECONDS} s.")
 
 
-def _java(folder: Path) -> list[str]:
-    logging_settings = folder / "log4j2.properties"
-    return [str(java_executable()), *_JVM, f"-Dlog4j2.configurationFile={logging_settings}", "-cp", broker_classpath()]
+def _node(make: Callable[[Path, str], _Node], folder: Path, settings: str, **values: object) -> _Node:
+    """A node whose settings are filled in."""
+    return make(folder, settings.format(host=HOST, data=folder / "data", **values))

@@ -6,26 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from confluent_kafka import Consumer, TopicPartition
 
 from tests.chaos.senders import ACKNOWLEDGED, REFUSED, UNSENT
 from tests.chaos.setting import FIRST
+from tests.support.published import Jumps
+from tests.support.topics import records_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SECONDS = 60
 _BATCH = 10_000
-
-
-class Jumps(NamedTuple):
-    """Records whose number was read before, and the article's four deviations."""
-
-    duplicates: int
-    djf: int
-    djb: int
-    jf: int
-    jb: int
 
 
 @dataclass(frozen=True)
@@ -111,18 +102,6 @@ def read(servers: str, topic: str) -> Log:
     Raises:
         TimeoutError: The brokers did not give all of it.
     """
-    config = {"bootstrap.servers": servers, "group.id": "chaos", "enable.auto.commit": False, "log_level": 2}
-    consumer = Consumer(config)
-    place = TopicPartition(topic, 0, 0)
-    end = consumer.get_watermark_offsets(place, timeout=_SECONDS)[1]
-    consumer.assign([place])
-    numbers: list[int] = []
-    offsets: list[int] = []
-    while (after := offsets[-1] + 1 if offsets else 0) < end:  # neither transactions nor compaction leave holes here
-        found = consumer.consume(min(_BATCH, end - after), timeout=_SECONDS)
-        if not found:
-            raise TimeoutError(f"The brokers gave {len(numbers)} records of {topic}, up to {offsets[-1:]} of {end}.")
-        numbers += [int(message.value() or b"") for message in found]
-        offsets += [message.offset() or 0 for message in found]
-    consumer.close()
-    return Log(np.array(numbers, np.int64), np.array(offsets, np.int64))
+    found = records_of(servers, topic, isolation="read_uncommitted")
+    numbers = [int(record.value or b"") for record in found]
+    return Log(np.array(numbers, np.int64), np.array([record.offset for record in found], np.int64))

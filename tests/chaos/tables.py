@@ -18,7 +18,7 @@ from lakehouse.table import GATE_RESULTS, GOLD_RECORDS, SILVER_RECORDS, SILVER_R
 from pipelines import medallion
 from pipelines.job import Job
 from silver.audit.arrival_order import diagnose
-from tests.chaos.log import Jumps
+from tests.support.published import Jumps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,12 +7,15 @@ import re
 import subprocess
 import sys
 import tomllib
-import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.packaging.test_wheel import imported
+from tests.packaging.test_wheel import built, imported
+
+if TYPE_CHECKING:
+    import zipfile
 
 ROOT = Path(__file__).parents[2]
 KIT = ROOT / "producer"
@@ -22,11 +25,7 @@ MODULES = sorted((KIT / "tidemark_producer").glob("*.py"))
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    folder = tmp_path_factory.mktemp("wheel")
-    build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=KIT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return zipfile.ZipFile(built)
+    return built(KIT, tmp_path_factory.mktemp("wheel"))
 
 
 def test_the_wheel_holds_the_package_its_marker_of_types_and_the_licence(wheel: zipfile.ZipFile) -> None:

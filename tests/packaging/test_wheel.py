@@ -24,11 +24,15 @@ BROUGHT_ALONG = {"py4j", "urllib3", "pydantic-core"}
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    folder = tmp_path_factory.mktemp("wheel")
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def built(project: Path, folder: Path) -> zipfile.ZipFile:
+    """The wheel of a project, made into a folder."""
     build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return zipfile.ZipFile(built)
+    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=project, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return zipfile.ZipFile(wheel)
 
 
 def test_the_wheel_holds_exactly_the_packages_and_its_metadata(wheel: zipfile.ZipFile) -> None:

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Row(NamedTuple):
+class Jumps(NamedTuple):
     """The last columns of a run's row in the CSV: messages that came twice, and the jumps of each kind."""
 
     duplicates: int
@@ -57,7 +57,7 @@ class Published:
     """
 
     name: str
-    row: Row
+    row: Jumps
     log: tuple[str, ...]
     unlogged: tuple[str, ...]
     duplicates: int
@@ -84,7 +84,7 @@ class Published:
 
 def _block(name: str, size: int, log: str) -> Published:
     """A run in which one block came twice, its size as in the CSV."""
-    return Published(name, Row(size, 0, 1, 0, 0), (log,), (), size)
+    return Published(name, Jumps(size, 0, 1, 0, 0), (log,), (), size)
 
 
 PULSAR_CONNECTIONS_KILLED = [
@@ -165,7 +165,7 @@ PULSAR_OWNER_KILLED = [
 
 KAFKA_CONNECTIONS_KILLED = Published(
     "Kafka, connections killed, 1",
-    Row(13_263, 0, 10, 9, 10),
+    Jumps(13_263, 0, 10, 9, 10),
     (
         "JUMP BACKWARDS 1781 (87108 -> 85327)",
         "JUMP BACKWARDS 1781 (86236 -> 84455)",
@@ -204,7 +204,7 @@ KAFKA_CONNECTIONS_KILLED = Published(
 KAFKA_LEADER_KILLED = [
     Published(
         "Kafka, leader killed, 1",
-        Row(819, 0, 1, 1, 3),
+        Jumps(819, 0, 1, 1, 3),
         (
             "JUMP BACKWARDS 1637 (108110 -> 106473)",
             "JUMP BACKWARDS 1637 (107291 -> 105654)",
@@ -217,7 +217,7 @@ KAFKA_LEADER_KILLED = [
     ),
     Published(
         "Kafka, leader killed, 2",
-        Row(819, 0, 1, 2, 3),
+        Jumps(819, 0, 1, 2, 3),
         (
             "JUMP FORWARDS 2438 (101446 -> 103884)",
             "JUMP BACKWARDS 1637 (104702 -> 103065)",
@@ -231,11 +231,11 @@ KAFKA_LEADER_KILLED = [
     ),
 ]
 
-IN_ORDER = Published("in order", Row(0, 0, 0, 0, 0), (), (), 0)
+IN_ORDER = Published("in order", Jumps(0, 0, 0, 0, 0), (), (), 0)
 
 EXAMPLE = Published(
     "the example",
-    Row(9, 0, 2, 2, 2),
+    Jumps(9, 0, 2, 2, 2),
     (
         "JUMP FORWARDS 20 (10 -> 30)",
         "JUMP BACKWARDS 25 (40 -> 15)",

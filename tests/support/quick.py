@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from lakehouse.machine.java import FIRST_COMPILER
+
 QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -14,8 +16,8 @@ QUICK = {
 """What such a query waits for most is that it is compiled, and planned again. It pays neither in a test nor in a process that
 is about to die."""
 
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""Of a JVM of seconds: the first compiler only, with room enough for its code. See `lakehouse.spark.session`."""
+JVM_OPTIONS = " ".join(FIRST_COMPILER)
+"""Of a JVM of seconds."""
 
 
 def start_quickly() -> None:

@@ -23,8 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs d
 )
 from confluent_kafka.cimpl import NewTopic
 
-from bronze.dev_broker.process import HOST, free_port
-from lakehouse.machine.jars import broker_classpath
+from bronze.dev_broker.process import HOST, free_port, launch_node, log_file
 from lakehouse.machine.java import java_executable
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ PASSWORDS = {ADMIN: "of the administrator", READER: 'hunter2 "; x=1 \\'}
 """The reader's has what a `sasl.jaas.config` must escape."""
 _STORE_PASSWORD = "of the store"
 _PATIENCE_SECONDS = 60
-_CLUSTER_ID = "dGlkZW1hcmstc2VjdXJlZA"
 
 _SERVER = """\
 process.roles=broker,controller
@@ -127,15 +125,10 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     """Start one with its records in a folder, and stop it at the end."""
     make_certificate(folder / "broker.p12", folder / "authority.pem")
     port, controller = free_port(), free_port()
-    settings = folder / "server.properties"
     values = {"host": HOST, "port": port, "controller": controller, "folder": folder, "store_password": _STORE_PASSWORD}
-    settings.write_text(_SERVER.format(**values, admin=ADMIN, admin_password=PASSWORDS[ADMIN]), encoding="utf-8")
-    java = [str(java_executable()), "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", broker_classpath()]
+    server = _SERVER.format(**values, admin=ADMIN, admin_password=PASSWORDS[ADMIN])
     admin = ["--add-scram", f"SCRAM-SHA-512=[name={ADMIN},password={PASSWORDS[ADMIN]}]"]
-    form = ["kafka.tools.StorageTool", "format", "--config", str(settings), "--cluster-id", _CLUSTER_ID, *admin]
-    with (folder / "broker.log").open("ab") as log:
-        subprocess.run([*java, *form], stdout=log, stderr=log, check=True)
-        process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    process = launch_node(folder, server, format_options=admin)
     try:
         broker = SecuredBroker(f"{HOST}:{port}", folder / "authority.pem")
         _await(broker, process)
@@ -170,4 +163,4 @@ def _await(broker: SecuredBroker, process: subprocess.Popen[bytes]) -> None:
             if AdminClient(broker._client(), logger=quiet).list_topics(timeout=5).brokers:
                 return
         time.sleep(0.2)
-    raise AssertionError(f"No secured broker: {(broker.authority.parent / 'broker.log').read_text()[-2000:]}")
+    raise AssertionError(f"No secured broker: {log_file(broker.authority.parent).read_text()[-2000:]}")

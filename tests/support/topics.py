@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _SECONDS = 30
+_SILENT_SECONDS = 60
 
 
 class Found(NamedTuple):
@@ -29,7 +31,11 @@ class Found(NamedTuple):
 
 
 def records_of(bootstrap_servers: str, topic: str, *, isolation: str = "read_committed") -> list[Found]:
-    """All records of a topic, by partition and offset."""
+    """All records of a topic, by partition and offset.
+
+    Raises:
+        TimeoutError: The brokers gave no more for a while, and not all.
+    """
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": "tests",
@@ -45,8 +51,12 @@ def records_of(bootstrap_servers: str, topic: str, *, isolation: str = "read_com
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
         found: list[Found] = []
         ended: set[int | None] = set()
+        heard = time.monotonic()
         while len(ended) < len(partitions):
+            if time.monotonic() - heard > _SILENT_SECONDS:
+                raise TimeoutError(f"The brokers gave {len(found)} records of {topic}, and then no more.")
             for message in consumer.consume(1_000, timeout=0.1):
+                heard = time.monotonic()
                 error = message.error()
                 if error is None:
                     found.append(_found(message))
