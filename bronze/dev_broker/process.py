@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from lakehouse.errors import ToolError
 from lakehouse.machine import private_files
 from lakehouse.machine.jars import broker_classpath
-from lakehouse.machine.java import java_executable
+from lakehouse.machine.java import FIRST_COMPILER, SECOND_COMPILER_LATE, java_executable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ START_SECONDS = 60
 STOP_SECONDS = 20
 # Sixteen bytes in URL-safe base64, as Kafka requires. Fixed, so that a broker can start again on a kept data folder.
 _CLUSTER_ID = "dGlkZW1hcmstbG9jYWwtMQ"
-_HEAP = ("-Xms64m", "-Xmx512m", "-XX:+ExitOnOutOfMemoryError")
+_JVM = ("-Xms64m", "-Xmx512m", "-XX:+ExitOnOutOfMemoryError", *SECOND_COMPILER_LATE)
 
 _SERVER = """\
 process.roles=broker,controller
@@ -104,7 +104,7 @@ def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
 
 
 def launch_node(
-    folder: Path, server: str, *, jvm: Sequence[str] = _HEAP, format_options: Sequence[str] = ()
+    folder: Path, server: str, *, jvm: Sequence[str] = _JVM, format_options: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
     """Formats the folder if it is new, and starts a node of Kafka on it, by its settings.
 
@@ -120,16 +120,14 @@ def launch_node(
     private_files.folder(folder)
     settings = private_files.replace_file(folder / "server.properties", server)
     logging_settings = private_files.replace_file(folder / "log4j2.properties", _LOGGING)
-    java = [
-        *(str(java_executable()), *jvm, f"-Dlog4j2.configurationFile={logging_settings}"),
-        *("-cp", broker_classpath()),
-    ]
+    java = [str(java_executable()), f"-Dlog4j2.configurationFile={logging_settings}", "-cp", broker_classpath()]
     with log_file(folder).open("ab") as log:
         if not (folder / "data" / "meta.properties").exists():
-            _format([*java, "kafka.tools.StorageTool", "format", "--config", str(settings), *format_options], folder, log)
+            format_tool = [*java, *FIRST_COMPILER, "kafka.tools.StorageTool", "format", "--config", str(settings)]
+            _format([*format_tool, *format_options], folder, log)
         # A session of its own: Ctrl-C in the terminal reaches only this program, which then stops the broker cleanly.
         return subprocess.Popen(
-            [*java, "kafka.Kafka", str(settings)],
+            [*java, *jvm, "kafka.Kafka", str(settings)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

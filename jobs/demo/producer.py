@@ -81,27 +81,18 @@ def names() -> list[Outgoing]:
     ]
 
 
-def send(bootstrap_servers: str, *, records: int = EVENTS_RECORDS) -> Sent:
-    """Create the topics of the incidents and of the events, and fill them.
+def expected(records: int = EVENTS_RECORDS) -> Sent:
+    """What the tables must hold once `send_incidents` and `send_events` have sent all.
 
     Args:
-        bootstrap_servers: The broker, which must have neither topic.
         records: How many events, see `plan_events`.
 
-    Returns:
-        What the tables must hold.
-
     Raises:
-        SourceError: A topic exists, or the broker refused something.
         UsageError: There are too few records for the events.
     """
     plans, article = plan_events(records), incidents()
-    create_topic(bootstrap_servers, INCIDENTS_TOPIC, INCIDENTS_PARTITIONS)
-    create_topic(bootstrap_servers, EVENTS_TOPIC, EVENTS_PARTITIONS)
-    sent = produce_numbered(bootstrap_servers, INCIDENTS_TOPIC, article, _id_of, Headers(None, None, None))
-    sent += produce_numbered(bootstrap_servers, EVENTS_TOPIC, events(plans), sequence_of, Headers(None, None, EVENTS_HEADER))
     return Sent(
-        records=sent,
+        records=records + len(article),
         incident_records=len(article),
         incidents={
             incident: [number for name, number, _ in _INCIDENTS if name == incident] for incident in _INCIDENT_PARTITION
@@ -113,6 +104,34 @@ def send(bootstrap_servers: str, *, records: int = EVENTS_RECORDS) -> Sent:
         },
         high_watermarks={plan.partition: plan.unique for plan in plans},
     )
+
+
+def send_incidents(bootstrap_servers: str) -> int:
+    """Create the topic of the incidents, which must not exist, and fill it.
+
+    Returns:
+        How many records were sent.
+
+    Raises:
+        SourceError: The topic exists, or the broker refused something.
+    """
+    create_topic(bootstrap_servers, INCIDENTS_TOPIC, INCIDENTS_PARTITIONS)
+    return produce_numbered(bootstrap_servers, INCIDENTS_TOPIC, incidents(), _id_of, Headers(None, None, None))
+
+
+def send_events(bootstrap_servers: str, records: int) -> int:
+    """Create the topic of the events, which must not exist, and fill it.
+
+    Returns:
+        How many records were sent.
+
+    Raises:
+        SourceError: The topic exists, or the broker refused something.
+        UsageError: There are too few records.
+    """
+    plans = plan_events(records)
+    create_topic(bootstrap_servers, EVENTS_TOPIC, EVENTS_PARTITIONS)
+    return produce_numbered(bootstrap_servers, EVENTS_TOPIC, events(plans), sequence_of, Headers(None, None, EVENTS_HEADER))
 
 
 def produce_numbered(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import shlex
+import signal
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.demo.check import Findings, compare_events, compare_incidents, compare_second_run
 from jobs.demo.events import EVENTS_HEADER, EVENTS_SCHEMA, EVENTS_TOPIC
-from jobs.demo.producer import INCIDENTS_SCHEMA, INCIDENTS_TOPIC, Sent, send
+from jobs.demo.producer import INCIDENTS_SCHEMA, INCIDENTS_TOPIC, expected, send_events, send_incidents
 from jobs.process import output
 from jobs.process.context import open_session, reporting
 from jobs.run.once import run_once
@@ -20,6 +23,7 @@ from pipelines.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from lakehouse.run.context import Report
     from lakehouse.settings.pipeline import Settings
@@ -62,8 +66,9 @@ def run_demo(into: Path | None = None, *, records: int = 200_000) -> None:
         TidemarkError: A run failed, or the tables do not hold what was sent; the error names each difference.
     """
     folder = _folder(into)
+    sent = expected(records)
     with reporting() as report:
-        sent, settings, first, second = _run_twice(folder, records, report)
+        settings, first, second = _run_twice(folder, records, report)
     found = Findings()
     compare_incidents(Lakehouse.of(settings[INCIDENTS]), sent, found)
     compare_events(Lakehouse.of(settings[EVENTS]), sent, found)
@@ -80,15 +85,17 @@ def run_demo(into: Path | None = None, *, records: int = 200_000) -> None:
 
 def _run_twice(
     folder: Path, records: int, report: Report
-) -> tuple[Sent, dict[str, Settings], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    with _broker(report) as servers:
-        sent = _send(servers, records, report)
+) -> tuple[dict[str, Settings], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    with _broker(report) as servers, _sending(servers, records, report) as sending:
         settings = {name: _settings(folder, name, servers) for name in _CONFIGS}
         spark = open_session(Lakehouse.of(settings[INCIDENTS]), report, "tidemark demo", is_short=True)
         jobs = {name: Job.on(spark, each, report) for name, each in settings.items()}
-        first = {name: run_once(job) for name, job in jobs.items()}
+        first = {}
+        for name in (INCIDENTS, EVENTS):
+            report.event("producers.finished", stream=name, records=sending[name].result())
+            first[name] = run_once(jobs[name])
         second = {name: run_once(job) for name, job in jobs.items()}
-    return sent, settings, first, second
+    return settings, first, second
 
 
 def _folder(into: Path | None) -> Path:
@@ -117,11 +124,28 @@ def _broker(report: Report) -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def _send(servers: str, records: int, report: Report) -> Sent:
+@contextlib.contextmanager
+def _sending(servers: str, records: int, report: Report) -> Iterator[dict[str, Future[int]]]:
+    """Begin to send, from a process of its own as producers are, first the incidents: their pipeline runs meanwhile.
+
+    Yields:
+        By stream, how many records were sent, once they all are.
+    """
     report.event("producers.starting")
-    sent = send(servers, records=records)
-    report.event("producers.finished", records=sent.records)
-    return sent
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _leave_interrupts_to_the_demo) as producers:
+        try:
+            yield {
+                INCIDENTS: producers.submit(send_incidents, servers),
+                EVENTS: producers.submit(send_events, servers, records),
+            }
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def _leave_interrupts_to_the_demo() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _settings(folder: Path, name: str, servers: str) -> Settings:

@@ -10,7 +10,16 @@ from tidemark_producer import Headers
 
 from bronze.ingest import ingest
 from jobs.demo.events import EVENTS_TOPIC, events, plan_events
-from jobs.demo.producer import INCIDENTS_TOPIC, incidents, produce, produce_numbered, send, sequence_of
+from jobs.demo.producer import (
+    INCIDENTS_TOPIC,
+    expected,
+    incidents,
+    produce,
+    produce_numbered,
+    send_events,
+    send_incidents,
+    sequence_of,
+)
 from lakehouse.errors import SourceError
 from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS
@@ -28,9 +37,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def test_bronze_holds_what_the_demo_says_it_sent(spark: SparkSession, run: Run, broker: LocalBroker) -> None:
-    sent = send(broker.bootstrap_servers, records=2_000)
+    sent = expected(2_000)
+    assert send_incidents(broker.bootstrap_servers) + send_events(broker.bootstrap_servers, 2_000) == sent.records == 2_015
     kafka = Kafka(bootstrap_servers=broker.bootstrap_servers, topics=(INCIDENTS_TOPIC, EVENTS_TOPIC))
-    assert ingest(spark, run, kafka).records == sent.records == 2_015
+    assert ingest(spark, run, kafka).records == sent.records
     assert sum(sent.classes.values()) == 2_000
     assert sent.incidents == {"A": [1, 6, 7, 8], "B": [2, 5, 9, 11], "C": [3, 4, 10]}
     rows = spark.read.table(run.table(BRONZE_RECORDS).sql).orderBy("offset").collect()
