@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 110
 _LONGEST_PIPELINE = 100
+_MOST_IDS = 5
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Parts:
         about: What the file was written from.
         roles: `sequence`, `producer` and `epoch`.
         has_json: Whether the values are JSON objects.
+        schema_ids: The ids of a schema registry that every value seems to begin with; none otherwise.
         own: What is otherwise in single topics: their extractors by role, None for those that they have not.
     """
 
@@ -55,6 +57,7 @@ class Parts:
     about: str
     roles: Mapping[str, Chosen]
     has_json: bool = False
+    schema_ids: Sequence[int] = ()
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -89,6 +92,15 @@ def text(parts: Parts) -> str:
             *_comment("The values are JSON. To have their fields as columns, name them with their types of Spark:"),
             '# value: {format: json, schema: "id STRING, amount DOUBLE"}',
         ]
+    if parts.schema_ids:
+        lines += [
+            "",
+            *_comment(
+                f"The values begin with {registry_ids(parts.schema_ids)}. To have their fields as columns, or to read the "
+                "sequence from one, name the registry, the fields with their types of Spark, and the format, avro or json:"
+            ),
+            '# value: {format: avro, schema: "id STRING, amount DOUBLE", registry: {url: "https://registry:8081"}}',
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -106,6 +118,16 @@ def extractor(source: Source) -> dict[str, Any]:
     given: dict[str, Any] = {source.form: source.argument}
     is_encoded = source.encoding != "utf8" and source.form in ("header", "bytes")
     return {**given, "encoding": source.encoding} if is_encoded else given
+
+
+def registry_ids(ids: Sequence[int]) -> str:
+    """The ids of schemas that values begin with, in words.
+
+    >>> registry_ids(range(1, 10))
+    'a zero byte and the id of a schema in a registry, 1, 2, 3, 4, 5, ...'
+    """
+    shown = ", ".join(map(str, ids[:_MOST_IDS])) + (", ..." if len(ids) > _MOST_IDS else "")
+    return f"a zero byte and the id of a schema in a registry, {shown}"
 
 
 def pipeline_name(topic: str) -> str:

@@ -224,6 +224,32 @@ def test_a_topic_that_is_not_there_is_named_with_the_nearest_that_is(
     assert f"Did you mean {name}?" in err or "topics that this login may see" in err
 
 
+def test_values_of_a_schema_registry_are_told_and_the_config_says_how_their_fields_are_read(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    name = filled(
+        *(replace(each, value=b"\0\0\0\0\7\x02a") for each in sequenced(*range(1, 31))), Sent(None, b"k", [("seq", b"31")])
+    )
+    code, said, _ = begin(name)
+    assert (code, "the id of a schema in a registry, 7." in said) == (0, True)
+    text = Path("tidemark.yml").read_text()
+    assert "# value: {format: avro, schema:" in text
+    uncommented = text.replace("# value:", "value:")
+    Path("tidemark.yml").write_text(uncommented)
+    value = load(Path("tidemark.yml")).value
+    assert value is not None
+    assert (value.format, value.registry is not None) == ("avro", True)
+
+
+@pytest.mark.parametrize("value", [b"v", (7).to_bytes(8), b"\0\0", b""])
+def test_values_of_another_kind_are_none_of_a_registry(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], value: bytes
+) -> None:
+    same = [replace(each, value=b"\0\0\0\0\7\x02a") for each in sequenced(*range(1, 31))]
+    code, said, _ = begin(filled(*same, replace(same[-1], value=value, headers=[("seq", b"31")])), "--json")
+    assert (code, json.loads(said)["schema_ids"]) == (0, [])
+
+
 def test_an_empty_topic_needs_a_sequence_that_is_named(
     topic: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
 ) -> None:
