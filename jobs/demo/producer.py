@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer
 from tidemark_producer import Given, Headers, ProducerError, Sender
 
 from bronze.dev_broker.broker import create_topic
-from jobs.demo.events import EVENTS_HEADER, EVENTS_PARTITIONS, EVENTS_RECORDS, EVENTS_TOPIC, Outgoing, events, plan_events
+from jobs.demo.events import EVENTS_HEADER, EVENTS_PARTITIONS, EVENTS_TOPIC, Outgoing, events, plan_events
 from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, INVALID
 from lakehouse.errors import SourceError
 
@@ -81,7 +81,7 @@ def names() -> list[Outgoing]:
     ]
 
 
-def expected(records: int = EVENTS_RECORDS) -> Sent:
+def expected(records: int) -> Sent:
     """What the tables must hold once `send_incidents` and `send_events` have sent all.
 
     Args:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.extract import on_driver
 from lakehouse.extract.on_driver import Object, Record
 from lakehouse.extract.sources import Encoding, Source
+from lakehouse.extract.written import schema_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 MOST_NAMES = 200
 """The headers, and the paths, that are looked at."""
 _MOST_LEVELS = 4
+_MOST_SCHEMAS = 20
 _LONGEST_NAME = 200
 _MOST_JSON_BYTES = 1024 * 1024
 """The longest value that is read as JSON."""
@@ -98,6 +100,7 @@ class Found:
         no_json: How many values are no JSON objects, tombstones apart.
         tombstones: How many values are null.
         headers_unread: How many records have a header whose name is no UTF-8, so that none of their headers could be read.
+        schema_ids: The ids that every value begins with, if it looks as a schema registry's values do; else none.
     """
 
     candidates: Sequence[Candidate]
@@ -107,6 +110,7 @@ class Found:
     no_json: int
     tombstones: int
     headers_unread: int
+    schema_ids: Sequence[int]
 
 
 def label(source: Source) -> str:
@@ -131,6 +135,12 @@ def label(source: Source) -> str:
 def records_of(sample: Sequence[Sampled]) -> list[Record]:
     """The records of a sample as extractors read them. A value that is too long for it is not read as JSON."""
     return [Record(each.value, each.headers or (), each.offset) for each in sample]
+
+
+def _schema_ids(sample: Sequence[Sampled]) -> list[int]:
+    found = {schema_id(each.value) for each in sample if each.value is not None}
+    ids = sorted(each for each in found if each)  # a small number in eight bytes begins with the id 0
+    return ids if len(ids) == len(found) <= _MOST_SCHEMAS else []
 
 
 def find(sample: Sequence[Sampled]) -> Found:
@@ -161,6 +171,7 @@ def find(sample: Sequence[Sampled]) -> Found:
         no_json=sum(not isinstance(value, Object) for value in parsed) - tombstones,
         tombstones=tombstones,
         headers_unread=sum(each.headers is None for each in sample),
+        schema_ids=_schema_ids(sample),
     )
 
 

@@ -29,7 +29,6 @@ from lakehouse.config.sources import PREFIX
 from lakehouse.errors import SourceError, UsageError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.sources import Source
-from lakehouse.extract.written import schema_id
 from lakehouse.settings.extractor import ROLES, Extractor
 from lakehouse.settings.secrets import smells_of_secret
 
@@ -48,7 +47,6 @@ _OFFSET = "Kafka gives a new one to each record, also to one that is sent again"
 _WIDEST_NAME = 40
 _WIDTH = 100
 _FEW = 20
-_MOST_SCHEMAS = 20
 _PLAIN_PASSWORD = re.compile(r"password\s*=\s*[\"']?(?!\$\{)[^\s\"';]", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{(env|secret):[^}]+\}")
 
@@ -379,14 +377,7 @@ def _parts(
     roles["producer"] = _extra(chosen.producer, "producer", given, "Without it the sequence does not rise within a partition.")
     roles["epoch"] = _extra(chosen.epoch, "epoch", given, "Where it rises, the sequence starts anew.")
     is_json = found.no_json == 0 and bool(sample.records) and found.tombstones < len(sample.records)
-    return Parts(brokers, topics, root, properties, about, roles, has_json=is_json, schema_ids=_schema_ids(sample))
-
-
-def _schema_ids(sample: Sample) -> list[int]:
-    """The ids that every value begins with, if it looks as a schema registry's values do; else none."""
-    found = {schema_id(each.value) for each in sample.records if each.value is not None}
-    ids = sorted(each for each in found if each)  # a small number in eight bytes begins with the id 0
-    return ids if len(ids) == len(found) <= _MOST_SCHEMAS else []
+    return Parts(brokers, topics, root, properties, about, roles, has_json=is_json, schema_ids=found.schema_ids)
 
 
 def _few(chosen: Option) -> str:
@@ -444,11 +435,13 @@ def _write_findings(settings: Settings, sample: Sample, found: Found, judged: Fi
     if found.unnamed:
         names = ", ".join(printable(shortened(name, 40)) for name in found.unnamed[:5])
         output.write(f"{len(found.unnamed):,} names that no extractor can spell were left out, such as {names}.")
-    if ids := _schema_ids(sample):
-        said = (
-            f"Every value begins with {config_text.registry_ids(ids)}. Their fields are read once `value` in the config names "
+    if found.schema_ids:
+        begins = f"Every value begins with {config_text.registry_ids(found.schema_ids)}."
+        output.write(
+            textwrap.fill(
+                f"{begins} Their fields are read once `value` in the config names the registry: docs/formats.md.", _WIDTH
+            )
         )
-        output.write(textwrap.fill(said + "the registry: docs/formats.md.", _WIDTH))
     if not sample.records:
         return
     first = sorted(judged.findings, key=lambda each: (each.not_sequence is not None, -each.candidate.present))[:_MOST_SHOWN]
@@ -490,7 +483,7 @@ def _told(settings: Settings, sample: Sample, found: Found, judged: Findings, op
         "unnamed": list(found.unnamed[:_MOST_SHOWN]),
         "left_out": found.left_out,
         "no_json": found.no_json,
-        "schema_ids": _schema_ids(sample),
+        "schema_ids": found.schema_ids,
         "tombstones": found.tombstones,
         "headers_unread": found.headers_unread,
         "options": [{"label": each.label, "steps": each.to_json()} for each in options[:_MOST_OPTIONS]],
