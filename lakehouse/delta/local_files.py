@@ -97,6 +97,31 @@ def properties(folder: Path) -> dict[str, str] | None:
     return None
 
 
+def sizes(folder: Path) -> list[int] | None:
+    """The bytes of each data file; None if the table does not exist or its log cannot be read here."""
+    with suppress(*ERRORS):
+        return [size for (size,) in _statistics(DeltaTable(folder), "size_bytes")]
+    return None
+
+
+def columns(folder: Path) -> tuple[str, ...] | None:
+    """The table's columns; None if it does not exist or its log cannot be read here."""
+    with suppress(*ERRORS):
+        return tuple(field.name for field in DeltaTable(folder).schema().fields)
+    return None
+
+
+def unneeded(folder: Path) -> int | None:
+    """How many files no version within the table's own retention uses, those that no version ever had too.
+
+    Returns:
+        The number; None if the table does not exist or cannot be looked at here.
+    """
+    with suppress(*ERRORS):
+        return len(opened(folder).vacuum(dry_run=True, full=True))
+    return None
+
+
 def last_transaction(folder: Path, app_id: str) -> int | None:
     """The last version of an application that the table knows, however old its commit; -1 for none.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.contract import sql_text
-from lakehouse.delta import tables
+from lakehouse.delta import local_files, tables
 from lakehouse.delta.errors import SPARK_ERRORS, is_fixed_setting
 
 if TYPE_CHECKING:
@@ -50,7 +50,11 @@ class State:
 
 
 def state(spark: SparkSession, table: Table) -> State:
-    """What Delta says of the table's latest version."""
+    """What the log says of the table's latest version; read without Spark in a local folder."""
+    if (folder := table.local_folder) is not None:
+        sizes, properties, columns = (look(folder) for look in (local_files.sizes, local_files.properties, local_files.columns))
+        if sizes is not None and properties is not None and columns is not None:
+            return State(len(sizes), sum(sizes), properties, columns)
     row = spark.sql(f"DESCRIBE DETAIL {table.sql}").select("numFiles", "sizeInBytes", "properties").collect()[0]
     return State(row["numFiles"], row["sizeInBytes"], dict(row["properties"]), tuple(spark.read.table(table.sql).columns))
 
@@ -85,6 +89,8 @@ def unset_properties(spark: SparkSession, table: Table, names: Sequence[str]) ->
 
 def small_files(spark: SparkSession, table: Table, *, file_mib: int) -> int:
     """Count the files that compaction considers: those below the size. A single one is left as it is."""
+    if (folder := table.local_folder) is not None and (sizes := local_files.sizes(folder)) is not None:
+        return sum(size < file_mib * _MIB for size in sizes)
     files = spark.read.table(table.sql).select("_metadata.file_path", "_metadata.file_size").distinct()
     return files.where(F.col("file_size") < file_mib * _MIB).count()
 
@@ -102,7 +108,9 @@ def compact(spark: SparkSession, table: Table, *, file_mib: int) -> None:
 
 
 def unneeded_files(spark: SparkSession, table: Table) -> int:
-    """Count the files that no version within the table's retention uses."""
+    """Count the files that no version within the table's retention uses, without Spark in a local folder."""
+    if (folder := table.local_folder) is not None and (found := local_files.unneeded(folder)) is not None:
+        return found
     with _configured(spark, _LISTING):
         return spark.sql(f"VACUUM {table.sql} DRY RUN").count()
 
