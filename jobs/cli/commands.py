@@ -24,6 +24,7 @@ from jobs.cli.tools import broker_app, config_app, group, jars_app, need_command
 from jobs.cli.topics import topic_app
 from jobs.process.context import load_settings, open_job
 from jobs.process.exit_codes import exit_code_of, invoke
+from jobs.process.little import few_wait
 from jobs.process.options import (
     DEFAULT_CONFIG,
     MOST_ROWS,
@@ -127,7 +128,7 @@ def run(
     from jobs.run.summary import write_result
     from jobs.watch.after_run import listening
 
-    with open_job(config, overrides) as job:
+    with open_job(config, overrides, is_little=lambda settings: every is None and few_wait(settings)) as job:
         if every is not None:
             told = partial(write_result, as_json=as_json)
             with listening(job.settings, job.report):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobs.process import exit_codes
+from jobs.process.little import is_small
 from lakehouse.errors import UsageError
 
 if TYPE_CHECKING:
@@ -130,8 +130,18 @@ def open_session(lakehouse: Lakehouse, report: Report, app_name: str, *, is_shor
 
 
 @contextlib.contextmanager
-def open_job(config: Config, overrides: Sequence[str] | Mapping[str, str] | None) -> Iterator[Job]:
+def open_job(
+    config: Config,
+    overrides: Sequence[str] | Mapping[str, str] | None,
+    *,
+    is_little: Callable[[Settings], bool] = is_small,
+) -> Iterator[Job]:
     """Open a job with the settings that the flags name.
+
+    Args:
+        config: The config's file, or its content.
+        overrides: Of single keys.
+        is_little: Asked before a session is started, unless a caller's process goes on with it: see `jobs.process.little`.
 
     Raises:
         ConfigError: See `load_settings`.
@@ -141,4 +151,10 @@ def open_job(config: Config, overrides: Sequence[str] | Mapping[str, str] | None
 
     settings = load_settings(config, overrides)
     with reporting() as report:
-        yield Job(settings, report, partial(open_session, Lakehouse.of(settings), report, f"tidemark {settings.pipeline}"))
+        is_long = _is_in_python.get()
+
+        def open_spark() -> SparkSession:
+            is_short = not is_long and is_little(settings)
+            return open_session(Lakehouse.of(settings), report, f"tidemark {settings.pipeline}", is_short=is_short)
+
+        yield Job(settings, report, open_spark)

@@ -14,6 +14,7 @@ import typer
 
 from jobs.process import exit_codes
 from jobs.process.context import open_job
+from jobs.process.little import few_wait, is_small
 from jobs.process.options import DEFAULT_CONFIG, ConfigFile, Overrides
 from lakehouse.errors import TidemarkError
 
@@ -55,11 +56,13 @@ def run_job(stage: str | None, argv: list[str] | None) -> None:
         TidemarkError: The run failed; see its class.
     """
     what = f"Run {f'the {stage} stage' if stage else 'all stages'} of a pipeline once."
-    thin_job(partial(run_once, stage=stage), what, argv)
+    thin_job(partial(run_once, stage=stage), what, argv, is_little=few_wait)
 
 
-def thin_job(do: Callable[[Job], object], what: str, argv: list[str] | None) -> None:
-    """Call `do` with a job on the config that `--config` and `--set` name.
+def thin_job(
+    do: Callable[[Job], object], what: str, argv: list[str] | None, *, is_little: Callable[[Settings], bool] = is_small
+) -> None:
+    """Call `do` with a job on the config that `--config` and `--set` name; see `jobs.process.context.open_job`.
 
     Returns on success, since a wheel task treats any SystemExit as a failure.
 
@@ -69,7 +72,7 @@ def thin_job(do: Callable[[Job], object], what: str, argv: list[str] | None) -> 
     """
 
     def job(config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
-        with open_job(config, overrides) as opened:
+        with open_job(config, overrides, is_little=is_little) as opened:
             do(opened)
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -1,0 +1,111 @@
+"""What is little, by the tables and by what waits in Kafka: looked at before a session starts, and never waited for."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from deltalake import write_deltalake
+
+from jobs.process import context, little
+from jobs.process.context import called_from_python, open_job
+from lakehouse.settings.pipeline import Settings
+from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_WATERMARKS
+from tests.support.small_config import small_config, write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bronze.dev_broker.broker import LocalBroker
+
+NO_BROKER = "127.0.0.1:1"
+
+
+def settings(root: Path | str, servers: str = NO_BROKER, topic: str = "t") -> Settings:
+    kafka = {"bootstrap_servers": servers, "topics": [topic]}
+    return Settings.model_validate(small_config(str(root), kafka=kafka), context={"folder": Path()})
+
+
+def put(root: Path, *, decided_up_to: int, topic: str, load_seq: int, published: int) -> None:
+    marks = {"topic": [topic], "partition": pa.array([0], pa.int32()), "high_watermark": [decided_up_to]}
+    write_deltalake(root / SILVER_WATERMARKS, pa.table({**marks, "last_offset": [decided_up_to], "load_seq": [load_seq]}))
+    write_deltalake(root / GOLD_STREAM_HEALTH, pa.table({"load_seq": [published]}))
+
+
+def send(servers: str, topic: str, records: int) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for nth in range(records):
+        producer.produce(topic, b"%d" % nth)
+    producer.flush()
+
+
+def test_tables_are_small_until_bronze_has_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert little.is_small(settings(tmp_path))
+    write_deltalake(tmp_path / BRONZE_RECORDS, pa.table({"value": ["x" * 5_000]}))
+    assert little.is_small(settings(tmp_path))
+    monkeypatch.setattr(little, "_MOST_BYTES", 100)
+    assert not little.is_small(settings(tmp_path))
+
+
+def test_tables_that_are_in_no_folder_are_not_known_to_be_little() -> None:
+    in_store = settings("s3://bucket/lake")
+    assert (little.is_small(in_store), little.few_wait(in_store)) == (False, False)
+
+
+@pytest.mark.kafka
+def test_few_wait_as_long_as_kafka_has_few_beyond_what_silver_decided(
+    broker: LocalBroker, topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic()
+    send(broker.bootstrap_servers, name, 30)
+    asked = settings(tmp_path, broker.bootstrap_servers, name)
+    monkeypatch.setattr(little, "_SECONDS", 30)
+    monkeypatch.setattr(little, "_MOST_RECORDS", 20)
+
+    assert not little.few_wait(asked)
+    put(tmp_path, decided_up_to=9, topic=name, load_seq=3, published=3)
+    assert little.few_wait(asked)
+    send(broker.bootstrap_servers, name, 1)
+    assert not little.few_wait(asked)
+
+
+@pytest.mark.kafka
+def test_what_silver_has_decided_and_gold_has_not_published_waits_too(
+    broker: LocalBroker, topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic()
+    monkeypatch.setattr(little, "_SECONDS", 30)
+    put(tmp_path, decided_up_to=0, topic=name, load_seq=3, published=2)
+    assert not little.few_wait(settings(tmp_path, broker.bootstrap_servers, name))
+
+
+def test_brokers_that_do_not_answer_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr(little, "_few_wait", lambda _: answered.wait())
+    monkeypatch.setattr(little, "_SECONDS", 0.1)
+    assert not little.few_wait(settings(tmp_path))
+    answered.set()
+
+
+@pytest.mark.parametrize(("is_from_python", "is_short"), [(False, True), (True, False)])
+def test_a_session_is_short_for_little_unless_a_callers_process_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_from_python: bool, is_short: bool
+) -> None:
+    opened: list[bool] = []
+    monkeypatch.setattr(context, "open_session", lambda *_, is_short: opened.append(is_short))
+    config = write_config(tmp_path, root=str(tmp_path / "lake"))
+
+    def open_one() -> None:
+        with open_job(config, None, is_little=lambda _: True) as job:
+            _ = job.spark
+
+    if is_from_python:
+        with called_from_python(None):
+            open_one()
+    else:
+        open_one()
+    assert opened == [is_short]
