@@ -11,7 +11,7 @@ import typer
 from jobs.process.options import DEFAULT_CONFIG, AsJson, ConfigFile, Overrides, command_line
 
 MOST_SAMPLED = 4_000
-_ROLE = "As header:NAME, json:PATH, value:utf8, bytes:0:8; else what the sample shows."
+_ROLE = "As header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8; else what the sample shows."
 Sample = Annotated[
     int, typer.Option("--sample", metavar="RECORDS", min=2, max=100_000, help="How many records are looked at, at most.")
 ]
@@ -31,6 +31,18 @@ def init(
     sequence: Annotated[str | None, typer.Option("--sequence", metavar="WHERE", help=_ROLE)] = None,
     producer: Annotated[str | None, typer.Option("--producer", metavar="WHERE", help="The same for the producer.")] = None,
     epoch: Annotated[str | None, typer.Option("--epoch", metavar="WHERE", help="The same for the epoch.")] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", metavar="URL", help="A schema registry: the fields of values behind its ids are looked at."),
+    ] = None,
+    registry_properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--registry-property",
+            metavar="NAME=VALUE",
+            help="A key of value.registry: username, password, ca, cert, key; secrets as ${env:NAME}. May be repeated.",
+        ),
+    ] = None,
     sample: Sample = MOST_SAMPLED,
     config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The file to write.")] = DEFAULT_CONFIG,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
@@ -44,11 +56,12 @@ def init(
     from jobs.first.init import init as look
 
     def ask(question: str, default: str | None) -> str:
-        answer: str = typer.prompt(question, default=default, err=True)
+        answer: str = typer.prompt(question, default=default, show_default=bool(default), err=True)
         return answer
 
     roles = {"sequence": sequence, "producer": producer, "epoch": epoch}
-    asked = Asked(brokers, topic or [], root, config, force, sample, properties or [], roles)
+    told = (registry, registry_properties or [])
+    asked = Asked(brokers, topic or [], root, config, force, sample, properties or [], roles, *told)
     return look(asked, ask=ask if sys.stdin.isatty() and not as_json else None, as_json=as_json)
 
 

@@ -1,4 +1,4 @@
-"""What a sample of records holds that could be a sequence, a producer or an epoch: headers, JSON paths, whole values. Pure."""
+"""What a sample of records holds that could be a sequence, a producer or an epoch: headers, fields, whole values. Pure."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from jobs.first import registered
+from jobs.first.avro_values import MOST_BYTES
 from lakehouse.extract import on_driver
-from lakehouse.extract.on_driver import Object, Record
+from lakehouse.extract.on_driver import Object, OfOtherType, Record
 from lakehouse.extract.sources import Encoding, Source
-from lakehouse.extract.written import schema_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bronze.kafka.sample import Sampled
+    from jobs.first.registered import Registered
 
 MOST_NAMES = 200
 """The headers, and the paths, that are looked at."""
 _MOST_LEVELS = 4
-_MOST_SCHEMAS = 20
 _LONGEST_NAME = 200
-_MOST_JSON_BYTES = 1024 * 1024
-"""The longest value that is read as JSON."""
 _SHARE = 0.95
 """The share of its values from which on a candidate is of a kind."""
 
@@ -42,7 +41,7 @@ OTHER = "true and false"
 NOTHING = "nothing"
 _TRUTH = re.compile(rb"true|false")
 _BY_WIDTH: dict[int, Encoding] = {4: "int32", 8: "int64"}
-_THERE = ("disagrees", "repeated")
+_THERE = ("disagrees", "repeated", "not_a_whole_number")
 """Problems of what is there all the same."""
 _LONGEST_EXAMPLE = 30
 _ENCODED = ("header", "value")
@@ -93,14 +92,14 @@ class Found:
     """All candidates of a sample.
 
     Attributes:
-        candidates: Headers first, then JSON paths, then the whole value; each in the order of their names.
+        candidates: Headers first, then JSON paths and fields, then the whole value; each in the order of their names.
         unnamed: Names that the config cannot spell, escaped by whoever shows them.
         left_out: How many further headers and paths were not looked at.
         keys: How many records have a key.
         no_json: How many values are no JSON objects, tombstones apart.
         tombstones: How many values are null.
         headers_unread: How many records have a header whose name is no UTF-8, so that none of their headers could be read.
-        schema_ids: The ids that every value begins with, if it looks as a schema registry's values do; else none.
+        schema_ids: The ids that every value of a topic begins with, for each topic whose values look as a schema registry's do.
     """
 
     candidates: Sequence[Candidate]
@@ -110,7 +109,7 @@ class Found:
     no_json: int
     tombstones: int
     headers_unread: int
-    schema_ids: Sequence[int]
+    schema_ids: Mapping[str, Sequence[int]]
 
 
 def label(source: Source) -> str:
@@ -123,6 +122,8 @@ def label(source: Source) -> str:
         return f"value:{source.encoding}"
     if source.form == "offset":
         return "offset"
+    if source.form == "prefixed_json":
+        return f"json:{source.argument}"
     if source.form == "header" and source.encoding != "utf8":
         import yaml
 
@@ -132,47 +133,63 @@ def label(source: Source) -> str:
     return f"{source.form}:{source.argument}"
 
 
-def records_of(sample: Sequence[Sampled]) -> list[Record]:
-    """The records of a sample as extractors read them. A value that is too long for it is not read as JSON."""
+def records_of(sample: Sequence[Sampled], behind: Registered | None = None) -> list[Record]:
+    """The records of a sample as extractors read them, with the fields of their values where a registry told them."""
+    if behind is not None:
+        return [behind.record(each) for each in sample]
     return [Record(each.value, each.headers or (), each.offset) for each in sample]
 
 
-def _schema_ids(sample: Sequence[Sampled]) -> list[int]:
-    found = {schema_id(each.value) for each in sample if each.value is not None}
-    ids = sorted(each for each in found if each)  # a small number in eight bytes begins with the id 0
-    return ids if len(ids) == len(found) <= _MOST_SCHEMAS else []
-
-
-def find(sample: Sequence[Sampled]) -> Found:
+def find(sample: Sequence[Sampled], behind: Registered | None = None) -> Found:
     """List everything in a sample that could be a sequence, a producer or an epoch.
 
     Args:
         sample: The records.
+        behind: What a schema registry says of their values; None if none was asked.
     """
-    records = records_of(sample)
+    records = records_of(sample, behind)
     headers = Counter(name for each in sample for name in dict(each.headers or ()))
-    parsed = [each.json if len(each.value or b"") <= _MOST_JSON_BYTES else None for each in records]
-    paths = Counter(path for value in parsed for path in set(_paths(value)))
     unnamed = [name for name in headers if not 0 < len(name) <= _LONGEST_NAME]
     known = {name: times for name, times in headers.items() if 0 < len(name) <= _LONGEST_NAME}
     sources = [Source("header", name) for name in _most(known)]
-    spelled = {path: argument for path in paths if (argument := argument_of(path)) is not None}
-    unnamed += [".".join(path) for path in paths if path not in spelled]
-    sources += [Source("json", spelled[path]) for path in _most({path: paths[path] for path in spelled})]
+    is_prefixed = [behind is not None and behind.is_json(each.topic) for each in sample]
+    parsed = [_json(each, is_prefixed=prefixed) for each, prefixed in zip(records, is_prefixed, strict=True)]
+    left_out = max(0, len(known) - MOST_NAMES)
+    for form in ("json", "prefixed_json"):
+        paths = Counter(
+            path
+            for value, prefixed in zip(parsed, is_prefixed, strict=True)
+            if prefixed == (form == "prefixed_json")
+            for path in set(_paths(value))
+        )
+        spelled = {path: argument for path in paths if (argument := argument_of(path)) is not None}
+        unnamed += [".".join(path) for path in paths if path not in spelled]
+        sources += [Source(form, spelled[path]) for path in _most({path: paths[path] for path in spelled})]
+        left_out += max(0, len(spelled) - MOST_NAMES)
+    fields = Counter(path for each in records for path in each.fields or () if len(path) <= _LONGEST_NAME)
+    sources += [Source("field", path) for path in _most(fields)]
     found = [candidate(source, records) for source in sources]
-    if any(not isinstance(value, Object) for value in parsed):
+    is_read = [isinstance(value, Object) or each.fields is not None for each, value in zip(records, parsed, strict=True)]
+    if not all(is_read):
         found.append(candidate(Source("value"), records))
     tombstones = sum(each.value is None for each in sample)
     return Found(
         candidates=found,
         unnamed=unnamed,
-        left_out=max(0, len(known) - MOST_NAMES) + max(0, len(spelled) - MOST_NAMES),
+        left_out=left_out + max(0, len(fields) - MOST_NAMES),
         keys=sum(each.key is not None for each in sample),
         no_json=sum(not isinstance(value, Object) for value in parsed) - tombstones,
         tombstones=tombstones,
         headers_unread=sum(each.headers is None for each in sample),
-        schema_ids=_schema_ids(sample),
+        schema_ids=registered.schema_ids(sample),
     )
+
+
+def _json(record: Record, *, is_prefixed: bool) -> Any:
+    """The value as JSON; None if it is none, or too long to be read here."""
+    if len(record.value or b"") > MOST_BYTES:
+        return None
+    return record.behind_prefix.json if is_prefixed else record.json
 
 
 def argument_of(path: Sequence[str]) -> str | None:
@@ -205,20 +222,28 @@ def _paths(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]
 def candidate(source: Source, records: Sequence[Record]) -> Candidate:
     """What a source reads of each record. A header or value that holds binary numbers is read as such."""
     read = [on_driver.raw(source, each) for each in records]
-    kinds = Counter(_kind(raw) for raw, _ in read if raw is not None)
+    others = [other for each in records if (other := _of_other_type(source, each)) is not None]
+    kinds = Counter(_kind(raw) for raw, _ in read if raw is not None) + Counter(each.type for each in others)
     kind = kinds.most_common(1)[0][0] if kinds else NOTHING
     encoding = next((name for name, words in BINARY.items() if words == kind and source.form in _ENCODED), source.encoding)
     numbers = [(None, problem) if raw is None else on_driver.to_number(raw, encoding) for raw, problem in read]
+    example = next((_example(raw) for raw, _ in read if raw is not None), None)
     return Candidate(
         source=replace(source, encoding=encoding),
         kind=kind,
         kinds=dict(kinds.most_common()),
-        example=next((_example(raw) for raw, _ in read if raw is not None), None),
+        example=others[0].text if example is None and others else example,
         problems=dict(Counter(problem for _, problem in numbers if problem is not None)),
         numbers=[number for number, _ in numbers],
         names=[None if raw is None else on_driver.to_name(raw, encoding)[0] for raw, _ in read],
         present=sum(raw is not None or problem in _THERE for raw, problem in read),
     )
+
+
+def _of_other_type(source: Source, record: Record) -> OfOtherType | None:
+    """What a field holds of which no sequence, producer or epoch is read."""
+    found = (record.fields or {}).get(source.argument) if source.form == "field" else None
+    return found if isinstance(found, OfOtherType) else None
 
 
 def _kind(raw: bytes) -> str:

@@ -35,6 +35,23 @@ class Chosen:
 
 
 @dataclass(frozen=True)
+class Value:
+    """How values behind the prefix of a schema registry are decoded.
+
+    Attributes:
+        format: avro or json.
+        schema: The fields as Spark DDL.
+        registry: The keys of the registry; secrets among them are references.
+        why: Sentences for the comment above it.
+    """
+
+    format: str
+    schema: str
+    registry: Mapping[str, str]
+    why: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Parts:
     """What a config is written from.
 
@@ -46,8 +63,10 @@ class Parts:
         about: What the file was written from.
         roles: `sequence`, `producer` and `epoch`.
         has_json: Whether the values are JSON objects.
-        schema_ids: The ids of a schema registry that every value seems to begin with; none otherwise.
-        own: What is otherwise in single topics: their extractors by role, None for those that they have not.
+        schema_ids: The ids of a schema registry that values seem to begin with; none otherwise.
+        value: How values are decoded, and why; None to leave the key out.
+        notes: Sentences for a comment at the end.
+        own: What is otherwise in single topics: their extractors by role and their value, None for what they have not.
     """
 
     brokers: str
@@ -58,6 +77,8 @@ class Parts:
     roles: Mapping[str, Chosen]
     has_json: bool = False
     schema_ids: Sequence[int] = ()
+    value: Value | None = None
+    notes: Sequence[str] = ()
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -86,13 +107,18 @@ def text(parts: Parts) -> str:
     if parts.own:
         lines += ["", *_comment("These topics are read otherwise: nothing fits all of them."), "topics:"]
         lines += [f"  {_flow(topic)}: {_flow(dict(own))}" for topic, own in parts.own.items()]
-    if parts.has_json:
+    if parts.value:
+        value = parts.value
+        lines += ["", *(line for why in value.why for line in _comment(why)), "value:", f"  format: {value.format}"]
+        lines += [f"  schema: {_flow(value.schema)}", "  registry:"]
+        lines += [f"    {name}: {_flow(text_, keeps_references=True)}" for name, text_ in value.registry.items()]
+    elif parts.has_json:
         lines += [
             "",
             *_comment("The values are JSON. To have their fields as columns, name them with their types of Spark:"),
             '# value: {format: json, schema: "id STRING, amount DOUBLE"}',
         ]
-    if parts.schema_ids:
+    elif parts.schema_ids:
         lines += [
             "",
             *_comment(
@@ -101,6 +127,8 @@ def text(parts: Parts) -> str:
             ),
             '# value: {format: avro, schema: "id STRING, amount DOUBLE", registry: {url: "https://registry:8081"}}',
         ]
+    if parts.notes:
+        lines += ["", *(line for note in parts.notes for line in _comment(note))]
     return "\n".join(lines) + "\n"
 
 
@@ -115,7 +143,7 @@ def extractor(source: Source) -> dict[str, Any]:
         return {"value": source.encoding}
     if source.form == "offset":
         return {"offset": True}
-    given: dict[str, Any] = {source.form: source.argument}
+    given: dict[str, Any] = {"json" if source.form == "prefixed_json" else source.form: source.argument}
     is_encoded = source.encoding != "utf8" and source.form in ("header", "bytes")
     return {**given, "encoding": source.encoding} if is_encoded else given
 

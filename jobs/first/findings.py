@@ -36,13 +36,11 @@ _EPOCH_NAMES = ("epoch", "generation", "term", "incarnation", "boot", "session")
 _SECONDS_OF_YEARS = (946_684_800, 4_102_444_800)
 """2000 and 2100."""
 _LONGEST_EXAMPLE = 20
-_FORMS = ("header", "json", "value", "bytes", "custom", "offset")
+_FORMS = ("header", "json", "prefixed_json", "field", "value", "bytes", "custom", "offset")
 _UNITS = (1_000, 1_000_000, 1_000_000_000)
 """Milli-, micro- and nanoseconds in a second. Seconds themselves are as likely counters."""
 
-ORDER = (
-    "fewest records kept out, no producer or epoch needed, a name like seq or lsn, headers before JSON paths, fewest gaps, name"
-)
+ORDER = "fewest records kept out, no producer or epoch needed, a name like seq or lsn, headers before values, fewest gaps, name"
 """How the first of several is found, in words."""
 
 
@@ -379,6 +377,8 @@ def _kept_out(steps: Steps) -> str:
 def _not_producer(each: Candidate, names: set[str]) -> str | None:
     total = len(each.names)
     without = each.names.count(None)
+    if each.present and without == total and each.source.form == "field":
+        return f"it is of the type {each.kind}"
     if without > _SHARE_OUT * total:
         return f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records"
     if each.kind in (FRACTION, OTHER):

@@ -19,14 +19,15 @@ from pydantic import ValidationError
 from bronze.kafka import metadata
 from bronze.kafka import sample as kafka_sample
 from bronze.kafka.source import require_reachable
-from jobs.first import candidates, config_text, findings
-from jobs.first.config_text import Chosen, Parts
+from jobs.first import candidates, config_text, findings, registered
+from jobs.first.config_text import Chosen, Parts, Value
 from jobs.process import exit_codes, output
 from jobs.process.atomic_file import whole
 from jobs.process.options import DEFAULT_CONFIG, command_line
 from lakehouse.config import load as configs
+from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.config.sources import PREFIX
-from lakehouse.errors import SourceError, UsageError
+from lakehouse.errors import RegistryError, SourceError, UsageError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.sources import Source
 from lakehouse.settings.extractor import ROLES, Extractor
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from bronze.kafka.sample import Sample
     from jobs.first.candidates import Candidate, Found
     from jobs.first.findings import Finding, Findings, Option
-    from lakehouse.settings.pipeline import Settings
+    from jobs.first.registered import Registered
+    from lakehouse.settings.pipeline import Registry, Settings
 
 _MOST_SHOWN = 30
 _MOST_OPTIONS = 20
@@ -47,6 +49,12 @@ _OFFSET = "Kafka gives a new one to each record, also to one that is sent again"
 _WIDEST_NAME = 40
 _WIDTH = 100
 _FEW = 20
+_REGISTRY_KEYS = ("username", "password", "ca", "cert", "key")
+_ROOT = "./lakehouse"
+_NO_REGISTRY = (
+    "Start it, or correct --registry. With a login: --registry-property 'username=${env:REGISTRY_USER}' "
+    "--registry-property 'password=${env:REGISTRY_PASSWORD}'. Without --registry, init says what the rest of the records has."
+)
 _PLAIN_PASSWORD = re.compile(r"password\s*=\s*[\"']?(?!\$\{)[^\s\"';]", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{(env|secret):[^}]+\}")
 
@@ -84,6 +92,8 @@ class Asked:
         records: How many records are read.
         properties: Kafka client properties as `NAME=VALUE`.
         roles: What was named as `sequence`, `producer` and `epoch`, as `header:seq`; None for what is to be found.
+        registry: The URL of the schema registry; None to be asked where values look as one's do.
+        registry_properties: Keys of `value.registry` as `NAME=VALUE`.
     """
 
     brokers: str | None
@@ -94,6 +104,16 @@ class Asked:
     records: int
     properties: Sequence[str]
     roles: Mapping[str, str | None]
+    registry: str | None = None
+    registry_properties: Sequence[str] = ()
+
+    @property
+    def registry_keys(self) -> dict[str, str]:
+        """The registry as `value.registry` of the config has it; empty if none is named."""
+        if self.registry is None:
+            return {}
+        pairs = dict(each.split("=", 1) for each in self.registry_properties)
+        return {"url": self.registry, **{name.strip(): value for name, value in pairs.items()}}
 
 
 def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json: bool) -> int:
@@ -110,10 +130,67 @@ def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json:
     Raises:
         UsageError: An option is missing or wrong, or the file is there.
         SourceError: The topic cannot be read.
+        RegistryError: A schema registry is named, and cannot be asked.
     """
     _require_free(asked)
+    _require_registry_properties(asked)
     extractors = {role: _extractor(role, text) for role, text in asked.roles.items() if text}
     properties = _properties(asked.properties)
+    asked = _with_place(asked, properties, ask)
+    place = (asked.brokers or "", asked.topics, asked.root or _ROOT, properties)
+    settings = _settings(*place[:2], properties, asked, root=place[2])
+    registry = _registry(asked, properties)
+    sys.stderr.write(f"Reading a sample of {', '.join(asked.topics)} at {settings.kafka.bootstrap_servers!s}.\n")
+    sample = kafka_sample.require(settings.kafka, asked.records)
+    if registry is None and ask is not None and registered.schema_ids(sample.records):
+        asked = replace(asked, registry=ask("The schema registry's URL; nothing for none", "").strip() or None)
+        registry = _registry(asked, properties)
+    behind = _look(registry, sample) if registry else None
+    found = candidates.find(sample.records, behind)
+    judged = findings.judge(sample, found)
+    given = {role: _given(sample, source, role, found, behind) for role, source in extractors.items()}
+    options = _possible(sample, judged, given)
+    if not as_json:
+        _write_findings(asked, settings, sample, found, judged, behind=behind)
+    chosen = _choose(options, None if as_json or given.get("sequence") else ask)
+    chosen, own = _by_topic(sample, behind) if chosen is None and not given else (chosen, {})
+    written = None
+    if chosen is not None:
+        parts = _parts(place, sample, chosen, options, given=given, found=found)
+        parts = replace(parts, own={topic: _otherwise(each, chosen) for topic, each in own.items()})
+        parts = _with_values(parts, asked, sample, behind)
+        written = config_text.text(parts)
+        _parse(written, asked)  # a config that cannot be read is written by nobody
+        _write(asked, written)
+    commands = [command_line(name, asked.config) for name in ("check", "plan", "run")] if written else []
+    if as_json:
+        told = _told(settings, sample, found, judged, options)
+        of_topics = {topic: _labels(each) for topic, each in own.items()}
+        output.write_json(
+            {
+                **told,
+                "registry": {"url": asked.registry, **behind.to_json()} if behind else None,
+                "order": findings.ORDER,
+                "chosen": _labels(chosen) if chosen else None,
+                "chosen_of_topics": of_topics,
+                "config": str(asked.config) if written else None,
+                "next": commands,
+            }
+        )
+    elif chosen is None:
+        _write_nothing_fits(asked, sample)
+    else:
+        _write_chosen(asked, chosen, options, own, is_given="sequence" in given)
+        output.write("\nNext:\n" + "\n".join(f"  {command}" for command in commands))
+    return int(chosen is None)
+
+
+def _with_place(asked: Asked, properties: Mapping[str, str], ask: Callable[[str, str | None], str] | None) -> Asked:
+    """What is asked for, with the brokers, the topics and the root that a person is asked for where they are missing.
+
+    Raises:
+        UsageError: One is missing, and there is nobody to ask.
+    """
     brokers = asked.brokers or _ask(ask, "Kafka's brokers, host:port", "localhost:9092", option="--brokers")
     topics = list(asked.topics)
     if not topics:
@@ -125,49 +202,8 @@ def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json:
         topics = _ask(ask, "The topic, or several with commas between", default, option="--topic").replace(",", " ").split()
     if not topics:
         raise UsageError("No topic is named.", where="--topic", next_step="Name one: --topic orders.")
-    root = asked.root or (ask("Where the tables go: a folder, or s3://bucket/path", "./lakehouse") if ask else "./lakehouse")
-    settings = _settings(brokers, topics, properties, asked, root=root)
-    sys.stderr.write(f"Reading a sample of {', '.join(topics)} at {settings.kafka.bootstrap_servers!s}.\n")
-    sample = kafka_sample.require(settings.kafka, asked.records)
-    found = candidates.find(sample.records)
-    judged = findings.judge(sample, found)
-    given = {role: _given(sample, source, role, found) for role, source in extractors.items()}
-    options = _possible(sample, judged, given)
-    if not as_json:
-        _write_findings(settings, sample, found, judged)
-    chosen = _choose(options, None if as_json or given.get("sequence") else ask)
-    own: Mapping[str, Option] = {}
-    if chosen is None and not given:
-        chosen, own = _by_topic(sample)
-    written = None
-    if chosen is not None:
-        parts = _parts((brokers, topics, root, properties), sample, chosen, options, given=given, found=found)
-        parts = replace(parts, own={topic: _otherwise(each, chosen) for topic, each in own.items()})
-        written = config_text.text(parts)
-        _parse(written, asked)  # a config that cannot be read is written by nobody
-        _write(asked, written)
-    commands = [command_line(name, asked.config) for name in ("check", "plan", "run")] if written else []
-    if as_json:
-        told = _told(settings, sample, found, judged, options)
-        chosen_labels = _labels(chosen) if chosen else {}
-        of_topics = {topic: _labels(each) for topic, each in own.items()}
-        file = str(asked.config) if written else None
-        output.write_json(
-            {
-                **told,
-                "order": findings.ORDER,
-                "chosen": chosen_labels or None,
-                "chosen_of_topics": of_topics,
-                "config": file,
-                "next": commands,
-            }
-        )
-    elif chosen is None:
-        _write_nothing_fits(asked, brokers, topics, sample)
-    else:
-        _write_chosen(asked, chosen, options, own, is_given="sequence" in given)
-        output.write("\nNext:\n" + "\n".join(f"  {command}" for command in commands))
-    return int(chosen is None)
+    root = asked.root or (ask("Where the tables go: a folder, or s3://bucket/path", _ROOT) if ask else _ROOT)
+    return replace(asked, brokers=brokers, topics=topics, root=root)
 
 
 def _require_free(asked: Asked) -> None:
@@ -206,15 +242,85 @@ def _properties(given: Sequence[str]) -> dict[str, str]:
             )
         name = name.strip()
         if (smells_of_secret(name) and not _REFERENCE.search(value)) or _PLAIN_PASSWORD.search(value):
-            # Neither name nor value is repeated whole: others see the command line, and this message may be kept.
-            raise UsageError(
-                "A secret is given in plain text; it would stay in the shell's history and in the file.",
-                where=f"--property {shortened(name, 60)}",
-                expected="a reference: ${env:NAME}, or ${secret:scope/key} on Databricks",
-                next_step=f"Put it into an environment variable, and write --property '{shortened(name, 60)}=${{env:NAME}}'.",
-            )
+            raise _plain_secret("--property", name)
         found[name] = value
     return found
+
+
+def _plain_secret(option: str, name: str) -> UsageError:
+    # Neither name nor value is repeated whole: others see the command line, and this message may be kept.
+    return UsageError(
+        "A secret is given in plain text; it would stay in the shell's history and in the file.",
+        where=f"{option} {shortened(name, 60)}",
+        expected="a reference: ${env:NAME}, or ${secret:scope/key} on Databricks",
+        next_step=f"Put it into an environment variable, and write {option} '{shortened(name, 60)}=${{env:NAME}}'.",
+    )
+
+
+def _require_registry_properties(asked: Asked) -> None:
+    """Raise if a key of the registry is unknown, has no value, or is a secret in plain text.
+
+    Raises:
+        UsageError: As said.
+    """
+    for text in asked.registry_properties:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if name not in _REGISTRY_KEYS or not (equals and value):
+            raise UsageError(
+                "--registry-property needs the name of a key and a value.",
+                where="--registry-property",
+                observed=shortened(name, 60),
+                expected=f"NAME=VALUE, with one of {', '.join(_REGISTRY_KEYS)}",
+                next_step="For example --registry-property ca=registry-ca.pem.",
+            )
+        if name == "password" and not _REFERENCE.search(value):
+            raise _plain_secret("--registry-property", name)
+    if asked.registry_properties and asked.registry is None:
+        raise UsageError(
+            "--registry-property is given without --registry.",
+            where="--registry-property",
+            expected="both, or --registry alone",
+            next_step="Name the registry: --registry http://localhost:8081.",
+        )
+
+
+def _registry(asked: Asked, properties: Mapping[str, str]) -> Registry | None:
+    """The registry that is named; None if none is.
+
+    Raises:
+        UsageError: It is none that the config takes.
+    """
+    if asked.registry is None:
+        return None
+    roles = {"sequence": Chosen(Source("offset"), ())}
+    value = Value("json", "value STRING", asked.registry_keys)
+    place = (asked.brokers or "", asked.topics, asked.root or _ROOT, properties)
+    try:
+        settings = _parse(config_text.text(Parts(*place, "", roles, value=value)), asked)
+    except ConfigMistakesError as error:
+        first = error.mistakes[0]
+        raise UsageError(
+            f"The registry cannot be used: {first.what}.",
+            where=f"--registry, or --registry-property: {first.key}",
+            observed=first.observed,
+            expected=first.expected,
+            next_step=first.next_step,
+        ) from None
+    return settings.registry
+
+
+def _look(registry: Registry, sample: Sample) -> Registered:
+    """What the registry says of the sample.
+
+    Raises:
+        RegistryError: It cannot be reached, refuses, or knows none of the schemas.
+    """
+    try:
+        return registered.look(registry, sample.records)
+    except RegistryError as error:
+        raise RegistryError(
+            error.what, where=error.where, observed=error.observed, expected=error.expected, next_step=_NO_REGISTRY
+        ) from None
 
 
 def _extractor(role: str, text: str) -> Source:
@@ -232,7 +338,7 @@ def _extractor(role: str, text: str) -> Source:
     else:
         form, _, argument = text.partition(":")
         spelled = {form: argument} if argument else {form: form == "offset" or None}
-    why = "no header:NAME, json:PATH, value:utf8, bytes:0:8, offset or custom:module:function"
+    why = "no header:NAME, json:PATH, field:PATH, value:utf8, bytes:0:8, offset or custom:module:function"
     if isinstance(spelled, dict) and not (role != "sequence" and "offset" in spelled):
         try:
             return Source.of(Extractor.model_validate(spelled))
@@ -248,7 +354,7 @@ def _extractor(role: str, text: str) -> Source:
 
 
 def _settings(
-    brokers: str, topics: Sequence[str], properties: Mapping[str, str], asked: Asked, *, root: str = "./lakehouse"
+    brokers: str, topics: Sequence[str], properties: Mapping[str, str], asked: Asked, *, root: str = _ROOT
 ) -> Settings:
     """The settings of what is given so far, to reach the brokers with: its sequence is none."""
     roles = {"sequence": Chosen(Source("offset"), ())}
@@ -271,13 +377,15 @@ def _topic_names(settings: Settings) -> list[str]:
         raise SourceError("Kafka cannot be asked for its topics.", observed=str(error)) from None
 
 
-def _given(sample: Sample, source: Source, role: str, found: Found) -> Candidate:
+def _given(sample: Sample, source: Source, role: str, found: Found, behind: Registered | None) -> Candidate:
     """What an option names, over the sample.
 
     Raises:
         UsageError: The sample has records, and none of them has it.
     """
-    each = candidates.candidate(source, candidates.records_of(sample.records))
+    if source.form == "json" and behind is not None and "json" in behind.formats.values():
+        source = replace(source, form="prefixed_json")
+    each = candidates.candidate(source, candidates.records_of(sample.records, behind))
     is_read = any(name is not None for name in each.names) if role == "producer" else each.readable > 0
     if sample.records and not is_read and source.form != "custom":
         known = ", ".join(printable(other.label) for other in found.candidates[:_MOST_SHOWN])
@@ -287,7 +395,9 @@ def _given(sample: Sample, source: Source, role: str, found: Found) -> Candidate
             f"No record of the sample has a {role} where --{role} names it; nothing was written.",
             where=f"--{role} {each.label}",
             observed=there if each.present else missing,
-            next_step="Correct the name; lower and upper case differ. Without the option, init says what fits.",
+            next_step="Name the registry of the values: --registry http://localhost:8081."
+            if source.form == "field" and behind is None
+            else "Correct the name; lower and upper case differ. Without the option, init says what fits.",
         )
     return each
 
@@ -318,12 +428,12 @@ def _choose(options: Sequence[Option], ask: Callable[[str, str | None], str] | N
         sys.stderr.write(f"A number from 1 to {len(shown)}.\n")
 
 
-def _by_topic(sample: Sample) -> tuple[Option | None, dict[str, Option]]:
+def _by_topic(sample: Sample, behind: Registered | None) -> tuple[Option | None, dict[str, Option]]:
     """Where nothing fits all topics: what fits most of them, and what the others; nothing unless each has something."""
     best: dict[str, Option] = {}
     for topic in dict.fromkeys(each.topic for each in sample.records):
         part = replace(sample, records=[each for each in sample.records if each.topic == topic])
-        options = findings.judge(part, candidates.find(part.records)).options
+        options = findings.judge(part, candidates.find(part.records, behind)).options
         if not options:
             return None, {}
         best[topic] = options[0]
@@ -336,12 +446,12 @@ def _by_topic(sample: Sample) -> tuple[Option | None, dict[str, Option]]:
 
 def _otherwise(each: Option, top: Option) -> dict[str, Any]:
     """What a topic has of its own; null is what the others have and it has not."""
-    sources = {role: (getattr(each, role), getattr(top, role)) for role in ROLES}
-    return {
-        role: config_text.extractor(own.source) if own else None
-        for role, (own, other) in sources.items()
-        if (own and own.source) != (other and other.source)
-    }
+    extractors = {role: [_spelled(getattr(option, role)) for option in (each, top)] for role in ROLES}
+    return {role: own for role, (own, other) in extractors.items() if own != other}
+
+
+def _spelled(each: Candidate | None) -> dict[str, Any] | None:
+    return config_text.extractor(each.source) if each else None
 
 
 def _labels(chosen: Option) -> dict[str, str]:
@@ -377,7 +487,45 @@ def _parts(
     roles["producer"] = _extra(chosen.producer, "producer", given, "Without it the sequence does not rise within a partition.")
     roles["epoch"] = _extra(chosen.epoch, "epoch", given, "Where it rises, the sequence starts anew.")
     is_json = found.no_json == 0 and bool(sample.records) and found.tombstones < len(sample.records)
-    return Parts(brokers, topics, root, properties, about, roles, has_json=is_json, schema_ids=found.schema_ids)
+    ids = _all_ids(found.schema_ids)
+    return Parts(brokers, topics, root, properties, about, roles, has_json=is_json, schema_ids=ids)
+
+
+def _all_ids(ids: Mapping[str, Sequence[int]]) -> list[int]:
+    return sorted({number for each in ids.values() for number in each})
+
+
+def _with_values(parts: Parts, asked: Asked, sample: Sample, behind: Registered | None) -> Parts:
+    """What is written from, with how the values are decoded, in all topics and in those that are otherwise."""
+    if behind is None or not behind.ids:
+        return parts
+    if not behind.formats:
+        whys = dict.fromkeys(each.why or "none fits all schemas" for each in behind.schemas.values())
+        begins = f"The values begin with {config_text.registry_ids(_all_ids(behind.ids))}"
+        return replace(parts, schema_ids=(), notes=[f"{begins}; of them no field is read here: {'; '.join(whys)}."])
+    top, _ = Counter(behind.formats.values()).most_common(1)[0]
+    payload = behind.payloads[top]
+    ids = _all_ids({topic: ids for topic, ids in behind.ids.items() if behind.formats.get(topic) == top})
+    what = (
+        "JSON, and the fields those of their JSON Schemas" if top == "json" else "Avro, and the fields those of their schemas"
+    )
+    why = [f"The values begin with {config_text.registry_ids(ids)}. They are {what}."]
+    if payload.left_out:
+        why.append(f"Left out: {payload.listed()}.")
+    if behind.refused and top == "avro":
+        numbers = ", ".join(map(str, behind.refused))
+        why.append(
+            f"The registry gave no schema {numbers}: a run stops there. If there never was one: undecodable_ids: [{numbers}]."
+        )
+    own: dict[str, dict[str, Any]] = {topic: dict(each) for topic, each in parts.own.items()}
+    is_field = any(each.source is not None and each.source.form == "field" for each in parts.roles.values())
+    for topic in dict.fromkeys(each.topic for each in sample.records if each.value is not None):
+        written = behind.formats.get(topic)
+        # One that takes its sequence from a field as the others do has to be decoded as they are.
+        if written != top and ("sequence" in own.get(topic, {}) or not is_field):
+            schema = behind.payloads[written].schema if written else None
+            own.setdefault(topic, {})["value"] = {"format": written, "schema": schema} if written else None
+    return replace(parts, own=own, value=Value(top, payload.schema, asked.registry_keys, why))
 
 
 def _few(chosen: Option) -> str:
@@ -422,7 +570,9 @@ def _write(asked: Asked, text: str) -> None:
         raise UsageError("The file cannot be written.", where=str(asked.config), observed=why) from error
 
 
-def _write_findings(settings: Settings, sample: Sample, found: Found, judged: Findings) -> None:
+def _write_findings(
+    asked: Asked, settings: Settings, sample: Sample, found: Found, judged: Findings, *, behind: Registered | None
+) -> None:
     topics, partitions = ", ".join(settings.kafka.topics), len(sample.partitions)
     records = f"{len(sample.records):,} records of {topics}, which holds {sample.available:,} in {partitions:,} partitions"
     output.write(f"Looked at {records}, from their beginnings and ends.")
@@ -435,13 +585,7 @@ def _write_findings(settings: Settings, sample: Sample, found: Found, judged: Fi
     if found.unnamed:
         names = ", ".join(printable(shortened(name, 40)) for name in found.unnamed[:5])
         output.write(f"{len(found.unnamed):,} names that no extractor can spell were left out, such as {names}.")
-    if found.schema_ids:
-        begins = f"Every value begins with {config_text.registry_ids(found.schema_ids)}."
-        output.write(
-            textwrap.fill(
-                f"{begins} Their fields are read once `value` in the config names the registry: docs/formats.md.", _WIDTH
-            )
-        )
+    _write_registry(asked, found, behind)
     if not sample.records:
         return
     first = sorted(judged.findings, key=lambda each: (each.not_sequence is not None, -each.candidate.present))[:_MOST_SHOWN]
@@ -457,6 +601,32 @@ def _write_findings(settings: Settings, sample: Sample, found: Found, judged: Fi
         rows = [[_name(each), f"no: {why}" if why else "could be"] for each, why in whys]
         if rows:
             output.write_table(["name", f"as {role}"], rows)
+
+
+def _write_registry(asked: Asked, found: Found, behind: Registered | None) -> None:
+    """What is known of values that begin with the id of a schema."""
+    if behind is None and found.schema_ids:
+        ids, topics = _all_ids(found.schema_ids), ", ".join(map(printable, found.schema_ids))
+        of = f" of {topics}" if len(asked.topics) > 1 else ""
+        begins = (
+            f"Every value{of} begins with {config_text.registry_ids(ids)}. With the registry's URL, init reads their fields:"
+        )
+        output.write(textwrap.fill(begins, _WIDTH))
+        output.write(f"  {_again(asked, '--registry', 'http://localhost:8081', '--force')}")
+    for line in behind.lines() if behind else ():
+        output.write(textwrap.fill(line, _WIDTH))
+
+
+def _again(asked: Asked, *more: str) -> str:
+    """The command with what was given so far, as a shell takes it."""
+    words = ["--brokers", asked.brokers or "", *(word for topic in asked.topics for word in ("--topic", topic))]
+    words += ["--root", asked.root] if asked.root and asked.root != _ROOT else []
+    words += [word for text in asked.properties for word in ("--property", text)]
+    words += ["--registry", asked.registry] if asked.registry else []
+    words += [word for text in asked.registry_properties for word in ("--registry-property", text)]
+    words += [word for role, text in asked.roles.items() if text for word in (f"--{role}", text)]
+    words += ["--config", str(asked.config)] if asked.config != DEFAULT_CONFIG else []
+    return " ".join(["tidemark init", *map(shlex.quote, (*words, *more))])
 
 
 def _name(each: Finding) -> str:
@@ -483,7 +653,7 @@ def _told(settings: Settings, sample: Sample, found: Found, judged: Findings, op
         "unnamed": list(found.unnamed[:_MOST_SHOWN]),
         "left_out": found.left_out,
         "no_json": found.no_json,
-        "schema_ids": found.schema_ids,
+        "schema_ids": _all_ids(found.schema_ids),
         "tombstones": found.tombstones,
         "headers_unread": found.headers_unread,
         "options": [{"label": each.label, "steps": each.to_json()} for each in options[:_MOST_OPTIONS]],
@@ -506,15 +676,13 @@ def _write_chosen(
     output.write(f"Written: {printable(str(asked.config))}. It says why in its comments.")
 
 
-def _write_nothing_fits(asked: Asked, brokers: str, topics: Sequence[str], sample: Sample) -> None:
+def _write_nothing_fits(asked: Asked, sample: Sample) -> None:
     if not sample.records:
         output.write(
-            f"\n{', '.join(topics)}: no records yet, so there is nothing to look at, and no config was written. Send some, or "
-            "name what the records will have: --sequence header:seq"
+            f"\n{', '.join(asked.topics)}: no records yet, so there is nothing to look at, and no config was written. "
+            "Send some, or name what the records will have: --sequence header:seq"
         )
         return
     output.write(f"\n{_NOTHING_FITS}")
-    output.write(_PRODUCER.format(brokers=json.dumps(brokers), topic=json.dumps(topics[0])))
-    given = [f"--brokers {shlex.quote(brokers)}", *(f"--topic {shlex.quote(topic)}" for topic in topics)]
-    config = [] if asked.config == DEFAULT_CONFIG else [f"--config {shlex.quote(str(asked.config))}"]
-    output.write(_SEVERAL_PRODUCERS.format(command=" ".join(["tidemark init", *given, *config])))
+    output.write(_PRODUCER.format(brokers=json.dumps(asked.brokers), topic=json.dumps(asked.topics[0])))
+    output.write(_SEVERAL_PRODUCERS.format(command=_again(asked)))

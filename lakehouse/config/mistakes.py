@@ -10,7 +10,7 @@ from lakehouse.config.keys import PROPERTIES, WEBHOOK, Path, all_keys, dotted, k
 from lakehouse.errors import ConfigError
 from lakehouse.escape import part_of_error, printable
 from lakehouse.settings.base import nearest
-from lakehouse.settings.secrets import Secret, smells_of_secret
+from lakehouse.settings.secrets import Secret, mask, smells_of_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -162,6 +162,8 @@ def describe(value: Any, path: Path = ()) -> str:
 
     >>> describe({"a": 1}), describe("x", ("kafka", "properties", "ssl.key.password"))
     ('a mapping of a', 'hidden, its key may hold a secret')
+    >>> describe("https://ann:password@host")
+    "'https://********@host'"
     """
     if isinstance(value, Secret):
         return "hidden, it came from a ${...} reference"
@@ -174,5 +176,5 @@ def describe(value: Any, path: Path = ()) -> str:
         return "hidden, its key may hold a secret"
     if value is None:
         return "nothing"
-    text = repr(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    text = repr(mask(value)) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

@@ -10,12 +10,12 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakehouse.extract.written import without_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lakehouse.extract.sources import Source
 
@@ -54,6 +54,18 @@ _PARSER = json.JSONDecoder(
 )
 
 
+class OfOtherType(NamedTuple):
+    """A field of a type that no sequence, producer or epoch is read from.
+
+    Attributes:
+        type: The type, in words.
+        text: What the field holds, as text.
+    """
+
+    type: str
+    text: str
+
+
 @dataclass(frozen=True)
 class Record:
     """What extractors read of a record.
@@ -62,11 +74,13 @@ class Record:
         value: The value's bytes; None for a tombstone.
         headers: The headers in their order.
         offset: Its offset.
+        fields: The fields of a decoded value that are not null, by their paths; None where nobody decoded it.
     """
 
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
     offset: int = 0
+    fields: Mapping[str, bytes | OfOtherType] | None = None
 
     @cached_property
     def json(self) -> Any:
@@ -75,6 +89,11 @@ class Record:
             return _PARSER.decode((self.value or b"").decode(errors="replace"))
         except (ValueError, RecursionError):
             return None
+
+    @cached_property
+    def behind_prefix(self) -> Record:
+        """What follows the prefix of a schema registry, as a value; a tombstone where there is none."""
+        return Record(without_prefix(self.value or b""))
 
 
 def number(source: Source, record: Record) -> tuple[int | None, str | None]:
@@ -136,17 +155,17 @@ def to_number(raw: bytes, encoding: str) -> tuple[int | None, str | None]:
 
 
 def raw(source: Source, record: Record) -> tuple[bytes | None, str | None]:
-    """The bytes that a source names, or the problem if there are none. What only Spark reads is missing: functions, fields."""
+    """The bytes that a source names, or the problem if there are none. What only Spark reads is missing: functions."""
     value = record.value
     match source.form:
         case "header":
             return _header([found for key, found in record.headers if key == source.argument])
         case "offset":
             return b"%d" % record.offset, None
-        case "custom" | "field":
-            return None, "missing"
+        case "custom" | "field":  # no field has a function's name
+            return _field((record.fields or {}).get(source.argument))
         case "json" | "prefixed_json" if value is not None:
-            return _at_path(record if source.form == "json" else Record(without_prefix(value)), source.argument)
+            return _at_path(record if source.form == "json" else record.behind_prefix, source.argument)
         case "bytes" if value is not None:
             start, end = (int(bound) for bound in source.argument.split(":"))
             return (None, "missing") if len(value) < end else (value[start:end], None)
@@ -160,6 +179,12 @@ def _header(values: Sequence[bytes | None]) -> tuple[bytes | None, str | None]:
     if any(other != values[0] for other in values):
         return None, "disagrees"
     return (None, "null") if values[0] is None else (values[0], None)
+
+
+def _field(found: bytes | OfOtherType | None) -> tuple[bytes | None, str | None]:
+    if isinstance(found, OfOtherType):
+        return None, "not_a_whole_number"
+    return found, "missing" if found is None else None
 
 
 def _at_path(record: Record, path: str) -> tuple[bytes | None, str | None]:

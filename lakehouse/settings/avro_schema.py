@@ -45,6 +45,9 @@ _TAKES = {
     "TIMESTAMP": ("timestamp-millis", "timestamp-micros"),
     "TIMESTAMP_NTZ": ("local-timestamp-millis", "local-timestamp-micros"),
 }
+_COLUMNS = {kind: name for name, kinds in reversed(_TAKES.items()) if name != "KEY" for kind in kinds}
+"""Of each type: the narrowest type of a field that takes it."""
+_MOST_FIELDS = 1_000
 _LOGICAL = {
     "date": "int",
     **dict.fromkeys((*_TAKES["TIMESTAMP"], *_TAKES["TIMESTAMP_NTZ"]), "long"),
@@ -272,11 +275,15 @@ def reader(written: Writer, wanted: Type) -> str:
     Raises:
         AvroSchemaError: The values are no records, or a field has a type that the wanted one does not take without loss.
     """
-    if not isinstance(written.schema, dict) or written.schema["type"] not in _RECORDS:
-        raise AvroSchemaError(f"the value is {_told(written.schema)}, and a record is wanted")
+    _require_record(written)
     found = _Projection(written.named).of(written.schema, wanted, "")
     found["fields"].append({"name": CORRUPT, "type": "boolean", "default": False})
     return json.dumps(found)
+
+
+def _require_record(written: Writer) -> None:
+    if not isinstance(written.schema, dict) or written.schema["type"] not in _RECORDS:
+        raise AvroSchemaError(f"the value is {_told(written.schema)}, and a record is wanted")
 
 
 def misfit(text: str, wanted: Type) -> str | None:
@@ -290,6 +297,96 @@ def misfit(text: str, wanted: Type) -> str | None:
     except AvroSchemaError as error:
         return str(error)
     return None
+
+
+def is_read(written: Writer, wanted: Type) -> bool:
+    """Whether values can be read as the wanted fields."""
+    try:
+        reader(written, wanted)
+    except AvroSchemaError:
+        return False
+    return True
+
+
+def not_a_key(given: Any, named: Mapping[str, Any]) -> str | None:
+    """The type in words, if no sequence, producer or epoch can be read from it; None if one can.
+
+    >>> not_a_key(["null", "double"], {}), not_a_key(["null", "long"], {})
+    ('double', None)
+    """
+    try:
+        _Projection(named).of(given, KEY, "")
+    except AvroSchemaError:
+        others = [each for each in given if each != "null"] if isinstance(given, list) else [given]
+        only = others[0] if len(others) == 1 else given
+        return _told(named.get(only, only) if isinstance(only, str) else only)
+    return None
+
+
+def fields(written: Writer) -> tuple[Type, dict[str, str]]:
+    """The fields that a payload can have of such values without loss, in the schema's order.
+
+    Returns:
+        The fields, perhaps none; and what cannot be one, by its path, with the reason.
+
+    Raises:
+        AvroSchemaError: The values are no records, or have more than 1,000 fields.
+
+    >>> fields_ = '[{"name": "n", "type": "long"}, {"name": "by", "type": ["int", "string"]}]'
+    >>> found, left_out = fields(writer('{"type": "record", "name": "R", "fields": %s}' % fields_))
+    >>> found.sql(), left_out
+    ('STRUCT<`n`: BIGINT>', {'by': 'a union of several types'})
+    """
+    _require_record(written)
+    columns = _Columns(written.named)
+    return columns.record(written.schema, ""), columns.left_out
+
+
+@dataclass
+class _Columns:
+    """The fields of a payload while they are made from a schema."""
+
+    named: Mapping[str, Any]
+    left_out: dict[str, str] = field(default_factory=dict)
+    count: int = 0
+
+    def of(self, given: Any, path: str) -> Type | None:
+        given = self.named.get(given, given) if isinstance(given, str) else given
+        if isinstance(given, list):
+            return self._nullable([each for each in given if each != "null"], path)
+        kind = given["type"] if isinstance(given, dict) else given
+        match kind:
+            case "array" | "map":
+                inner = self.of(given["items" if kind == "array" else "values"], f"{path}[]")
+                return Type("array" if kind == "array" else "map", of=inner) if inner else None
+            case _ if kind in _RECORDS:
+                found = self.record(given, path)
+                return found if found.fields else None
+        logical = given.get("logicalType") if isinstance(given, dict) else None
+        if logical == "decimal":
+            return Type("scalar", "DECIMAL", (given["precision"], given["scale"]))
+        name = _COLUMNS.get(logical or kind)
+        if name is None:
+            self.left_out[path] = "always null"
+        return Type("scalar", name) if name else None
+
+    def record(self, given: dict[str, Any], path: str) -> Type:
+        found = []
+        for each in given["fields"]:
+            self.count += 1
+            if self.count > _MOST_FIELDS:
+                raise AvroSchemaError(f"it has more than {_MOST_FIELDS:,} fields")
+            kind = self.of(each["type"], f"{path}.{each['name']}".lstrip("."))
+            found += [Field(each["name"], kind)] if kind else []
+        return Type("struct", fields=tuple(found))
+
+    def _nullable(self, others: list[Any], path: str) -> Type | None:
+        if others == ["int", "long"]:
+            return Type("scalar", "BIGINT")
+        if len(others) == 1:
+            return self.of(others[0], path)
+        self.left_out[path] = "a union of several types" if others else "always null"
+        return None
 
 
 def at_path(path: str) -> Type:

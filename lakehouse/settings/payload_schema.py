@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.settings.base import nearest
@@ -170,6 +170,40 @@ def odd_names(struct: Type) -> Iterator[str]:
         yield from odd_names(inner)
 
 
+def storable(found: Type, path: str = "") -> tuple[Type | None, list[str]]:
+    """A type without the fields that no table can hold, and the paths of these: odd names, and names that differ in case only.
+
+    Returns:
+        The type, None if nothing of it is left; and the paths.
+
+    >>> found = Type("scalar", "INT")
+    >>> left, odd = storable(Type("struct", fields=tuple(Field(name, found) for name in ("a", "A", "b c", "d"))))
+    >>> left and left.sql(), odd
+    ('STRUCT<`a`: INT, `d`: INT>', ['A', 'b c'])
+    """
+    if found.of is not None:
+        inner, odd = storable(found.of, path)
+        return (replace(found, of=inner) if inner else None), odd
+    if found.kind != "struct":
+        return found, []
+    fields: dict[str, Field] = {}
+    odd = []
+    for each in found.fields:
+        at = f"{path}.{each.name}" if path else each.name
+        if not _is_stored(each.name) or not each.name.isprintable() or each.name.lower() in fields:
+            odd.append(at)
+            continue
+        inner, more = storable(each.type, at)
+        odd += more
+        if inner is not None:
+            fields[each.name.lower()] = replace(each, type=inner)
+    return (replace(found, fields=tuple(fields.values())) if fields else None), odd
+
+
+def _is_stored(name: str) -> bool:
+    return bool(name) and name.lower() != CORRUPT and not any(character in _NOT_IN_NAMES for character in name)
+
+
 def parse(ddl: str) -> Type:
     """Parse DDL into a struct of its fields.
 
@@ -280,7 +314,7 @@ class _Reader:
     def _field(self, level: int) -> Field:
         kind, text = self._take("quoted", "word")
         name = text[1:-1].replace("``", "`") if kind == "quoted" else text
-        if name.lower() == CORRUPT or any(character in _NOT_IN_NAMES for character in name):
+        if not _is_stored(name):
             raise SchemaError(
                 f"{name!r} cannot be the name of a field",
                 f"a name without blanks and without any of {_NOT_IN_NAMES.strip()}, and not {CORRUPT}",

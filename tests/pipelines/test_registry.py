@@ -23,10 +23,12 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from bronze.dev_broker.process import free_port
 from jobs.cli.commands import main
+from lakehouse.config.load import load
 from lakehouse.errors import RegistryError
 from lakehouse.run.schema_registry import SchemaRegistry
 from lakehouse.settings.pipeline import Settings
 from lakehouse.settings.registry import Registry
+from lakehouse.table import Lakehouse
 from pipelines import medallion
 from pipelines.job import Job
 from pipelines.operate import requests
@@ -321,6 +323,36 @@ def test_check_says_which_fields_a_json_schema_of_the_registry_has_beyond_those_
     assert main(["check", "--config", str(config), "--json"]) == 0
     [found] = [each for each in json.loads(capsys.readouterr().out) if each["name"] == "registry"]
     assert found["observed"].endswith(f". Value.schema could have of {sent.number()}: n BIGINT, tags ARRAY<STRING>")
+
+
+@pytest.mark.e2e
+def test_init_reads_the_fields_of_a_registry_and_its_config_is_checked_and_runs(
+    *, spark: SparkSession, broker: LocalBroker, sent: Sent, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = [*range(1, 21), *range(11, 31)]
+    sent.avro(OLD, *({"seq": n, "id": f"o-{n}"} for n in numbers))
+    sent.avro(NEW, *({"seq": n, "id": "b", "amount": 1.5, "by": "ann"} for n in range(31, 41)))
+    config, place = ["--config", str(tmp_path / "tidemark.yml")], ["--root", str(tmp_path / "lake"), "--registry", url]
+    topics = ["--brokers", broker.bootstrap_servers, "--topic", sent.topic]
+
+    assert main(["init", *topics, *place, *config]) == 0
+
+    said = capsys.readouterr().out
+    assert "field:seq" in said
+    assert "fits: rises, without a gap; 10 records sent again" in said
+    settings = load(tmp_path / "tidemark.yml")
+    assert settings.sequence.field_path == "seq"
+    assert settings.value is not None
+    assert settings.value.schema_ == "amount DOUBLE, seq BIGINT, id STRING, by STRING"
+    assert main(["check", *config]) == 0
+    assert main(["plan", *config]) == 0
+    assert main(["run", *config]) == 0
+    lakehouse = Lakehouse.of(settings)
+    rows = spark.read.table(lakehouse.table("gold_records").sql).orderBy("sequence").select("sequence", "payload.amount")
+    assert [tuple(row) for row in rows.collect()] == [
+        *((n, None) for n in range(1, 31)),
+        *((n, 1.5) for n in range(31, 41)),
+    ]
 
 
 class Guard(BaseHTTPRequestHandler):

@@ -14,6 +14,8 @@ from jobs.first.init import Asked, init
 from jobs.process.exit_codes import scrub_text
 from lakehouse.config.load import load
 from lakehouse.settings.extractor import Extractor
+from tests.jobs.first.test_avro_values import written
+from tests.support.answering_registry import answering
 from tests.support.kafka import Sent, send, sequenced
 
 if TYPE_CHECKING:
@@ -232,6 +234,15 @@ def test_values_of_a_schema_registry_are_told_and_the_config_says_how_their_fiel
     )
     code, said, _ = begin(name)
     assert (code, "the id of a schema in a registry, 7." in said) == (0, True)
+    [command] = [line.strip() for line in said.splitlines() if line.startswith("  tidemark init ")]
+    assert command.endswith(f" --topic {name} --registry http://localhost:8081 --force")
+    with answering({7: ORDER}) as url:
+        again = command.replace("http://localhost:8081", url).split()[1:]
+        assert main(again) == 0
+    written_by_it = load(Path("tidemark.yml")).value
+    assert written_by_it is not None
+    assert (written_by_it.format, written_by_it.schema_) == ("avro", "seq BIGINT")
+    assert begin(name, "--force")[0] == 0
     text = Path("tidemark.yml").read_text()
     assert "# value: {format: avro, schema:" in text
     uncommented = text.replace("# value:", "value:")
@@ -239,6 +250,148 @@ def test_values_of_a_schema_registry_are_told_and_the_config_says_how_their_fiel
     value = load(Path("tidemark.yml")).value
     assert value is not None
     assert (value.format, value.registry is not None) == ("avro", True)
+
+
+ORDER_FIELDS = [{"name": "seq", "type": "long"}]
+ORDER = {"schema": json.dumps({"type": "record", "name": "Order", "fields": ORDER_FIELDS})}
+WIDE_FIELDS = [*ORDER_FIELDS, {"name": "who", "type": "string"}, {"name": "amount", "type": "double"}]
+WIDE = {"type": "record", "name": "Order", "fields": WIDE_FIELDS}
+
+
+def behind(number: int, *bodies: bytes) -> list[Sent]:
+    return [Sent(b"\0" + number.to_bytes(4) + body, key=b"k") for body in bodies]
+
+
+def avro(*sequences: int) -> list[Sent]:
+    """Records of two producers, each of which counts for itself."""
+    values = ({"seq": n // 2, "who": f"w{n % 2}\x1b[2J", "amount": n / 2} for n in sequences)
+    return behind(7, *(written(WIDE, value) for value in values))
+
+
+def test_the_fields_of_avro_values_are_looked_at_and_the_config_names_registry_and_fields(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGISTRY_USER", "registry-reader")
+    monkeypatch.setenv("REGISTRY_PASSWORD", "hunter2-hunter2")
+    name = filled(*avro(*range(60)), *avro(*range(40, 80)))
+    login = [f"{key}=${{env:REGISTRY_{key[:4].upper().replace('PASS', 'PASSWORD')}}}" for key in ("username", "password")]
+    options = [word for each in login for word in ("--registry-property", each)]
+
+    with answering({7: {"schema": json.dumps(WIDE)}}) as url:
+        code, out, _ = begin(name, "--registry", url, *options)
+
+    assert code == 0, out
+    assert "The registry has the schemas of these values: 7 (AVRO)." in out
+    assert "no: double, such as 0.0" in out
+    assert "it is of the type double" in out
+    assert not set(out) & {"\x1b"}
+    text = Path("tidemark.yml").read_text()
+    assert "value:\n  format: avro\n  schema: seq BIGINT, who STRING, amount DOUBLE\n  registry:\n" in text
+    assert "    username: ${env:REGISTRY_USER}\n    password: ${env:REGISTRY_PASSWORD}\n" in text
+    settings = load("tidemark.yml")
+    assert (settings.sequence, settings.producer) == (Extractor(field="seq"), Extractor(field="who"))
+    assert settings.registry is not None
+    assert settings.registry.username == "registry-reader"
+
+
+def test_json_behind_a_prefix_is_looked_at_behind_it(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    properties = {"n": {"type": "integer"}, "${env:HOME}": {"type": "string"}, "at": {"type": "string", "format": "date"}}
+    schema = {"schema": json.dumps({"type": "object", "properties": properties}), "schemaType": "JSON"}
+    name = filled(*behind(8, *(b'{"n": %d, "at": "2026-01-01"}' % n for n in range(30))))
+    with answering({8: schema}) as url:
+        code, out, _ = begin(name, "--registry", url, "--json")
+        assert (code, json.loads(out)["chosen"]) == (0, {"sequence": "json:$.n"})
+        told = json.loads(out)["registry"]
+        assert told["payloads"]["json"]["schema"] == "n BIGINT, at DATE"
+        assert begin(name, "--registry", url, "--sequence", "json:$.n", "--force")[0] == 0
+        assert main(["check"]) == 0
+
+
+def test_what_the_registry_does_not_have_and_protobuf_are_told_and_a_header_is_found_all_the_same(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    bodies = [*behind(9, *(b"\0\x08\x01" for _ in range(20))), *behind(4711, b"x")]
+    name = filled(*(replace(each, headers=[("seq", b"%d" % n)]) for n, each in enumerate(bodies)))
+    with answering({9: {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}}) as url:
+        code, out, _ = begin(name, "--registry", url)
+    said = " ".join(out.split())
+    assert (code, load("tidemark.yml").sequence, load("tidemark.yml").value) == (0, Extractor(header="seq"), None)
+    assert "9: fields of Protobuf values are not looked at." in said
+    assert "4711: The schema registry does not know the schema 4711." in said
+    text = Path("tidemark.yml").read_text()
+    assert "# The values begin with a zero byte" in text
+    assert "no field is read here: fields of Protobuf" in " ".join(text.replace("\n# ", " ").split())
+
+
+def test_topics_of_avro_and_json_each_have_their_value(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+) -> None:
+    first, second = filled(*avro(*range(0, 40, 2))), filled(*behind(8, *(b'{"n": %d}' % n for n in range(9))))
+    plain = filled(*sequenced(*range(1, 9)))
+    schema = {"schema": '{"properties": {"n": {"type": "integer"}}}', "schemaType": "JSON"}
+    with answering({7: {"schema": json.dumps(WIDE)}, 8: schema}) as url:
+        code, out, _ = begin(first, "--topic", second, "--topic", plain, "--registry", url)
+    assert code == 0, out
+    settings = load("tidemark.yml")
+    values = {topic: settings.of_topic(topic).value for topic in (first, second, plain)}
+    assert {topic: each and each.format for topic, each in values.items()} == {first: "avro", second: "json", plain: None}
+    sequences = [settings.of_topic(topic).sequence for topic in (first, second, plain)]
+    assert sequences == [Extractor(field="seq"), Extractor(json="$.n"), Extractor(header="seq")]
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (["--registry", "http://127.0.0.1:1"], 1, "The schema registry cannot be reached"),
+        (["--registry", "localhost:8081"], 2, "The registry cannot be used"),
+        (["--registry", "http://ann:hunter2@localhost"], 2, "a password stands in the URL"),
+        (["--registry", "http://x", "--registry-property", "password=hunter2"], 2, "A secret is given in plain text"),
+        (["--registry", "http://x", "--registry-property", "url=http://y"], 2, "needs the name of a key"),
+        (
+            ["--registry", "http://x", "--registry-property", "password=${env:NO_SUCH_VARIABLE}"],
+            2,
+            "NO_SUCH_VARIABLE is not set",
+        ),
+        (
+            ["--registry", "http://x", "--registry-property", "ca=none.pem", "--registry-property", "key=k"],
+            2,
+            "key without cert",
+        ),
+        (["--registry-property", "username=ann"], 2, "--registry-property is given without --registry"),
+        (["--sequence", "field:seq"], 2, "Name the registry of the values: --registry"),
+    ],
+)
+def test_a_registry_that_cannot_be_asked_ends_init_and_writes_nothing(
+    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], more: Sequence[str], code: int, said: str
+) -> None:
+    found, out, err = begin(filled(*avro(1, 2, 3)), *more)
+    assert (found, out) == (code, "")
+    assert said in err
+    assert "hunter2" not in err
+    assert not Path("tidemark.yml").exists()
+
+
+def test_a_person_at_a_terminal_is_asked_for_the_registry_where_values_look_as_one_s_do(
+    filled: Callable[..., str], broker: LocalBroker, tmp_path: Path
+) -> None:
+    name = filled(*avro(*range(0, 60, 2)))
+    asked = Asked(broker.bootstrap_servers, [name], str(tmp_path), tmp_path / "own.yml", False, 100, [], {})
+    questions: list[str] = []
+
+    def answered(answer: str) -> Callable[[str, str | None], str]:
+        def ask(question: str, _default: str | None) -> str:
+            questions.append(question)
+            return answer
+
+        return ask
+
+    assert init(asked, ask=answered(""), as_json=False) == 1  # nothing fits: the values are bytes
+    with answering({7: {"schema": json.dumps(WIDE)}}) as url:
+        assert init(asked, ask=answered(url), as_json=False) == 0
+    assert questions == ["The schema registry's URL; nothing for none"] * 2
+    assert load(tmp_path / "own.yml").sequence == Extractor(field="seq")
 
 
 @pytest.mark.parametrize("value", [b"v", (7).to_bytes(8), b"\0\0", b""])

@@ -1,0 +1,364 @@
+"""What a schema registry says of a sample: the schemas of its values, their fields for the config, and the values decoded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from jobs.first.avro_values import MOST_BYTES, Decoder, Steps
+from lakehouse.errors import RegistryError
+from lakehouse.escape import printable, shortened
+from lakehouse.extract.on_driver import Object, Record
+from lakehouse.extract.written import schema_id, without_prefix
+from lakehouse.run.schema_registry import SchemaRegistry
+from lakehouse.settings import avro_schema, json_schema, payload_schema
+from lakehouse.settings.avro_schema import AvroSchemaError, Writer
+from lakehouse.settings.json_schema import JsonSchemaError
+from lakehouse.settings.payload_schema import Field, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bronze.kafka.sample import Sampled
+    from lakehouse.extract.on_driver import OfOtherType
+    from lakehouse.settings.registry import Registry
+
+Format = Literal["avro", "json"]
+_FORMATS: dict[str, Format] = {"AVRO": "avro", "JSON": "json"}
+_MOST_UNASKED = 20
+"""The ids of values that look as a registry's do, where nobody has named one."""
+_MOST_IDS, _MOST_ASKED = 256, 100
+"""The ids of a load, and those that are asked for here."""
+_MOST_FIELDS = 1_000
+_MOST_LISTED = 5
+_LONGEST_KIND = 40
+_SHARE = 0.95
+"""The share of a topic's values from which on its values are those of a registry: others are a producer's mistakes."""
+_ODD = "no name of a column, or one that differs from another in its case only"
+_TEXT = Type("scalar", "STRING")
+
+Place = tuple[str, int, int]
+
+
+def schema_ids(sample: Sequence[Sampled], share: float = 1, most: int = _MOST_UNASKED) -> dict[str, list[int]]:
+    """The ids that the values of a topic begin with, for each topic whose values look as a schema registry's do.
+
+    Args:
+        sample: The records.
+        share: The share of a topic's values that have to begin so.
+        most: How many ids they may have.
+    """
+    found: dict[str, Counter[int]] = {}
+    for each in sample:
+        if each.value is not None:
+            found.setdefault(each.topic, Counter())[schema_id(each.value) or 0] += 1
+    # A small number in eight bytes begins with the id 0; and many ids are numbers too, or random bytes.
+    counted = {topic: (ids.total(), ids) for topic, ids in found.items()}
+    return {
+        topic: sorted(each for each in ids if each)
+        for topic, (total, ids) in counted.items()
+        if ids[0] <= (1 - share) * total and len(ids) - (0 in ids) <= most
+    }
+
+
+class Schema(NamedTuple):
+    """A schema of the registry.
+
+    Attributes:
+        kind: AVRO, JSON, PROTOBUF or another word of the registry's.
+        fields: The fields of a payload by it; none where there are none.
+        left_out: What cannot be one, by its path, with the reason.
+        why: Why no field is looked at by it; None if they are.
+        written: For Avro: the schema of records with one of the fields only, by its name.
+        decoder: For Avro: what decodes them here.
+    """
+
+    kind: str
+    fields: Type = Type("struct")
+    left_out: Mapping[str, str] = {}
+    why: str | None = None
+    written: Mapping[str, Writer] = {}
+    decoder: Decoder | None = None
+
+
+class Payload(NamedTuple):
+    """The fields that the values of topics have in common.
+
+    Attributes:
+        schema: The fields as `value.schema` has them.
+        left_out: What is not among them, with the reason.
+    """
+
+    schema: str
+    left_out: Mapping[str, str]
+
+    def listed(self) -> str:
+        """What is left out, in words."""
+        shown = [f"{printable(shortened(path, 120))} ({why})" for path, why in list(self.left_out.items())[:_MOST_LISTED]]
+        more = len(self.left_out) - len(shown)
+        return ", ".join(shown) + (f" and {more:,} more" if more else "")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What was found out about the values of a sample.
+
+    Attributes:
+        ids: The ids of each topic whose values are of the registry.
+        schemas: The schemas that the registry has.
+        refused: The ids of which it gave no schema, with what it said.
+        formats: Of each topic whose fields are looked at: how its values are written.
+        payloads: The fields, by format; perhaps none.
+        undecoded: How many values of those topics could not be decoded.
+    """
+
+    ids: Mapping[str, Sequence[int]]
+    schemas: Mapping[int, Schema] = field(default_factory=dict)
+    refused: Mapping[int, RegistryError] = field(default_factory=dict)
+    formats: Mapping[str, Format] = field(default_factory=dict)
+    payloads: Mapping[Format, Payload] = field(default_factory=dict)
+    undecoded: int = 0
+    _decoded: Mapping[Place, Mapping[str, bytes | OfOtherType]] = field(default_factory=dict)
+
+    def record(self, each: Sampled) -> Record:
+        """A record as extractors read it, with the fields of its value."""
+        return Record(each.value, each.headers or (), each.offset, self._decoded.get(each[:3]))
+
+    def lines(self) -> Iterator[str]:
+        """What was found out, in sentences for a terminal."""
+        if not self.ids:
+            yield "The registry was not asked: the values do not begin with a zero byte and the id of a schema."
+            return
+        kinds = [f"{number} ({_kind(each)})" for number, each in self.schemas.items()]
+        yield f"The registry has the schemas of these values: {', '.join(kinds)}."
+        for number, each in self.schemas.items():
+            if each.why is not None:
+                yield f"{number}: {printable(shortened(each.why))}."
+        for number, error in self.refused.items():
+            yield f"{number}: " + printable(f"{error.what} It answered {error.observed}. {error.next_step or ''}").strip()
+        if self.undecoded:
+            yield f"{self.undecoded:,} value{'s' if self.undecoded > 1 else ''} could not be decoded by their schema."
+        for written, payload in self.payloads.items():
+            if payload.left_out:
+                yield f"Left out of the fields of {written}: {payload.listed()}."
+
+    def to_json(self) -> dict[str, Any]:
+        """What was found out, as plain data."""
+        return {
+            "schemas": [{"id": number, "kind": each.kind, "why_not": each.why} for number, each in self.schemas.items()],
+            "refused": [{"id": number, "what": each.what} for number, each in self.refused.items()],
+            "formats": dict(self.formats),
+            "payloads": {
+                name: {"schema": each.schema, "left_out": dict(each.left_out)} for name, each in self.payloads.items()
+            },
+            "undecoded": self.undecoded,
+        }
+
+    def is_json(self, topic: str) -> bool:
+        """Whether the values of a topic are JSON behind the prefix."""
+        return self.formats.get(topic) == "json"
+
+
+def _kind(schema: Schema) -> str:
+    return printable(shortened(schema.kind, _LONGEST_KIND))
+
+
+def look(settings: Registry, sample: Sequence[Sampled]) -> Registered:
+    """Ask a registry for the schemas of a sample, and decode its values.
+
+    Args:
+        settings: The registry.
+        sample: The records.
+
+    Raises:
+        RegistryError: The registry cannot be reached, refuses, or gives none of the schemas.
+    """
+    ids = schema_ids(sample, _SHARE, _MOST_IDS)
+    met = _met(sample, ids)
+    if not met:
+        return Registered(ids)
+    asked = SchemaRegistry(settings)
+    asked.require_answer()
+    schemas: dict[int, Schema] = {}
+    refused: dict[int, RegistryError] = {}
+    for number, place in sorted(met.items()):
+        try:
+            schemas[number] = _schema(*asked.schema(number, met_at=place))
+        except RegistryError as error:
+            asked.require_answer()  # of one that is gone by now, nothing more is asked
+            refused[number] = error
+    if not schemas:
+        raise next(iter(refused.values()))
+    return _decoded(Registered(ids, schemas, refused), sample)
+
+
+def _met(sample: Sequence[Sampled], ids: Mapping[str, Sequence[int]]) -> dict[int, str]:
+    """Where each id is first met."""
+    met: dict[int, str] = {}
+    for each in sample:
+        number = schema_id(each.value or b"")
+        if number and number in ids.get(each.topic, ()):
+            met.setdefault(number, f"topic {each.topic}, partition {each.partition}, offset {each.offset}")
+    return dict(list(met.items())[:_MOST_ASKED])
+
+
+def _schema(kind: str, text: str) -> Schema:
+    try:
+        match kind:
+            case "AVRO":
+                return _avro(text)
+            case "JSON":
+                fields, odd = payload_schema.storable(_json_fields(text))
+                return Schema(kind, fields or Type("struct"), dict.fromkeys(odd, _ODD))
+            case "PROTOBUF":
+                return Schema(kind, why="fields of Protobuf values are not looked at")
+            case _:
+                return Schema(kind, why="values of this kind are not read")
+    except AvroSchemaError as error:
+        return Schema(kind, why=f"nothing can be decoded by its schema: {error}")
+
+
+def _avro(text: str) -> Schema:
+    writer = avro_schema.writer(text)
+    fields, left_out = avro_schema.fields(writer)
+    stored, odd = payload_schema.storable(fields)
+    left_out |= dict.fromkeys(odd, _ODD)
+    # Of each field by itself: a record of a thousand would be gone through for every one of them.
+    alone = {each["name"]: Writer({**writer.schema, "fields": [each]}, writer.named) for each in writer.schema["fields"]}
+    return Schema("AVRO", stored or Type("struct"), left_out, None, alone, Decoder.of(writer))
+
+
+def _json_fields(text: str) -> Type:
+    try:
+        return json_schema.fields(text)
+    except JsonSchemaError:
+        return Type("struct")
+
+
+def _decoded(found: Registered, sample: Sequence[Sampled]) -> Registered:
+    """Find each topic's format and fields, and decode its values."""
+    formats = {topic: each for topic in found.ids if (each := _format(found, topic, sample)) is not None}
+    payloads = {each: _payload(each, found, formats, sample) for each in dict.fromkeys(formats.values())}
+    _without_conflicts(payloads)
+    formats = {topic: each for topic, each in formats.items() if payloads[each].schema}
+    decoded: dict[Place, Mapping[str, bytes | OfOtherType]] = {}
+    steps, undecoded = Steps(), 0
+    for record in sample:
+        value, written = record.value, formats.get(record.topic)
+        if value is None or written is None:
+            continue
+        if written == "json":
+            undecoded += _object(value) is None
+            continue
+        schema = found.schemas.get(schema_id(value) or 0)
+        fields = schema.decoder.fields(without_prefix(value) or b"", steps) if schema and schema.decoder else None
+        if fields is None:
+            undecoded += 1
+        else:
+            decoded[record[:3]] = fields
+    return replace(found, formats=formats, payloads=payloads, undecoded=undecoded, _decoded=decoded)
+
+
+def _object(value: bytes) -> Object | None:
+    """The JSON object behind the prefix of a value; None if there is none, or it is too long to be looked at."""
+    found = Record(value).behind_prefix.json if len(value) <= MOST_BYTES else None
+    return found if isinstance(found, Object) else None
+
+
+def _format(found: Registered, topic: str, sample: Sequence[Sampled]) -> Format | None:
+    """How most values of a topic are written, of which fields can be looked at."""
+    numbers = Counter(schema_id(each.value) or 0 for each in sample if each.topic == topic and each.value is not None)
+    counted: Counter[Format] = Counter()
+    for number, times in numbers.items():
+        schema = found.schemas.get(number)
+        if schema is not None and schema.why is None:
+            counted[_FORMATS[schema.kind]] += times
+    return counted.most_common(1)[0][0] if counted else None
+
+
+def _payload(each: Format, found: Registered, formats: Mapping[str, Format], sample: Sequence[Sampled]) -> Payload:
+    """The fields of all topics of a format; those of the newest schema first."""
+    topics = {topic for topic, written in formats.items() if written == each}
+    numbers = sorted({number for topic in topics for number in found.ids[topic]}, reverse=True)
+    schemas = [
+        schema
+        for number in numbers
+        if (schema := found.schemas.get(number)) is not None and schema.why is None and _FORMATS[schema.kind] == each
+    ]
+    left_out = {path: why for schema in schemas for path, why in schema.left_out.items()}
+    kinds: dict[str, list[Field]] = {}
+    for one in (each_field for schema in schemas for each_field in schema.fields.fields):
+        kinds.setdefault(one.name.lower(), []).append(one)
+    fields = []
+    for nth, several in enumerate(kinds.values()):
+        named = several[0]
+        if nth >= _MOST_FIELDS:
+            left_out[named.name] = f"beyond {_MOST_FIELDS:,} fields"
+            continue
+        kind = _widest_avro(several, schemas) if each == "avro" else _widest_json([one.type for one in several])
+        if kind is None or any(one.name != named.name for one in several):
+            left_out[named.name] = "of several types or spellings"
+        else:
+            fields.append(Field(named.name, kind))
+    if not fields and each == "json":
+        fields = _as_text(topics, sample)
+    return Payload(json_schema.ddl(Type("struct", fields=tuple(fields))), left_out)
+
+
+def _widest_avro(several: Sequence[Field], schemas: Sequence[Schema]) -> Type | None:
+    """The first type that takes what every schema writes without loss."""
+    writers = [found for each in schemas if (found := each.written.get(several[0].name)) is not None]
+    for one in dict.fromkeys(several):
+        wanted = Type("struct", fields=(one,))
+        if all(avro_schema.is_read(writer, wanted) for writer in writers):
+            return one.type
+    return None
+
+
+def _widest_json(types: Sequence[Type]) -> Type:
+    """One type for all: whole numbers among fractions are fractions, and what else differs is text, which holds any JSON.
+
+    >>> _widest_json([Type("scalar", "BIGINT"), Type("scalar", "DOUBLE")]).sql()
+    'DOUBLE'
+    >>> _widest_json([_TEXT, Type("map", of=_TEXT)]).sql()
+    'STRING'
+    """
+    if len(set(types)) == 1:
+        return types[0]
+    if all(each.name in ("BIGINT", "DOUBLE") for each in types):
+        return Type("scalar", "DOUBLE")
+    if any(each.kind != "struct" for each in types):
+        return _TEXT
+    kinds: dict[str, list[Field]] = {}
+    for one in (each_field for each in types for each_field in each.fields):
+        kinds.setdefault(one.name.lower(), []).append(one)
+    if any(one.name != several[0].name for several in kinds.values() for one in several):
+        return _TEXT
+    merged = (Field(several[0].name, _widest_json([one.type for one in several])) for several in kinds.values())
+    return Type("struct", fields=tuple(merged))
+
+
+def _as_text(topics: set[str], sample: Sequence[Sampled]) -> list[Field]:
+    """The fields of JSON objects whose schema names none: all of them as text."""
+    names: dict[str, None] = {}
+    for each in sample:
+        found = _object(each.value) if each.topic in topics and each.value is not None else None
+        names |= dict.fromkeys(found or ())
+    stored, _ = payload_schema.storable(Type("struct", fields=tuple(Field(name, _TEXT) for name in list(names)[:_MOST_FIELDS])))
+    return list(stored.fields) if stored else []
+
+
+def _without_conflicts(payloads: dict[Format, Payload]) -> None:
+    """Take from the second format what the first has by the same name and another type: all topics share one payload."""
+    if len(payloads) < len(_FORMATS) or not all(each.schema for each in payloads.values()):
+        return
+    (_, first), (second, other) = payloads.items()
+    known = {each.name.lower(): each for each in payload_schema.parse(first.schema).fields}
+    kept, left_out = [], dict(other.left_out)
+    for each in payload_schema.parse(other.schema).fields:
+        if known.get(each.name.lower(), each) == each:
+            kept.append(each)
+        else:
+            left_out[each.name] = "of another type in other topics"
+    payloads[second] = Payload(json_schema.ddl(Type("struct", fields=tuple(kept))), left_out)
