@@ -93,8 +93,8 @@ def bronze_records(
 def with_extracted(records: DataFrame, sources: Sources | None) -> DataFrame:
     """Add what the extractors read of each record, while it is in hand: Silver then reads a few numbers instead of bytes.
 
-    A custom extractor never runs here, nor is a field of an Avro value read: if the function or the schema registry failed,
-    Bronze would stop. Silver reads them.
+    A custom extractor never runs here, nor is a field of an Avro or Protobuf value read: if the function or the schema registry
+    failed, Bronze would stop. Silver reads them.
 
     Args:
         records: Rows with topic, key, value and headers.

@@ -27,13 +27,13 @@ class Payload:
     """How a record's value is decoded.
 
     Attributes:
-        format: text, json or avro.
+        format: text, json, avro or protobuf.
         schema: The DDL of the fields; empty for text.
         max_bytes: The longest value that is decoded; None for no limit, as in claims from before there was one.
         undecodable: What happens to a record whose value cannot be decoded: quarantine (invalid) or accept (null payload).
     """
 
-    format: Literal["text", "json", "avro"]
+    format: Literal["text", "json", "avro", "protobuf"]
     schema: str = ""
     max_bytes: int | None = None
     undecodable: Undecodable = "accept"

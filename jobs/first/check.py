@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bronze.kafka import metadata, sample
 from bronze.kafka.source import require_reachable
@@ -16,14 +16,14 @@ from jobs.process.context import load_settings
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.contracts.silver import PROBLEMS
 from lakehouse.delta import root_check
-from lakehouse.errors import ConfigError, RegistryError, SourceError, TidemarkError
+from lakehouse.errors import ConfigError, RegistryError, SourceError, TidemarkError, ToolError
 from lakehouse.extract.on_driver import Record
 from lakehouse.extract.sources import Source, Sources
-from lakehouse.extract.written import schema_id, without_prefix
+from lakehouse.extract.written import message_path, schema_id, without_prefix
 from lakehouse.machine import doctor
 from lakehouse.machine.doctor import Finding
 from lakehouse.run.schema_registry import SchemaRegistry
-from lakehouse.settings import avro_schema, json_schema, payload_schema
+from lakehouse.settings import avro_schema, json_schema, payload_schema, protobuf_schema
 from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
 
@@ -135,13 +135,14 @@ def _of_registry(settings: Settings, records: Sequence[Sampled]) -> Iterator[Fin
     name, expected = "registry", "a registry that answers, and knows the schemas that records were written with"
     values = {topic: settings.of_topic(topic).value for topic in settings.kafka.topics}
     behind = {topic: value for topic, value in values.items() if value is not None and value.registry is not None}
-    is_needed, url = any(value.format == "avro" for value in behind.values()), settings.registry.url
+    is_needed, url = any(value.format != "json" for value in behind.values()), settings.registry.url
     met = _ids([each for each in records if each.topic in behind], behind)
     asked = SchemaRegistry(settings.registry)
     try:
         asked.require_answer()
-        schemas = {number: asked.schema(number, met_at=place) for (number, _), place in sorted(met.items())[:_MOST_IDS]}
-    except RegistryError as error:
+        places = {each.number: place for each, place in sorted(met.items(), reverse=True)}
+        schemas = {number: asked.schema(number, met_at=place) for number, place in sorted(places.items())[:_MOST_IDS]}
+    except (RegistryError, ToolError) as error:
         observed = f"{error.what} {error.where}: {error.observed}"
         if is_needed:
             yield _no(name, observed, expected, error.next_step or "")
@@ -153,25 +154,32 @@ def _of_registry(settings: Settings, records: Sequence[Sampled]) -> Iterator[Fin
         f"knows what the sample was written with: {listed}" if schemas else "the sample names no id"
     )
     odd = [
-        f"{number}, which {place} has: {why}"
-        for (number, topic), place in sorted(met.items())
-        if number in schemas and behind[topic].format == "avro" and (why := _misfit(behind[topic], schemas[number]))
+        f"{each.number}, which {place} has: {why}"
+        for each, place in sorted(met.items())
+        if each.number in schemas and (why := _misfit(behind[each.topic], schemas[each.number], each.message_path))
     ]
     if odd:
         next_step = "Correct value.schema, or have the producer write what it says: as it is, such values are undecodable."
         yield _no(name, f"{observed}. These do not fit value.schema: {'; '.join(odd[:_SHOWN])}", expected, next_step)
         return
     added = {
-        number: more for (number, topic) in sorted(met) if number in schemas and (more := _more(behind[topic], schemas[number]))
+        each.number: more
+        for each in sorted(met)
+        if each.number in schemas and (more := _more(behind[each.topic], schemas[each.number]))
     }
     told = "".join(f". Value.schema could have of {number}: {more}" for number, more in list(added.items())[:_FEW])
     yield _ok(name, observed + told, expected)
 
 
-def _misfit(value: ValueFormat, schema: tuple[str, str]) -> str | None:
-    """Why no value of a schema can be decoded into the payload's fields; None if it can."""
+def _misfit(value: ValueFormat, schema: tuple[str, str], message_path: str) -> str | None:
+    """Why no value of a schema can be decoded into the payload's fields; None if it can, or if no schema is needed for it."""
     kind, text = schema
-    return avro_schema.misfit(text if kind == "AVRO" else "", payload_schema.of(value.schema_))
+    if value.format == "json":
+        return None
+    wanted, text = payload_schema.of(value.schema_), text if kind == value.format.upper() else ""
+    if value.format == "avro":
+        return avro_schema.misfit(text, wanted)
+    return protobuf_schema.misfit_at(text, message_path, wanted)
 
 
 def _more(value: ValueFormat, schema: tuple[str, str]) -> str:
@@ -187,13 +195,29 @@ def _more(value: ValueFormat, schema: tuple[str, str]) -> str:
     return json_schema.ddl(replace(named, fields=tuple(each for each in named.fields if each.name.lower() not in known)))
 
 
-def _ids(records: Sequence[Sampled], behind: Mapping[str, ValueFormat]) -> dict[tuple[int, str], str]:
+class _Met(NamedTuple):
+    """A schema that values of a topic were written with.
+
+    Attributes:
+        number: Its id.
+        topic: The topic.
+        message_path: Of Protobuf: which message of the schema's file the values are.
+    """
+
+    number: int
+    topic: str
+    message_path: str
+
+
+def _ids(records: Sequence[Sampled], behind: Mapping[str, ValueFormat]) -> dict[_Met, str]:
     """The ids before the values of each topic, without those that the config calls undecodable, each with a record's place."""
-    met: dict[tuple[int, str], str] = {}
+    met: dict[_Met, str] = {}
     for each in records:
-        registry, number = behind[each.topic].registry, schema_id(each.value or b"")
-        if number is not None and registry is not None and number not in registry.undecodable_ids:
-            met.setdefault((number, each.topic), f"topic {each.topic}, partition {each.partition}, offset {each.offset}")
+        value, registry, number = each.value or b"", behind[each.topic].registry, schema_id(each.value or b"")
+        path = message_path(value) if behind[each.topic].format == "protobuf" else ""
+        if number is not None and path is not None and registry is not None and number not in registry.undecodable_ids:
+            place = f"topic {each.topic}, partition {each.partition}, offset {each.offset}"
+            met.setdefault(_Met(number, each.topic, path), place)
     return met
 
 
@@ -220,7 +244,11 @@ def _of_kind(settings: Settings, found: Sample) -> Iterator[Finding]:
         return
     sources, records = Sources.of(settings), candidates.records_of(found.records)
     if sources.is_left_to_silver:
-        yield _ok("sequence", "read by your code, or of Avro values, which Spark does: `tidemark plan` tries it", "a sequence")
+        yield _ok(
+            "sequence",
+            "read by your code, or of Avro or Protobuf values, which Spark does: `tidemark plan` tries it",
+            "a sequence",
+        )
     else:
         read = {role: candidates.candidate(source, records) for role, source in sources.by_role.items()}
         for role, each in read.items():
@@ -303,8 +331,10 @@ def _undecodable(raw: bytes, value: ValueFormat) -> str | None:
         body = without_prefix(raw)
         if body is None:
             return "without the id of a schema"
+        if value.format == "protobuf" and message_path(raw) is None:
+            return "without the indexes of a message"
         raw = body
-    if value.format == "avro":
+    if value.format in ("avro", "protobuf"):
         return None
     try:
         raw.decode()

@@ -123,7 +123,8 @@ def text(parts: Parts) -> str:
             "",
             *_comment(
                 f"The values begin with {registry_ids(parts.schema_ids)}. To have their fields as columns, or to read the "
-                "sequence from one, name the registry, the fields with their types of Spark, and the format, avro or json:"
+                "sequence from one, name the registry, the fields with their types of Spark, and the format, avro, protobuf or "
+                "json:"
             ),
             '# value: {format: avro, schema: "id STRING, amount DOUBLE", registry: {url: "https://registry:8081"}}',
         ]

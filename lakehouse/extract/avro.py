@@ -1,7 +1,7 @@
-"""Avro values as Columns: by one schema, or by the schema whose id stands before each value.
+"""Values with a schema as Columns: by one schema, or by the schema whose id stands before each value.
 
-Spark's own `from_avro` decodes. Bytes that do not fit give null, and never an error, as long as the JVM limits what a few bytes
-may claim (`lakehouse.spark.avro_limits`). Bytes after the value are not seen.
+Of Avro, Spark's own `from_avro` decodes. Bytes that do not fit give null, and never an error, as long as the JVM limits what a
+few bytes may claim (`lakehouse.spark.avro_limits`). Bytes after the value are not seen. Protobuf is turned into Avro first.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from lakehouse.extract import protobuf
 from lakehouse.extract.written import PREFIX_BYTES
 from lakehouse.settings import avro_schema
 from lakehouse.settings.avro_schema import AvroSchemaError
@@ -50,17 +51,22 @@ def parsed(value: Column, written: Written, wanted: Type) -> Column:
     struct = Type("struct", fields=(*_as_text(wanted).fields, Field(CORRUPT, Type("scalar", "BOOLEAN")))).sql()
     nothing = F.lit(None).cast(struct)
     if not written.has_prefix:
-        return _by(value, written.schema, wanted, struct)
+        is_avro = written.format == "avro"
+        return _by(value, written.schema, wanted, struct) if is_avro else protobuf.parsed(value, written, wanted).cast(struct)
     body, number = without_prefix(value), schema_id(value)
-    # One branch for all ids of the same schema: subjects often share one.
-    ids: dict[str, list[int]] = {}
-    for each, schema in written.schemas:
-        ids.setdefault(schema, []).append(each)
     found = F.when(body.isNull(), nothing)
     if written.undecodable_ids:
         found = found.when(number.isin(*written.undecodable_ids), nothing)
-    for schema, numbers in ids.items():
-        found = found.when(number.isin(*numbers), _by(body, schema, wanted, struct))
+    if written.format == "protobuf" and written.schemas:
+        numbers = [each for each, _ in written.schemas]
+        found = found.when(number.isin(*numbers), protobuf.parsed(value, written, wanted).cast(struct))
+    elif written.format == "avro":
+        # One branch for all ids of the same schema: subjects often share one.
+        ids: dict[str, list[int]] = {}
+        for each, schema in written.schemas:
+            ids.setdefault(schema, []).append(each)
+        for schema, numbers in ids.items():
+            found = found.when(number.isin(*numbers), _by(body, schema, wanted, struct))
     unknown = F.raise_error(F.concat(F.lit("No schema was asked for the id "), number.cast("string"))).cast(struct)
     return found.otherwise(unknown)
 

@@ -1,17 +1,18 @@
-"""How the bytes of values are written, where they are not the text itself: as Avro, or with the prefix of a schema registry."""
+"""How the bytes of values are written, where they are no text: as Avro or Protobuf, or with the prefix of a schema registry."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakehouse.settings import avro_schema
+from lakehouse.settings import avro_schema, protobuf_schema
 
 if TYPE_CHECKING:
     from lakehouse.settings.pipeline import ValueFormat
 
 PREFIX_BYTES = 5
 """What the Confluent wire format puts before a value: a zero byte, and the schema's id in four bytes, big-endian."""
+_MOST_INDEXES = 100
 
 
 def without_prefix(value: bytes) -> bytes | None:
@@ -32,24 +33,48 @@ def schema_id(value: bytes) -> int | None:
     return None if without_prefix(value) is None else int.from_bytes(value[1:PREFIX_BYTES])
 
 
+def message_path(value: bytes) -> str | None:
+    r"""The indexes by which a value of Protobuf names its message behind the prefix, with points; None where there are none.
+
+    >>> message_path(b"\x00\x00\x00\x00\x07\x00"), message_path(b"\x00\x00\x00\x00\x07\x04\x02\x00..."), message_path(b"\x00")
+    ('0', '1.0', None)
+    """
+    body = without_prefix(value) or b""
+    numbers: list[int] = []
+    found = shift = 0
+    for byte in body:
+        found |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:  # noqa: PLR2004 -- the last byte of a number
+            numbers.append(found >> 1 ^ -(found & 1))
+            found = shift = 0
+            if not 0 <= numbers[0] <= _MOST_INDEXES:
+                return None
+            if len(numbers) > numbers[0]:
+                return ".".join(map(str, numbers[1:] or [0]))
+    return None
+
+
 @dataclass(frozen=True)
 class Written:
     """How the bytes of values are written.
 
     Attributes:
-        format: json or avro.
-        schema: The Avro schema of all values; empty if each names its own.
+        format: json, avro or protobuf.
+        schema: The Avro schema, or the descriptor set as base64, of all values; empty if each names its own.
         has_prefix: Whether each value has the wire format's prefix, and so the id of its schema.
         undecodable_ids: Ids that no schema has: values with them are undecodable.
-        schemas: The Avro schema of each id that the records at hand carry; empty if an id's schema is none of Avro. Never
-            pinned: what an id stands for does not change.
+        schemas: The schema of each id that the records at hand carry; empty if an id's schema is of another kind. Never pinned:
+            what an id stands for does not change.
+        message: The full name of the message of Protobuf that all values are; empty if each names its own.
     """
 
-    format: Literal["json", "avro"]
+    format: Literal["json", "avro", "protobuf"]
     schema: str = ""
     has_prefix: bool = False
     undecodable_ids: tuple[int, ...] = ()
     schemas: tuple[tuple[int, str], ...] = ()
+    message: str = ""
 
     @classmethod
     def of(cls, value: ValueFormat | None) -> Written | None:
@@ -59,16 +84,18 @@ class Written:
         registry = value.registry
         ids = tuple(sorted(set(registry.undecodable_ids))) if registry else ()
         schema = avro_schema.writer(value.avro_schema).text if value.avro_schema else ""
-        return cls(value.format, schema, registry is not None, ids)
+        if value.descriptor and value.message:
+            schema = protobuf_schema.read(value.descriptor.removeprefix(protobuf_schema.AS_TEXT)).of(value.message).text
+        return cls(value.format, schema, registry is not None, ids, message=value.message or "")
 
     @property
     def names_schemas(self) -> bool:
         """Whether a schema registry has to be asked what the values were written with."""
-        return self.format == "avro" and self.has_prefix
+        return self.format in ("avro", "protobuf") and self.has_prefix
 
     def pinned(self) -> dict[str, Any]:
         """What a claim keeps of it."""
-        return {name: value for name, value in vars(self).items() if name != "schemas"}
+        return {name: value for name, value in vars(self).items() if name != "schemas" and (name != "message" or value)}
 
     @classmethod
     def from_pinned(cls, found: dict[str, Any]) -> Written:

@@ -77,9 +77,18 @@ def packages() -> str:
     >>> packages()
     'io.delta:delta-spark_4.2_2.13:4.4.0,org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0'
     """
-    locked = {each.get("name", ""): each for each in ET.parse(LOCK_FILE).iter("dependency")}  # noqa: S314 -- our own file
-    chosen = [each for name, each in locked.items() if name.startswith(("delta-spark_", "spark-sql-kafka-"))]
-    return ",".join(f"{each.get('org')}:{each.get('name')}:{each.get('rev')}" for each in chosen)
+    return f"{coordinates('delta-spark_')},{coordinates('spark-sql-kafka-')}"
+
+
+def coordinates(name: str) -> str:
+    """The Maven coordinates of the first jar of the lock whose name begins so.
+
+    >>> coordinates("protobuf-java")
+    'com.google.protobuf:protobuf-java:4.36.2'
+    """
+    locked = ET.parse(LOCK_FILE).iter("dependency")  # noqa: S314 -- our own file
+    found = next(each for each in locked if each.get("name", "").startswith(name))
+    return f"{found.get('org')}:{found.get('name')}:{found.get('rev')}"
 
 
 def missing(conf: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""A jar of our own: commits that overwrite nothing, in a local folder (`LocalFiles.java`) and in S3 (`ConditionalPut.java`).
+"""A jar of our own: commits that overwrite nothing, and functions that read Protobuf.
+
+The commits are those in a local folder (`LocalFiles.java`) and in S3 (`ConditionalPut.java`); `ProtobufToAvro.java` has the
+functions.
 
 Compiled on first use by Janino, the Java compiler that Spark generates its own code with: no JDK is needed, and no binary is in
 the repository. The result is the same to the byte wherever it is made, and is pinned and verified as the other jars are.
@@ -22,13 +25,21 @@ from lakehouse.machine.java import java_executable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("ConditionalPut.java", "LocalFiles.java"))
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("ConditionalPut.java", "LocalFiles.java", "ProtobufToAvro.java"))
 LOG_STORE = "tidemark.storage.ConditionalLogStore"
 CHECKPOINTS = "tidemark.storage.ConditionalCheckpoints"
 LOCAL_LOG_STORE = "tidemark.storage.LinkingLogStore"
 LOCAL_FILES = "tidemark.storage.LocalFiles"
-SHA256 = "56cf2801eeabe25c108bf6679630ff22acedc99e4f1718aeaec3116d324909af"
+PROTOBUF_TO_AVRO = "tidemark.formats.ProtobufToAvro"
+PROTOBUF_MESSAGE_PATH = "tidemark.formats.ProtobufMessagePath"
+SHA256 = "95c31ece3a86a5fa36d81a9fc5c54a3702194316855f9ff2e97d6eb396810229"
 """Of the compiled jar. After a change of a source: `python -m lakehouse.machine.storage_jar`, and review it."""
+
+_SIGNATURES = {
+    PROTOBUF_TO_AVRO: "Ljava/lang/Object;Lorg/apache/spark/sql/api/java/UDF2<[B[B[B>;",
+    PROTOBUF_MESSAGE_PATH: "Ljava/lang/Object;Lorg/apache/spark/sql/api/java/UDF1<[BLjava/lang/String;>;",
+}
+"""What Spark asks of a class of functions, and the compiler does not write: the types of its interface."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _JAVA_8 = 8
@@ -76,12 +87,26 @@ def compiled() -> bytes:
                 compiler.cook(source.read_text(encoding="utf-8"))
             except Exception as error:  # whatever Java raises
                 raise ToolError("A source of the jar does not compile.", where=str(source), observed=str(error)) from error
-            classes |= {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
+            classes |= {str(name): _signed(jvm, str(name), bytes(code)) for name, code in compiler.getBytecodes().items()}
     jar = io.BytesIO()
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_STORED) as content:
         for name, code in sorted(classes.items()):
             content.writestr(zipfile.ZipInfo(f"{name.replace('.', '/')}.class", _EPOCH), code)
     return jar.getvalue()
+
+
+def _signed(jvm: Any, name: str, code: bytes) -> bytes:
+    """A class with the types of its interface, if it is one of functions."""
+    from py4j.java_gateway import set_field
+
+    if name not in _SIGNATURES:
+        return code
+    library = jvm.org.apache.xbean.asm9
+    node, writer = library.tree.ClassNode(), library.ClassWriter(0)
+    library.ClassReader(code).accept(node, 0)
+    set_field(node, "signature", _SIGNATURES[name])
+    node.accept(writer)
+    return bytes(writer.toByteArray())
 
 
 @contextlib.contextmanager

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from lakehouse.errors import RegistryError
+from lakehouse.run import proto_files
 from lakehouse.settings import avro_schema
 
 if TYPE_CHECKING:
@@ -29,6 +30,18 @@ _UNREACHABLE = (
 )
 
 
+class _Other(NamedTuple):
+    """A schema that another one refers to.
+
+    Attributes:
+        name: What it is called there: a type of Avro, or a file of Protobuf.
+        text: The schema.
+    """
+
+    name: str
+    text: str
+
+
 @dataclass(frozen=True)
 class SchemaRegistry:
     """A registry, and what it has said: what an id stands for never changes.
@@ -40,17 +53,18 @@ class SchemaRegistry:
     settings: Registry
     _known: dict[int, tuple[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
-    def avro_schema(self, number: int, *, met_at: str) -> str:
-        """The Avro schema of an id, with all that it refers to in it; empty if the id's schema is none of Avro.
+    def of_format(self, given: str, number: int, *, met_at: str) -> str:
+        """The schema of an id as values of a format are decoded by it, avro or protobuf; empty if the id's is of another kind.
 
         Raises:
             RegistryError: As `schema` raises it.
+            ToolError: As `schema` raises it.
         """
         kind, text = self.schema(number, met_at=met_at)
-        return text if kind == "AVRO" else ""
+        return text if kind == given.upper() else ""
 
     def schema(self, number: int, *, met_at: str) -> tuple[str, str]:
-        """The schema of an id: its kind, AVRO, JSON or PROTOBUF, and its text.
+        """The schema of an id: its kind, AVRO, JSON or PROTOBUF, and its text; of PROTOBUF a descriptor set, see `proto_files`.
 
         Args:
             number: The id.
@@ -58,7 +72,8 @@ class SchemaRegistry:
 
         Raises:
             RegistryError: The registry cannot be reached, refuses, answers something else, or does not know the id or a schema
-                that an Avro one refers to.
+                that one of Avro or Protobuf refers to.
+            ToolError: It gives Protobuf as text, and nothing here compiles it.
         """
         if number not in self._known:
             self._known[number] = self._ask(number, met_at)
@@ -89,16 +104,30 @@ class SchemaRegistry:
         if status != _OK or not isinstance(found.get("schema"), str):
             raise _refusal(where, status, body)
         kind, text = str(found.get("schemaType", "AVRO")), str(found["schema"])
-        if kind != "AVRO":
+        if kind not in ("AVRO", "PROTOBUF"):
             return kind, text
-        others: dict[tuple[str, int], str | None] = {}
+        others: dict[tuple[str, int], _Other] = {}
+        if kind == "PROTOBUF":
+            main = self._compiled(f"/schemas/ids/{number}", text)
+            self._referred(found, where, others, is_protobuf=True)
+            return kind, proto_files.assembled(main, {each.name: each.text for each in others.values()})
         self._referred(found, where, others)
         try:
-            return kind, avro_schema.joined(text, [other for other in others.values() if other is not None])
+            return kind, avro_schema.joined(text, [each.text for each in others.values()])
         except avro_schema.AvroSchemaError:
             return kind, text  # of which whoever decodes by it says what is wrong
 
-    def _referred(self, found: dict[str, Any], where: str, others: dict[tuple[str, int], str | None]) -> None:
+    def _compiled(self, path: str, text: str) -> str:
+        """A schema of Protobuf as a compiled file, if the registry has it so; else its text."""
+        if proto_files.as_file(text) is not None:
+            return text
+        _, _, body = self._get(f"{path}?format=serialized", "a schema of Protobuf")
+        found = _parsed(body).get("schema")
+        return found if isinstance(found, str) and proto_files.as_file(found) is not None else text
+
+    def _referred(
+        self, found: dict[str, Any], where: str, others: dict[tuple[str, int], _Other], *, is_protobuf: bool = False
+    ) -> None:
         """Add the schemas that one refers to, each after those that it refers to itself.
 
         Raises:
@@ -115,14 +144,17 @@ class SchemaRegistry:
                     expected=f"at most {_MOST_REFERRED}",
                     next_step="Nothing is lost. Have the producer register a schema with fewer.",
                 )
-            others[subject, version] = None  # a circle ends here
+            name = str(each.get("name"))
+            others[subject, version] = _Other(name, "")  # a circle ends here
             path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
             there, status, body = self._get(path, "a schema that another one refers to")
             other = _parsed(body)
             if status != _OK or not isinstance(other.get("schema"), str):
                 raise _refusal(there, status, body)
-            self._referred(other, there, others)
-            others[subject, version] = others.pop((subject, version)) or other["schema"]
+            self._referred(other, there, others, is_protobuf=is_protobuf)
+            del others[subject, version]
+            text = self._compiled(path, other["schema"]) if is_protobuf else other["schema"]
+            others[subject, version] = _Other(name, text)
 
     def _get(self, path: str, expected: str) -> tuple[str, int, bytes]:
         """The URL, and the answer's status and body.

@@ -88,7 +88,7 @@ class Extractor(Model):
     value: Encoding | None = Field(default=None, description="the whole value, read as utf8, int32 or int64", examples=["utf8"])
     json_path: JsonPath | None = Field(default=None, alias="json", description="a path into the JSON value", examples=["$.seq"])
     field_path: FieldPath | None = Field(
-        default=None, alias="field", description="a field of the Avro value", examples=["meta.seq"]
+        default=None, alias="field", description="a field of the Avro or Protobuf value", examples=["meta.seq"]
     )
     bytes_range: BytesRange | None = Field(
         default=None,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
-from lakehouse.settings import avro_schema, payload_schema
+from lakehouse.settings import avro_schema, payload_schema, protobuf_schema
 from lakehouse.settings.base import Flag, Model, Text, from_config_folder, is_uri, nearest, refusal
 from lakehouse.settings.extractor import ROLES, Encoding, Extractor, Form
 from lakehouse.settings.gate import Budget, Gate, Measure, Severity, UserExpectation
@@ -57,6 +57,9 @@ _PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 _OF_AZURE = (*_PRINCIPAL, "account_key")
 _STORES = {**dict.fromkeys(AZURE_SCHEMES, "Azure"), **dict.fromkeys(GOOGLE_SCHEMES, "Google's store")}
 _MOST_CHARACTERS = 1_000_000
+_DESCRIPTOR = (
+    "the file that protoc writes with --include_imports and --descriptor_set_out, with at most 1,000,000 bytes of types"
+)
 _IN_AZURE = re.compile(r"abfss?://[a-z0-9$][a-z0-9-]*@[A-Za-z0-9][A-Za-z0-9.-]*(/|$)")
 
 Root = Annotated[str, StringConstraints(min_length=1), AfterValidator(from_config_folder), KEEP_SECRET, MASK_SECRET]
@@ -246,28 +249,38 @@ def _avro_schema(given: str, info: ValidationInfo) -> str:
     return text
 
 
-def _refuse_protobuf(given: Any) -> Any:
-    if isinstance(given, str) and given.lower() in {"protobuf", "proto"}:
+def _descriptor(given: str, info: ValidationInfo) -> str:
+    """The descriptor set as text, read from its file unless it is the text itself."""
+    try:
+        if given.startswith(protobuf_schema.AS_TEXT):
+            found = protobuf_schema.read(given.removeprefix(protobuf_schema.AS_TEXT))
+        else:
+            with Path(from_config_folder(given, info)).open("rb") as opened:
+                found = protobuf_schema.described(opened.read(protobuf_schema.MOST_BYTES + 1))
+    except OSError as error:
         raise refusal(
-            "Protobuf is not supported: what decodes it in Spark, spark-protobuf, could not be tried",
-            expected="text, json or avro",
-            next_step="Leave value out: Silver keeps the bytes, and the sequence is read from a header ({header: seq}) or from "
-            "bytes of the value. Or have the producer write Avro or JSON.",
-        )
-    return given
+            f"its file cannot be read: {error.strerror}",
+            expected=_DESCRIPTOR,
+            next_step="Name it relative to the config's folder, like incident.desc.",
+        ) from None
+    except protobuf_schema.ProtobufSchemaError as error:
+        raise refusal(
+            f"no descriptor set of Protobuf: {error}",
+            expected=_DESCRIPTOR,
+            next_step="Make it anew: protoc --include_imports --descriptor_set_out=incident.desc incident.proto",
+        ) from None
+    return f"{protobuf_schema.AS_TEXT}{found.text}"
 
 
 class ValueFormat(Model):
     """How a record's value is decoded into the column `payload`."""
 
-    format: Annotated[Literal["text", "json", "avro"], BeforeValidator(_refuse_protobuf)] = Field(
-        description="text, json or avro", examples=["json"]
-    )
+    format: Literal["text", "json", "avro", "protobuf"] = Field(description="text, json, avro or protobuf", examples=["json"])
     schema_: Text | None = Field(
         default=None,
         alias="schema",
         validate_default=True,
-        description="the fields as Spark DDL; required for json and avro",
+        description="the fields as Spark DDL; required for json, avro and protobuf",
         examples=['"id STRING, amount DOUBLE"'],
     )
     max_bytes: int = Field(
@@ -287,9 +300,19 @@ class ValueFormat(Model):
         description="for avro without a registry: the schema that all values were written with, or its file",
         examples=["incident.avsc"],
     )
+    descriptor: Annotated[Text, AfterValidator(_descriptor)] | None = Field(
+        default=None,
+        description="for protobuf without a registry: the descriptor set that protoc writes, its file",
+        examples=["incident.desc"],
+    )
+    message: Text | None = Field(
+        default=None,
+        description="for protobuf without a registry: the full name of the message that all values are",
+        examples=["shop.Incident"],
+    )
     registry: Registry | None = Field(
         default=None,
-        description="for json and avro: the schema registry, if each value begins with the id of its schema",
+        description="for json, avro and protobuf: the schema registry, if each value begins with the id of its schema",
         examples=["{url: https://registry.example.org:8081}"],
     )
 
@@ -297,10 +320,10 @@ class ValueFormat(Model):
     @classmethod
     def _goes_with_format(cls, schema: str | None, info: ValidationInfo) -> str | None:
         decoded = info.data.get("format")
-        if (decoded in {"json", "avro"} and schema is None) or (decoded == "text" and schema is not None):
+        if (decoded in {"json", "avro", "protobuf"} and schema is None) or (decoded == "text" and schema is not None):
             raise refusal(
                 f"{decoded} without a schema" if schema is None else "text with a schema",
-                expected="a schema for json and avro, none for text",
+                expected="a schema for json, avro and protobuf, none for text",
                 next_step='Write {format: json, schema: "id STRING, amount DOUBLE"} or {format: text}.',
             )
         if schema is not None:
@@ -308,9 +331,9 @@ class ValueFormat(Model):
                 fields = payload_schema.parse(schema)
             except payload_schema.SchemaError as error:
                 raise refusal(error.what, expected=error.expected, next_step=error.next_step) from None
-            if decoded == "avro" and (odd := list(payload_schema.odd_names(fields))):
+            if decoded in {"avro", "protobuf"} and (odd := list(payload_schema.odd_names(fields))):
                 raise refusal(
-                    f"{odd[0]!r} is no name of a field in Avro",
+                    f"{odd[0]!r} is no name of a field in {str(decoded).capitalize()}",
                     expected="letters of a to z, digits and _",
                     next_step="Write the fields as the values' own schema names them.",
                 )
@@ -318,13 +341,22 @@ class ValueFormat(Model):
 
     @model_validator(mode="after")
     def _says_how_it_is_written(self) -> "ValueFormat":
-        given = [name for name in ("avro_schema", "registry") if getattr(self, name) is not None]
-        wanted = {"text": ([],), "json": ([], ["registry"]), "avro": (["avro_schema"], ["registry"])}[self.format]
+        given = [name for name in ("avro_schema", "descriptor", "message", "registry") if getattr(self, name) is not None]
+        known: dict[str, list[list[str]]] = {
+            "text": [[]],
+            "json": [[], ["registry"]],
+            "avro": [["avro_schema"], ["registry"]],
+            "protobuf": [["descriptor", "message"], ["registry"]],
+        }
+        wanted = known[self.format]
         if given not in wanted:
+            lacks = " nor ".join(" and ".join(each) for each in wanted)
             raise refusal(
-                f"{self.format} with {' and '.join(given) or 'neither avro_schema nor registry'}",
-                expected="avro_schema or registry for avro, registry or nothing for json, nothing for text",
-                next_step="Keep registry where each value begins with the id of its schema, and avro_schema where none does.",
+                f"{self.format} with {' and '.join(given) or f'neither {lacks}'}",
+                expected="avro_schema or registry for avro, descriptor and message or registry for protobuf, registry or "
+                "nothing for json, nothing for text",
+                next_step="Keep registry where each value begins with the id of its schema, and avro_schema, or descriptor and "
+                "message, where none does.",
             )
         if self.avro_schema is not None and self.schema_ is not None:
             wrong = avro_schema.misfit(self.avro_schema, payload_schema.parse(self.schema_))
@@ -334,6 +366,16 @@ class ValueFormat(Model):
                     expected="fields that the values have, of types that hold what was written",
                     next_step="Correct one of the two; docs/formats.md has the types.",
                     at=("avro_schema",),
+                )
+        if self.descriptor is not None and self.message is not None and self.schema_ is not None:
+            text = self.descriptor.removeprefix(protobuf_schema.AS_TEXT)
+            wrong = protobuf_schema.misfit(text, self.message, payload_schema.parse(self.schema_))
+            if wrong is not None:
+                raise refusal(
+                    f"no value can be decoded by descriptor and message into the fields of schema: {wrong}",
+                    expected="a message of the descriptor set, with fields of types that hold what was written",
+                    next_step="Correct one of the three; docs/formats.md has the types.",
+                    at=("message",),
                 )
         return self
 
@@ -438,8 +480,8 @@ class Settings(Model):
 
     @field_validator("value")
     @classmethod
-    def _fields_are_of_avro(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
-        _require_avro(value, {name: info.data.get(name) for name in ROLES})
+    def _fields_are_of_a_schema(cls, value: ValueFormat | None, info: ValidationInfo) -> ValueFormat | None:
+        _require_fields(value, {name: info.data.get(name) for name in ROLES})
         return value
 
     @field_validator("topics", mode="before")
@@ -464,7 +506,7 @@ class Settings(Model):
         for topic, own in topics.items():
             of_topic = {name: info.data.get(name) for name in (*ROLES, "value")} | own.given
             value = of_topic.pop("value")
-            _require_avro(value, of_topic, at=(topic,))
+            _require_fields(value, of_topic, at=(topic,))
         top = info.data.get("value")
         known = next(((key, value.registry) for key, value in _values(top, topics) if value.registry is not None), None)
         for topic, own in topics.items():
@@ -539,13 +581,13 @@ def _require_read(topics: Mapping[str, Any], info: ValidationInfo, at: tuple[str
             )
 
 
-def _require_avro(value: ValueFormat | None, extractors: Mapping[str, Extractor | None], at: tuple[str, ...] = ()) -> None:
-    """Raise if a field is read of values that are no Avro."""
+def _require_fields(value: ValueFormat | None, extractors: Mapping[str, Extractor | None], at: tuple[str, ...] = ()) -> None:
+    """Raise if a field is read of values that are neither Avro nor Protobuf."""
     read = [name for name, given in extractors.items() if given is not None and given.field_path]
-    if read and (value is None or value.format != "avro"):
+    if read and (value is None or value.format not in {"avro", "protobuf"}):
         raise refusal(
-            f"{read[0]} is read from a field of an Avro value, and values are not Avro",
-            expected="value: {format: avro, ...}",
+            f"{read[0]} is read from a field of an Avro or Protobuf value, and values are neither",
+            expected="value: {format: avro, ...} or value: {format: protobuf, ...}",
             next_step="Write json for a path into JSON, or say how the values are written.",
             at=at,
         )

@@ -1,7 +1,7 @@
 """Producer, epoch, sequence and problem of Bronze's records: the columns that Bronze has, or read from the bytes.
 
 Bronze extracts while it ingests, and notes the fingerprint of the sources that it read by. A row with another fingerprint, or
-none, is extracted here: the extractor was changed, it is a custom one or reads a field of an Avro value, or a version before
+none, is extracted here: the extractor was changed, it is a custom one or reads a field of a value, or a version before
 0.2 wrote the row.
 """
 

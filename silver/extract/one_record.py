@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None, int | None]:
-    """Producer, epoch and sequence of a record; None for what cannot be read, or only by Spark: a function's, an Avro field.
+    """Producer, epoch and sequence of a record; None for what cannot be read, or only by Spark: a function's, a value's field.
 
     Args:
         rules: The rules of the load that decided it.

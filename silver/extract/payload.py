@@ -6,8 +6,8 @@
 - `value_too_long`: longer than `value.max_bytes`; it is not parsed.
 - `value_not_utf8`: not valid UTF-8.
 - `value_not_of_schema`: not JSON, or not of the schema: a wrong type, a missing NOT NULL field, a number or timestamp outside
-  the bounds below, a duplicate key in a MAP. Of Avro: bytes that its schema does not fit, a text that is not UTF-8, or a schema
-  that has not the fields' types. Behind a schema registry: a value without its prefix.
+  the bounds below, a duplicate key in a MAP. Of Avro and Protobuf: bytes that the schema does not fit, a text that is not
+  UTF-8, or a schema that has not the fields' types. Behind a schema registry: a value without its prefix.
 
 A caller that needs only the reason (to quarantine such records) selects that column, and Spark omits the payload.
 
@@ -84,8 +84,9 @@ class _Kind:
     written: Written | None
 
     @property
-    def is_avro(self) -> bool:
-        return self.payload.format == "avro" and self.written is not None
+    def has_types(self) -> bool:
+        """Whether values are written with a schema, and so are no text."""
+        return self.payload.format in ("avro", "protobuf") and self.written is not None
 
     @property
     def schema(self) -> Type:
@@ -121,7 +122,7 @@ def decoded(records: DataFrame, rules: Rules) -> DataFrame:
     given = kinds.numbered(records, [topics for _, topics in decodings])
     # A projection for each step: the next step refers to its columns more than once, and Spark computes them only once.
     sized = given.withColumn("_refused", chosen(_refused).cast("string"))
-    texts = [each for each in ways if not each.is_avro]
+    texts = [each for each in ways if not each.has_types]
     looked_at = sized.withColumn("_text", chosen(_text, texts).cast("string"))
     parsed = looked_at.withColumns({each.parsed: chosen(_parsed, [each]) for each in structs})
     judged = parsed.withColumn("_is_read", F.coalesce(chosen(_is_read, structs).cast("boolean"), F.lit(False)))
@@ -156,7 +157,7 @@ def _text(each: _Kind) -> Column:
 
 
 def _parsed(each: _Kind) -> Column:
-    if each.is_avro and each.written is not None:
+    if each.has_types and each.written is not None:
         return avro.parsed(F.when(F.col("_refused").isNull(), F.col("value")), each.written, each.schema)
     return F.when(~_passes_bounds(F.col("_text"), each.schema), _parse(F.col("_text"), each.schema))
 
@@ -164,8 +165,8 @@ def _parsed(each: _Kind) -> Column:
 def _is_read(each: _Kind) -> Column:
     """Whether what was parsed is the value; null counts as no."""
     corrupt, found = F.col(f"{each.parsed}.{CORRUPT}"), F.col(each.parsed)
-    if each.is_avro:
-        violated = _any_of(found, each.schema, _FAR_OUT_OF_AVRO)
+    if each.has_types:
+        violated = _any_of(found, each.schema, _FAR_OUT_OF_TYPES)
         return corrupt.isNotNull() if violated is None else corrupt.isNotNull() & ~violated
     violated, is_whole = _any_of(found, each.schema, _FAR_OUT), found.isNotNull() & corrupt.isNull()
     return is_whole if violated is None else is_whole & ~F.coalesce(violated, F.lit(False))
@@ -174,7 +175,7 @@ def _is_read(each: _Kind) -> Column:
 def _unread(each: _Kind) -> Column:
     """Why a value was not even parsed; null if it was."""
     value = F.col("value")
-    if each.is_avro:
+    if each.has_types:
         return F.when(value.isNotNull(), F.col("_refused"))
     why = F.lit(NOT_UTF8)
     if each.written is not None and each.written.has_prefix:
@@ -269,7 +270,7 @@ _FAR_OUT = _Check(
     lambda kind: kind.kind == "map" or kind.name in _BOUNDS or any(field.is_required for field in kind.fields), _is_far_out
 )
 # Of JSON the whole text is checked before it is parsed.
-_FAR_OUT_OF_AVRO = _Check(lambda kind: kind.name == "STRING" or _FAR_OUT.concerns(kind), _is_far_out)
+_FAR_OUT_OF_TYPES = _Check(lambda kind: kind.name == "STRING" or _FAR_OUT.concerns(kind), _is_far_out)
 
 
 def _any_of(found: Column, kind: Type, check: _Check) -> Column | None:

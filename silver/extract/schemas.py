@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from lakehouse.errors import ConfigError, RegistryError
-from lakehouse.extract import avro
+from lakehouse.extract import avro, protobuf
 from lakehouse.extract.kinds import KIND, by_topic
-from lakehouse.settings import avro_schema, payload_schema
-from lakehouse.spark import avro_limits
+from lakehouse.settings import avro_schema, payload_schema, protobuf_schema
+from lakehouse.settings.protobuf_schema import ProtobufSchemaError
+from lakehouse.spark import value_formats
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
+    from lakehouse.settings.payload_schema import Type
     from silver.rules import OfTopic, Rules
 
 _MOST_IDS = 256
@@ -41,12 +43,10 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
     Raises:
         RegistryError: The registry cannot be reached or does not know an id, or there are more than 256 ids.
         ConfigError: The rules need a registry, and the config names none.
-        ToolError: The session cannot decode Avro.
+        ToolError: The session cannot decode Avro or Protobuf, or nothing here compiles a schema of Protobuf's.
     """
     kinds = rules.kinds
-    if not any(each.written is not None and each.written.format == "avro" for each, _ in kinds):
-        return rules
-    avro_limits.require(spark)
+    value_formats.require(spark, {each.written.format for each, _ in kinds if each.written is not None})
     asking = [nth for nth, (each, _) in enumerate(kinds) if _asks(each)]
     if not asking:
         return rules
@@ -57,17 +57,17 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
             next_step="Put value.registry back: the load that has to be finished or read again was made with it.",
         )
     number = by_topic([(topics, F.lit(nth)) for nth, (_, topics) in enumerate(kinds)])
-    met = _met(records.withColumn(KIND, number).where(F.col(KIND).isin(*asking)))
-    asked = {}
+    asked, of_kinds = {}, records.withColumn(KIND, number).where(F.col(KIND).isin(*asking))
+    met = _met(of_kinds)
     for nth in asking:
         each = kinds[nth][0]
         ids = {found.number: found.place for found in met if found.kind == nth}
         schemas = tuple(
-            (number, run.registry.avro_schema(number, met_at=place))
+            (number, run.registry.of_format(each.written.format, number, met_at=place))
             for number, place in ids.items()
             if each.written is not None and number not in each.written.undecodable_ids
         )
-        _report_misfits(run, schemas, each)
+        _report_misfits(run, of_kinds.where(F.col(KIND) == nth), schemas, each)
         asked[each] = replace(each, written=each.written and replace(each.written, schemas=schemas))
     default = asked.get(kinds[0][0])
     own = tuple((topic, asked.get(each, each)) for topic, each in rules.own)
@@ -111,10 +111,33 @@ def _met(records: DataFrame) -> list[_Met]:
     return met
 
 
-def _report_misfits(run: Run, schemas: tuple[tuple[int, str], ...], each: OfTopic) -> None:
+def _report_misfits(run: Run, records: DataFrame, schemas: tuple[tuple[int, str], ...], each: OfTopic) -> None:
     if each.payload is None:
         return
     wanted = payload_schema.parse(each.payload.schema)
+    if each.payload.format == "protobuf":
+        misfits = _misfits_met(records, schemas, wanted)
+    else:
+        misfits = [(number, why) for number, schema in schemas if (why := avro_schema.misfit(schema, wanted))]
+    for number, why in misfits:
+        run.report.event("silver.schema_misfit", schema_id=number, why=why)
+
+
+def _misfits_met(records: DataFrame, schemas: tuple[tuple[int, str], ...], wanted: Type) -> list[tuple[int, str]]:
+    """The schemas of Protobuf whose values cannot be decoded, each with the reason: of a message only if a value is one."""
+    found: list[tuple[int, str]] = []
+    others: dict[tuple[int, str], str] = {}
     for number, schema in schemas:
-        if why := avro_schema.misfit(schema, wanted):
-            run.report.event("silver.schema_misfit", schema_id=number, why=why)
+        try:
+            others |= {(number, path): why for path, why in protobuf_schema.misfits(schema, wanted).items()}
+        except ProtobufSchemaError as error:
+            found.append((number, str(error)))
+    if others:
+        value = F.col("value")
+        named = records.where(avro.has_prefix(value)).select(
+            avro.schema_id(value).alias("id"), protobuf.message_path(value).alias("path")
+        )
+        # As texts, so that a producer's bytes make no more groups than there are such messages.
+        known = named.where(F.concat_ws(":", "id", "path").isin(*(f"{number}:{path}" for number, path in others)))
+        found += [(row["id"], others[row["id"], row["path"]]) for row in known.distinct().collect()]
+    return sorted(found)

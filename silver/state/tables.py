@@ -12,7 +12,7 @@ from lakehouse.delta import small_tables, tables, views
 from lakehouse.errors import ConfigError, ContractError
 from lakehouse.settings import payload_schema
 from lakehouse.settings.payload_schema import SchemaError
-from lakehouse.spark import avro_limits, frames
+from lakehouse.spark import frames, value_formats
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.extract.payload import decoded
 from silver.rules import Rules
@@ -109,8 +109,7 @@ def rules_of(ledger: Iterable[Row]) -> Rules | None:
 
 def _payload_type(spark: SparkSession, rules: Rules) -> DataType:
     """The payload's type. Also analyses the decoding, so that a schema that Spark rejects fails before the claim."""
-    if any(each.payload and each.payload.format == "avro" for each, _ in rules.decodings):
-        avro_limits.require(spark)
+    value_formats.require(spark, {each.payload.format for each, _ in rules.decodings if each.payload})
     try:
         kind = rules.payload_type or payload_schema.of(None)
         decoded(frames.of_tuples(spark, [], "topic string, value binary"), rules).schema  # noqa: B018 -- reading `schema` runs the analysis

@@ -23,6 +23,7 @@ NOT_OURS = {
     "export PATH=": "sets the shell of a reader",
     "export DATABRICKS_": "a SQL warehouse: tests/jobs/readers/test_in_warehouse.py",
     "export PYSPARK_SUBMIT_ARGS=": "a listener from a repository of jars",
+    "protoc ": "tests/support/protobuf.py compiles every schema of the tests by it",
     "pip install ": "an environment of its own: tests/cluster/test_standalone.py installs the wheel",
     "python orders.py ": "the tutorial's producer: tests/test_first_hour.py runs it",
     "python -m venv ": "an environment of 350 MB",

@@ -19,7 +19,9 @@ from confluent_kafka import Producer
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import json_format
 
 from bronze.dev_broker.process import free_port
 from jobs.cli.commands import main
@@ -35,6 +37,7 @@ from pipelines.operate import requests
 from pipelines.recover import rebuild
 from silver.state.request import Request, Wanted
 from tests.support.apicurio import registry
+from tests.support.protobuf import described, message_of
 from tests.support.small_config import small_config, write_config
 from tests.support.stages import require_sound
 
@@ -82,6 +85,11 @@ class Sent:
     def json(self, schema: dict[str, Any], *values: dict[str, Any]) -> None:
         self._send(JSONSerializer(json.dumps(schema), self._client), values)
 
+    def protobuf(self, schema: str, name: str, *values: dict[str, Any]) -> None:
+        """Send messages by the schema's descriptor set, which registers the file that it is for and those that this imports."""
+        kind = message_of(schema, name)
+        self._send(ProtobufSerializer(kind, self._client), tuple(json_format.ParseDict(value, kind()) for value in values))
+
     def number(self) -> int:
         """The id of the schema that was registered last."""
         number = self._client.get_latest_version(f"{self.topic}-value").schema_id
@@ -93,7 +101,7 @@ class Sent:
             self._producer.produce(self.topic, value, key=b"k")
         self._producer.flush(30)
 
-    def _send(self, serialize: Any, values: tuple[dict[str, Any], ...]) -> None:
+    def _send(self, serialize: Any, values: tuple[Any, ...]) -> None:
         context = SerializationContext(self.topic, MessageField.VALUE)
         self.raw(*(serialize(value, context) for value in values))
 
@@ -311,6 +319,28 @@ def test_check_asks_the_registry(
     assert (is_ok, "JSON is read without it" in observed) == (True, True)
 
 
+def test_check_reads_a_message_of_protobuf_by_the_schema_that_it_names(
+    broker: LocalBroker, sent: Sent, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent.protobuf(described(f"{BEFORE} message Odd {{ int64 id = 1; }}"), "shop.Order", {"seq": 1, "id": "a"})
+    number = sent.number()
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [sent.topic]}
+    value = {"format": "protobuf", "schema": FIELDS, "registry": {"url": url}}
+    config = write_config(tmp_path, root=str(tmp_path / "lake"), kafka=kafka, value=value, sequence={"field": "seq"})
+
+    def checked(name: str = "registry") -> tuple[bool, str]:
+        capsys.readouterr()
+        main(["check", "--config", str(config), "--json"])
+        [found] = [each for each in json.loads(capsys.readouterr().out) if each["name"] == name]
+        return found["ok"], found["observed"]
+
+    assert checked() == (True, f"{url}: answers; knows what the sample was written with: {number}")
+    sent.raw(b"\0" + number.to_bytes(4) + b"\2\2", b"\0" + number.to_bytes(4))
+    is_ok, observed = checked()
+    assert (is_ok, "offset 1 has: shop.Odd: id is int64, and STRING is wanted" in observed) == (False, True)
+    assert "1 without the indexes of a message" in checked("values")[1]
+
+
 def test_check_says_which_fields_a_json_schema_of_the_registry_has_beyond_those_of_the_config(
     broker: LocalBroker, sent: Sent, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -353,6 +383,56 @@ def test_init_reads_the_fields_of_a_registry_and_its_config_is_checked_and_runs(
         *((n, None) for n in range(1, 31)),
         *((n, 1.5) for n in range(31, 41)),
     ]
+
+
+WHO = 'syntax = "proto3"; package shop; message Who { string name = 1; }'
+SOLD = """
+syntax = "proto3"; package shop; import "%swho.proto"; import "google/protobuf/timestamp.proto";
+message Order { uint64 seq = 1; string id = 2; optional double amount = 3; Who by = 4; google.protobuf.Timestamp at = 5; }
+message Note { string id = 1; int32 seq = 2; message Reply { string id = 1; int32 seq = 2; } }
+message Odd { int64 id = 1; int64 seq = 2; }
+"""
+BEFORE = 'syntax = "proto3"; package shop; message Order { uint64 seq = 1; string id = 2; }'
+
+
+def test_messages_of_protobuf_reach_gold_whichever_of_their_file_they_are(
+    spark: SparkSession, run: Run, sent: Sent, url: str, job_of: Callable[..., Job]
+) -> None:
+    sold = described(SOLD % f"{sent.topic}/", **{f"{sent.topic}/who": WHO})
+    sent.protobuf(described(BEFORE), "shop.Order", {"seq": 1, "id": "a"})
+    sent.protobuf(sold, "shop.Order", {"seq": 2, "id": "b", "amount": 0.0, "by": {"name": "ann"}, "at": "2026-11-21T09:00:00Z"})
+    sent.protobuf(sold, "shop.Note.Reply", {"seq": 3, "id": "c"}, {"seq": 3, "id": "c"})
+    sent.protobuf(sold, "shop.Odd", {"seq": 4, "id": 4})
+    number = sent.number()
+    # Java's serializers register the text: protoc makes of it what the others register themselves.
+    with SchemaRegistryClient({"url": url}) as client:
+        who = client.register_schema(f"{sent.topic}-who", Schema(WHO, "PROTOBUF"))
+        reference = SchemaReference("who.proto", f"{sent.topic}-who", 1)
+        text = Schema(SOLD % "", "PROTOBUF", [reference])
+        of_text = client.register_schema(f"{sent.topic}-text", text)
+        wrong = client.register_schema(f"{sent.topic}-avro", Schema('"int"', "AVRO"))
+    note = message_of(sold, "shop.Note")(seq=5, id="e").SerializeToString()
+    sent.raw(b"\0" + of_text.to_bytes(4) + b"\2\2" + note, b"\0" + wrong.to_bytes(4) + b"\0" + note, b"\0" + who.to_bytes(4))
+    value = {"format": "protobuf", "schema": f"{FIELDS}, by STRUCT<name: STRING>, at TIMESTAMP", "registry": {"url": url}}
+    job = job_of(sequence={"field": "seq"}, value=value)
+
+    medallion.run(job)
+
+    rows = [(row[:3], row[3] and row[3]["name"], row[4] and row[4].year) for row in gold(spark, run)]
+    assert rows == [
+        ((1, "a", None), None, None),
+        ((2, "b", 0.0), "ann", 2026),
+        ((3, "c", None), None, None),
+        ((5, "e", None), None, None),
+    ]
+    invalid = [(4, "invalid", "value_undecodable"), *((at, "invalid", "sequence_not_decoded") for at in (6, 7))]
+    assert rejected(spark, run) == [(3, "duplicate", None), *invalid]
+    told = run.report.named("silver.schema_misfit")  # type: ignore[attr-defined] # the fixture's report
+    whys = {(each["schema_id"], each["why"]) for each in told}
+    assert whys == {(number, "shop.Odd: id is int64, and STRING is wanted"), (wrong, "it is no Protobuf schema")}
+    require_sound(spark, job.new_run(), is_deep=True)
+    done = rebuild.rebuild(spark, job.new_run(), job.settings, is_applied=True, reason="again", by="ann")
+    assert done["changes"] == []
 
 
 class Guard(BaseHTTPRequestHandler):
@@ -414,12 +494,12 @@ def test_a_registry_behind_tls_and_a_password_is_asked_once_for_each_id(sent: Se
     given = {"url": address, "username": "ann", "password": "s3cret", "ca": str(certificate)}
     asked = SchemaRegistry(Registry.model_validate(given))
 
-    assert json.loads(asked.avro_schema(number, met_at="here"))["name"] == "Order"
+    assert json.loads(asked.of_format("avro", number, met_at="here"))["name"] == "Order"
 
     Guard.failures = 1_000_000
-    assert json.loads(asked.avro_schema(number, met_at="here"))["name"] == "Order"
+    assert json.loads(asked.of_format("avro", number, met_at="here"))["name"] == "Order"
     others = {"refuses": {**given, "password": "wrong"}, "cannot be reached": {**given, "ca": None}}
     for told, other in others.items():
         with pytest.raises(RegistryError, match=told) as refused:
-            SchemaRegistry(Registry.model_validate(other)).avro_schema(number, met_at="here")
+            SchemaRegistry(Registry.model_validate(other)).of_format("avro", number, met_at="here")
         assert "s3cret" not in str(refused.value)

@@ -42,8 +42,8 @@ def test_what_is_left_out_has_its_documented_default() -> None:
 
 
 @pytest.mark.parametrize("value", [None, {"format": "text"}, {"format": "json", "schema": "seq BIGINT"}])
-def test_a_field_of_avro_is_read_of_avro_only(value: object) -> None:
-    with pytest.raises(ValidationError, match="values are not Avro"):
+def test_a_field_is_read_of_avro_and_protobuf_only(value: object) -> None:
+    with pytest.raises(ValidationError, match="values are neither"):
         Settings.model_validate({**MINIMAL, "sequence": {"field": "seq"}, "value": value})
 
 

@@ -1,0 +1,555 @@
+package tidemark.formats;
+
+import com.google.protobuf.ByteString;
+import com.google.protobuf.CodedInputStream;
+import com.google.protobuf.DescriptorProtos;
+import com.google.protobuf.Descriptors;
+import com.google.protobuf.DynamicMessage;
+import com.google.protobuf.Message;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.IOException;
+import java.math.BigInteger;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.avro.Schema;
+import org.apache.avro.io.Encoder;
+import org.apache.avro.io.EncoderFactory;
+import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.api.java.UDF2;
+
+/**
+ * A function of Spark's: a Protobuf value, and the plan that `lakehouse.settings.protobuf_schema` makes of it, into the bytes of
+ * one Avro schema, that of the fields which are wanted. Null for what is no such message, whatever the bytes are; an id that is not
+ * in the plan is an error, for it must never pass for undecodable.
+ *
+ * <p>Which field may be read as which type is decided where the plan is made. Here a field is only written as the plan's schema
+ * says.
+ *
+ * <p>Compiled by the compiler that Spark ships (Janino), which knows neither lambdas nor all of generics.
+ */
+public class ProtobufToAvro implements UDF2 {
+
+  private static final int MOST_PLANS = 64;
+  private static final int MOST_AT_HAND = 8;
+  private static final Map PLANS = Collections.synchronizedMap(new LinkedHashMap());
+
+  /** Plans with the arrays that they were made from: a query gives the same array with every row. */
+  private transient volatile Object[] atHand;
+
+  public Object call(Object value, Object plan) throws Exception {
+    return value == null ? null : this.plan((byte[]) plan).avro((byte[]) value);
+  }
+
+  private Plan plan(byte[] given) throws IOException {
+    Object[] known = this.atHand == null ? new Object[0] : this.atHand;
+    for (int i = 0; i < known.length; i += 2) {
+      if (known[i] == given) {
+        return (Plan) known[i + 1];
+      }
+    }
+    Plan plan = shared(given);
+    Object[] more = Arrays.copyOf(known, known.length < 2 * MOST_AT_HAND ? known.length + 2 : 2);
+    more[more.length - 2] = given;
+    more[more.length - 1] = plan;
+    this.atHand = more;
+    return plan;
+  }
+
+  /** The plan, made once in a process. */
+  private static Plan shared(byte[] given) throws IOException {
+    ByteBuffer key = ByteBuffer.wrap(given);
+    Plan plan = (Plan) PLANS.get(key);
+    if (plan == null) {
+      plan = new Plan(new DataInputStream(new ByteArrayInputStream(given)));
+      if (PLANS.size() >= MOST_PLANS) {
+        PLANS.clear();
+      }
+      PLANS.put(key, plan);
+    }
+    return plan;
+  }
+}
+
+/** A function of Spark's: which message of its schema's file a value behind a prefix is, like "0" or "2.0"; null without one. */
+public class ProtobufMessagePath implements UDF1 {
+
+  public Object call(Object value) throws Exception {
+    Prefix prefix = value == null ? null : Prefix.of((byte[]) value);
+    return prefix == null ? null : prefix.path();
+  }
+}
+
+/** What stands before a value: a zero, the schema's id in four bytes, and the indexes of the message in the schema's file. */
+final class Prefix {
+
+  private static final int ID_END = 5;
+  private static final int MOST_INDEXES = 100;
+
+  final long id;
+  final int[] indexes;
+  final int end;
+
+  private Prefix(long id, int[] indexes, int end) {
+    this.id = id;
+    this.indexes = indexes;
+    this.end = end;
+  }
+
+  /** The id, also where no indexes follow it; -1 where there is none. */
+  static long id(byte[] value) {
+    boolean isThere = value.length >= ID_END && value[0] == 0;
+    return isThere ? ByteBuffer.wrap(value, 1, ID_END - 1).getInt() & 0xffffffffL : -1L;
+  }
+
+  /** Null where there is none. */
+  static Prefix of(byte[] value) {
+    long id = id(value);
+    if (id < 0) {
+      return null;
+    }
+    try {
+      CodedInputStream in = CodedInputStream.newInstance(value, ID_END, value.length - ID_END);
+      int count = in.readSInt32();
+      if (count < 0 || count > MOST_INDEXES) {
+        return null;
+      }
+      int[] indexes = new int[Math.max(count, 1)]; // a count of zero stands for the first message
+      for (int i = 0; i < count; i++) {
+        indexes[i] = in.readSInt32();
+      }
+      return new Prefix(id, indexes, ID_END + in.getTotalBytesRead());
+    } catch (IOException isNone) {
+      return null;
+    }
+  }
+
+  String path() {
+    StringBuilder path = new StringBuilder();
+    for (int i = 0; i < this.indexes.length; i++) {
+      path.append(i == 0 ? "" : ".").append(this.indexes[i]);
+    }
+    return path.toString();
+  }
+}
+
+/** How values are read: the schema that they are written by, and their descriptors. */
+final class Plan {
+
+  private static final int MOST_ITEMS = 1000000;
+  private static final int WEIGHT = 4; // of a message, an enum's value and an unknown field: each may be an object of some hundred bytes
+
+  private final Schema target;
+  private final boolean hasPrefix;
+  private final String message;
+  private final Map files = new HashMap(); // the file of each id; of values without a prefix under -1; null decodes nothing
+  private final Map misfits = new HashMap(); // of each id: the paths of messages that are not decoded
+  private final Map records = new ConcurrentHashMap();
+
+  Plan(DataInputStream in) throws IOException {
+    this.target = new Schema.Parser().parse(text(in));
+    Descriptors.FileDescriptor[] sets = new Descriptors.FileDescriptor[in.readInt()];
+    for (int i = 0; i < sets.length; i++) {
+      sets[i] = file(bytes(in));
+    }
+    this.hasPrefix = in.readBoolean();
+    this.message = text(in);
+    int count = in.readInt();
+    for (int i = 0; i < count; i++) {
+      Long id = Long.valueOf(in.readLong());
+      int set = in.readInt();
+      this.files.put(id, set < 0 ? null : sets[set]);
+      Set paths = new HashSet();
+      int more = in.readInt();
+      for (int j = 0; j < more; j++) {
+        paths.add(text(in));
+      }
+      this.misfits.put(id, paths);
+    }
+  }
+
+  private static byte[] bytes(DataInputStream in) throws IOException {
+    byte[] found = new byte[in.readInt()];
+    in.readFully(found);
+    return found;
+  }
+
+  private static String text(DataInputStream in) throws IOException {
+    return new String(bytes(in), StandardCharsets.UTF_8);
+  }
+
+  /** The last file of a descriptor set, which all others are there for; null if it is refused: then nothing is decoded by it. */
+  private static Descriptors.FileDescriptor file(byte[] set) throws IOException {
+    Map known = new HashMap();
+    Descriptors.FileDescriptor last = null;
+    try {
+      for (Iterator files = DescriptorProtos.FileDescriptorSet.parseFrom(set).getFileList().iterator(); files.hasNext(); ) {
+        DescriptorProtos.FileDescriptorProto file = (DescriptorProtos.FileDescriptorProto) files.next();
+        Descriptors.FileDescriptor[] others = new Descriptors.FileDescriptor[file.getDependencyCount()];
+        for (int i = 0; i < others.length; i++) {
+          others[i] = (Descriptors.FileDescriptor) known.get(file.getDependency(i));
+        }
+        last = Descriptors.FileDescriptor.buildFrom(file, others);
+        known.put(file.getName(), last);
+      }
+    } catch (Descriptors.DescriptorValidationException refused) {
+      return null;
+    } catch (RuntimeException refused) {
+      return null;
+    }
+    return last;
+  }
+
+  byte[] avro(byte[] value) throws IOException {
+    Long id = Long.valueOf(-1L);
+    int start = 0;
+    Descriptors.Descriptor type = null;
+    if (this.hasPrefix) {
+      id = Long.valueOf(Prefix.id(value));
+      if (id.longValue() < 0) {
+        return null;
+      }
+      if (!this.files.containsKey(id)) {
+        throw new IllegalStateException("No schema was asked for the id " + id);
+      }
+      Prefix prefix = Prefix.of(value);
+      if (prefix == null || ((Set) this.misfits.get(id)).contains(prefix.path())) {
+        return null;
+      }
+      start = prefix.end;
+      type = at((Descriptors.FileDescriptor) this.files.get(id), prefix.indexes);
+    } else {
+      type = named((Descriptors.FileDescriptor) this.files.get(id), this.message);
+    }
+    if (type == null) {
+      return null;
+    }
+    try {
+      int length = value.length - start;
+      if (length > MOST_ITEMS / WEIGHT && left(CodedInputStream.newInstance(value, start, length), type, MOST_ITEMS, 0) < 0) {
+        return null;
+      }
+      DynamicMessage.Builder found = DynamicMessage.newBuilder(type);
+      found.mergeFrom(value, start, length);
+      if (!found.isInitialized()) {
+        return null;
+      }
+      ByteArrayOutputStream out = new ByteArrayOutputStream(length + 16);
+      Encoder encoder = EncoderFactory.get().directBinaryEncoder(out, null);
+      this.record(type).write(found.buildPartial(), encoder);
+      encoder.flush();
+      return out.toByteArray();
+    } catch (IOException isNone) {
+      return null;
+    } catch (ArithmeticException isTooLarge) {
+      return null;
+    }
+  }
+
+  private Form record(Descriptors.Descriptor type) {
+    Form found = (Form) this.records.get(type);
+    if (found == null) {
+      found = new Form(type, this.target);
+      this.records.put(type, found);
+    }
+    return found;
+  }
+
+  private static Descriptors.Descriptor at(Descriptors.FileDescriptor file, int[] indexes) {
+    List types = file == null ? Collections.EMPTY_LIST : file.getMessageTypes();
+    Descriptors.Descriptor found = null;
+    for (int i = 0; i < indexes.length; i++) {
+      if (indexes[i] < 0 || indexes[i] >= types.size()) {
+        return null;
+      }
+      found = (Descriptors.Descriptor) types.get(indexes[i]);
+      types = found.getNestedTypes();
+    }
+    return found;
+  }
+
+  /** A message of a file by its full name. */
+  private static Descriptors.Descriptor named(Descriptors.FileDescriptor file, String name) {
+    String space = file == null || file.getPackage().isEmpty() ? "" : file.getPackage() + ".";
+    if (file == null || !name.startsWith(space)) {
+      return null;
+    }
+    String[] parts = name.substring(space.length()).split("\\.");
+    Descriptors.Descriptor found = file.findMessageTypeByName(parts[0]);
+    for (int i = 1; i < parts.length && found != null; i++) {
+      found = found.findNestedTypeByName(parts[i]);
+    }
+    return found;
+  }
+
+  /**
+   * How many more fields and items a message may have, less than none if it has too many: a byte can stand for hundreds. Only of
+   * long values: each has at least a byte.
+   */
+  private static int left(CodedInputStream in, Descriptors.Descriptor type, int most, int level) throws IOException {
+    int left = most;
+    while (left >= 0 && level <= 100) { // what is nested deeper is refused by the parser
+      int tag = in.readTag();
+      int wire = tag & 7;
+      if (tag == 0 || wire == 4) {
+        return left;
+      }
+      Descriptors.FieldDescriptor field = type == null ? null : type.findFieldByNumber(tag >>> 3);
+      left -= weight(field);
+      boolean isMessage = field != null && field.getJavaType() == Descriptors.FieldDescriptor.JavaType.MESSAGE;
+      Descriptors.Descriptor inner = isMessage ? field.getMessageType() : null;
+      if (wire == 3) {
+        left = left(in, inner, left, level + 1);
+      } else if (wire == 2) {
+        int before = in.pushLimit(in.readRawVarint32());
+        if (isMessage) {
+          left = left(in, inner, left, level + 1);
+        } else if (field != null && field.isPackable()) {
+          left -= items(in, field) * weight(field);
+        }
+        in.skipRawBytes(in.getBytesUntilLimit());
+        in.popLimit(before);
+      } else {
+        in.skipField(tag);
+      }
+    }
+    return left;
+  }
+
+  private static int weight(Descriptors.FieldDescriptor field) {
+    Descriptors.FieldDescriptor.JavaType type = field == null ? null : field.getJavaType();
+    boolean isObject = type == Descriptors.FieldDescriptor.JavaType.MESSAGE || type == Descriptors.FieldDescriptor.JavaType.ENUM;
+    return isObject || field == null ? WEIGHT : 1;
+  }
+
+  private static int items(CodedInputStream in, Descriptors.FieldDescriptor field) throws IOException {
+    String type = field.getType().name();
+    if (type.endsWith("FIXED64") || type.equals("DOUBLE")) {
+      return in.getBytesUntilLimit() / 8;
+    }
+    if (type.endsWith("FIXED32") || type.equals("FLOAT")) {
+      return in.getBytesUntilLimit() / 4;
+    }
+    int items = 0;
+    while (in.getBytesUntilLimit() > 0) {
+      items += in.readRawByte() >= 0 ? 1 : 0;
+    }
+    return items;
+  }
+}
+
+/** A message as an Avro record of the wanted fields: a field that it does not have is null, and so is one that is not set. */
+final class Form {
+
+  private final Descriptors.FieldDescriptor[] fields; // null for one that the message does not have
+  private final Value[] values;
+
+  Form(Descriptors.Descriptor type, Schema target) {
+    List wanted = target.getFields();
+    this.fields = new Descriptors.FieldDescriptor[wanted.size()];
+    this.values = new Value[wanted.size()];
+    for (int i = 0; i < this.fields.length; i++) {
+      Schema.Field field = (Schema.Field) wanted.get(i);
+      if (field.schema().getType() == Schema.Type.UNION) {
+        this.fields[i] = type.findFieldByName(field.name());
+        this.values[i] = this.fields[i] == null ? null : new Value(this.fields[i], (Schema) field.schema().getTypes().get(1));
+      } else {
+        this.values[i] = Value.FALSE; // the mark of a value that was decoded
+      }
+    }
+  }
+
+  void write(Message message, Encoder out) throws IOException {
+    for (int i = 0; i < this.fields.length; i++) {
+      Descriptors.FieldDescriptor field = this.fields[i];
+      if (this.values[i] == Value.FALSE) {
+        out.writeBoolean(false);
+      } else if (field == null || (field.hasPresence() && !message.hasField(field))) {
+        out.writeIndex(0);
+      } else {
+        out.writeIndex(1);
+        this.values[i].write(message.getField(field), out);
+      }
+    }
+  }
+}
+
+/** How what a field holds is written. */
+final class Value {
+
+  static final Value FALSE = new Value();
+  private static final long MICROS = 1000000L;
+  private static final int NANOS = 1000000000;
+
+  private final Descriptors.FieldDescriptor field;
+  private final Schema target;
+  private final Value key;
+  private final Value item; // of an array or map
+  private final Value inner; // of a wrapper
+  private final Form form; // of a message
+  private final Descriptors.FieldDescriptor seconds; // of a timestamp
+  private final Descriptors.FieldDescriptor nanos;
+  private final int scale;
+  private final boolean isUnsigned;
+
+  private Value() {
+    this.field = null;
+    this.target = null;
+    this.key = null;
+    this.item = null;
+    this.inner = null;
+    this.form = null;
+    this.seconds = null;
+    this.nanos = null;
+    this.scale = 0;
+    this.isUnsigned = false;
+  }
+
+  Value(Descriptors.FieldDescriptor field, Schema target) {
+    this(field, target, field.isRepeated());
+  }
+
+  private Value(Descriptors.FieldDescriptor field, Schema target, boolean isRepeated) {
+    boolean isMessage = field.getJavaType() == Descriptors.FieldDescriptor.JavaType.MESSAGE;
+    boolean isRecord = target.getType() == Schema.Type.RECORD;
+    boolean isMoment = target.getLogicalType() != null && "timestamp-micros".equals(target.getLogicalType().getName());
+    this.field = field;
+    this.target = target;
+    this.scale = target.getObjectProp("scale") instanceof Number ? ((Number) target.getObjectProp("scale")).intValue() : 0;
+    this.isUnsigned = field.getType().name().startsWith("U") || field.getType().name().startsWith("FIXED");
+    if (isRepeated) {
+      boolean isMap = field.isMapField();
+      Descriptors.FieldDescriptor of = isMap ? field.getMessageType().findFieldByNumber(2) : field;
+      Schema items = isMap ? target.getValueType() : target.getElementType();
+      this.key = isMap ? new Value(field.getMessageType().findFieldByNumber(1), Schema.create(Schema.Type.STRING), false) : null;
+      this.item = new Value(of, (Schema) items.getTypes().get(1), false);
+    } else {
+      this.key = null;
+      this.item = null;
+    }
+    boolean isOne = isMessage && !isRepeated;
+    this.form = isOne && isRecord ? new Form(field.getMessageType(), target) : null;
+    this.seconds = isOne && isMoment ? field.getMessageType().findFieldByNumber(1) : null;
+    this.nanos = isOne && isMoment ? field.getMessageType().findFieldByNumber(2) : null;
+    boolean isWrapper = isOne && !isRecord && !isMoment;
+    this.inner = isWrapper ? new Value(field.getMessageType().findFieldByNumber(1), target, false) : null;
+  }
+
+  void write(Object value, Encoder out) throws IOException {
+    if (this.key != null) {
+      this.writeMap((List) value, out);
+    } else if (this.item != null) {
+      this.writeList((List) value, out);
+    } else if (this.form != null) {
+      this.form.write((Message) value, out);
+    } else if (this.seconds != null) {
+      out.writeLong(this.micros((Message) value));
+    } else if (this.inner != null) {
+      this.inner.write(((Message) value).getField(this.inner.field), out);
+    } else {
+      this.writeScalar(value, out);
+    }
+  }
+
+  private void writeList(List values, Encoder out) throws IOException {
+    out.writeArrayStart();
+    out.setItemCount(values.size());
+    for (Iterator each = values.iterator(); each.hasNext(); ) {
+      out.startItem();
+      out.writeIndex(1);
+      this.item.write(each.next(), out);
+    }
+    out.writeArrayEnd();
+  }
+
+  private void writeMap(List entries, Encoder out) throws IOException {
+    Map last = new LinkedHashMap(); // of a key that stands twice the last value counts
+    for (Iterator each = entries.iterator(); each.hasNext(); ) {
+      Message entry = (Message) each.next();
+      last.put(this.key.text(entry.getField(this.key.field)), entry.getField(this.item.field));
+    }
+    out.writeMapStart();
+    out.setItemCount(last.size());
+    for (Iterator each = last.entrySet().iterator(); each.hasNext(); ) {
+      Map.Entry entry = (Map.Entry) each.next();
+      out.startItem();
+      out.writeString((String) entry.getKey());
+      out.writeIndex(1);
+      this.item.write(entry.getValue(), out);
+    }
+    out.writeMapEnd();
+  }
+
+  private void writeScalar(Object value, Encoder out) throws IOException {
+    Schema.Type type = this.target.getType();
+    if (type == Schema.Type.STRING) {
+      out.writeString(this.text(value));
+    } else if (type == Schema.Type.BOOLEAN) {
+      out.writeBoolean(((Boolean) value).booleanValue());
+    } else if (type == Schema.Type.INT) {
+      out.writeInt(((Integer) value).intValue());
+    } else if (type == Schema.Type.LONG) {
+      out.writeLong(this.number(value));
+    } else if (type == Schema.Type.FLOAT) {
+      out.writeFloat(((Float) value).floatValue());
+    } else if (type == Schema.Type.DOUBLE) {
+      out.writeDouble(value instanceof Integer ? (double) this.number(value) : ((Number) value).doubleValue());
+    } else if (value instanceof ByteString) {
+      out.writeBytes(((ByteString) value).toByteArray());
+    } else {
+      out.writeBytes(this.whole(value).multiply(BigInteger.TEN.pow(this.scale)).toByteArray());
+    }
+  }
+
+  /** A whole number; one above 2^63-1 is none that a long holds. */
+  private long number(Object value) {
+    long found = ((Number) value).longValue();
+    if (this.isUnsigned && value instanceof Integer) {
+      return found & 0xffffffffL;
+    }
+    if (this.isUnsigned && found < 0) {
+      throw new ArithmeticException();
+    }
+    return found;
+  }
+
+  private BigInteger whole(Object value) {
+    if (value instanceof Integer) {
+      return BigInteger.valueOf(this.number(value));
+    }
+    long large = ((Long) value).longValue();
+    BigInteger found = BigInteger.valueOf(large);
+    return this.isUnsigned && large < 0 ? found.add(BigInteger.ONE.shiftLeft(64)) : found;
+  }
+
+  /** A text, the name of an enum's value, or digits: of a number, and of a value that the enum does not name. */
+  private String text(Object value) {
+    if (value instanceof Descriptors.EnumValueDescriptor) {
+      Descriptors.EnumValueDescriptor named = (Descriptors.EnumValueDescriptor) value;
+      return named.getIndex() < 0 ? Integer.toString(named.getNumber()) : named.getName();
+    }
+    boolean isWhole = value instanceof Integer || value instanceof Long;
+    return isWhole ? this.whole(value).toString() : value.toString();
+  }
+
+  /** Microseconds since 1970: what is below one is cut off. */
+  private long micros(Message moment) {
+    int fraction = ((Integer) moment.getField(this.nanos)).intValue();
+    if (fraction < 0 || fraction >= NANOS) {
+      throw new ArithmeticException();
+    }
+    long whole = Math.multiplyExact(((Long) moment.getField(this.seconds)).longValue(), MICROS);
+    return Math.addExact(whole, (long) (fraction / 1000));
+  }
+}

@@ -1,0 +1,421 @@
+"""Protobuf schemas: descriptor sets, which fields of their messages a payload takes, and the plan that values are read by.
+
+A value is read in the JVM by `ProtobufToAvro.java`, which turns it into Avro of the wanted fields alone; which of them a field
+may take without loss is decided here. So a message that holds itself is read as deep as the wanted fields go. Pure.
+
+The library is imported when the first schema is read: the command line needs none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+import struct
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from lakehouse.settings import avro_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+
+    from lakehouse.settings.payload_schema import Type
+
+AS_TEXT = "base64:"
+"""What a descriptor set begins with that stands in a config itself, and not in a file."""
+
+REFUSED = "!"
+"""What a schema begins with that is none; the reason follows. Nothing is decoded by it."""
+
+MOST_BYTES = 16_000_000
+"""Of a descriptor set as it is given, with comments."""
+
+_MOST_BYTES = 1_000_000
+"""Of one without: it goes to every task of a load."""
+_MOST_MESSAGES = 10_000
+_MOST_TOLD = 5
+_NOTHING = '{"type": "record", "name": "nothing", "fields": []}'
+
+_SMALL = ("int32", "sint32", "sfixed32")
+_SMALL_UNSIGNED = ("uint32", "fixed32")
+_LARGE = ("int64", "sint64", "sfixed64")
+_LARGE_UNSIGNED = ("uint64", "fixed64")
+_WHOLE = {
+    **dict.fromkeys((*_SMALL, *_SMALL_UNSIGNED), 10),
+    **dict.fromkeys(_LARGE, 19),
+    **dict.fromkeys(_LARGE_UNSIGNED, 20),
+}
+"""Whole numbers, and how many digits they have."""
+
+# Of each type of a field: the types that it takes without loss.
+_TAKES = {
+    "KEY": (*_WHOLE, "string", "enum"),
+    "STRING": ("string", "enum"),
+    "BINARY": ("bytes",),
+    "BOOLEAN": ("bool",),
+    "INT": _SMALL,
+    "BIGINT": tuple(_WHOLE),  # a value of uint64 that is above 2^63-1 cannot be decoded
+    "FLOAT": ("float",),
+    "DOUBLE": (*_SMALL, *_SMALL_UNSIGNED, "float", "double"),
+}
+_WELL_KNOWN = {
+    f"google/protobuf/{name}.proto": name
+    for name in ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type")
+} | {"google/protobuf/wrappers.proto": "wrappers"}
+_MOMENT = ".google.protobuf.Timestamp"
+_WRAPPERS = {
+    f".google.protobuf.{name}Value": name.lower()
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+}
+"""Messages that stand for a scalar that may be missing, and its type."""
+
+
+class ProtobufSchemaError(ValueError):
+    """The bytes are no descriptor set that values are decoded with, or a message has none of the fields' types. Says why."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a descriptor set.
+
+    Attributes:
+        files: Each after those that it imports; the last is the one that all others are there for.
+        messages: The messages of all files by full name, as types name them: `.shop.Order`.
+    """
+
+    files: Sequence[FileDescriptorProto]
+    messages: Mapping[str, DescriptorProto] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The set as text, base64."""
+        from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+        return base64.b64encode(FileDescriptorSet(file=self.files).SerializeToString(deterministic=True)).decode()
+
+    @property
+    def own(self) -> Iterator[tuple[str, str, DescriptorProto]]:
+        """The messages of the last file: the indexes that a value names each by, like `2.0`, its full name, and itself."""
+        last = self.files[-1]
+        stack = [(f"{nth}", f"{_space(last)}.{each.name}", each) for nth, each in enumerate(last.message_type)]
+        while stack:
+            path, name, each = stack.pop()
+            yield path, name, each
+            stack += [(f"{path}.{nth}", f"{name}.{inner.name}", inner) for nth, inner in enumerate(each.nested_type)]
+
+    def of(self, message: str) -> Files:
+        """The file of a message, and those that it imports.
+
+        Raises:
+            ProtobufSchemaError: There is no such message.
+        """
+        held = next((each for each in self.files if f".{message}" in _names(each)), None)
+        if held is None:
+            names = (
+                name[1:] for file in reversed(self.files) for name, each in _names(file).items() if not each.options.map_entry
+            )
+            known = [name for name in names if not name.startswith("google.")]
+            told = ", ".join(known[:_MOST_TOLD]) + (", ..." if len(known) > _MOST_TOLD else "")
+            raise ProtobufSchemaError(f"the descriptor set has no message {message}, but {told or 'none at all'}")
+        by_name, needed = {each.name: each for each in self.files}, set[str]()
+        open_names = [held.name]
+        while open_names:
+            name = open_names.pop()
+            if name not in needed:
+                needed.add(name)
+                open_names += by_name[name].dependency
+        files = [each for each in self.files if each.name in needed and each is not held]
+        return Files([*files, held], {name: each for file in (*files, held) for name, each in _names(file).items()})
+
+
+def _space(file: FileDescriptorProto) -> str:
+    return f".{file.package}" if file.package else ""
+
+
+def _names(file: FileDescriptorProto) -> dict[str, DescriptorProto]:
+    found: dict[str, DescriptorProto] = {}
+    stack = [(f"{_space(file)}.{each.name}", each) for each in file.message_type]
+    while stack:
+        name, each = stack.pop(0)
+        found[name] = each
+        stack += [(f"{name}.{inner.name}", inner) for inner in each.nested_type]
+    return found
+
+
+def described(content: bytes) -> Files:
+    """Read a descriptor set, as `protoc --include_imports --descriptor_set_out` writes it.
+
+    Raises:
+        ProtobufSchemaError: It is none; it lacks a file that another one imports, or a type; or it is too large.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.message import DecodeError
+
+    if len(content) > MOST_BYTES:
+        raise ProtobufSchemaError(f"it has more than {MOST_BYTES:,} bytes")
+    try:
+        given = FileDescriptorSet.FromString(content)
+    except DecodeError as error:
+        raise ProtobufSchemaError("it is no descriptor set") from error
+    return of_files(given.file)
+
+
+def of_files(given: Sequence[FileDescriptorProto]) -> Files:
+    """Put files together; the last is the one that all others are there for. Google's well-known files need not be there.
+
+    Raises:
+        ProtobufSchemaError: As `described` raises it.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    if not given:
+        raise ProtobufSchemaError("it is no descriptor set: there is no file in it")
+    pool, files = DescriptorPool(), []
+    for each in _sorted(_with_well_known(given)):
+        try:
+            # What the library makes of it: each type by its full name, nothing that it does not know, no comments.
+            found = FileDescriptorProto()
+            pool.AddSerializedFile(each.SerializeToString())
+            pool.FindFileByName(each.name).CopyToProto(found)
+        except (TypeError, ValueError, KeyError) as error:
+            why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise ProtobufSchemaError(f"its file {each.name} is refused: {why}") from error
+        files.append(_strict(found))
+    if sum(each.ByteSize() for each in files) > _MOST_BYTES:
+        raise ProtobufSchemaError(f"its files have more than {_MOST_BYTES:,} bytes")
+    messages = {name: each for file in files for name, each in _names(file).items()}
+    if len(messages) > _MOST_MESSAGES:
+        raise ProtobufSchemaError(f"it has more than {_MOST_MESSAGES:,} messages")
+    return Files(files, messages)
+
+
+def _with_well_known(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
+    """The files, and before them those of Google's that they import and that are not there."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    there, found, open_files = {each.name for each in given}, [], list(given)
+    while open_files:
+        for name in open_files.pop().dependency:
+            if name not in there and name in _WELL_KNOWN:
+                there.add(name)
+                module = importlib.import_module(f"google.protobuf.{_WELL_KNOWN[name]}_pb2")
+                known = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+                found.append(known)
+                open_files.append(known)
+    return [*found, *given]
+
+
+def _sorted(given: Sequence[FileDescriptorProto]) -> list[FileDescriptorProto]:
+    """The files, each after those that it imports, and otherwise as given."""
+    by_name = {each.name: each for each in given}
+    done: dict[str, FileDescriptorProto] = {}
+    open_names: set[str] = set()
+    for first in given:
+        stack = [first.name]
+        while stack:
+            name = stack[-1]
+            missing = [each for each in by_name[name].dependency if each not in done]
+            if unknown := [each for each in missing if each not in by_name]:
+                raise ProtobufSchemaError(f"it lacks the file {unknown[0]}, which {name} imports")
+            open_names.add(name)
+            if circle := [each for each in missing if each in open_names]:
+                raise ProtobufSchemaError(f"its file {circle[0]} imports itself")
+            if missing:
+                stack += missing[:1]
+                continue
+            done.setdefault(name, by_name[name])
+            open_names.discard(stack.pop())
+    last = by_name[given[-1].name]
+    if any(last.name in each.dependency for each in done.values()):
+        return list(done.values())
+    return [*(each for each in done.values() if each is not last), last]
+
+
+def _strict(file: FileDescriptorProto) -> FileDescriptorProto:
+    """The file with every text checked to be UTF-8: otherwise Java puts another character where a text is none."""
+    from google.protobuf.descriptor_pb2 import FeatureSet
+
+    if file.syntax == "editions":
+        file.options.features.utf8_validation = FeatureSet.VERIFY
+        for message in _names(file).values():
+            for each in (*message.field, *message.extension):
+                each.options.features.ClearField("utf8_validation")
+    elif file.syntax != "proto3":
+        file.options.java_string_check_utf8 = True
+    return file
+
+
+@lru_cache(maxsize=256)
+def read(text: str) -> Files:
+    """Read a descriptor set from its text, base64.
+
+    Raises:
+        ProtobufSchemaError: It is none, or begins with REFUSED: then with the reason that follows.
+    """
+    if text.startswith(REFUSED) or not text:
+        raise ProtobufSchemaError(text.removeprefix(REFUSED) or "it is no Protobuf schema")
+    try:
+        return described(base64.b64decode(text, validate=True))
+    except binascii.Error as error:
+        raise ProtobufSchemaError("it is no descriptor set") from error
+
+
+@lru_cache(maxsize=256)
+def misfit(text: str, message: str, wanted: Type) -> str | None:
+    """Why no value that is a message can be read as the wanted fields; None if it can. A field that it does not have is null.
+
+    Args:
+        text: The descriptor set.
+        message: The full name.
+        wanted: The fields; a scalar named KEY takes whole numbers and text.
+    """
+    try:
+        files = read(text).of(message)
+        _check_message(files, files.messages[f".{message}"], wanted, "")
+    except ProtobufSchemaError as error:
+        return str(error)
+    return None
+
+
+@lru_cache(maxsize=256)
+def misfits(text: str, wanted: Type) -> dict[str, str]:
+    """The messages of the last file of a set that cannot be read as the wanted fields, by their indexes, each with the reason.
+
+    Raises:
+        ProtobufSchemaError: It is no descriptor set.
+    """
+    files = read(text)
+    found = {}
+    for path, name, each in files.own:
+        try:
+            _check_message(files, each, wanted, "")
+        except ProtobufSchemaError as error:
+            found[path] = f"{name[1:]}: {error}"
+    return found
+
+
+def misfit_at(text: str, path: str, wanted: Type) -> str | None:
+    """As `misfit`, of the message that a value names by its indexes."""
+    try:
+        known = {each for each, _, _ in read(text).own}
+        return misfits(text, wanted).get(path) if path in known else f"it has no message with the indexes {path}"
+    except ProtobufSchemaError as error:
+        return str(error)
+
+
+def _check_message(files: Files, message: DescriptorProto, wanted: Type, path: str) -> None:
+    given = {each.name: each for each in message.field}
+    for each in wanted.fields:
+        if each.name in given:
+            _check(files, given[each.name], each.type, f"{path}.{each.name}".lstrip("."))
+
+
+def _check(files: Files, given: FieldDescriptorProto, wanted: Type, path: str) -> None:
+    """Raise if a field is none that the wanted type takes."""
+    entry = files.messages.get(given.type_name)
+    if given.label != given.LABEL_REPEATED:
+        _check_one(files, given, wanted, path)
+    elif entry is not None and entry.options.map_entry and wanted.kind == "map" and wanted.of:
+        _check_one(files, next(each for each in entry.field if each.number == 2), wanted.of, f"{path}{{}}")  # noqa: PLR2004 -- a map's values are its entries' field 2
+    elif not (entry is not None and entry.options.map_entry) and wanted.kind == "array" and wanted.of:
+        _check_one(files, given, wanted.of, f"{path}[]")
+    else:
+        raise _unfit(files, given, wanted, path, is_repeated=True)
+
+
+def _check_one(files: Files, given: FieldDescriptorProto, wanted: Type, path: str) -> None:
+    message = files.messages.get(given.type_name) if given.type_name else None
+    if message is None or given.type not in (given.TYPE_MESSAGE, given.TYPE_GROUP):
+        is_taken = wanted.kind == "scalar" and _is_taken(_kind(given), wanted)
+    elif wanted.kind == "struct":
+        _check_message(files, message, wanted, path)
+        is_taken = True
+    elif wanted.name == "TIMESTAMP":
+        is_taken = given.type_name == _MOMENT and _scalars(message) == {1: "int64", 2: "int32"}
+    else:
+        kind = _WRAPPERS.get(given.type_name, "")
+        is_taken = wanted.kind == "scalar" and _scalars(message) == {1: kind} and _is_taken(kind, wanted)
+    if not is_taken:
+        raise _unfit(files, given, wanted, path)
+
+
+def _is_taken(kind: str, wanted: Type) -> bool:
+    if wanted.digits is None:
+        return kind in _TAKES.get(wanted.name, ())
+    precision, scale = wanted.digits
+    return kind in _WHOLE and _WHOLE[kind] <= precision - scale
+
+
+def _scalars(message: DescriptorProto) -> dict[int, str]:
+    """The types of a message's fields by number; `repeated` for those that hold several."""
+    return {each.number: "repeated" if each.label == each.LABEL_REPEATED else _kind(each) for each in message.field}
+
+
+def _kind(given: FieldDescriptorProto) -> str:
+    """The type of a field as a .proto file has it: int64, string, enum, message, group."""
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+    return str(FieldDescriptorProto.Type.Name(given.type)).removeprefix("TYPE_").lower()
+
+
+def _unfit(
+    files: Files, given: FieldDescriptorProto, wanted: Type, path: str, *, is_repeated: bool = False
+) -> ProtobufSchemaError:
+    told = f"{_kind(given)} {given.type_name[1:]}".strip()
+    entry = files.messages.get(given.type_name)
+    if is_repeated:
+        told = "a map" if entry is not None and entry.options.map_entry else f"repeated {told}"
+    return ProtobufSchemaError(f"{path} is {told}, and {avro_schema.told_wanted(wanted)} is wanted")
+
+
+def target(wanted: Type) -> str:
+    """The Avro schema of the wanted fields: every field may be null; and CORRUPT, false in what was decoded."""
+    return avro_schema.reader(avro_schema.writer(_NOTHING), wanted)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The schema of an id.
+
+    Attributes:
+        text: Its descriptor set; none, or one that begins with REFUSED, decodes nothing.
+        number: The id; -1 for values that name none.
+    """
+
+    text: str
+    number: int = -1
+
+
+def plan(schemas: Iterable[Schema], wanted: Type, *, message: str | None = None) -> bytes:
+    """What `ProtobufToAvro.java` reads values by.
+
+    Args:
+        schemas: The schemas of the ids that values may carry; another one fails the query. One of -1 for values without ids.
+        wanted: The fields.
+        message: The full name of what all values are; None where they begin with an id and the indexes of their message.
+    """
+    sets: dict[bytes, int] = {}
+    entries = []
+    for each in schemas:
+        nth, odd = -1, []
+        try:
+            if message is None:
+                content, odd = base64.b64decode(read(each.text).text), list(misfits(each.text, wanted))
+                nth = sets.setdefault(content, len(sets))
+            elif misfit(each.text, message, wanted) is None:
+                nth = sets.setdefault(base64.b64decode(read(each.text).of(message).text), len(sets))
+        except ProtobufSchemaError:
+            nth = -1
+        entries.append(struct.pack(">qii", each.number, nth, len(odd)) + b"".join(_packed(path.encode()) for path in odd))
+    head = _packed(target(wanted).encode()) + struct.pack(">i", len(sets)) + b"".join(map(_packed, sets))
+    named = struct.pack(">?", message is None) + _packed((message or "").encode())
+    return head + named + struct.pack(">i", len(entries)) + b"".join(entries)
+
+
+def _packed(content: bytes) -> bytes:
+    return struct.pack(">i", len(content)) + content

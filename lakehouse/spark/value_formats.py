@@ -1,0 +1,57 @@
+"""Whether a session can decode the values of a format: what Spark does not bring is asked for before it is used."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql.types import BinaryType, StringType
+
+from lakehouse.errors import ToolError, headline
+from lakehouse.extract.protobuf import MESSAGE_PATH, TO_AVRO
+from lakehouse.machine import jars
+from lakehouse.machine.storage_jar import PROTOBUF_MESSAGE_PATH, PROTOBUF_TO_AVRO
+from lakehouse.settings import payload_schema, protobuf_schema
+from lakehouse.spark import avro_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark.sql import SparkSession
+
+
+def require(spark: SparkSession, formats: Collection[str]) -> None:
+    """Check that a session can decode values of some formats, and let it know our functions for them.
+
+    Args:
+        spark: The session.
+        formats: As `value.format` names them.
+
+    Raises:
+        ToolError: It cannot; the error has what to add.
+    """
+    if "avro" in formats or "protobuf" in formats:
+        avro_limits.require(spark)
+    if "protobuf" in formats:
+        _require_protobuf(spark)
+
+
+@lru_cache(maxsize=1)
+def _require_protobuf(spark: SparkSession) -> None:
+    plan = protobuf_schema.plan([protobuf_schema.Schema("")], payload_schema.parse("a INT"), message="none")
+    try:
+        spark.udf.registerJavaFunction(TO_AVRO, PROTOBUF_TO_AVRO, BinaryType())
+        spark.udf.registerJavaFunction(MESSAGE_PATH, PROTOBUF_MESSAGE_PATH, StringType())
+        # From a range, so that an executor is asked, and not the driver alone.
+        asked = f"{MESSAGE_PATH}(unhex('0000000000' || hex(id)))", f"{TO_AVRO}(unhex(hex(id)), X'{plan.hex()}')"
+        spark.range(1).selectExpr(*asked).collect()
+    except (PySparkException, TypeError) as error:
+        raise ToolError(
+            "The session cannot decode Protobuf: it lacks our own jar, or protobuf-java.",
+            where="the Spark session",
+            observed=headline(str(error)),
+            expected=f"{PROTOBUF_TO_AVRO}, and {jars.coordinates('protobuf-java')}",
+            next_step=f"Start it with --packages {jars.coordinates('protobuf-java')}, and with tidemark-*.jar of the folder "
+            "that `tidemark jars fetch` prints in --jars; docs/formats.md.",
+        ) from error

@@ -1,0 +1,45 @@
+"""Schemas of Protobuf from their text, and values of them by Google's own library."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+
+from lakehouse.run import proto_files
+from lakehouse.settings import protobuf_schema
+
+
+def described(text: str, **others: str) -> str:
+    """The descriptor set of a .proto text, as base64; the others are what it imports, by name without `.proto`."""
+    found = proto_files.assembled(text, {f"{name}.proto": other for name, other in others.items()})
+    assert not found.startswith(protobuf_schema.REFUSED), found
+    return found
+
+
+def message_of(schema: str, name: str) -> Any:
+    """The class of a message of a descriptor set."""
+    pool = descriptor_pool.DescriptorPool()
+    for each in descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(schema)).file:
+        pool.Add(each)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+def written(schema: str, name: str, value: dict[str, Any]) -> bytes:
+    """A message, given as the JSON of it, in bytes."""
+    return bytes(json_format.ParseDict(value, message_of(schema, name)()).SerializeToString(deterministic=True))
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field with a length."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def varint(value: int) -> bytes:
+    """A whole number from 0 on."""
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
