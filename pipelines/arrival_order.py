@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import COLLISION, STREAM, stream_of
-from lakehouse.delta import tables
+from lakehouse.delta import few_rows, tables
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.audit.arrival_order import Order, arrival_order
 from silver.decide import decision
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
+    from lakehouse.table import Table
 
 _MOST_BLOCKS = 1_000
 """Blocks that are looked at more closely: enough to tell what a producer does."""
@@ -58,7 +60,7 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
         kept = spark.read.table(run.table(SILVER_RECORDS).sql).withColumn("problem", F.lit(None).cast("string"))
         found["silver"] = _orders(spark, kept, topic)
     if tables.exists(spark, run.table(SILVER_REJECTS)):
-        _count_collisions(spark, run, found["bronze"])
+        _count_collisions(spark, run.table(SILVER_REJECTS), found["bronze"])
     return found
 
 
@@ -85,12 +87,18 @@ def _note_retries(records: DataFrame, orders: list[Order]) -> None:
             order.jumps[place] = replace(jump, is_retry=by_offset[jump.offset] == by_offset[min(by_offset)])
 
 
-def _count_collisions(spark: SparkSession, run: Run, orders: list[Order]) -> None:
-    rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class") == COLLISION)
-    counted = rejects.groupBy(*STREAM).agg(F.sum("records").alias("records")).collect()
-    by_stream = {stream_of(row): row["records"] for row in counted}
+def _count_collisions(spark: SparkSession, rejects: Table, orders: list[Order]) -> None:
+    few = few_rows.outside(rejects, [*STREAM, "class", "records"], [], version=tables.version(spark, rejects))
+    if few is not None:
+        found = [row for row in few.to_pylist() if row["class"] == COLLISION]
+    else:
+        collisions = spark.read.table(rejects.sql).where(F.col("class") == COLLISION)
+        found = collisions.groupBy(*STREAM).agg(F.sum("records").alias("records")).toArrow().to_pylist()
+    by_stream: Counter[Stream] = Counter()
+    for row in found:
+        by_stream[stream_of(row)] += row["records"]
     for order in orders:
-        order.collisions = by_stream.get(order.stream, 0)
+        order.collisions = by_stream[order.stream]
 
 
 def _orders(spark: SparkSession, records: DataFrame, topic: str | None) -> list[Order]:

@@ -18,7 +18,7 @@ from gold import latest as newest
 from gold import rows as models
 from lakehouse import reconcile
 from lakehouse.contracts.silver import CLASSES, STREAM, stream_text
-from lakehouse.delta import log_files, tables
+from lakehouse.delta import log_files, small_tables, tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.delta.stored_files import files_of
 from lakehouse.errors import headline
@@ -153,10 +153,10 @@ def _silver(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
 def _gold(spark: SparkSession, run: Run, pins: Pins) -> Iterator[Finding]:
     health, latest = str(run.table(GOLD_STREAM_HEALTH)), str(run.table(GOLD_LATEST))
     columns = (*STREAM, "load_seq", *_HEALTH, "epoch", "high_watermark")
-    rows = pins.read(spark, run, GOLD_STREAM_HEALTH).where(F.col("load_seq") <= pins.finished).select(*columns)
+    found = small_tables.read(spark, run.table(GOLD_STREAM_HEALTH), columns, version=pins.versions[GOLD_STREAM_HEALTH])
+    rows = [row for row in found if row["load_seq"] is not None and row["load_seq"] <= pins.finished]
     told = f"{pins.published:,} published loads, as the ledger has them"
-    found = _unhealthy(pins, rows.toArrow().to_pylist())
-    yield finding("health_matches_ledger", found, where=health, holds=told, next_step=GOLD_OUT)
+    yield finding("health_matches_ledger", _unhealthy(pins, rows), where=health, holds=told, next_step=GOLD_OUT)
     if GOLD_LATEST in pins.versions:
         keys = pins.read(spark, run, GOLD_LATEST).groupBy("topic", "key").count().where("count > 1").limit(1).collect()
         twice = [Violation(f"{GOLD_LATEST}, topic {row['topic']}", f"{row['count']} rows of a key", "one") for row in keys]

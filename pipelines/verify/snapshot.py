@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from expectations import decisions
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM, WATERMARK
-from lakehouse.delta import few_rows, tables
+from lakehouse.delta import few_rows, small_tables, tables
 from lakehouse.protocol import gold_rejects
 from lakehouse.table import (
     BRONZE_RECORDS,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.gate import Rejected
     from lakehouse.run.context import Run
+    from lakehouse.table import Table
     from silver.audit.ledger_checks import Row
 
 LEDGER = (
@@ -153,25 +154,27 @@ def pin(spark: SparkSession, run: Run) -> Pins:
 
 def _pin(spark: SparkSession, run: Run) -> Pins:
     versions = {SILVER_WATERMARKS: tables.version(spark, run.table(SILVER_WATERMARKS))}
-    marks = _rows(tables.read(spark, run.table(SILVER_WATERMARKS), version=versions[SILVER_WATERMARKS]).select(*WATERMARK))
+    marks = small_tables.read(spark, run.table(SILVER_WATERMARKS), WATERMARK, version=versions[SILVER_WATERMARKS])
     finished = max((row["load_seq"] for row in marks), default=0)
     published_to = None
     for name in (GOLD_STREAM_HEALTH, GOLD_RECORDS, GOLD_LATEST, GOLD_REJECTS):
         if tables.exists(spark, run.table(name)):
             versions[name] = tables.version(spark, run.table(name))
     if GOLD_STREAM_HEALTH in versions:
-        health = tables.read(spark, run.table(GOLD_STREAM_HEALTH), version=versions[GOLD_STREAM_HEALTH])
-        published_to = health.agg(F.max("load_seq")).collect()[0][0]
+        published_to = _highest_load(spark, run.table(GOLD_STREAM_HEALTH), versions[GOLD_STREAM_HEALTH])
     aside = gold_rejects.standing(spark, run)
     rejected = decisions.rejected(decisions.read(spark, run))
     for name in (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, BRONZE_RECORDS):
         versions[name] = tables.version(spark, run.table(name))
-    ledger = tables.read(spark, run.table(SILVER_LOADS), version=versions[SILVER_LOADS]).select(*LEDGER).toArrow()
-    return Pins(
-        finished, published_to, marks, ledger.sort_by([("load_seq", "ascending")]).to_pylist(), versions, rejected, aside
-    )
+    ledger = small_tables.read(spark, run.table(SILVER_LOADS), LEDGER, version=versions[SILVER_LOADS])
+    ledger.sort(key=lambda row: row["load_seq"])
+    return Pins(finished, published_to, marks, ledger, versions, rejected, aside)
 
 
-def _rows(frame: DataFrame) -> list[Row]:
-    rows: list[Row] = frame.toArrow().to_pylist()
-    return rows
+def _highest_load(spark: SparkSession, table: Table, version: int) -> int | None:
+    """The last load that a version of a table has; None if it is empty. Its rows are as many as streams and loads."""
+    few = few_rows.outside(table, ["load_seq"], [], version=version)
+    if few is not None:
+        return max((each for each in few["load_seq"].to_pylist() if each is not None), default=None)
+    last: int | None = tables.read(spark, table, version=version).agg(F.max("load_seq")).collect()[0][0]
+    return last
