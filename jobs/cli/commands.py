@@ -24,7 +24,6 @@ from jobs.cli.tools import broker_app, config_app, group, jars_app, need_command
 from jobs.cli.topics import topic_app
 from jobs.process.context import load_settings, open_job
 from jobs.process.exit_codes import exit_code_of, invoke
-from jobs.process.little import few_wait
 from jobs.process.options import (
     DEFAULT_CONFIG,
     MOST_ROWS,
@@ -39,6 +38,7 @@ from jobs.process.options import (
     command_line,
 )
 from jobs.run.once import run_once
+from jobs.run.waiting import few_wait
 from lakehouse import __version__
 from lakehouse.table import Lakehouse
 

@@ -14,8 +14,9 @@ import typer
 
 from jobs.process import exit_codes
 from jobs.process.context import open_job
-from jobs.process.little import few_wait, is_small
+from jobs.process.little import is_small
 from jobs.process.options import DEFAULT_CONFIG, ConfigFile, Overrides
+from jobs.run.waiting import few_wait
 from lakehouse.errors import TidemarkError
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from deltalake import write_deltalake
 
 from jobs.process import context, little
 from jobs.process.context import called_from_python, open_job
+from jobs.run import waiting
 from lakehouse.settings.pipeline import Settings
 from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_WATERMARKS
 from tests.support.small_config import small_config, write_config
@@ -53,7 +54,7 @@ def test_tables_are_small_until_bronze_has_many_bytes(tmp_path: Path, monkeypatc
 
 def test_tables_that_are_in_no_folder_are_not_known_to_be_little() -> None:
     in_store = settings("s3://bucket/lake")
-    assert (little.is_small(in_store), little.few_wait(in_store)) == (False, False)
+    assert (little.is_small(in_store), waiting.few_wait(in_store)) == (False, False)
 
 
 @pytest.mark.kafka
@@ -63,14 +64,14 @@ def test_few_wait_as_long_as_kafka_has_few_beyond_what_silver_decided(
     name = topic()
     send(broker.bootstrap_servers, name, 30)
     asked = settings(tmp_path, broker.bootstrap_servers, name)
-    monkeypatch.setattr(little, "_SECONDS", 30)
-    monkeypatch.setattr(little, "_MOST_RECORDS", 20)
+    monkeypatch.setattr(waiting, "_SECONDS", 30)
+    monkeypatch.setattr(waiting, "_MOST_RECORDS", 20)
 
-    assert not little.few_wait(asked)
+    assert not waiting.few_wait(asked)
     put(tmp_path, decided_up_to=9, topic=name, load_seq=3, published=3)
-    assert little.few_wait(asked)
+    assert waiting.few_wait(asked)
     send(broker.bootstrap_servers, name, 1)
-    assert not little.few_wait(asked)
+    assert not waiting.few_wait(asked)
 
 
 @pytest.mark.kafka
@@ -78,16 +79,16 @@ def test_what_silver_has_decided_and_gold_has_not_published_waits_too(
     broker: LocalBroker, topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = topic()
-    monkeypatch.setattr(little, "_SECONDS", 30)
+    monkeypatch.setattr(waiting, "_SECONDS", 30)
     put(tmp_path, decided_up_to=0, topic=name, load_seq=3, published=2)
-    assert not little.few_wait(settings(tmp_path, broker.bootstrap_servers, name))
+    assert not waiting.few_wait(settings(tmp_path, broker.bootstrap_servers, name))
 
 
 def test_brokers_that_do_not_answer_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answered = threading.Event()
-    monkeypatch.setattr(little, "_few_wait", lambda _: answered.wait())
-    monkeypatch.setattr(little, "_SECONDS", 0.1)
-    assert not little.few_wait(settings(tmp_path))
+    monkeypatch.setattr(waiting, "_few_wait", lambda _: answered.wait())
+    monkeypatch.setattr(waiting, "_SECONDS", 0.1)
+    assert not waiting.few_wait(settings(tmp_path))
     answered.set()
 
 
