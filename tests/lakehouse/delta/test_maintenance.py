@@ -56,3 +56,5 @@ def test_both_ways_say_the_same(
 
     assert looked() == by_spark
     assert by_spark[1:] == (2, unneeded)
+    maintenance.vacuum(spark, table)
+    assert looked()[1:] == (2, 0)
