@@ -88,14 +88,12 @@ def _note_retries(records: DataFrame, orders: list[Order]) -> None:
 
 
 def _count_collisions(spark: SparkSession, rejects: Table, orders: list[Order]) -> None:
-    few = few_rows.outside(rejects, [*STREAM, "class", "records"], [], version=tables.version(spark, rejects))
-    if few is not None:
-        found = [row for row in few.to_pylist() if row["class"] == COLLISION]
-    else:
+    found = few_rows.within(rejects, [*STREAM, "records"], [{"class": (COLLISION, COLLISION)}])
+    if found is None:
         collisions = spark.read.table(rejects.sql).where(F.col("class") == COLLISION)
-        found = collisions.groupBy(*STREAM).agg(F.sum("records").alias("records")).toArrow().to_pylist()
+        found = collisions.groupBy(*STREAM).agg(F.sum("records").alias("records")).toArrow()
     by_stream: Counter[Stream] = Counter()
-    for row in found:
+    for row in found.to_pylist():
         by_stream[stream_of(row)] += row["records"]
     for order in orders:
         order.collisions = by_stream[order.stream]

@@ -61,6 +61,11 @@ class Sampled(NamedTuple):
     timestamp_ms: int = -1
     timestamp_type: int | None = None
 
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        return f"topic {self.topic}, partition {self.partition}, offset {self.offset}"
+
 
 @dataclass(frozen=True)
 class Sample:

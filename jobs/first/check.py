@@ -216,8 +216,7 @@ def _ids(records: Sequence[Sampled], behind: Mapping[str, ValueFormat]) -> dict[
         value, registry, number = each.value or b"", behind[each.topic].registry, schema_id(each.value or b"")
         path = message_path(value) if behind[each.topic].format == "protobuf" else ""
         if number is not None and path is not None and registry is not None and number not in registry.undecodable_ids:
-            place = f"topic {each.topic}, partition {each.partition}, offset {each.offset}"
-            met.setdefault(_Met(number, each.topic, path), place)
+            met.setdefault(_Met(number, each.topic, path), each.place)
     return met
 
 

@@ -199,7 +199,7 @@ def _met(sample: Sequence[Sampled], ids: Mapping[str, Sequence[int]]) -> dict[in
     for each in sample:
         number = schema_id(each.value or b"")
         if number and number in ids.get(each.topic, ()):
-            met.setdefault(number, f"topic {each.topic}, partition {each.partition}, offset {each.offset}")
+            met.setdefault(number, each.place)
     return dict(list(met.items())[:_MOST_ASKED])
 
 

@@ -104,10 +104,16 @@ def sizes(folder: Path) -> list[int] | None:
     return None
 
 
-def columns(folder: Path) -> tuple[str, ...] | None:
-    """The table's columns; None if it does not exist or its log cannot be read here."""
+def described(folder: Path) -> tuple[list[int], dict[str, str], tuple[str, ...]] | None:
+    """The bytes of each data file, the table's properties and its columns, of one version.
+
+    Returns:
+        All three; None if the table does not exist or its log cannot be read here.
+    """
     with suppress(*ERRORS):
-        return tuple(field.name for field in DeltaTable(folder).schema().fields)
+        table = DeltaTable(folder)
+        sizes = [size for (size,) in _statistics(table, "size_bytes")]
+        return sizes, dict(table.metadata().configuration), tuple(field.name for field in table.schema().fields)
     return None
 
 

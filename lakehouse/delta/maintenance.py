@@ -51,10 +51,9 @@ class State:
 
 def state(spark: SparkSession, table: Table) -> State:
     """What the log says of the table's latest version; read without Spark in a local folder."""
-    if (folder := table.local_folder) is not None:
-        sizes, columns, properties = local_files.sizes(folder), local_files.columns(folder), local_files.properties(folder)
-        if sizes is not None and columns is not None and properties is not None:
-            return State(len(sizes), sum(sizes), properties, columns)
+    if (folder := table.local_folder) is not None and (found := local_files.described(folder)) is not None:
+        sizes, properties, columns = found
+        return State(len(sizes), sum(sizes), properties, columns)
     row = spark.sql(f"DESCRIBE DETAIL {table.sql}").select("numFiles", "sizeInBytes", "properties").collect()[0]
     return State(row["numFiles"], row["sizeInBytes"], dict(row["properties"]), tuple(spark.read.table(table.sql).columns))
 

@@ -85,7 +85,7 @@ class Written:
         ids = tuple(sorted(set(registry.undecodable_ids))) if registry else ()
         schema = avro_schema.writer(value.avro_schema).text if value.avro_schema else ""
         if value.descriptor and value.message:
-            schema = protobuf_schema.read(value.descriptor.removeprefix(protobuf_schema.AS_TEXT)).of(value.message).text
+            schema = protobuf_schema.read(value.descriptor).of(value.message).text
         return cls(value.format, schema, registry is not None, ids, message=value.message or "")
 
     @property

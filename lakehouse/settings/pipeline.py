@@ -253,7 +253,7 @@ def _descriptor(given: str, info: ValidationInfo) -> str:
     """The descriptor set as text, read from its file unless it is the text itself."""
     try:
         if given.startswith(protobuf_schema.AS_TEXT):
-            found = protobuf_schema.read(given.removeprefix(protobuf_schema.AS_TEXT))
+            found = protobuf_schema.read(given)
         else:
             with Path(from_config_folder(given, info)).open("rb") as opened:
                 found = protobuf_schema.described(opened.read(protobuf_schema.MOST_BYTES + 1))
@@ -368,8 +368,7 @@ class ValueFormat(Model):
                     at=("avro_schema",),
                 )
         if self.descriptor is not None and self.message is not None and self.schema_ is not None:
-            text = self.descriptor.removeprefix(protobuf_schema.AS_TEXT)
-            wrong = protobuf_schema.misfit(text, self.message, payload_schema.parse(self.schema_))
+            wrong = protobuf_schema.misfit(self.descriptor, self.message, payload_schema.parse(self.schema_))
             if wrong is not None:
                 raise refusal(
                     f"no value can be decoded by descriptor and message into the fields of schema: {wrong}",

@@ -252,7 +252,7 @@ def _strict(file: FileDescriptorProto) -> FileDescriptorProto:
 
 @lru_cache(maxsize=256)
 def read(text: str) -> Files:
-    """Read a descriptor set from its text, base64.
+    """Read a descriptor set from its text, base64, with or without AS_TEXT before it.
 
     Raises:
         ProtobufSchemaError: It is none, or begins with REFUSED: then with the reason that follows.
@@ -260,7 +260,7 @@ def read(text: str) -> Files:
     if text.startswith(REFUSED) or not text:
         raise ProtobufSchemaError(text.removeprefix(REFUSED) or "it is no Protobuf schema")
     try:
-        return described(base64.b64decode(text, validate=True))
+        return described(base64.b64decode(text.removeprefix(AS_TEXT), validate=True))
     except binascii.Error as error:
         raise ProtobufSchemaError("it is no descriptor set") from error
 

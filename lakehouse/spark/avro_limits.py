@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 from lakehouse.errors import ToolError, headline
+from lakehouse.machine import jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +21,6 @@ LIMITS = {
 """Properties of the JVM, read once when it first decodes: the most bytes of a text, and the most items of a list or map."""
 
 JAVA_OPTIONS = " ".join(f"-D{name}={most}" for name, most in LIMITS.items())
-PACKAGE = "org.apache.spark:spark-avro_2.13:4.2.0"
 
 
 @lru_cache(maxsize=1)
@@ -41,11 +41,12 @@ def require(spark: SparkSession) -> None:
 
 
 def _cannot(observed: str) -> ToolError:
+    package = jars.coordinates("spark-avro_")
     return ToolError(
         "The session cannot decode Avro safely: a few bytes of a producer's could end its JVM.",
         where="the Spark session",
         observed=observed,
         expected=f"spark-avro, and the limits {JAVA_OPTIONS}",
-        next_step=f"Start it with --packages {PACKAGE}, and with these options in spark.driver.extraJavaOptions and "
+        next_step=f"Start it with --packages {package}, and with these options in spark.driver.extraJavaOptions and "
         "spark.executor.extraJavaOptions; docs/formats.md.",
     )

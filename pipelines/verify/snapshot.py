@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from expectations import decisions
 from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM, WATERMARK
 from lakehouse.delta import few_rows, small_tables, tables
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.gate import Rejected
     from lakehouse.run.context import Run
-    from lakehouse.table import Table
     from silver.audit.ledger_checks import Row
 
 LEDGER = (
@@ -161,7 +158,8 @@ def _pin(spark: SparkSession, run: Run) -> Pins:
         if tables.exists(spark, run.table(name)):
             versions[name] = tables.version(spark, run.table(name))
     if GOLD_STREAM_HEALTH in versions:
-        published_to = _highest_load(spark, run.table(GOLD_STREAM_HEALTH), versions[GOLD_STREAM_HEALTH])
+        health = small_tables.read(spark, run.table(GOLD_STREAM_HEALTH), ["load_seq"], version=versions[GOLD_STREAM_HEALTH])
+        published_to = max((row["load_seq"] for row in health if row["load_seq"] is not None), default=None)
     aside = gold_rejects.standing(spark, run)
     rejected = decisions.rejected(decisions.read(spark, run))
     for name in (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, BRONZE_RECORDS):
@@ -169,12 +167,3 @@ def _pin(spark: SparkSession, run: Run) -> Pins:
     ledger = small_tables.read(spark, run.table(SILVER_LOADS), LEDGER, version=versions[SILVER_LOADS])
     ledger.sort(key=lambda row: row["load_seq"])
     return Pins(finished, published_to, marks, ledger, versions, rejected, aside)
-
-
-def _highest_load(spark: SparkSession, table: Table, version: int) -> int | None:
-    """The last load that a version of a table has; None if it is empty. Its rows are as many as streams and loads."""
-    few = few_rows.outside(table, ["load_seq"], [], version=version)
-    if few is not None:
-        return max((each for each in few["load_seq"].to_pylist() if each is not None), default=None)
-    last: int | None = tables.read(spark, table, version=version).agg(F.max("load_seq")).collect()[0][0]
-    return last

@@ -50,7 +50,7 @@ def test_both_ways_say_the_same(
         return (maintenance.state(spark, table), *found)
 
     with monkeypatch.context() as patched:
-        for name in ("sizes", "unneeded"):
+        for name in ("described", "sizes", "unneeded"):
             patched.setattr(local_files, name, lambda *_: None)
         by_spark = looked()
 

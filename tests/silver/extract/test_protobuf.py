@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -23,6 +22,7 @@ from lakehouse.spark import frames, value_formats
 from silver.extract.payload import decoded
 from silver.rules import Payload, Rules
 from tests.support.decodings import decoding
+from tests.support.drawn_bytes import drawn_bytes
 from tests.support.protobuf import described, field, varint, written
 
 if TYPE_CHECKING:
@@ -334,15 +334,7 @@ def test_a_value_that_the_enum_does_not_name_is_its_number(spark: SparkSession) 
 
 @pytest.mark.spark
 def test_any_bytes_have_a_payload_or_a_reason(spark: SparkSession) -> None:
-    chance, whole = random.Random(7), order(GIVEN)
-    values = [chance.randbytes(chance.randrange(40)) for _ in range(300)]
-    for _ in range(300):
-        changed = bytearray(whole)
-        for _ in range(chance.randrange(1, 4)):
-            changed[chance.randrange(len(changed))] = chance.randrange(256)
-        values.append(bytes(changed[: chance.randrange(len(changed) + 1)]))
-
-    found = payloads(spark, FIELDS, PLAIN, values)
+    found = payloads(spark, FIELDS, PLAIN, drawn_bytes(order(GIVEN)))
     assert all(each == "value_not_of_schema" or isinstance(each, dict) for each in found)
     assert 20 < sum(isinstance(each, dict) for each in found) < 580
 
