@@ -6,6 +6,7 @@ import com.google.protobuf.DescriptorProtos;
 import com.google.protobuf.Descriptors;
 import com.google.protobuf.DynamicMessage;
 import com.google.protobuf.Message;
+import com.google.protobuf.MessageLite;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
@@ -241,7 +242,8 @@ final class Plan {
         return null;
       }
       DynamicMessage.Builder found = DynamicMessage.newBuilder(type);
-      found.mergeFrom(value, start, length);
+      // By the interface that declares it: the class has it four times, and Janino fails by the order in which a JVM lists them.
+      ((MessageLite.Builder) found).mergeFrom(value, start, length);
       if (!found.isInitialized()) {
         return null;
       }

@@ -32,7 +32,7 @@ LOCAL_LOG_STORE = "tidemark.storage.LinkingLogStore"
 LOCAL_FILES = "tidemark.storage.LocalFiles"
 PROTOBUF_TO_AVRO = "tidemark.formats.ProtobufToAvro"
 PROTOBUF_MESSAGE_PATH = "tidemark.formats.ProtobufMessagePath"
-SHA256 = "95c31ece3a86a5fa36d81a9fc5c54a3702194316855f9ff2e97d6eb396810229"
+SHA256 = "fdc604640e5fc2b56b5e77abd435a60e456607ec2318296c42b32d2834453921"
 """Of the compiled jar. After a change of a source: `python -m lakehouse.machine.storage_jar`, and review it."""
 
 _SIGNATURES = {
