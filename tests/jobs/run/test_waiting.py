@@ -1,4 +1,4 @@
-"""What is little, by the tables and by what waits in Kafka: looked at before a session starts, and never waited for."""
+"""Whether few records wait for a run: looked at before a session starts, and never waited for."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import write_deltalake
 
-from jobs.process import context, little
-from jobs.process.context import called_from_python, open_job
 from jobs.run import waiting
 from lakehouse.settings.pipeline import Settings
-from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_WATERMARKS
-from tests.support.small_config import small_config, write_config
+from lakehouse.table import GOLD_STREAM_HEALTH, SILVER_WATERMARKS
+from tests.support.small_config import small_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,17 +42,8 @@ def send(servers: str, topic: str, records: int) -> None:
     producer.flush()
 
 
-def test_tables_are_small_until_bronze_has_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert little.is_small(settings(tmp_path))
-    write_deltalake(tmp_path / BRONZE_RECORDS, pa.table({"value": ["x" * 5_000]}))
-    assert little.is_small(settings(tmp_path))
-    monkeypatch.setattr(little, "_MOST_BYTES", 100)
-    assert not little.is_small(settings(tmp_path))
-
-
-def test_tables_that_are_in_no_folder_are_not_known_to_be_little() -> None:
-    in_store = settings("s3://bucket/lake")
-    assert (little.is_small(in_store), waiting.few_wait(in_store)) == (False, False)
+def test_of_tables_that_are_in_no_folder_it_is_not_known() -> None:
+    assert not waiting.few_wait(settings("s3://bucket/lake"))
 
 
 @pytest.mark.kafka
@@ -90,23 +79,3 @@ def test_brokers_that_do_not_answer_are_not_waited_for(tmp_path: Path, monkeypat
     monkeypatch.setattr(waiting, "_SECONDS", 0.1)
     assert not waiting.few_wait(settings(tmp_path))
     answered.set()
-
-
-@pytest.mark.parametrize(("is_from_python", "is_short"), [(False, True), (True, False)])
-def test_a_session_is_short_for_little_unless_a_callers_process_goes_on_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_from_python: bool, is_short: bool
-) -> None:
-    opened: list[bool] = []
-    monkeypatch.setattr(context, "open_session", lambda *_, is_short: opened.append(is_short))
-    config = write_config(tmp_path, root=str(tmp_path / "lake"))
-
-    def open_one() -> None:
-        with open_job(config, None, is_little=lambda _: True) as job:
-            _ = job.spark
-
-    if is_from_python:
-        with called_from_python(None):
-            open_one()
-    else:
-        open_one()
-    assert opened == [is_short]
