@@ -74,7 +74,9 @@ def last_accepted(
         except KafkaException as error:
             if error.args[0].code() in _DENIED:
                 raise
-            refused = error
+            # What a broker answered says more than that the last attempt, of a few milliseconds, reached none.
+            if refused is None or error.args[0].code() > 0:
+                refused = error
             time.sleep(_PAUSE_SECONDS)
 
 
