@@ -187,8 +187,14 @@ def at_work(folder: Path) -> Iterator[Path]:
         ) from error
 
 
-def retrieve(lock: Path, conf: str, work: Path) -> Path:
+def retrieve(lock: Path, conf: str, work: Path, names: str = "[artifact]-[revision].[ext]") -> Path:
     """Lets Ivy fetch a configuration of a lock into a folder under `work`, and returns that folder. Verifies nothing.
+
+    Args:
+        lock: An Ivy file.
+        conf: The configuration.
+        work: A folder.
+        names: Ivy's pattern for the files' names.
 
     Raises:
         ToolError: Java or pyspark is missing, or the jars could not be fetched.
@@ -201,7 +207,7 @@ def retrieve(lock: Path, conf: str, work: Path) -> Path:
         *("-jar", str(_ivy_jar())),
         *_mirror_settings(),
         *("-ivy", str(lock), "-cache", str(work / "cache"), "-confs", conf),
-        *("-retrieve", f"{arrived}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"),
+        *("-retrieve", f"{arrived}/{names}", "-types", "jar", "bundle"),
     ]
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)

@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from lakehouse.machine.jars import broker_classpath
 from tests.chaos import faults, log
 from tests.chaos.cluster import Cluster
 from tests.chaos.results import NONE, Row
-from tests.chaos.senders import Sender, Task, compile_java
-from tests.chaos.tables import outcomes
+from tests.chaos.senders import Sender, Task, command_of, compile_java
+from tests.chaos.tables import BY_KIT, BY_VALUE, outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.log import Log, Sent
     from tests.chaos.setting import Planned
-    from tests.chaos.tables import Outcome
+    from tests.chaos.tables import Numbers, Outcome
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Ran:
         planned: The run.
         sent: The sender's side.
         log: What the topic holds.
+        read: What Bronze reads: the topic, or its copy in Kafka.
         seconds: How long it took.
         load: The load average before it.
         at: When it began.
@@ -44,6 +46,7 @@ class Ran:
     planned: Planned
     sent: Sent
     log: Log
+    read: Log
     seconds: float
     load: float
     at: str
@@ -58,7 +61,7 @@ class Lab:
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-"))).resolve()
-            self._classpath = compile_java(self._made("classes"))
+            self._classpath = compile_java([Path(__file__).with_name("Sender.java")], self._made("classes"), broker_classpath())
             self._cluster = stack.enter_context(Cluster())
             self._stack = stack.pop_all()
         return self
@@ -77,9 +80,10 @@ class Lab:
         setting, topic, servers = planned.setting, planned.topic, self._cluster.bootstrap_servers
         self._cluster.create_topic(topic, faults.topic_config(setting.fault))
         target = faults.prepare(self._cluster, topic, delay_ms=setting.delay_ms)
+        folder = self._made(topic)
         task = Task(setting, topic, servers, records, faults.rate(setting.fault))
         try:
-            with Sender(task, self._classpath, self._made(topic)) as sender:
+            with Sender(command_of(task, self._classpath, folder), folder) as sender:
                 sender.await_strike()
                 faults.strike(setting.fault, target, lambda: sender.is_sending)
                 fates = sender.fates()
@@ -87,26 +91,29 @@ class Lab:
             faults.heal(self._cluster, topic)
         seconds = round(time.monotonic() - started, 1)
         found = log.read(servers, topic)
-        return Ran(planned, log.compare(fates, found), found, seconds, round(load, 1), at)
+        return Ran(planned, log.compare(fates, found), found, found, seconds, round(load, 1), at)
 
     def through_tables(self, spark: SparkSession, runs: Sequence[Ran]) -> list[Row]:
         """Take the runs' topics through the pipeline, and remove them."""
-        servers, rows = self._cluster.bootstrap_servers, []
-        for is_kit in (False, True):
-            chosen = {ran.planned.topic: ran for ran in runs if (ran.planned.setting.sender == "kit") is is_kit}
-            if not chosen:
-                continue
-            with tempfile.TemporaryDirectory(prefix="tables-", dir=self._folder) as folder:
-                logs = {topic: ran.log for topic, ran in chosen.items()}
-                found = outcomes(spark, servers, logs, Path(folder), is_kit=is_kit)
-            rows += [_row(ran, found[topic]) for topic, ran in chosen.items()]
-            self._cluster.delete_topics(list(chosen))
+        rows = []
+        for numbers, is_kit in ((BY_VALUE, False), (BY_KIT, True)):
+            chosen = [ran for ran in runs if (ran.planned.setting.sender == "kit") is is_kit]
+            if chosen:
+                rows += rows_of(spark, self._cluster.bootstrap_servers, chosen, self._folder, numbers)
+                self._cluster.delete_topics([ran.planned.topic for ran in chosen])
         return rows
 
     def _made(self, name: str) -> Path:
         made = self._folder / name
         made.mkdir()
         return made
+
+
+def rows_of(spark: SparkSession, servers: str, runs: Sequence[Ran], folder: Path, numbers: Numbers) -> list[Row]:
+    """Take the runs' topics in Kafka through the pipeline, in a folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="tables-", dir=folder) as tables:
+        found = outcomes(spark, servers, {ran.planned.topic: ran.read for ran in runs}, Path(tables), numbers)
+    return [_row(ran, found[ran.planned.topic]) for ran in runs]
 
 
 def _row(ran: Ran, outcome: Outcome) -> Row:

@@ -12,9 +12,24 @@ from bench.machine import machine
 from lakehouse.machine.jars import pinned
 from tests.chaos.cluster import SESSION_SECONDS
 from tests.chaos.faults import TCP_EVERY_SECONDS, TCP_SECONDS
+from tests.chaos.pulsar import cluster as pulsar_cluster
+from tests.chaos.pulsar import program
 from tests.chaos.results import NONE, OFF, told_share
 from tests.chaos.senders import MOST_OPEN
-from tests.chaos.setting import ACKS, ARTICLE_FAULTS, DELAY_MS, FAULTS, FIRST, RECORDS, SENDERS, STRUCK_AT, matrix, of_article
+from tests.chaos.setting import (
+    ACKS,
+    ARTICLE_FAULTS,
+    DELAY_MS,
+    FAULTS,
+    FIRST,
+    PULSAR,
+    PULSAR_DELAY_MS,
+    RECORDS,
+    SENDERS,
+    STRUCK_AT,
+    matrix,
+    of_article,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,6 +46,7 @@ _NAMES = {
     "leader_cut_off": "leader cut off",
     "unclean_election": "unclean election",
 }
+_NAMES_OF_PULSAR = {"leader_killed": "owner killed", "tcp_killed": "TCP killed"}
 
 
 class Published(NamedTuple):
@@ -51,30 +67,41 @@ _PUBLISHED = {
     "leader_killed": Published(50, 33, 26_999, 819, 0, 33, 99, 167, 50),
     "tcp_killed": Published(50, 45, 248_896, 14_963, 0, 298, 303, 304, 45),
 }
+_PUBLISHED_OF_PULSAR = {
+    "leader_killed": Published(50, 13, 25_610, 10_000, 0, 13, 0, 0, 0),
+    "tcp_killed": Published(50, 46, 422_457, 10_000, 0, 46, 0, 0, 0),
+}
+_BESIDE = """\
+| test | | runs | with duplicates | duplicates, sum / most | DJF / DJB / JF / JB | runs with JB | lost |
+|---|---|---|---|---|---|---|---|"""
 
 
 def page(rows: Sequence[Row], faults: Sequence[str]) -> str:
     """The page."""
+    of_pulsar = [row for row in rows if row.Sender == PULSAR]
+    rows = [row for row in rows if row.Sender != PULSAR]
     return f"""# Chaos
 
 What producers do to a topic when its leader dies, and what Silver keeps of it. This is the experiment of "Testing Producer
 Deduplication in Apache Kafka and Apache Pulsar", run again: {len(rows)} runs, of which {_of_article(rows)} repeat the
-article's own settings of Kafka. Written by `make chaos`; a row for each run is in [runs.csv](chaos/runs.csv).
+article's own settings of Kafka{_and_pulsar(of_pulsar)}. Written by `make chaos`; a row for each run is in
+[runs.csv](chaos/runs.csv).
 
-{_verdict(rows, faults)}
+{_verdict([*rows, *of_pulsar], faults)}
 
 ## The article's table, beside ours
 
 Idempotence off, Java client, acks=all, five requests in flight. *Duplicates* are records whose number was read before; JF and
 JB are jumps forward and backward to a number that was not, DJF and DJB to one that was.
 
-| test | | runs | with duplicates | duplicates, sum / most | DJF / DJB / JF / JB | runs with JB | lost |
-|---|---|---|---|---|---|---|---|
+{_BESIDE}
 {_beside(rows)}
 
 {_with_idempotence(rows)}
 
 {_signatures(rows)}
+
+{_pulsar(of_pulsar)}
 
 ## Conditions
 
@@ -151,10 +178,10 @@ def _ours(rows: Sequence[Row]) -> Published:
 def _beside(rows: Sequence[Row]) -> str:
     lines = []
     for fault in ARTICLE_FAULTS:
-        lines.append(_compared(fault, "article", _PUBLISHED[fault], 0))
+        lines.append(_compared(_NAMES[fault], "article", _PUBLISHED[fault], 0))
         for delay, name in ((DELAY_MS, "ours"), (0, "ours, answers not delayed")):
             if own := _of(rows, fault, delay):
-                lines.append(_compared(fault, name, _ours(own), sum(row.NotReceived for row in own)))
+                lines.append(_compared(_NAMES[fault], name, _ours(own), sum(row.NotReceived for row in own)))
     return "\n".join(lines)
 
 
@@ -164,18 +191,21 @@ def _of(rows: Sequence[Row], fault: str, delay: int) -> list[Row]:
     return [row for row in of_article if (row.Fault, row.Delay) == (fault, delay)]
 
 
-def _compared(fault: str, name: str, each: Published, lost: int) -> str:
+def _compared(test: str, name: str, each: Published, lost: int) -> str:
     jumps = f"{each.djf} / {each.djb} / {each.jf} / {each.jb}"
     duplicates = f"{each.duplicates:,} / {each.most:,}"
-    return _line((_NAMES[fault], name, each.runs, each.with_duplicates, duplicates, jumps, each.with_jb, lost))
+    return _line((test, name, each.runs, each.with_duplicates, duplicates, jumps, each.with_jb, lost))
 
 
 def _with_idempotence(rows: Sequence[Row]) -> str:
     on = [row for row in rows if row.setting.is_of_article and row.Idempotence == "on"]
     counted = ", ".join(f"{sum(row.Fault == fault for row in on)} with the {_NAMES[fault]}" for fault in ARTICLE_FAULTS)
-    sums = sum(row.MsgsWithDups + row.DJF + row.DJB + row.JF + row.JB + row.NotReceived for row in on)
-    result = "no duplicate, no jump, nothing lost, as in the article's 100" if sums == 0 else f"NOT ALL IN ORDER ({sums})"
-    return f"With idempotence on, {len(on)} runs ({counted}): {result}."
+    return f"With idempotence on, {len(on)} runs ({counted}): {_in_order(on)}."
+
+
+def _in_order(rows: Sequence[Row]) -> str:
+    sums = sum(row.MsgsWithDups + row.DJF + row.DJB + row.JF + row.JB + row.NotReceived for row in rows)
+    return "no duplicate, no jump, nothing lost, as in the article's 100" if sums == 0 else f"NOT ALL IN ORDER ({sums})"
 
 
 def _signatures(rows: Sequence[Row]) -> str:
@@ -218,8 +248,51 @@ def _conditions(rows: Sequence[Row]) -> str:
   {2 * SESSION_SECONDS} s. *Cut off*: for {2 * SESSION_SECONDS} s nothing passes between the leader, its peers and the
   controller, but clients reach it. *Unclean election*: both followers are killed, the leader goes on alone and is killed, and a
   follower that lacks its last records leads.
-- For *cut off* a sender sends 12,000 records a second, for *unclean election* 20,000, else as many as it can.
-- The article's rows of Pulsar were not run again."""
+- For *cut off* a sender sends 12,000 records a second, for *unclean election* 20,000, else as many as it can."""
+
+
+def _and_pulsar(rows: Sequence[Row]) -> str:
+    return f", and {len(rows)} those of Pulsar" if rows else ""
+
+
+def _pulsar(rows: Sequence[Row]) -> str:
+    """The article's rows of Pulsar, and what Silver makes of their copies in Kafka."""
+    if not rows:
+        return "The article's rows of Pulsar were not run again."
+    lines = []
+    for fault in ARTICLE_FAULTS:
+        if own := [row for row in rows if row.Fault == fault and row.Idempotence == "off"]:
+            lines.append(_compared(_NAMES_OF_PULSAR[fault], "article", _PUBLISHED_OF_PULSAR[fault], 0))
+            lines.append(_compared(_NAMES_OF_PULSAR[fault], "ours", _ours(own), sum(row.NotReceived for row in own)))
+    on, beside = [row for row in rows if row.Idempotence == "on"], "\n".join(lines)
+    again = sum(row.Bronze - row.Received for row in rows)
+    load = f"{median(row.Load for row in rows):.1f} in the median and {max(row.Load for row in rows):.1f} at most"
+    dates = sorted(row.At for row in rows)
+    return f"""## Pulsar
+
+Deduplication off, Pulsar's client in Java, which sends again until it is answered.
+
+{_BESIDE}
+{beside}
+
+With deduplication on, {len(on)} runs: {_in_order(on)}.
+
+Each topic was then copied to Kafka by a consumer that acknowledges to Pulsar what Kafka has, with the message's sequence id as
+the header `seq` and its producer's name as `producer`. It was killed halfway and started again, which brought {again:,} records
+into Kafka once more than Pulsar has them. Silver holds each number once: {_copies(rows)}
+
+- Pulsar {program.VERSION}, from {dates[0]} to {dates[-1]}: ZooKeeper and two bookies in one JVM, and two brokers. A
+  broker is taken for dead after {pulsar_cluster.SESSION_SECONDS} s. The load average was {load}.
+- {RECORDS:,} records a run, at most {MOST_OPEN:,} open, the fault at record {STRUCK_AT:,}. Answers are {PULSAR_DELAY_MS} ms
+  under way, as in the article; those that are under way when the owner is killed or a connection is cut are lost with it.
+- *TCP killed*: every connection to the owner is cut, and for {TCP_SECONDS:.0f} s none comes about."""
+
+
+def _copies(rows: Sequence[Row]) -> str:
+    wrong = [row for row in rows if row.Wrong or row.SilverDups or row.SilverJB]
+    if wrong:
+        return "NOT SO IN " + "; ".join(f"{row.topic}: {row.Wrong}" for row in wrong)
+    return f"so it is in all {len(rows)} runs, and nothing that Pulsar holds is missing in it."
 
 
 _MATRIX = (

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 from tests.chaos import page, results
 from tests.chaos.cluster import UnfitError
 from tests.chaos.lab import Lab
+from tests.chaos.pulsar.lab import Lab as PulsarLab
 from tests.chaos.senders import StuckError
-from tests.chaos.setting import RECORDS, plan
+from tests.chaos.setting import PULSAR, RECORDS, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,15 +44,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked.anew:
         file.unlink(missing_ok=True)
     if not asked.judge:
-        chosen = [
-            each for each in plan(asked.runs, asked.others) if any(fnmatchcase(each.topic, pattern) for pattern in asked.only)
-        ]
+        planned = plan(asked.runs, asked.others, asked.pulsar)
+        chosen = [each for each in planned if any(fnmatchcase(each.topic, pattern) for pattern in asked.only)]
         for _ in range(_ATTEMPTS):
             done = {row.topic for row in results.read(file)}
             # The kit's last: its records are numbered by headers, so they take a pipeline of their own.
             chosen.sort(key=lambda each: each.setting.sender == "kit")
-            if left := [each for each in chosen if each.topic not in done]:
-                _sit(left, file, records=asked.records, batch=asked.batch)
+            left = [each for each in chosen if each.topic not in done]
+            for lab, is_pulsar in ((Lab, False), (PulsarLab, True)):
+                if own := [each for each in left if (each.setting.sender == PULSAR) is is_pulsar]:
+                    _sit(lab, own, file, records=asked.records, batch=asked.batch)
     rows = results.read(file)
     faults = results.faults_of(rows)
     for fault in faults:
@@ -65,11 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if faults else 0
 
 
-def _sit(left: Sequence[Planned], file: Path, *, records: int, batch: int) -> None:
+def _sit(lab_of: type[Lab | PulsarLab], left: Sequence[Planned], file: Path, *, records: int, batch: int) -> None:
     """Make runs on one cluster until all are made, or the cluster does not come back."""
     from lakehouse.spark.session import open_session
 
-    with Lab() as lab:
+    with lab_of() as lab:
         pending: list[Ran] = []
         spark = None
         for nth, planned in enumerate(left, 1):
@@ -107,6 +109,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.run", description=__doc__)
     parser.add_argument("--runs", type=int, default=50, help="runs of each of the article's settings (%(default)s)")
     parser.add_argument("--others", type=int, default=1, help="runs of every other setting (%(default)s)")
+    parser.add_argument("--pulsar", type=int, default=0, help="runs of each of the article's settings of Pulsar (%(default)s)")
     parser.add_argument(
         "--only", nargs="+", metavar="PATTERN", default=["*"], help="only runs with such names: 'java-*-off-5-*-1'"
     )

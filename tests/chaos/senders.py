@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from lakehouse.machine.jars import broker_classpath
 from lakehouse.machine.java import java_executable
 from tests.chaos.setting import FIRST, FLUSHED, STRUCK_AT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from numpy.typing import NDArray
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MOST_OPEN = 10_000
 """Records that are sent and not yet acknowledged, at most: the article's limit."""
 
+FATES = "fates"
 ACKNOWLEDGED, REFUSED, UNSENT = 1, 2, 3
 _DELIVERY_SECONDS = 180
 _END_SECONDS = 240
@@ -36,22 +37,21 @@ class StuckError(Exception):
     """A sender ended or stood still where it should not."""
 
 
-def compile_java(into: Path) -> str:
-    """Compile the Java sender, and return the class path to run it by.
+def compile_java(sources: Sequence[Path], into: Path, libraries: str) -> str:
+    """Compile programs in Java, and return the class path to run them by.
 
     Raises:
         StuckError: There is no compiler beside the Java that is used, or it refuses.
     """
-    libraries = broker_classpath()
-    compiler, source = java_executable().resolve().with_name("javac"), Path(__file__).with_name("Sender.java")
+    compiler = java_executable().resolve().with_name("javac")
     try:
         done = subprocess.run(
-            [compiler, "-proc:none", "-d", into, "-cp", libraries, source], capture_output=True, text=True, check=False
+            [compiler, "-proc:none", "-d", into, "-cp", libraries, *sources], capture_output=True, text=True, check=False
         )
     except OSError as error:
         raise StuckError(f"A JDK is needed, not only a JRE: {error}") from error
     if done.returncode != 0:
-        raise StuckError(f"{source.name} does not compile: {done.stderr}")
+        raise StuckError(f"{sources[0].name} does not compile: {done.stderr}")
     return os.pathsep.join((str(into), libraries))
 
 
@@ -94,17 +94,12 @@ class Sender:
     """A sender at work. Use it as a `with` block: at its end the process is gone.
 
     Args:
-        task: What it sends.
-        classpath: The compiled Java sender's.
-        folder: An empty folder for its files.
+        command: What starts it.
+        folder: The folder of its files; it writes what became of its records to `fates` there.
     """
 
-    def __init__(self, task: Task, classpath: str, folder: Path) -> None:
-        self._fates, self._log = folder / "fates", folder / "log"
-        if task.setting.sender == "java":
-            command = _java(task, classpath, folder, self._fates)
-        else:
-            command = _python(task, folder, self._fates)
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        self._fates, self._log = folder / FATES, folder / "log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=_environment()
@@ -155,13 +150,24 @@ class Sender:
         return self._log.read_text(encoding="utf-8", errors="replace")[-2_000:]
 
 
+def command_of(task: Task, classpath: str, folder: Path) -> list[str]:
+    """What starts a sender to Kafka.
+
+    Args:
+        task: What it sends.
+        classpath: The compiled Java sender's.
+        folder: An empty folder for its files.
+    """
+    return (_java if task.setting.sender == "java" else _python)(task, classpath, folder)
+
+
 def _environment() -> dict[str, str]:
     """The environment of a sender, which finds this repository and the producer kit in it."""
     root = Path(__file__).parents[2]
     return {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "producer")))}
 
 
-def _java(task: Task, classpath: str, folder: Path, fates: Path) -> list[str]:
+def _java(task: Task, classpath: str, folder: Path) -> list[str]:
     properties = {**task.properties(), "delivery.timeout.ms": str(_DELIVERY_SECONDS * 1000), "max.block.ms": "120000"}
     file = folder / "sender.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
@@ -169,10 +175,20 @@ def _java(task: Task, classpath: str, folder: Path, fates: Path) -> list[str]:
     log4j = folder / "log4j2.properties"
     log4j.write_text("rootLogger.level = off\n", encoding="utf-8")
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={log4j}"]
-    return [str(java_executable()), *options, "-cp", classpath, "Sender", str(file), task.topic, *map(str, numbers), str(fates)]
+    return [
+        str(java_executable()),
+        *options,
+        "-cp",
+        classpath,
+        "Sender",
+        str(file),
+        task.topic,
+        *map(str, numbers),
+        str(folder / FATES),
+    ]
 
 
-def _python(task: Task, folder: Path, fates: Path) -> list[str]:
+def _python(task: Task, _classpath: str, folder: Path) -> list[str]:
     asked = {
         "properties": {**task.properties(), "message.timeout.ms": str(_DELIVERY_SECONDS * 1000), "log_level": "2"},
         "is_kit": task.setting.sender == "kit",
@@ -183,7 +199,7 @@ def _python(task: Task, folder: Path, fates: Path) -> list[str]:
         "told": STRUCK_AT,
         "open": MOST_OPEN,
         "rate": task.rate,
-        "fates": str(fates),
+        "fates": str(folder / FATES),
         "state": str(folder / "state"),
     }
     return [sys.executable, "-m", "tests.chaos.python_sender", json.dumps(asked)]

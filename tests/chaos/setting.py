@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 SENDERS = ("java", "librdkafka", "kit")
 ACKS = ("all", "1", "0")
+PULSAR = "pulsar"
+"""The sender to Pulsar: its own client in Java."""
 ARTICLE_FAULTS = ("leader_killed", "tcp_killed")
 FAULTS = (*ARTICLE_FAULTS, "leader_stopped", "leader_cut_off", "unclean_election")
 
@@ -20,7 +22,7 @@ FIRST, RECORDS, STRUCK_AT = 100_000, 150_000, 50_000
 FLUSHED = 1_000
 """Records that are acknowledged before the rest is sent: under acks=1 followers may else have none when the leader dies."""
 
-DELAY_MS = 20
+DELAY_MS, PULSAR_DELAY_MS = 20, 100
 """What the article slowed its brokers by."""
 
 
@@ -29,10 +31,10 @@ class Setting:
     """A sender's settings, and what is done to the leader.
 
     Attributes:
-        sender: java, librdkafka, or kit (librdkafka behind the producer kit).
+        sender: java, librdkafka, kit (librdkafka behind the producer kit), or pulsar.
         acks: 0, 1 or all.
-        is_idempotent: `enable.idempotence`.
-        in_flight: `max.in.flight.requests.per.connection`.
+        is_idempotent: `enable.idempotence`; in Pulsar the namespace's deduplication.
+        in_flight: `max.in.flight.requests.per.connection`; 0 in Pulsar, which has no such bound.
         fault: One of `FAULTS`.
         delay_ms: What answers of brokers are delayed by, to clients and to each other; in the article 20.
     """
@@ -82,6 +84,12 @@ def matrix() -> Iterator[Setting]:
             yield setting
 
 
+def of_pulsar() -> Iterator[Setting]:
+    """The article's four settings of Pulsar."""
+    for fault, is_idempotent in product(ARTICLE_FAULTS, (False, True)):
+        yield Setting(PULSAR, "all", is_idempotent, 0, fault, PULSAR_DELAY_MS)
+
+
 @dataclass(frozen=True)
 class Planned:
     """A run that a sitting has.
@@ -100,7 +108,7 @@ class Planned:
         return f"{self.setting.name}-{self.nth}"
 
 
-def plan(article_runs: int, other_runs: int) -> list[Planned]:
+def plan(article_runs: int, other_runs: int, pulsar_runs: int = 0) -> list[Planned]:
     """All runs: the article's first, its settings in turns, so that a sitting that is cut short has as many of each."""
-    article = [Planned(setting, nth) for nth in range(1, article_runs + 1) for setting in of_article()]
-    return article + [Planned(setting, nth) for nth in range(1, other_runs + 1) for setting in matrix()]
+    parts = ((article_runs, of_article), (other_runs, matrix), (pulsar_runs, of_pulsar))
+    return [Planned(setting, nth) for runs, settings in parts for nth in range(1, runs + 1) for setting in settings()]

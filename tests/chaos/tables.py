@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 
     from tests.chaos.log import Log
 
+    Numbers = Mapping[str, Mapping[str, str]]
+
 POLICIES = ("quarantine", "accept")
+BY_VALUE: Numbers = {"sequence": {"value": "utf8"}}
+BY_KIT: Numbers = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}, "sequence": {"header": "seq"}}
+"""The headers that the producer kit writes."""
+BY_COPIER: Numbers = {"producer": {"header": "producer"}, "sequence": {"header": "seq"}}
+"""Those of the copier from Pulsar, which has no epochs."""
 _LATE = "late"
 _RECEIVED = 4
 """The place in a row of `tidemark order`."""
@@ -69,32 +76,30 @@ class Outcome:
 
 
 def settings(
-    servers: str, topics: Sequence[str], root: Path, policy: str, *, is_kit: bool, is_strict: bool = False
+    servers: str, topics: Sequence[str], root: Path, policy: str, numbers: Numbers, *, is_strict: bool = False
 ) -> Settings:
-    """The pipeline's settings. The kit's records are numbered by its headers, all others by their value.
+    """The pipeline's settings.
 
     Args:
         servers: The brokers.
         topics: The runs' topics.
         root: Where the tables are.
         policy: What late records get.
-        is_kit: Whether the kit sent the records.
+        numbers: What the records are numbered by.
         is_strict: Whether the gate fails over a single duplicate, late, missing or collision.
     """
-    names = ("producer", "epoch", "seq")
-    by_header = dict(zip(("producer", "epoch", "sequence"), ({"header": name} for name in names), strict=True))
     config: dict[str, Any] = {
         "pipeline": "chaos",
         "kafka": {"bootstrap_servers": servers, "topics": list(topics), "max_offsets_per_trigger": 4_000_000},
         "lakehouse": {"root": str(root)},
         "policies": {"late": policy, "max_quarantined_share": 1, "contiguous": True},
         "gate": {"budgets": {name: {"critical": 0} for name in _COUNTED}} if is_strict else {},
-        **(by_header if is_kit else {"sequence": {"value": "utf8"}}),
+        **numbers,
     }
     return Settings.model_validate(config, context={"folder": Path()})
 
 
-def outcomes(spark: SparkSession, servers: str, logs: Mapping[str, Log], folder: Path, *, is_kit: bool) -> dict[str, Outcome]:
+def outcomes(spark: SparkSession, servers: str, logs: Mapping[str, Log], folder: Path, numbers: Numbers) -> dict[str, Outcome]:
     """Take all topics through the pipeline, under each policy for late records, and compare.
 
     Bronze is read once: the second policy goes on from a copy of its table and checkpoint.
@@ -104,16 +109,16 @@ def outcomes(spark: SparkSession, servers: str, logs: Mapping[str, Log], folder:
         servers: The brokers.
         logs: What each topic holds.
         folder: An empty folder.
-        is_kit: Whether the kit sent the records.
+        numbers: What the records are numbered by.
     """
     found: dict[str, Outcome] = {}
     for policy in POLICIES:
         root = folder / policy
         if policy == POLICIES[0]:
-            medallion.run(Job.on(spark, settings(servers, list(logs), root, policy, is_kit=is_kit), Quiet()), "bronze")
+            medallion.run(Job.on(spark, settings(servers, list(logs), root, policy, numbers), Quiet()), "bronze")
             shutil.copytree(root, folder / POLICIES[1])
-        job = Job.on(spark, settings(servers, list(logs), root, policy, is_kit=is_kit), Quiet())
-        strict = Job.on(spark, settings(servers, list(logs), root, policy, is_kit=is_kit, is_strict=True), Quiet())
+        job = Job.on(spark, settings(servers, list(logs), root, policy, numbers), Quiet())
+        strict = Job.on(spark, settings(servers, list(logs), root, policy, numbers, is_strict=True), Quiet())
         medallion.run(job, "silver")
         wrong = _verdict_faults(spark, strict, logs)
         gate: Any = medallion.run(job, "gate")["gate"]

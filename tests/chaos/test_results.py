@@ -21,6 +21,9 @@ CLEAN = Row(
     *(150, 150, 0, 0, 0, 150, 0, 150),
     *("none", "", 15.2, 1.5, "2026-11-26T20:00:00Z"),
 )
+OF_PULSAR = replace(
+    CLEAN, Sender="pulsar", InFlight=0, Delay=100, Received=160, MsgsWithDups=10, DJB=1, Idempotence="off", Bronze=165
+)
 TURNED = replace(CLEAN, Idempotence="off", Received=158, MsgsWithDups=8, DJB=1, JF=2, JB=3, Findings="reordering")
 
 
@@ -41,8 +44,15 @@ def test_rows_come_back_from_the_file_as_they_were(tmp_path: Path) -> None:
         (replace(CLEAN, Wrong="Silver holds not what it has to"), "Silver holds not"),
         (replace(CLEAN, Findings="resends"), "without a reason"),
         (replace(TURNED, JB=0), "a jump backwards in no more than 1 of 2 runs"),
+        (replace(OF_PULSAR, Findings="client_retries"), ""),
+        (replace(OF_PULSAR, Idempotence="on"), "twice or out of order"),
+        (replace(OF_PULSAR, MsgsWithDups=0, DJB=0), "no duplicate in 1 runs"),
+        (replace(OF_PULSAR, JB=1), "jumps other than back to what was read before"),
     ],
-    ids=["as it has to be", "an idempotent client reorders", "acknowledged and lost", "a table", "a false finding", "no jump"],
+    ids=[
+        *("as it has to be", "an idempotent client reorders", "acknowledged and lost", "a table", "a false finding", "no jump"),
+        *("Pulsar", "Pulsar deduplicates", "Pulsar without a duplicate", "Pulsar reorders"),
+    ],
 )
 def test_a_run_that_does_not_hold_a_mark_is_named(row: Row, expected: str) -> None:
     faults = results.faults_of([TURNED, row])
@@ -70,10 +80,19 @@ def test_a_finding_is_right_where_it_names_what_the_setting_made(row: Row, *, is
 
 
 def test_a_plan_has_each_run_once_and_the_articles_settings_in_turns() -> None:
-    planned = plan(3, 1)
+    planned = plan(3, 1, 2)
 
-    assert len({each.topic for each in planned}) == len(planned) == 3 * 5 + len(list(matrix()))
+    assert len({each.topic for each in planned}) == len(planned) == 3 * 5 + len(list(matrix())) + 2 * 4
     assert [each.nth for each in planned[:15]] == [1] * 5 + [2] * 5 + [3] * 5
+
+
+def test_the_page_has_pulsars_rows_beside_the_articles() -> None:
+    told = page([CLEAN, TURNED, OF_PULSAR, replace(OF_PULSAR, Fault="tcp_killed", NotReceived=2)], [])
+
+    assert "| owner killed | article | 50 | 13 | 25,610 / 10,000 | 0 / 13 / 0 / 0 | 0 | 0 |" in told
+    assert "| owner killed | ours | 1 | 1 | 10 / 10 | 0 / 1 / 0 / 0 | 0 | 0 |" in told
+    assert "| TCP killed | ours | 1 | 1 | 10 / 10 | 0 / 1 / 0 / 0 | 0 | 2 |" in told
+    assert "brought 10 records\ninto Kafka once more" in told
 
 
 def test_the_page_names_what_is_not_as_it_has_to_be() -> None:

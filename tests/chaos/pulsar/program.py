@@ -1,0 +1,88 @@
+"""Pulsar's jars, fetched once into the cache folder at a pinned version, and how its JVMs are started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+from lakehouse.machine import jars
+from lakehouse.machine.java import java_executable
+from tests.support.served import kept_program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+VERSION = "4.0.7"
+
+_BOOKKEEPER = "4.17.2"
+_NARS = "".join(
+    f"""<dependency org="org.apache.bookkeeper" name="{name}" rev="{_BOOKKEEPER}" conf="pulsar->master">
+      <artifact name="{name}" type="jar"/>
+    </dependency>"""
+    for name in ("native-io", "circe-checksum", "cpu-affinity")
+)
+"""Published as archives for several systems, which Ivy passes over, and as jars beside."""
+
+_LOCK = f"""<ivy-module version="2.0">
+  <info organisation="tidemark" module="pulsar"/>
+  <configurations><conf name="pulsar"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.pulsar" name="pulsar-broker" rev="{VERSION}" conf="pulsar->runtime,master"/>
+    {_NARS}
+    <exclude module="jetcd-core-shaded"/>
+  </dependencies>
+</ivy-module>
+"""
+"""What is left out keeps metadata in etcd."""
+_NAMES = "[artifact]-[revision](-[classifier]).[ext]"
+"""Some are there for several systems."""
+
+_OPEN = (
+    *("java.management/sun.management", "java.base/sun.net", "java.base/java.lang", "java.base/java.nio"),
+    "java.base/jdk.internal.platform",
+)
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stdout.ref = stdout
+appender.console.type = Console
+appender.console.name = stdout
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex{short}
+"""
+
+
+def classpath() -> str:
+    """The jars' place, as a class path."""
+
+    def fetch(work: Path) -> Path:
+        lock = work / "ivy.xml"
+        lock.write_text(_LOCK, encoding="utf-8")
+        return jars.retrieve(lock, "pulsar", work / "fetched", _NAMES)
+
+    return str(kept_program(f"pulsar-{VERSION}", fetch) / "*")
+
+
+def java(folder: Path, libraries: Sequence[str], *, memory: int) -> list[str]:
+    """The command that starts a JVM, up to the class to run.
+
+    Args:
+        folder: A folder that exists, for its settings.
+        libraries: Its class path.
+        memory: The most that its heap takes, in MiB, and what lies beside the heap.
+    """
+    logging = folder / "log4j2.properties"
+    logging.write_text(_LOGGING, encoding="utf-8")
+    return [
+        *(str(java_executable()), f"-Xmx{memory}m", f"-XX:MaxDirectMemorySize={memory}m", "-XX:+UseSerialGC"),
+        *("-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError", "-Dio.netty.tryReflectionSetAccessible=true"),
+        *(option for name in _OPEN for option in ("--add-opens", f"{name}=ALL-UNNAMED")),
+        *(f"-Dlog4j2.configurationFile={logging}", "-cp", os.pathsep.join(libraries)),
+    ]
+
+
+def start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    """Start a JVM whose output goes to a log in its folder."""
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)
