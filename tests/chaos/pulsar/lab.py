@@ -87,10 +87,8 @@ class Lab:
             self._pulsar.await_whole()
         seconds = round(time.monotonic() - started, 1)
         found = self._read(place, folder)
-        return Ran(
-            planned, log.compare(fates, found), found, self._copied(place, planned.topic, len(found.numbers), folder),
-            seconds, round(load, 1), at,
-        )  # fmt: skip
+        copied = self._copied(place, planned.topic, len(found.numbers), folder)
+        return Ran(planned, log.compare(fates, found), found, copied, seconds, round(load, 1), at)
 
     def through_tables(self, spark: SparkSession, runs: Sequence[Ran]) -> list[Row]:
         """Take the copies through the pipeline."""
