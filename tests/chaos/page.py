@@ -83,7 +83,7 @@ def page(rows: Sequence[Row], faults: Sequence[str]) -> str:
     return f"""# Chaos
 
 What producers do to a topic when its leader dies, and what Silver keeps of it. This is the experiment of "Testing Producer
-Deduplication in Apache Kafka and Apache Pulsar", run again: {len(rows)} runs, of which {_of_article(rows)} repeat the
+Deduplication in Apache Kafka and Apache Pulsar", run again: {len(rows)} runs on Kafka, of which {_of_article(rows)} repeat the
 article's own settings of Kafka{_and_pulsar(of_pulsar)}. Written by `make chaos`; a row for each run is in
 [runs.csv](chaos/runs.csv).
 
@@ -279,7 +279,8 @@ With deduplication on, {len(on)} runs: {_in_order(on)}.
 
 Each topic was then copied to Kafka by a consumer that acknowledges to Pulsar what Kafka has, with the message's sequence id as
 the header `seq` and its producer's name as `producer`. It was killed halfway and started again, which brought {again:,} records
-into Kafka once more than Pulsar has them. Silver holds each number once: {_copies(rows)}
+into Kafka once more than Pulsar has them. Silver holds each number once:
+{_copies(rows)}
 
 - Pulsar {program.VERSION}, from {dates[0]} to {dates[-1]}: ZooKeeper and two bookies in one JVM, and two brokers. A
   broker is taken for dead after {pulsar_cluster.SESSION_SECONDS} s. The load average was {load}.
