@@ -59,8 +59,7 @@ group.initial.rebalance.delay.ms=0
 log.cleaner.dedupe.buffer.size=16777216
 """
 
-# Standard output is the log file, see launch().
-_LOGGING = """\
+LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stdout.ref = stdout
 appender.console.type = Console
@@ -68,6 +67,7 @@ appender.console.name = stdout
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex{short}
 """
+"""The log of a JVM whose standard output is its log file."""
 
 
 def free_port() -> int:
@@ -119,7 +119,7 @@ def launch_node(
     """
     private_files.folder(folder)
     settings = private_files.replace_file(folder / "server.properties", server)
-    logging_settings = private_files.replace_file(folder / "log4j2.properties", _LOGGING)
+    logging_settings = private_files.replace_file(folder / "log4j2.properties", LOGGING)
     java = [str(java_executable()), f"-Dlog4j2.configurationFile={logging_settings}", "-cp", broker_classpath()]
     with log_file(folder).open("ab") as log:
         if not (folder / "data" / "meta.properties").exists():

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import tempfile
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bronze.dev_broker.process import HOST, free_port, launch_node
+from tests.chaos.started import PATIENCE_SECONDS, Started, wait_for
 from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
     import signal
     import subprocess
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
 
 BROKERS = (1, 2, 3)
 REPLICAS = len(BROKERS)
 SESSION_SECONDS = 3
 """After that long without a heartbeat a broker is taken for dead, and another one leads."""
 
-_PATIENCE_SECONDS = 60
 _JVM = ("-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
 
 _CONTROLLER = """\
@@ -66,10 +63,6 @@ transaction.state.log.replication.factor=3
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
-
-
-class UnfitError(Exception):
-    """The cluster is not as a run needs it: nothing that the run showed would count."""
 
 
 @dataclass
@@ -136,7 +129,7 @@ class Broker(Node):
 _Node = TypeVar("_Node", bound=Node)
 
 
-class Cluster:
+class Cluster(Started):
     """The cluster, as long as its `with` block. Every process that it starts is killed at the end.
 
     Attributes:
@@ -145,20 +138,9 @@ class Cluster:
     """
 
     def __init__(self) -> None:
-        self._stack = contextlib.ExitStack()
+        super().__init__()
         self.brokers: dict[int, Broker] = {}
         self.bootstrap_servers = ""
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stack.close()
 
     def _start(self) -> None:
         root = Path(
@@ -186,20 +168,20 @@ class Cluster:
         for each in (controller, *self.brokers.values()):
             self._stack.callback(each.kill)
             each.start()
-        self._wait_for("brokers", lambda: len(self._admin().list_topics(timeout=5).brokers) == REPLICAS)
+        _await("brokers", lambda: len(self._admin().list_topics(timeout=5).brokers) == REPLICAS)
 
     def create_topic(self, topic: str, config: Mapping[str, str]) -> None:
         """Create a topic of one partition on all brokers, and return once all are in sync."""
         wanted = NewTopic(topic, num_partitions=1, replication_factor=REPLICAS, config=dict(config))
         admin = self._admin()  # named: collected too early, it would never answer
-        admin.create_topics([wanted])[topic].result(_PATIENCE_SECONDS)
+        admin.create_topics([wanted])[topic].result(PATIENCE_SECONDS)
         self.await_in_sync(topic)
 
     def delete_topics(self, topics: Sequence[str]) -> None:
         """Remove topics."""
         admin = self._admin()
         for answer in admin.delete_topics(list(topics)).values():
-            answer.result(_PATIENCE_SECONDS)
+            answer.result(PATIENCE_SECONDS)
 
     def leader(self, topic: str) -> Broker:
         """The broker that leads the topic's partition."""
@@ -216,7 +198,7 @@ class Cluster:
         Raises:
             UnfitError: They are not within a minute.
         """
-        self._wait_for(f"{replicas} replicas of {topic} in sync", lambda: self._partition(topic)[1] == replicas)
+        _await(f"{replicas} replicas of {topic} in sync", lambda: self._partition(topic)[1] == replicas)
 
     def await_leader(self, topic: str, *, other_than: Broker) -> None:
         """Return once another broker leads the topic.
@@ -225,7 +207,7 @@ class Cluster:
             UnfitError: None does within a minute.
         """
         known = {node for node, broker in self.brokers.items() if broker is not other_than}
-        self._wait_for(f"another leader of {topic}", lambda: self._partition(topic)[0] in known)
+        _await(f"another leader of {topic}", lambda: self._partition(topic)[0] in known)
 
     def _partition(self, topic: str) -> tuple[int, int]:
         """The leader, -1 for none, and how many replicas are in sync."""
@@ -237,14 +219,9 @@ class Cluster:
         quiet.disabled = True
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "socket.timeout.ms": 5_000}, logger=quiet)
 
-    def _wait_for(self, what: str, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            with contextlib.suppress(KafkaException, KeyError):
-                if holds():
-                    return
-            time.sleep(0.2)
-        raise UnfitError(f"No {what} within {_PATIENCE_SECONDS} s.")
+
+def _await(what: str, holds: Callable[[], bool]) -> None:
+    wait_for(what, holds, (KafkaException, KeyError))
 
 
 def _node(make: Callable[[Path, str], _Node], folder: Path, settings: str, **values: object) -> _Node:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from lakehouse.machine.jars import broker_classpath
 from tests.chaos import faults, log
 from tests.chaos.cluster import Cluster
 from tests.chaos.results import NONE, Row
 from tests.chaos.senders import Sender, Task, command_of, compile_java
+from tests.chaos.started import Started
 from tests.chaos.tables import BY_KIT, BY_VALUE, outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from pyspark.sql import SparkSession
 
@@ -52,22 +51,13 @@ class Ran:
     at: str
 
 
-class Lab:
+class Lab(Started):
     """The cluster and a folder, as long as the `with` block."""
 
-    def __init__(self) -> None:
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-"))).resolve()
-            self._classpath = compile_java([Path(__file__).with_name("Sender.java")], self._made("classes"), broker_classpath())
-            self._cluster = stack.enter_context(Cluster())
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stack.close()
+    def _start(self) -> None:
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-"))).resolve()
+        self._classpath = compile_java([Path(__file__).with_name("Sender.java")], self._made("classes"), broker_classpath())
+        self._cluster = self._stack.enter_context(Cluster())
 
     def run(self, planned: Planned, records: int) -> Ran:
         """Send the records to a new topic, strike in the middle, and wait until the cluster is whole again.

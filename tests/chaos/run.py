@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.chaos import page, results
-from tests.chaos.cluster import UnfitError
 from tests.chaos.lab import Lab
 from tests.chaos.pulsar.lab import Lab as PulsarLab
 from tests.chaos.senders import StuckError
 from tests.chaos.setting import PULSAR, RECORDS, plan
+from tests.chaos.started import UnfitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

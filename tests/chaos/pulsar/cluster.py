@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
 from bronze.dev_broker.process import HOST, free_port
-from tests.chaos.cluster import UnfitError
 from tests.chaos.pulsar.program import java, start
+from tests.chaos.started import PATIENCE_SECONDS, Started, UnfitError, wait_for
 from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
-    from types import TracebackType
 
 BROKERS = 2
 SESSION_SECONDS = 3
@@ -27,7 +24,6 @@ SESSION_SECONDS = 3
 NAMESPACES = {False: "public/plain", True: "public/deduplicated"}
 """Of topics without and with deduplication."""
 
-_PATIENCE_SECONDS = 60
 _NAME = "tidemark"
 _BROKER = """\
 clusterName={name}
@@ -111,7 +107,7 @@ class Broker:
             return json.loads(answer.read() or b"null")
 
 
-class Cluster:
+class Cluster(Started):
     """Pulsar, as long as its `with` block. Every process that it starts is killed at the end.
 
     Args:
@@ -122,25 +118,14 @@ class Cluster:
     """
 
     def __init__(self, libraries: list[str]) -> None:
+        super().__init__()
         self._libraries = libraries
-        self._stack = contextlib.ExitStack()
         self.brokers: list[Broker] = []
 
     @property
     def service_url(self) -> str:
         """Its addresses, through the proxies."""
         return "pulsar://" + ",".join(f"{HOST}:{broker.port}" for broker in self.brokers)
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stack.close()
 
     def _start(self) -> None:
         made = tempfile.TemporaryDirectory(prefix="tidemark-pulsar-", ignore_cleanup_errors=True)
@@ -152,15 +137,13 @@ class Cluster:
         process = start([*store, "Storage", str(zookeeper), str(storage)], storage)
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
-        _wait_for("bookies", lambda: "bookies are there" in (storage / "log").read_text(errors="replace"))
+        _await("bookies", lambda: "bookies are there" in (storage / "log").read_text(errors="replace"))
         self._make_metadata(root, zookeeper)
         for nth in range(BROKERS):
             self.brokers.append(self._broker(root / f"broker-{nth}", zookeeper))
         for broker in self.brokers:
             self._stack.callback(broker.kill)
-            broker.start()
-        for broker in self.brokers:
-            _wait_for("brokers", broker.knows_all)
+        self.await_whole()
         self._make_namespaces()
 
     def _make_metadata(self, root: Path, zookeeper: int) -> None:
@@ -174,7 +157,7 @@ class Cluster:
         made = start(
             [*java(folder, self._libraries, memory=128), "org.apache.pulsar.PulsarClusterMetadataSetup", *options], folder
         )
-        if made.wait(_PATIENCE_SECONDS) != 0:
+        if made.wait(PATIENCE_SECONDS) != 0:
             raise UnfitError(f"No metadata: {(folder / 'log').read_text(errors='replace')[-2_000:]}")
 
     def _broker(self, folder: Path, zookeeper: int) -> Broker:
@@ -206,7 +189,7 @@ class Cluster:
             found.extend(broker for broker in self.brokers if url.endswith(f":{broker.port}"))
             return bool(found)
 
-        _wait_for(f"owner of {topic}", look)
+        _await(f"owner of {topic}", look)
         return found[0]
 
     def await_whole(self) -> None:
@@ -219,14 +202,8 @@ class Cluster:
             broker.clients.delay_seconds = 0.0
             broker.start()
         for broker in self.brokers:
-            _wait_for("brokers", broker.knows_all)
+            _await("brokers", broker.knows_all)
 
 
-def _wait_for(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError, KeyError):
-            if holds():
-                return
-        time.sleep(0.2)
-    raise UnfitError(f"No {what} within {_PATIENCE_SECONDS} s.")
+def _await(what: str, holds: Callable[[], bool]) -> None:
+    wait_for(what, holds, (OSError, KeyError))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
 import subprocess
@@ -10,7 +9,7 @@ import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,13 +21,13 @@ from tests.chaos.lab import Ran, rows_of
 from tests.chaos.log import Log
 from tests.chaos.pulsar.cluster import NAMESPACES, Cluster
 from tests.chaos.pulsar.program import classpath, java
-from tests.chaos.senders import MOST_OPEN, Sender, StuckError, compile_java
+from tests.chaos.senders import FATES, MOST_OPEN, Sender, StuckError, compile_java
 from tests.chaos.setting import FIRST, FLUSHED, STRUCK_AT
+from tests.chaos.started import Started
 from tests.chaos.tables import BY_COPIER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from pyspark.sql import SparkSession
 
@@ -40,25 +39,16 @@ _READ_SECONDS = 240
 _MEMORY = 256
 
 
-class Lab:
+class Lab(Started):
     """Pulsar, a Kafka broker for the copies and a folder, as long as the `with` block."""
 
-    def __init__(self) -> None:
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-"))).resolve()
-            libraries = os.pathsep.join((classpath(), broker_classpath()))
-            sources = [*Path(__file__).parent.glob("*.java")]
-            self._libraries = compile_java(sources, self._made("classes"), libraries).split(os.pathsep)
-            self._pulsar = stack.enter_context(Cluster(self._libraries))
-            self._kafka = stack.enter_context(LocalBroker())
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stack.close()
+    def _start(self) -> None:
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-"))).resolve()
+        libraries = os.pathsep.join((classpath(), broker_classpath()))
+        sources = [*Path(__file__).parent.glob("*.java")]
+        self._libraries = compile_java(sources, self._made("classes"), libraries).split(os.pathsep)
+        self._pulsar = self._stack.enter_context(Cluster(self._libraries))
+        self._kafka = self._stack.enter_context(LocalBroker())
 
     def run(self, planned: Planned, records: int) -> Ran:
         """Send the records to a new topic, strike in the middle, wait until Pulsar is whole again, and copy what is there.
@@ -78,7 +68,7 @@ class Lab:
         numbers = (FIRST, records, FLUSHED, STRUCK_AT, MOST_OPEN)
         place = (self._pulsar.service_url, f"persistent://{topic}")
         try:
-            command = [*self._java(folder), "PulsarSender", *place, "sender", *map(str, numbers), str(folder / "fates")]
+            command = [*self._java(folder), "PulsarSender", *place, "sender", *map(str, numbers), str(folder / FATES)]
             with Sender(command, folder) as sender:
                 sender.await_strike()
                 _strike(setting.fault, owner)

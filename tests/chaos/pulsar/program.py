@@ -6,6 +6,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
+from bronze.dev_broker.process import LOGGING
 from lakehouse.machine import jars
 from lakehouse.machine.java import java_executable
 from tests.support.served import kept_program
@@ -43,14 +44,6 @@ _OPEN = (
     *("java.management/sun.management", "java.base/sun.net", "java.base/java.lang", "java.base/java.nio"),
     "java.base/jdk.internal.platform",
 )
-_LOGGING = """\
-rootLogger.level = warn
-rootLogger.appenderRef.stdout.ref = stdout
-appender.console.type = Console
-appender.console.name = stdout
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex{short}
-"""
 
 
 def classpath() -> str:
@@ -73,7 +66,7 @@ def java(folder: Path, libraries: Sequence[str], *, memory: int) -> list[str]:
         memory: The most that its heap takes, in MiB, and what lies beside the heap.
     """
     logging = folder / "log4j2.properties"
-    logging.write_text(_LOGGING, encoding="utf-8")
+    logging.write_text(LOGGING, encoding="utf-8")
     return [
         *(str(java_executable()), f"-Xmx{memory}m", f"-XX:MaxDirectMemorySize={memory}m", "-XX:+UseSerialGC"),
         *("-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError", "-Dio.netty.tryReflectionSetAccessible=true"),
