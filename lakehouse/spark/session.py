@@ -52,6 +52,8 @@ _OWN = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # The JVM compiles no method above 8,000 bytes: a long expression generated as one method would be interpreted.
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    # Every hash table, and every small one that is broadcast, takes at least a page: by default 64 MB for such a heap.
+    "spark.buffer.pageSize": "2m",
     # A run of all stages generates 400 classes, mostly the same as in the run before. By default 100 are kept.
     "spark.sql.codegen.cache.maxEntries": "1000",
     # Otherwise every expression keeps the line of Python that it was made in, and carries it to every task: an eighth of a

@@ -20,6 +20,7 @@ from silver.model import REJECT, SEGMENT, SPAN, Island, Segment, rows_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from pyspark import RDD
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from lakehouse.contracts.silver import Stream
@@ -147,8 +148,14 @@ def gaps(
 
 
 def _in_offset_order(narrow: DataFrame) -> Iterator[Island]:
-    """Records as islands of one, one stream after another, fetched in batches."""
-    return map(_single, narrow.orderBy(*STREAM, "offset").toLocalIterator(prefetchPartitions=True))
+    """Records as islands of one, one stream after another, fetched in batches.
+
+    A classic frame is read by its RDD: Spark 4.2 keeps the job of each batch, rows and broadcasts included, for as long as the
+    session lives, if the job belongs to a query that has ended, as those of a frame's own iterator do.
+    """
+    ordered = narrow.orderBy(*STREAM, "offset")
+    rows: DataFrame | RDD[Row] = getattr(ordered, "rdd", ordered)  # Spark Connect has no RDDs
+    return map(_single, rows.toLocalIterator(prefetchPartitions=True))
 
 
 def _one_by_one(records: pa.Table) -> Iterator[Island]:

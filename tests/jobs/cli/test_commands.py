@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -352,6 +354,27 @@ def test_the_loop_goes_on_and_ends_with_the_code_of_its_last_whole_run(
     assert reached == ["silver"] * len(outcomes) + ["bronze"]
     assert len(told) == outcomes.count(None)
     assert report.seen[-1] == "run.stopped"
+
+
+def test_the_loop_frees_what_a_run_left_in_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Frame:
+        def __init__(self) -> None:
+            self.itself = self
+
+    left, freed = list[weakref.ref[Frame]](), list[bool]()
+
+    def told(_result: dict[str, Any]) -> None:
+        freed.extend(each() is None for each in left)
+        left[:] = [weakref.ref(Frame())]
+
+    ending([None, None, None], monkeypatch, stop_during=2)
+    nothing: Any = None
+    gc.disable()
+    try:
+        loop.run_every(Job.on(nothing, nothing, Events()), seconds=0, told=told)
+    finally:
+        gc.enable()
+    assert freed == [True]
 
 
 def test_the_loop_ends_with_any_other_error(monkeypatch: pytest.MonkeyPatch) -> None:

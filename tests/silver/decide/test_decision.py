@@ -68,3 +68,17 @@ def test_a_island_is_an_unbroken_run_of_offsets(spark: SparkSession, offsets: li
 def _narrow(spark: SparkSession, load: list[Seen]) -> DataFrame:
     rows = [(*r.stream, r.offset, *((None, None, "x") if r.sequence is None else (r.epoch, r.sequence, None))) for r in load]
     return frames.of_tuples(spark, rows[::-1], _NARROW)
+
+
+def test_nothing_of_the_rows_that_were_read_one_by_one_stays_in_the_session(spark: SparkSession) -> None:
+    offsets = [0, 1, 3, 4]  # no unbroken run
+    narrow = _narrow(spark, [Seen("orders", 0, offset, offset + 7) for offset in offsets])
+    tracked = spark._jsparkSession.sparkContext().dagScheduler().activeQueryToJobs()
+
+    def ids() -> set[object]:
+        return set(tracked.keySet())
+
+    before = ids()
+    assert [island.first_offset for island in decision.in_order(spark, narrow)] == offsets
+
+    assert ids() <= before
