@@ -58,6 +58,9 @@ bench: dev  ## Measure ours and its peers in one sitting, and write docs/benchma
 bench-scale: dev  ## Measure growth, 50,000 streams, a cold run, Kafka to Gold, a backfill and readers in S3 (half an hour)
 	@$(BIN)/python -m bench.run --only growth streams cold whole backfill readers --save
 
+bench-endless: dev  ## Measure a thousand runs in one process: how long they take, what memory and tables hold (three hours)
+	@$(BIN)/python -m bench.run --only endless --save
+
 tour: dev  ## Count what a reader of one load and of one record passes through, and how the modules hang together
 	@$(BIN)/python -m bench.tour
 

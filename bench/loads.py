@@ -52,9 +52,9 @@ class Silent:
         """Do nothing."""
 
 
-def settings_of(place: Place, topic: str, root: Path) -> Settings:
+def settings_of(place: Place, topic: str, root: Path, **more: object) -> Settings:
     """The settings of a pipeline that reads one of the benchmark's topics."""
-    return Settings.model_validate(_config(place.servers, topic, root), context={"folder": root})
+    return Settings.model_validate({**_config(place.servers, topic, root), **more}, context={"folder": root})
 
 
 def write_config(servers: str, topic: str, root: Path) -> Path:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bench import report
 from bench.backfill import BACKFILL, INPUT_BYTES, LONGEST_SILENCE, SPILLED_BYTES
 from bench.cold import COLD, COMMANDS, SPARK_START
+from bench.endless import HEAP, KEPT, SLOWEST
 from bench.growth import GROWN_LOAD, GROWN_MERGE
 from bench.readers import FOLDER, READERS, S3
 from bench.streams import STREAMS_LOAD
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MOST_GROWTH_TIMES = 1.3
 MOST_MEMORY_TIMES = 1.2
 """What counts as flat: a JVM's memory is never the same twice."""
+MOST_SLOWER_TIMES = 1.2
 MOST_STREAMS_SECONDS = 3.0
 MOST_S3_SECONDS = 3.0
 MOST_COLD_SECONDS = 8.0
@@ -112,6 +114,18 @@ def of_cold(sitting: Sitting) -> list[Mark]:
         for name, most in {COLD: MOST_COLD_SECONDS, **dict.fromkeys(COMMANDS, MOST_COMMAND_SECONDS)}.items()
         for pattern, taken in _seconds(sitting, name).items()
     ]
+
+
+def of_endless(sitting: Sitting) -> list[Mark]:
+    """The last tenth of the runs held against the first, and in speed against the second: the first is warming up."""
+    found = []
+    for name, base, most in ((HEAP, 0, MOST_MEMORY_TIMES), (KEPT, 0, MOST_MEMORY_TIMES), (SLOWEST, 1, MOST_SLOWER_TIMES)):
+        facts = [each for each in sitting.facts if each.name == name]
+        if facts:
+            times = facts[-1].value / facts[base].value
+            what = f"run after run: {name}, {facts[-1].pattern} against {facts[base].pattern}"
+            found.append(Mark(what, f"at most {most:g} times", f"{times:.2f} times", times <= most))
+    return found
 
 
 def of_readers(sitting: Sitting) -> list[Mark]:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 FOLDER = "benchmarks"
 """Where the raw numbers of the parts lie, beside the page."""
 
-LOADS, GROWTH, STREAMS, COLD, WHOLE, BACKFILL, READERS = "loads", "growth", "streams", "cold", "whole", "backfill", "readers"
+LOADS, GROWTH, STREAMS, COLD, WHOLE, BACKFILL = "loads", "growth", "streams", "cold", "whole", "backfill"
+READERS, ENDLESS = "readers", "endless"
 
 _MEGABYTE = 1e6
 
@@ -104,6 +105,16 @@ PARTS = (
         "is made up by Spark, values of 192 bytes; Silver and Gold hold it.",
         "make bench-scale",
         marks.of_readers,
+    ),
+    Part(
+        ENDLESS,
+        "Run after run",
+        "Runs over 1,000 new records, one after another in one process, as `tidemark run --every 0` does them, on a topic of\n"
+        "8 partitions. A tenth of the runs is a line; after each, `tidemark maintain` puts small files together and removes\n"
+        "old ones at once. *Live* is what a full collection of garbage leaves of Spark's heap. Logs of tables are kept for 30\n"
+        "days by default, so that their files become more until then.",
+        "make bench-endless",
+        marks.of_endless,
     ),
 )
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import backfill, cold, growth, parts, readers, report, streams, whole
+from bench import backfill, cold, endless, growth, parts, readers, report, streams, whole
 from bench.checks import ChecksPipeline
 from bench.loads import Place, measure_loads
 from bench.look import LookPipeline
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LOADS, LOOKS, CHECKS, PROOF, WARM, HELP = "loads", "look", "checks", "verify", "warm", "help"
 OTHERS = "peers"
 _OURS = (LOADS, LOOKS, CHECKS, PROOF, WARM, HELP)
-_APART = (parts.GROWTH, parts.STREAMS, parts.COLD, parts.WHOLE, parts.BACKFILL, parts.READERS)
+_APART = (parts.GROWTH, parts.STREAMS, parts.COLD, parts.WHOLE, parts.BACKFILL, parts.READERS, parts.ENDLESS)
 """What is measured only where it is asked for by name."""
 
 _FEWEST_RECORDS = 1_000
@@ -101,6 +101,8 @@ def _measure(name: str, asked: argparse.Namespace, sitting: Sitting, folder: Pat
             place = Place(open_session("tidemark-bench"), broker.bootstrap_servers, folder)
             if name == parts.STREAMS:
                 streams.measure(sitting, place, asked.streams, asked.rounds)
+            elif name == parts.ENDLESS:
+                endless.measure(sitting, place, asked.runs)
             else:
                 whole.measure(sitting, place, asked.records, asked.rounds)
             place.spark.stop()
@@ -176,6 +178,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--most-history", type=int, default=growth.MOST_HISTORY, help="for growth (%(default)s)")
     parser.add_argument("--streams", type=int, default=streams.MOST_STREAMS, help="the most of them (%(default)s)")
     parser.add_argument("--backfill-records", type=int, default=backfill.RECORDS, help="in one load (%(default)s)")
+    parser.add_argument("--runs", type=int, default=endless.RUNS, help="for endless (%(default)s)")
     parser.add_argument("--peers", nargs="+", choices=[peer.name for peer in PEERS], help="of the peers only these")
     parser.add_argument(
         "--small-loads", type=int, default=rounds.Asked.small_loads, help="loads of 1,000 records for each peer (%(default)s)"

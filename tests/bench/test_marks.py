@@ -10,6 +10,7 @@ import pytest
 from bench import event_log, marks, parts, report
 from bench.backfill import BACKFILL, INPUT_BYTES, LONGEST_SILENCE, SPILLED_BYTES
 from bench.cold import COLD, NOTHING_NEW, SMALL, SPARK_START
+from bench.endless import HEAP, KEPT, SLOWEST
 from bench.growth import GROWN_LOAD, GROWN_MERGE, Sizes
 from bench.peers import page
 from bench.sitting import SILVER, Fact, Measurement, RoundStart, Sitting
@@ -68,6 +69,18 @@ def test_a_cold_process_is_held_against_sparks_own_start() -> None:
         ("+8.00 s, 6.00 s the start", True),
         ("+10.50 s, 6.00 s the start", False),
     ]
+
+
+def test_the_last_of_many_runs_are_held_against_the_first_and_in_speed_against_the_second() -> None:
+    facts = [
+        Fact(name, pattern, value, "")
+        for name, values in {HEAP: (100, 115, 121), KEPT: (50, 60, 40), SLOWEST: (9.0, 2.0, 2.4)}.items()
+        for pattern, value in zip(("runs 1 to 9", "runs 10 to 18", "runs 19 to 27"), values, strict=True)
+    ]
+    found = marks.of_endless(Sitting(facts=facts))
+    assert met(found) == [("1.21 times", False), ("0.80 times", True), ("1.20 times", True)]
+    assert found[2].what.endswith("runs 19 to 27 against runs 10 to 18")
+    assert marks.of_endless(Sitting()) == []
 
 
 def test_throughput_is_held_against_the_copy_of_the_same_round_and_topic() -> None:

@@ -1,0 +1,96 @@
+"""Run after run in one process, as `tidemark run --every` does it, with maintenance in between: what grows, what does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from statistics import quantiles
+from typing import TYPE_CHECKING, Any
+
+from bench.loads import Silent, settings_of
+from bench.machine import resident_bytes
+from bench.sitting import require
+from bench.topics import PARTITIONS, plan_topic, send_more, send_topic
+from jobs.run.loop import run_every
+from lakehouse.delta import local_files
+from lakehouse.table import TABLE_NAMES, Lakehouse
+from pipelines import medallion
+from pipelines.job import Job
+
+if TYPE_CHECKING:
+    from bench.loads import Place
+    from bench.sitting import Sitting
+    from bench.topics import Topic
+
+RUNS = 1_000
+TENTHS = 10
+"""A sitting is told in tenths, each after a maintenance."""
+MEDIAN, SLOWEST = "run of 1,000 new, median", "run of 1,000 new, 99 of 100 faster"
+HEAP, SPARK, PYTHON = "Spark's heap, what is live", "resident memory, Spark", "resident memory, Python"
+LIVE, KEPT, LOGS = "files of the tables' last versions", "files on disk", "files of the logs on disk"
+
+_FIRST, _NEW = 2_000, 1_000
+_MEGABYTE = 1e6
+
+
+def measure(sitting: Sitting, place: Place, runs: int) -> None:
+    """Run on a thousand new records again and again.
+
+    Raises:
+        WrongResultError: A run read something else than it had to.
+    """
+    topic = plan_topic("endless", _FIRST)
+    send_topic(place.servers, topic)
+    at_once = {"allow_short_retention": True, "retain_hours": 0}  # nobody else reads these tables, so old files may go
+    settings = settings_of(place, topic.name, place.folder / "endless", maintenance=at_once)
+    job = Job.on(place.spark, settings, Silent())
+    medallion.run(job)
+    sitting.start_round()
+    run_every(job, seconds=0, told=_Loop(sitting, place, job, topic, max(TENTHS, runs)).told)
+
+
+class _Loop:
+    """Sends what the next run is to read, looks at each tenth, and ends the loop."""
+
+    def __init__(self, sitting: Sitting, place: Place, job: Job, topic: Topic, runs: int) -> None:
+        self._sitting, self._place, self._job, self._topic, self._runs = sitting, place, job, topic, runs
+        self._highest = max(topic.unique)
+        self._seconds: list[float] = []
+        self._send()
+
+    def told(self, result: dict[str, Any]) -> None:
+        require("accepted records of a run", observed=result["silver"]["accepted"], expected=_NEW)
+        self._seconds.append(result["seconds"])
+        tenth = self._runs // TENTHS
+        if len(self._seconds) % tenth == 0:
+            self._look(self._seconds[-tenth:])
+        if len(self._seconds) == tenth * TENTHS:
+            os.kill(os.getpid(), signal.SIGTERM)  # the loop's own way to end
+        else:
+            self._send()
+
+    def _send(self) -> None:
+        send_more(self._place.servers, self._topic.name, self._highest + 1, _NEW)
+        self._highest += _NEW // PARTITIONS
+
+    def _look(self, seconds: list[float]) -> None:
+        medallion.maintain(self._job, is_dry_run=False)
+        last = len(self._seconds)
+        name = f"runs {last - len(seconds) + 1:,} to {last:,}"
+        percent = quantiles(seconds, n=100, method="inclusive")
+        self._sitting.count(MEDIAN, name, percent[49], "s")
+        self._sitting.count(SLOWEST, name, percent[98], "s")
+        java: Any = self._place.spark._jvm.java.lang  # type: ignore[union-attr]  # noqa: SLF001 -- nothing else knows the heap
+        memory = java.management.ManagementFactory.getMemoryMXBean()
+        memory.gc()
+        self._sitting.count(HEAP, name, memory.getHeapMemoryUsage().getUsed() / _MEGABYTE, "MB")
+        self._sitting.count(SPARK, name, resident_bytes(java.ProcessHandle.current().pid()) / _MEGABYTE, "MB")
+        own = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        self._sitting.count(PYTHON, name, own / _MEGABYTE, "MB")
+        lakehouse = Lakehouse.of(self._job.settings)
+        folders = [folder for each in TABLE_NAMES if (folder := lakehouse.table(each).local_folder) is not None]
+        self._sitting.count(LIVE, name, sum(len(local_files.sizes(folder) or ()) for folder in folders), "files")
+        on_disk = [file.parent.name for folder in folders for file in folder.rglob("*.*") if file.is_file()]
+        self._sitting.count(KEPT, name, len(on_disk) - on_disk.count("_delta_log"), "files")
+        self._sitting.count(LOGS, name, on_disk.count("_delta_log"), "files")
