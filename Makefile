@@ -9,7 +9,7 @@ ARCHIVE := $(VENV)/.archived
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale tour faults chaos chaos-pulsar bundle-check screenshots docs lock sbom clean
+.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless tour faults chaos chaos-pulsar bundle-check screenshots docs lock sbom clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
