@@ -47,21 +47,6 @@ class Newest:
     streams: DataFrame
 
 
-@dataclass(frozen=True)
-class Increment:
-    """What is merged into the two tables.
-
-    Attributes:
-        rows: The latest record of each key and stream, among the published ones.
-        known: The two tables before; `gold_latest` alone if the other one is empty.
-        shared: The keys of these rows that are in more than one stream, known rows included; None if there are none.
-    """
-
-    rows: DataFrame
-    known: list[DataFrame]
-    shared: DataFrame | None
-
-
 def newest(spark: SparkSession, records: DataFrame) -> Newest:
     """Find the latest record of each key and stream: candidates in a separate job, then the few rows that match.
 
@@ -88,15 +73,7 @@ def is_kept(spark: SparkSession, run: Run) -> bool:
     return tables.exists(spark, run.table(GOLD_LATEST_BY_STREAM)) or not tables.exists(spark, run.table(GOLD_LATEST))
 
 
-def increment(spark: SparkSession, run: Run, found: Newest) -> Increment:
-    """Find out what the latest of the published records mean for both tables. Reads only."""
-    known = [_pinned(spark, run, GOLD_LATEST)]
-    if small_tables.highest(spark, run.table(GOLD_LATEST_BY_STREAM), "load_seq"):
-        known.append(_pinned(spark, run, GOLD_LATEST_BY_STREAM))
-    return Increment(found.rows, known, _shared(spark, found.streams, known))
-
-
-def merge(spark: SparkSession, run: Run, came: Increment, *, up_to: int) -> None:
+def merge(spark: SparkSession, run: Run, found: Newest, *, up_to: int) -> None:
     """Merge the latest of the published records into both tables. A repeat, even over more records, ends in the same rows.
 
     Commits to gold_latest_by_stream, if a key is in more than one stream, and then to gold_latest.
@@ -104,7 +81,7 @@ def merge(spark: SparkSession, run: Run, came: Increment, *, up_to: int) -> None
     Args:
         spark: The session.
         run: The run.
-        came: The latest of the published records.
+        found: The latest of the published records.
         up_to: The last load of these records.
 
     Raises:
@@ -112,16 +89,20 @@ def merge(spark: SparkSession, run: Run, came: Increment, *, up_to: int) -> None
     """
     merge_latest = partial(models.merge_latest, up_to=up_to)
     merge_into = partial(_merge, spark, run, up_to)
-    if came.shared is None:
-        merge_into(GOLD_LATEST, merge_latest, came.rows)
+    known = [_pinned(spark, run, GOLD_LATEST)]
+    if small_tables.highest(spark, run.table(GOLD_LATEST_BY_STREAM), "load_seq"):
+        known.append(_pinned(spark, run, GOLD_LATEST_BY_STREAM))
+    shared = _shared(spark, found.streams, known)
+    if shared is None:
+        merge_into(GOLD_LATEST, merge_latest, found.rows)
         return
-    rows = models.of_keys(came.rows, came.shared)
-    for each in came.known:
-        rows = rows.unionByName(models.of_keys(each, came.shared))
+    rows = models.of_keys(found.rows, shared)
+    for each in known:
+        rows = rows.unionByName(models.of_keys(each, shared))
     merge_into(GOLD_LATEST_BY_STREAM, models.merge_by_stream, models.by_stream(rows))
     crash_point("gold.by_stream")
-    chosen = models.among_streams(models.of_keys(_pinned(spark, run, GOLD_LATEST_BY_STREAM), came.shared))
-    others = models.of_keys(came.rows, came.shared, how="left_anti")
+    chosen = models.among_streams(models.of_keys(_pinned(spark, run, GOLD_LATEST_BY_STREAM), shared))
+    others = models.of_keys(found.rows, shared, how="left_anti")
     merge_into(GOLD_LATEST, merge_latest, others.unionByName(chosen))
 
 

@@ -24,16 +24,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from gold import rows as models
-from gold.latest import increment, is_kept, make_anew, merge, newest, newest_of_few
+from gold.latest import is_kept, make_anew, merge, newest, newest_of_few
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
@@ -56,7 +54,6 @@ from lakehouse.table import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from gold.latest import Increment
     from lakehouse.contracts.contract import Contract
     from lakehouse.contracts.gate import GateRun
     from lakehouse.run.context import Run
@@ -127,15 +124,11 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     if kept and not is_rebuilt:
         if aside.is_in_use:
             _take_back(spark, run, let_out, gate_run)
-        with ThreadPoolExecutor(1) as beside:  # which reads what is to be merged, while the rows are written
-            look = partial(_increment, spark, run, let_out, gate_run=gate_run, is_large=kept >= _MANY)
-            came = None if is_old else beside.submit(look)
-            _write_records(spark, run, let_out, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
-        if came is not None:
-            merge(spark, run, came.result(), up_to=gate_run.last_load_seq)
-            crash_point("gold.latest")
+        _write_records(spark, run, let_out, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
     if is_old:
         make_anew(spark, run, up_to=gate_run.last_load_seq)
+    elif kept and not is_rebuilt:
+        _merge_latest(spark, run, let_out, gate_run=gate_run, is_large=kept >= _MANY)
     if aside.changes_range:
         _require_conservation(spark, run, whole, aside, coming=coming)
     ledger = frames.of_contract(spark, loads, LOADS)
@@ -276,10 +269,11 @@ def _write_records(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run
     crash_point("gold.records")
 
 
-def _increment(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, is_large: bool) -> Increment:
-    """What step 2 merges: of the whole range, as records that are already merged change nothing."""
+def _merge_latest(spark: SparkSession, run: Run, silver: DataFrame, *, gate_run: GateRun, is_large: bool) -> None:
+    """Step 2. Merge the whole range: records that are already merged change nothing."""
     rows = models.published(silver, gate_run.gate_run_id)
-    return increment(spark, run, newest(spark, rows) if is_large else newest_of_few(rows))
+    merge(spark, run, newest(spark, rows) if is_large else newest_of_few(rows), up_to=gate_run.last_load_seq)
+    crash_point("gold.latest")
 
 
 def _write_health(spark: SparkSession, run: Run, rows: DataFrame, *, first: int, gate_run: GateRun) -> None:

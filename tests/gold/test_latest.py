@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from gold import latest as keeping
-from gold.latest import increment, make_anew, merge, newest, newest_of_few
+from gold.latest import make_anew, merge, newest, newest_of_few
 from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_records
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import tables
@@ -114,7 +114,7 @@ def test_however_records_are_cut_the_same_ones_are_the_latest(spark: SparkSessio
         made = [{**record._asdict(), "load_seq": load_seq, "arrival": "late"} for load, record in sent if load == load_seq]
         records = frames.of_contract(spark, made, gold_records())
         found = newest(spark, records) if seed % 2 else newest_of_few(records)
-        merge(spark, run, increment(spark, run, found), up_to=load_seq)
+        merge(spark, run, found, up_to=load_seq)
         known = [record for load, record in sent if load <= load_seq]
         assert held(spark, run) == latest_of(known)
 
