@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RUNS = 1_000
 TENTHS = 10
 """A sitting is told in tenths, each after a maintenance."""
-MEDIAN, SLOWEST = "run of 1,000 new, median", "run of 1,000 new, 99 of 100 faster"
+MEDIAN, SLOWEST = "a run, median", "a run, 99 of 100 faster"
 HEAP, SPARK, PYTHON = "Spark's heap, what is live", "resident memory, Spark", "resident memory, Python"
 LIVE, KEPT, LOGS = "files of the tables' last versions", "files on disk", "files of the logs on disk"
 

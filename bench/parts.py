@@ -23,6 +23,8 @@ LOADS, GROWTH, STREAMS, COLD, WHOLE, BACKFILL = "loads", "growth", "streams", "c
 READERS, ENDLESS = "readers", "endless"
 
 _MEGABYTE = 1e6
+_WHOLE = 100
+"""From here on a number is told without its fraction."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,8 @@ def _measures(measurements: list[Measurement]) -> str:
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for each in measurements:
         groups.setdefault((each.name, each.pattern), []).append(each)
+    if not groups:
+        return ""
     head = ("measure", "input", "seconds", "least to most", "rounds", "CPU s", "records/s", "memory MB")
     return table(head, [_measure_line(*key, rounds) for key, rounds in groups.items()], words=2)
 
@@ -189,5 +193,17 @@ def _measure_line(name: str, pattern: str, rounds: list[Measurement]) -> tuple[s
 
 
 def _facts(facts: list[Fact]) -> str:
-    lines = [(each.name, each.pattern, f"{each.value:,.10g}", each.unit) for each in facts]
-    return table(("count", "input", "value", "unit"), lines, words=2) if lines else ""
+    """What was counted: a line for each input, a column for each count."""
+    names = dict.fromkeys((each.name, each.unit) for each in facts)
+    values = {(each.pattern, each.name): each.value for each in facts}
+    lines = [
+        (pattern, *(_number(values.get((pattern, name))) for name, _ in names))
+        for pattern in dict.fromkeys(each.pattern for each in facts)
+    ]
+    return table(("input", *(f"{name}, {unit}" for name, unit in names)), lines, words=1) if lines else ""
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= _WHOLE else f"{value:,.4g}"

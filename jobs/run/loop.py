@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import signal
 import threading
 import time
@@ -91,7 +90,6 @@ def run_every(
                 code = error.exit_code
             except StopRequestedError:
                 break
-            gc.collect()  # py4j leaves frames in cycles that Python looks for too seldom, and Spark keeps the rows of each
             stop.wait(max(0.0, seconds - (time.monotonic() - started)))
     job.report.event("run.stopped", exit_code=code)
     return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import time
 from collections.abc import Callable
@@ -36,6 +37,9 @@ def run_once(job: Job, *, stage: str | None = None) -> dict[str, Any]:
     from jobs.watch.after_run import watching
     from pipelines import medallion
 
+    # What an earlier run of this process left: py4j has frames in cycles, which Python looks for once in a hundred runs, and
+    # Spark keeps the rows and plans of each.
+    gc.collect()
     with watching(job) as followed:
         try:
             result: dict[str, Any] = medallion.run(job.telling(followed), stage)

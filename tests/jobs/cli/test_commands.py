@@ -356,27 +356,6 @@ def test_the_loop_goes_on_and_ends_with_the_code_of_its_last_whole_run(
     assert report.seen[-1] == "run.stopped"
 
 
-def test_the_loop_frees_what_a_run_left_in_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Frame:
-        def __init__(self) -> None:
-            self.itself = self
-
-    left, freed = list[weakref.ref[Frame]](), list[bool]()
-
-    def told(_result: dict[str, Any]) -> None:
-        freed.extend(each() is None for each in left)
-        left[:] = [weakref.ref(Frame())]
-
-    ending([None, None, None], monkeypatch, stop_during=2)
-    nothing: Any = None
-    gc.disable()
-    try:
-        loop.run_every(Job.on(nothing, nothing, Events()), seconds=0, told=told)
-    finally:
-        gc.enable()
-    assert freed == [True]
-
-
 def test_the_loop_ends_with_any_other_error(monkeypatch: pytest.MonkeyPatch) -> None:
     report = Events()
     ending([SourceError("gone")], monkeypatch, stop_during=-1)
@@ -444,6 +423,28 @@ def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pyt
     assert (failed["error"], failed["exit_code"], failed["message"]) == ("GateFailedError", 3, "late records: ********")
     assert (failed["bronze"], failed["seconds"] >= 0) == ({"records": 0, "seconds": 2.5}, True)
     assert report.seen == ["run.started", "run.started", "bronze.finished", "run.failed"]
+
+
+def test_a_run_first_frees_what_the_one_before_left_in_cycles(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Frame:
+        def __init__(self) -> None:
+            self.itself = self
+
+    left = list[weakref.ref[Frame]]()
+
+    def fake_run(_job: Job, _stage: object) -> Any:
+        freed = [each() is None for each in left]
+        left[:] = [weakref.ref(Frame())]
+        return {"run_id": "r1", "freed": freed}
+
+    monkeypatch.setattr(medallion, "run", fake_run)
+    nothing: Any = None
+    job = Job.on(nothing, load_settings(config, None), Events())
+    gc.disable()
+    try:
+        assert [once.run_once(job)["freed"] for _ in range(3)] == [[], [True], [True]]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("is_there", [True, False])
