@@ -154,7 +154,7 @@ def _in_offset_order(narrow: DataFrame) -> Iterator[Island]:
     session lives, if the job belongs to a query that has ended, as those of a frame's own iterator do.
     """
     ordered = narrow.orderBy(*STREAM, "offset")
-    rows: DataFrame | RDD[Row] = getattr(ordered, "rdd", ordered)  # Spark Connect has no RDDs
+    rows: DataFrame | RDD[Row] = ordered.rdd if hasattr(ordered, "_jdf") else ordered  # Spark Connect has neither
     return map(_single, rows.toLocalIterator(prefetchPartitions=True))
 
 
