@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless tour faults chaos chaos-pulsar bundle-check screenshots docs lock sbom clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 setup: java $(STAMP) $(ARCHIVE)  ## Install into .venv what a user needs: pinned Python packages, this project, the JVM jars
 	@$(BIN)/tidemark jars fetch > /dev/null

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
-from statistics import quantiles
 from typing import TYPE_CHECKING, Any
 
 from bench.loads import Silent, settings_of
-from bench.machine import resident_bytes
+from bench.machine import held_bytes
+from bench.peers.figures import percentile
+from bench.peers.sizes import written
 from bench.sitting import require
 from bench.topics import PARTITIONS, plan_topic, send_more, send_topic
+from bench.warm import NEW_RECORDS
 from jobs.run.loop import run_every
-from lakehouse.delta import local_files
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from pipelines import medallion
 from pipelines.job import Job
@@ -30,7 +30,7 @@ MEDIAN, SLOWEST = "a run, median", "a run, 99 of 100 faster"
 HEAP, SPARK, PYTHON = "Spark's heap, what is live", "resident memory, Spark", "resident memory, Python"
 LIVE, KEPT, LOGS = "files of the tables' last versions", "files on disk", "files of the logs on disk"
 
-_FIRST, _NEW = 2_000, 1_000
+_FIRST = 2_000
 _MEGABYTE = 1e6
 
 
@@ -60,7 +60,7 @@ class _Loop:
         self._send()
 
     def told(self, result: dict[str, Any]) -> None:
-        require("accepted records of a run", observed=result["silver"]["accepted"], expected=_NEW)
+        require("accepted records of a run", observed=result["silver"]["accepted"], expected=NEW_RECORDS)
         self._seconds.append(result["seconds"])
         tenth = self._runs // TENTHS
         if len(self._seconds) % tenth == 0:
@@ -71,26 +71,24 @@ class _Loop:
             self._send()
 
     def _send(self) -> None:
-        send_more(self._place.servers, self._topic.name, self._highest + 1, _NEW)
-        self._highest += _NEW // PARTITIONS
+        send_more(self._place.servers, self._topic.name, self._highest + 1, NEW_RECORDS)
+        self._highest += NEW_RECORDS // PARTITIONS
 
     def _look(self, seconds: list[float]) -> None:
-        medallion.maintain(self._job, is_dry_run=False)
+        maintained: Any = medallion.maintain(self._job, is_dry_run=False)["tables"]
         last = len(self._seconds)
         name = f"runs {last - len(seconds) + 1:,} to {last:,}"
-        percent = quantiles(seconds, n=100, method="inclusive")
-        self._sitting.count(MEDIAN, name, percent[49], "s")
-        self._sitting.count(SLOWEST, name, percent[98], "s")
-        java: Any = self._place.spark._jvm.java.lang  # type: ignore[union-attr]  # noqa: SLF001 -- nothing else knows the heap
-        memory = java.management.ManagementFactory.getMemoryMXBean()
+        self._sitting.count(MEDIAN, name, percentile(seconds, 50), "s")
+        self._sitting.count(SLOWEST, name, percentile(seconds, 99), "s")
+        jvm: Any = self._place.spark._jvm  # noqa: SLF001 -- nothing else knows the heap
+        memory = jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
         memory.gc()
         self._sitting.count(HEAP, name, memory.getHeapMemoryUsage().getUsed() / _MEGABYTE, "MB")
-        self._sitting.count(SPARK, name, resident_bytes(java.ProcessHandle.current().pid()) / _MEGABYTE, "MB")
-        own = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        self._sitting.count(PYTHON, name, own / _MEGABYTE, "MB")
+        self._sitting.count(SPARK, name, held_bytes(jvm.java.lang.ProcessHandle.current().pid()) / _MEGABYTE, "MB")
+        self._sitting.count(PYTHON, name, held_bytes(os.getpid()) / _MEGABYTE, "MB")
+        self._sitting.count(LIVE, name, sum(each["files_after"] for each in maintained), "files")
         lakehouse = Lakehouse.of(self._job.settings)
         folders = [folder for each in TABLE_NAMES if (folder := lakehouse.table(each).local_folder) is not None]
-        self._sitting.count(LIVE, name, sum(len(local_files.sizes(folder) or ()) for folder in folders), "files")
-        on_disk = [file.parent.name for folder in folders for file in folder.rglob("*.*") if file.is_file()]
-        self._sitting.count(KEPT, name, len(on_disk) - on_disk.count("_delta_log"), "files")
-        self._sitting.count(LOGS, name, on_disk.count("_delta_log"), "files")
+        logs = sum(written(folder / "_delta_log")[1] for folder in folders)
+        self._sitting.count(KEPT, name, sum(written(folder)[1] for folder in folders) - logs, "files")
+        self._sitting.count(LOGS, name, logs, "files")

@@ -105,11 +105,14 @@ def conditions(spark: SparkSession) -> dict[str, object]:
 
 def resident_bytes(root: int) -> int:
     """The memory that a process and all below it hold just now; pages that two of them share count twice."""
-    pages = 0
-    for pid in tree(root, dict(processes())):
-        with contextlib.suppress(OSError):  # it ended meanwhile
-            pages += int((_PROC / str(pid) / "statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    return sum(held_bytes(pid) for pid in tree(root, dict(processes())))
+
+
+def held_bytes(pid: int) -> int:
+    """The memory that one process holds just now; 0 if it has ended."""
+    with contextlib.suppress(OSError):
+        return int((_PROC / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def _own_ticks() -> int:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from bench.sitting import WrongResultError
 from bench.topics import HEADER, PARTITIONS
+from bronze.kafka.consumer import END_OF_PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -186,7 +187,7 @@ def of_topic(servers: str, name: str) -> dict[int, Sequences]:
             error = message.error()
             if error is None:
                 found[message.partition() or 0].append(_sequence(message.headers()))
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 -- the only name that the client has for it
+            elif error.code() == END_OF_PARTITION:
                 open_partitions.discard(message.partition() or 0)
             else:
                 raise WrongResultError(f"topic {name}: {error}")

@@ -30,8 +30,9 @@ _MEGABYTE = 1e6
 _INTRODUCTION = """\
 # Benchmarks
 
-What Tidemark costs: held against its marks, and beside what people use instead. `make bench` and `make bench-scale` write this
-page, its chart and the raw numbers. Each part was measured in one sitting, under the conditions that it names.
+What Tidemark costs: held against its marks, and beside what people use instead. `make bench`, `make bench-scale` and
+`make bench-endless` write this page, its chart and the raw numbers. Each part was measured in one sitting, under the
+conditions that it names.
 """
 
 _BESIDE = "Beside what others use"

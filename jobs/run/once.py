@@ -34,12 +34,12 @@ def run_once(job: Job, *, stage: str | None = None) -> dict[str, Any]:
     Raises:
         TidemarkError: The run failed; see its class.
     """
+    # What an earlier run of this process left: py4j has frames in cycles, which Python looks for once in a hundred runs, and
+    # Spark keeps the rows and plans of each. Before the imports: a process that has just started has little to look through.
+    gc.collect()
     from jobs.watch.after_run import watching
     from pipelines import medallion
 
-    # What an earlier run of this process left: py4j has frames in cycles, which Python looks for once in a hundred runs, and
-    # Spark keeps the rows and plans of each.
-    gc.collect()
     with watching(job) as followed:
         try:
             result: dict[str, Any] = medallion.run(job.telling(followed), stage)

@@ -52,7 +52,7 @@ _OWN = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # The JVM compiles no method above 8,000 bytes: a long expression generated as one method would be interpreted.
     "spark.sql.codegen.hugeMethodLimit": "8000",
-    # Every hash table, and every small one that is broadcast, takes at least a page: by default 64 MB for such a heap.
+    # Every hash table, and every small one that is broadcast, takes at least a page: 64 MB by default from a heap of 5 GB on.
     "spark.buffer.pageSize": "2m",
     # Each of these pools starts a thread for every query, up to a thousand, although earlier ones are idle.
     "spark.sql.shuffleExchange.maxThreadThreshold": "32",
