@@ -34,12 +34,13 @@ test-all: test  ## Run all there are: also what tests/beyond.toml names, and eve
 
 # What is marked `everywhere` runs in a folder and in S3 with all the others, and here elsewhere: see tests/support/places.py.
 test-places: dev  ## Run the rivals of commits in stores, and the tests of every place in a Hive Metastore, in Azure and in Google's store
-	@TESTS=all TESTS_TIMES=200 $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
-	@TESTS=all TESTS_PLACE=metastore $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere
-	@TESTS=all TESTS_PLACE=metastore-s3 $(BIN)/python -m pytest tests/pipelines/test_place.py
+	@TESTS=places TESTS_TIMES=200 $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
+	@TESTS=places $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere -k s3
+	@TESTS=places TESTS_PLACE=metastore $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere
+	@TESTS=places TESTS_PLACE=metastore-s3 $(BIN)/python -m pytest tests/pipelines/test_place.py
 	@for place in azure google; do \
-		TESTS=all TESTS_PLACE=$$place $(BIN)/python -m pytest tests/lakehouse/delta/test_store_commits.py || exit; \
-		TESTS=all TESTS_PLACE=$$place $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere || exit; \
+		TESTS=places TESTS_PLACE=$$place $(BIN)/python -m pytest tests/lakehouse/delta/test_store_commits.py || exit; \
+		TESTS=places TESTS_PLACE=$$place $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere || exit; \
 	done
 
 check: dev  ## Lint, formatting, types, architecture

@@ -15,7 +15,7 @@ from hypothesis import settings
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
-from tests.support.examples import IS_WHOLE, beyond
+from tests.support.examples import beyond
 from tests.support.object_store import BUCKET, new_root, object_store, reached_by, storage
 from tests.support.places import PLACE, PLACES, STARTED, Place, copy_objects, copy_schema, in_folder, in_store
 from tests.support.quick import QUICK, start_quickly
@@ -50,8 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     unasked = [item for item in items if item.path not in asked]
     # A rival before each of hundreds of commits takes half an hour: `make test-places` asks for these by name.
     left_out = [item for item in unasked if "in_s3" in getattr(item, "fixturenames", ())]
-    if not IS_WHOLE:
-        left_out += [item for item in unasked if not beyond().isdisjoint(_names(item))]
+    left_out += [item for item in unasked if not beyond().isdisjoint(_names(item))]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 
@@ -61,6 +60,17 @@ def _names(item: pytest.Item) -> set[str]:
     place = item.callspec.params.get("place") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
     names = {str(item.path), f"{item.path}::{item.name.partition('[')[0]}"}
     return names | {f"{name}@{place}" for name in names}
+
+
+def pytest_exception_interact(call: pytest.CallInfo[object]) -> None:
+    """A test that reached its time limit while it waited for an answer of Spark's leaves that answer to none of the next."""
+    if call.excinfo is not None and not isinstance(call.excinfo.value, Exception):
+        from pyspark import SparkContext
+
+        gateway = SparkContext._gateway
+        connection = None if gateway is None else gateway._gateway_client.get_thread_connection()
+        if connection is not None:
+            connection.close()
 
 
 _numbers = count()

@@ -1,4 +1,4 @@
-"""The chaos lab, briefly: a leader is killed under three senders, and Silver keeps each number once."""
+"""The chaos lab, briefly: a leader is killed under three senders, and Silver keeps each number of two once."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.lab import Lab
-from tests.chaos.results import faults_of
+from tests.chaos.results import NONE, faults_of
 from tests.chaos.setting import RECORDS, Planned, Setting
+from tests.support.published import Jumps
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
-    from tests.chaos.results import Row
+    from tests.chaos.lab import Ran
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.fault, pytest.mark.slow]
 
@@ -24,29 +27,39 @@ WITHOUT, WITH, KIT = (
 )
 
 
+_TRIES = 3
+"""A killed leader turns the order in 43 of 50 runs: docs/chaos.md."""
+
+
 @pytest.fixture(scope="module")
-def rows(spark: SparkSession) -> dict[Setting, Row]:
-    with Lab() as lab:
-        ran = [lab.run(Planned(setting, 1), RECORDS) for setting in (WITHOUT, WITH, KIT)]
-        return {row.setting: row for row in lab.through_tables(spark, ran)}
+def lab() -> Iterator[Lab]:
+    with Lab() as started:
+        yield started
 
 
-def test_without_idempotence_a_killed_leader_turns_the_order_and_order_says_why(rows: dict[Setting, Row]) -> None:
-    row = rows[WITHOUT]
-
-    assert (row.JB > 0, row.DJF, row.NotReceived, row.Findings) == (True, 0, 0, "reordering")
+@pytest.fixture(scope="module")
+def runs(lab: Lab) -> dict[Setting, Ran]:
+    turned = (lab.run(Planned(WITHOUT, nth), RECORDS) for nth in range(1, _TRIES + 1))
+    without = next((ran for ran in turned if ran.log.jumps().jb), None)
+    assert without is not None, f"a killed leader turned the order in none of {_TRIES} runs"
+    return {WITHOUT: without, **{setting: lab.run(Planned(setting, 1), RECORDS) for setting in (WITH, KIT)}}
 
 
 @pytest.mark.parametrize("setting", [WITH, KIT], ids=["idempotence", "the kit"])
 def test_with_idempotence_and_by_the_kit_every_record_is_there_once_and_in_order(
-    rows: dict[Setting, Row], setting: Setting
+    runs: dict[Setting, Ran], setting: Setting
 ) -> None:
-    row = rows[setting]
+    ran = runs[setting]
 
-    assert (row.PosAckCount, row.Received, row.MsgsWithDups, row.JF, row.JB) == (RECORDS, RECORDS, 0, 0, 0)
+    assert (ran.sent.acknowledged, len(ran.log.numbers), ran.log.jumps()) == (RECORDS, RECORDS, Jumps(0, 0, 0, 0, 0))
 
 
-def test_the_tables_hold_what_the_topics_do_and_nothing_twice(rows: dict[Setting, Row]) -> None:
-    for row in rows.values():
+def test_without_it_the_order_is_turned_and_order_says_why_and_the_tables_hold_each_number_once(
+    spark: SparkSession, lab: Lab, runs: dict[Setting, Ran]
+) -> None:
+    rows = lab.through_tables(spark, [runs[WITHOUT], runs[WITH]])
+
+    assert [(row.DJF, row.NotReceived, row.Findings) for row in rows] == [(0, 0, "reordering"), (0, 0, NONE)]
+    for row in rows:
         assert (row.Silver + row.Held, row.SilverAccept, row.Gold) == (RECORDS, RECORDS, RECORDS)
-    assert [fault for fault in faults_of(list(rows.values())) if "no duplicate in" not in fault] == []
+    assert [fault for fault in faults_of(rows) if "no duplicate in" not in fault] == []

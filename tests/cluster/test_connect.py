@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
+from bronze.dev_broker.broker import create_topic
+from jobs import cli
 from jobs.readers import files as query
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.support.kafka import Sent, send
@@ -20,9 +21,9 @@ from tests.support.small_config import write_config
 from tests.support.spark_servers import connect_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import duckdb
+
+    from bronze.dev_broker.broker import LocalBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
 
@@ -66,18 +67,11 @@ print(json.dumps(counts))
 """
 
 
-@pytest.fixture
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as started:
-        yield started
-
-
-def carry_out(config: Path, **environment: str) -> None:
-    """All commands, one after another in one process; each must end with 0."""
+def carry_out(config: Path, url: str) -> None:
+    """All commands, one after another in a process that is a client of the server; each must end with 0."""
     command = [sys.executable, "-c", _PROGRAM, json.dumps(_COMMANDS), str(config)]
-    done = subprocess.run(
-        command, cwd=_REPOSITORY, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=1_500
-    )
+    environment = {**os.environ, "SPARK_REMOTE": url}
+    done = subprocess.run(command, cwd=_REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=3_000)
     assert done.returncode == 0, done.stderr[-4000:]
     found: list[int] = json.loads(done.stdout.splitlines()[-1])
     failed = [command for command, code in zip(_COMMANDS, found, strict=True) if code]
@@ -110,6 +104,7 @@ def _rows(database: duckdb.DuckDBPyConnection, name: str) -> list[tuple[Any, ...
     return [tuple(_SHADOW.sub("", cell) if isinstance(cell, str) else cell for cell in row) for row in rows]
 
 
+@pytest.mark.usefixtures("spark")  # the commands' classic session
 def test_every_command_runs_over_spark_connect_and_leaves_the_tables_of_a_classic_session(
     tmp_path: Path, broker: LocalBroker
 ) -> None:
@@ -124,9 +119,10 @@ def test_every_command_runs_over_spark_connect_and_leaves_the_tables_of_a_classi
         (tmp_path / kind).mkdir()
         configs[kind] = write_config(tmp_path / kind, root=str(tmp_path / kind / "lakehouse"), kafka=kafka)
 
-    carry_out(configs["classic"])
+    for command in _COMMANDS:
+        assert cli.main([*command, "--config", str(configs["classic"]), "--json"]) == 0, command
     with connect_server(tmp_path) as url:
-        carry_out(configs["connect"], SPARK_REMOTE=url)
+        carry_out(configs["connect"], url)
         counted = counted_by_name(tmp_path / "connect" / "lakehouse", url)
 
     classic, connect = (tables(tmp_path / kind / "lakehouse") for kind in configs)

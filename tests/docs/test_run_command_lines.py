@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bronze.dev_broker.broker import LocalBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TOPIC, KEY = "payments", b"ann"

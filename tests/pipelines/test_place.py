@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
     from tests.support.places import Place
 
-pytestmark = [pytest.mark.e2e, pytest.mark.everywhere, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.everywhere]
 
 WITHOUT_LATE = [{"sequence": number} for number in (1, 2, 3, 5, 6)]
 

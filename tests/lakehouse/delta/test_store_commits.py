@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tests.support.object_store import Request
 
 pytestmark = [
-    pytest.mark.timeout(900),
     pytest.mark.skipif(PLACE not in ("azure", "google"), reason="the session reaches them with TESTS_PLACE only"),
 ]
 
