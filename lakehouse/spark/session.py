@@ -54,9 +54,6 @@ _OWN = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
     # Every hash table, and every small one that is broadcast, takes at least a page: 64 MB by default from a heap of 5 GB on.
     "spark.buffer.pageSize": "2m",
-    # Each of these pools starts a thread for every query, up to a thousand, although earlier ones are idle.
-    "spark.sql.shuffleExchange.maxThreadThreshold": "32",
-    "spark.sql.resultQueryStage.maxThreadThreshold": "32",
     # A run of all stages generates 400 classes, mostly the same as in the run before. By default 100 are kept.
     "spark.sql.codegen.cache.maxEntries": "1000",
     # Otherwise every expression keeps the line of Python that it was made in, and carries it to every task: an eighth of a
