@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench import floor
 from bench.loads import write_config
+from bench.peers.job import RUN, Job
 from bench.sitting import require
 from bench.topics import PARTITIONS, plan_topic, send_more, send_topic
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from bench.sitting import Sitting
 
+BARE_PROCESS = "its eight commits, bare, in another"
 COLD, SPARK_START = "tidemark run, its own process", "Spark's own start, in another"
 NOTHING_NEW, FEW_NEW, SMALL = "0 new", "1,000 new", "small tables"
 COMMANDS = {
@@ -50,6 +53,9 @@ def measure(sitting: Sitting, servers: str, folder: Path, rounds: int) -> None:
     for expected in (_RECORDS, 0):  # what the operating system keeps of the files is there from now on
         _require_records(subprocess.run(run, check=True, capture_output=True, text=True).stdout, expected)
     highest = max(topic.unique)
+    bare = Job(RUN, servers=servers, topic=topic.name, work=str(folder / "bare-commits"))
+    floor.copy_tables(config.parent, bare)
+    subprocess.run(_bare_command(bare, highest), check=True, capture_output=True)
     for nth in range(rounds):
         sitting.start_round()
         steps: list[Callable[[], object]] = [
@@ -60,8 +66,22 @@ def measure(sitting: Sitting, servers: str, folder: Path, rounds: int) -> None:
         for step in steps if nth % 2 else reversed(steps):
             step()
         send_more(servers, topic.name, highest + 1, _FEW)
+        whole: list[Callable[[], object]] = [
+            lambda: _require_records(_measure(sitting, COLD, FEW_NEW, run), _FEW),
+            partial(_measure_bare, sitting, bare, highest),
+        ]
+        for step in whole if nth % 2 else reversed(whole):
+            step()
         highest += _FEW // PARTITIONS
-        _require_records(_measure(sitting, COLD, FEW_NEW, run), _FEW)
+
+
+def _measure_bare(sitting: Sitting, bare: Job, first_offset: int) -> None:
+    said = _measure(sitting, BARE_PROCESS, FEW_NEW, _bare_command(bare, first_offset))
+    require("rows of the bare Gold", observed=int(said), expected=_FEW)
+
+
+def _bare_command(bare: Job, first_offset: int) -> list[str]:
+    return [sys.executable, "-m", "bench.floor", bare.servers, bare.topic, bare.work, str(first_offset)]
 
 
 def _measure(sitting: Sitting, name: str, pattern: str, command: list[str]) -> str:

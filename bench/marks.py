@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench import report
 from bench.backfill import BACKFILL, INPUT_BYTES, LONGEST_SILENCE, SPILLED_BYTES
-from bench.cold import COLD, COMMANDS, SPARK_START
+from bench.cold import BARE_PROCESS, COLD, COMMANDS, SPARK_START
 from bench.endless import HEAP, KEPT, SLOWEST
 from bench.growth import GROWN_LOAD, GROWN_MERGE
 from bench.readers import FOLDER, READERS, S3
@@ -54,10 +54,8 @@ def of_loads(sitting: Sitting) -> list[Mark]:
     """The marks of ours beside its own base, as `bench.report` has them."""
     found = []
     for figure in report.figures(sitting.measurements):
-        if figure.mark is not None:
-            measured = f"{figure.seconds:.2f} s" if figure.times_base is None else f"{figure.times_base:.2f} times"
-            what = f"{figure.name}, {figure.pattern}" if figure.pattern else figure.name
-            found.append(Mark(what, figure.mark[0], measured, figure.mark[1]))
+        what = f"{figure.name}, {figure.pattern}" if figure.pattern else figure.name
+        found += [Mark(what, *mark) for mark in figure.marks]
     return found
 
 
@@ -100,11 +98,16 @@ def of_streams(sitting: Sitting) -> list[Mark]:
 
 
 def of_cold(sitting: Sitting) -> list[Mark]:
-    """Each process whole, held against Spark's own start in the same sitting."""
+    """Each process whole, held against Spark's own start in the same sitting, and a run also against its bare commits."""
     start = next(iter(_seconds(sitting, SPARK_START).values()), None)
     if start is None:
         return []
-    return [
+    most = report.MOST_COMMITS_TIMES
+    beside = [
+        Mark(f"{COLD}, {pattern}", f"at most {most:g} times {BARE_PROCESS}", f"{times:.2f} times", times <= most)
+        for pattern, times in _times(sitting, COLD, BARE_PROCESS).items()
+    ]
+    return beside + [
         Mark(
             f"{name}, {pattern}",
             f"at most {most:g} s more than Spark's own start",
@@ -142,11 +145,13 @@ def of_readers(sitting: Sitting) -> list[Mark]:
 
 
 def of_whole(sitting: Sitting) -> list[Mark]:
-    """Throughput, held against the bare copy of the same round."""
+    """Throughput, held against the bare copy of the same round, which takes in the same records."""
     return [
-        Mark(f"{name}, {pattern}", f"at least {least:.0%} of the bare copy's throughput", f"{share:.0%}", share >= least)
+        Mark(
+            f"{name}, {pattern}", f"at least {least:.0%} of the bare copy's throughput", f"{1 / times:.0%}", 1 / times >= least
+        )
         for name, least in LEAST_SHARES.items()
-        for pattern, share in _shares(sitting, name, BARE_COPY).items()
+        for pattern, times in _times(sitting, name, BARE_COPY).items()
     ]
 
 
@@ -187,12 +192,12 @@ def _medians(sitting: Sitting, name: str, of: Callable[[Measurement], float]) ->
     return {pattern: median(some) for pattern, some in values.items()}
 
 
-def _shares(sitting: Sitting, name: str, base: str) -> Mapping[str, float]:
-    """A measure's throughput held against its base's in the same round, the median over rounds, by its inputs."""
+def _times(sitting: Sitting, name: str, base: str) -> Mapping[str, float]:
+    """A measure's time held against its base's in the same round, the median over rounds, by its inputs."""
     bases = {(each.pattern, each.round): each for each in sitting.measurements if each.name == base}
-    shares: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for each in sitting.measurements:
         other = bases.get((each.pattern, each.round))
         if each.name == name and other is not None:
-            shares.setdefault(each.pattern, []).append(each.records / each.seconds / (other.records / other.seconds))
-    return {pattern: median(some) for pattern, some in shares.items()}
+            times.setdefault(each.pattern, []).append(each.seconds / other.seconds)
+    return {pattern: median(some) for pattern, some in times.items()}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 BRONZE, COPY, SILVER = "Kafka to Bronze", "plain copy", "Silver load"
 CLEAN, LOOK = "Silver load, all new", "Silver load, half suspects"
 WARM, NOTHING, HELP = "warm run, all stages", "warm run, nothing new", "tidemark --help"
+BARE_COMMITS = "its eight commits, bare"
 VERIFY = "verify, all checks but --deep"
 CHECKED, UNCHECKED = "Silver load, with its checks", "Silver load, without checks"
 SQL = "tidemark sql, its own process"

@@ -1,14 +1,19 @@
-"""Small and warm: the whole pipeline over a thousand new records, and over none. And how long `tidemark --help` takes."""
+"""Small and warm: the whole pipeline over a thousand new records, beside its commits alone, and over none. And `--help`."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from bench import floor
 from bench.loads import Place, Silent, settings_of
-from bench.sitting import HELP, NOTHING, WARM, require
+from bench.peers import spark_stream
+from bench.peers.job import RUN
+from bench.peers.job import Job as BareJob
+from bench.sitting import BARE_COMMITS, HELP, NOTHING, WARM, require
 from bench.topics import PARTITIONS, send_more
 from lakehouse.run.context import Run
 from lakehouse.table import GOLD_RECORDS, Lakehouse
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
 
 NEW_RECORDS = 1_000
+_NEW = f"{NEW_RECORDS:,} new"
 HELP_TRIES = 5
 
 
@@ -38,13 +44,26 @@ class WarmPipeline:
         self._records = 0
         self._settings: Settings = settings_of(place, topic.name, place.folder / "warm-pipeline")
         self._took(self._run(), topic.records)
+        self._bare = BareJob(RUN, servers=place.servers, topic=topic.name, work=str(place.folder / "bare-commits"))
+        floor.copy_tables(Path(str(self._settings.lakehouse.root)), self._bare)
+        spark_stream.copy_from_kafka(place.spark, self._bare)
 
     def measure(self, sitting: Sitting) -> None:
-        """Send a thousand records and run all stages over them, then once more over nothing."""
+        """Send a thousand records and run all stages over them and the bare commits, in turns; then a run over nothing."""
         send_more(self._place.servers, self._topic.name, self._highest + 1, NEW_RECORDS)
+        steps = [self._measure_run, self._measure_bare]
+        for step in steps if len(sitting.starts) % 2 else reversed(steps):
+            step(sitting)
         self._highest += NEW_RECORDS // PARTITIONS
-        self._took(sitting.measure(WARM, f"{NEW_RECORDS:,} new", NEW_RECORDS, self._run), NEW_RECORDS)
         self._took(sitting.measure(NOTHING, "0 new", 0, self._run), 0)
+
+    def _measure_run(self, sitting: Sitting) -> None:
+        self._took(sitting.measure(WARM, _NEW, NEW_RECORDS, self._run), NEW_RECORDS)
+
+    def _measure_bare(self, sitting: Sitting) -> None:
+        commit = partial(floor.commit_bare, self._place.spark, self._bare, self._highest)
+        gained = sitting.measure(BARE_COMMITS, _NEW, NEW_RECORDS, commit)
+        require("rows that the bare Gold gained", observed=gained, expected=NEW_RECORDS)
 
     def _run(self) -> dict[str, Any]:
         return cast("dict[str, Any]", medallion.run(Job.on(self._place.spark, self._settings, Silent())))

@@ -9,11 +9,11 @@ import pytest
 
 from bench import event_log, marks, parts, report
 from bench.backfill import BACKFILL, INPUT_BYTES, LONGEST_SILENCE, SPILLED_BYTES
-from bench.cold import COLD, NOTHING_NEW, SMALL, SPARK_START
+from bench.cold import BARE_PROCESS, COLD, FEW_NEW, NOTHING_NEW, SMALL, SPARK_START
 from bench.endless import HEAP, KEPT, SLOWEST
 from bench.growth import GROWN_LOAD, GROWN_MERGE, Sizes
 from bench.peers import page
-from bench.sitting import SILVER, Fact, Measurement, RoundStart, Sitting
+from bench.sitting import BARE_COMMITS, SILVER, WARM, Fact, Measurement, RoundStart, Sitting
 from bench.streams import STREAMS_LOAD, Case
 from bench.whole import BARE_COPY, TO_BRONZE, TO_GOLD
 
@@ -69,6 +69,14 @@ def test_a_cold_process_is_held_against_sparks_own_start() -> None:
         ("+8.00 s, 6.00 s the start", True),
         ("+10.50 s, 6.00 s the start", False),
     ]
+
+
+def test_a_run_is_held_against_its_bare_commits_of_the_same_round_in_its_own_process_and_in_a_warm_session() -> None:
+    start, cold = taken(SPARK_START, "", 6.0), taken(COLD, FEW_NEW, 30.0, 33.0, 99.0)
+    bare = taken(BARE_PROCESS, FEW_NEW, 20.0, 20.0, 20.0)
+    assert met(marks.of_cold(Sitting(start + cold + bare))) == [("1.65 times", False), ("+27.00 s, 6.00 s the start", False)]
+    warm = taken(WARM, "1,000 new", 3.9, 3.9) + taken(BARE_COMMITS, "1,000 new", 2.0, 3.0)
+    assert met(marks.of_loads(Sitting(warm))) == [("1.62 times", False), ("3.90 s", True)]
 
 
 def test_the_last_of_many_runs_are_held_against_the_first_and_in_speed_against_the_second() -> None:
