@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from bench.loads import Silent, as_silver
+from bench.loads import as_silver
 from bench.peers import spark_stream
 from bench.peers.job import RUN, Job
 from bench.topics import PARTITIONS
@@ -18,7 +18,6 @@ from lakehouse.contracts.gate import RESULTS
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
 from lakehouse.contracts.silver import LOADS, STREAM, WATERMARKS, silver_records
 from lakehouse.delta import tables
-from lakehouse.run.context import Run
 from lakehouse.spark import frames
 from lakehouse.spark.session import open_session
 from lakehouse.table import GOLD_RECORDS, SILVER_RECORDS, Lakehouse
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.contract import Contract
+    from lakehouse.table import Table
 
 _TABLES = "tables"
 """Where the copies are, in the floor's folder."""
@@ -57,37 +57,56 @@ def commit_bare(spark: SparkSession, job: Job, first_offset: int) -> int:
     Returns:
         The rows that Gold has gained.
     """
-    run = Run("bench", Lakehouse(root=str(Path(job.work) / _TABLES)), Silent())
+    lakehouse = Lakehouse(root=str(Path(job.work) / _TABLES))
     spark_stream.copy_from_kafka(spark, job)
     new = spark.read.format("delta").load(str(job.table)).where(F.col("offset") >= first_offset)
-    streams = [{"topic": job.topic, "partition": nth, "load_seq": first_offset} for nth in range(PARTITIONS)]
+    rows = as_silver(new).withColumn("load_seq", F.lit(first_offset).cast("bigint"))
+    commit_silver(spark, lakehouse, job.topic, first_offset, rows, lakehouse.table(SILVER_RECORDS))
 
-    _append(run, frames.of_contract(spark, streams, LOADS), LOADS)
-    _append(run, as_silver(new).withColumn("load_seq", F.lit(first_offset).cast("bigint")), silver_records())
-    _merge(spark, run, frames.of_contract(spark, streams, WATERMARKS), WATERMARKS, STREAM)
-    _append(run, frames.of_contract(spark, [{"gate_run_id": "bare"}] * _EXPECTATIONS, RESULTS), RESULTS)
-    published = models.published(_of_load(spark, run, SILVER_RECORDS, first_offset), "bare")
-    _append(run, published, gold_records())
-    _merge(spark, run, models.latest(published), gold_latest(), ("topic", "key"))
-    _append(run, frames.of_contract(spark, streams, STREAM_HEALTH), STREAM_HEALTH)
-    return _of_load(spark, run, GOLD_RECORDS, first_offset).count()
-
-
-def _append(run: Run, rows: DataFrame, contract: Contract) -> None:
-    tables.append(rows, run.table(contract.name), contract)
+    results = frames.of_contract(spark, [{"gate_run_id": "bare"}] * _EXPECTATIONS, RESULTS)
+    tables.append(results, lakehouse.table(RESULTS.name), RESULTS)
+    published = models.published(_of_load(spark, lakehouse, SILVER_RECORDS, first_offset), "bare")
+    tables.append(published, lakehouse.table(GOLD_RECORDS), gold_records())
+    _merge(spark, lakehouse, models.latest(published), gold_latest(), ("topic", "key"))
+    health = _by_stream(spark, job.topic, first_offset, STREAM_HEALTH)
+    tables.append(health, lakehouse.table(STREAM_HEALTH.name), STREAM_HEALTH)
+    return _of_load(spark, lakehouse, GOLD_RECORDS, first_offset).count()
 
 
-def _merge(spark: SparkSession, run: Run, rows: DataFrame, contract: Contract, same: Sequence[str]) -> None:
+def commit_silver(  # noqa: PLR0913, PLR0917 -- what is written, and where
+    spark: SparkSession, lakehouse: Lakehouse, topic: str, load_seq: int, rows: DataFrame, records: Table
+) -> None:
+    """Commit what a Silver load commits: as many rows of the ledger, the records, and a MERGE of as many watermarks.
+
+    Args:
+        spark: The session.
+        lakehouse: Where ledger and watermarks are.
+        topic: The topic.
+        load_seq: The load's number.
+        rows: The records, with the columns of Silver.
+        records: Where they go.
+    """
+    tables.append(_by_stream(spark, topic, load_seq, LOADS), lakehouse.table(LOADS.name), LOADS)
+    tables.append(rows, records, silver_records())
+    _merge(spark, lakehouse, _by_stream(spark, topic, load_seq, WATERMARKS), WATERMARKS, STREAM)
+
+
+def _by_stream(spark: SparkSession, topic: str, load_seq: int, contract: Contract) -> DataFrame:
+    rows = [{"topic": topic, "partition": nth, "load_seq": load_seq} for nth in range(PARTITIONS)]
+    return frames.of_contract(spark, rows, contract)
+
+
+def _merge(spark: SparkSession, lakehouse: Lakehouse, rows: DataFrame, contract: Contract, same: Sequence[str]) -> None:
     contract.select(rows).createOrReplaceTempView(_NEW)
     on = " AND ".join(f"old.{name} <=> new.{name}" for name in same)
     spark.sql(
-        f"MERGE INTO {run.table(contract.name).sql} AS old USING {_NEW} AS new ON {on} "
+        f"MERGE INTO {lakehouse.table(contract.name).sql} AS old USING {_NEW} AS new ON {on} "
         "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     ).collect()
 
 
-def _of_load(spark: SparkSession, run: Run, name: str, load_seq: int) -> DataFrame:
-    return spark.read.table(run.table(name).sql).where(F.col("load_seq") == load_seq)
+def _of_load(spark: SparkSession, lakehouse: Lakehouse, name: str, load_seq: int) -> DataFrame:
+    return spark.read.table(lakehouse.table(name).sql).where(F.col("load_seq") == load_seq)
 
 
 if __name__ == "__main__":

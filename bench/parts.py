@@ -77,7 +77,8 @@ PARTS = (
         COLD,
         "Cold",
         "The installed command as a process of its own, on a topic that was read before, and with a thousand more; what\n"
-        "people ask of such small tables; and a process that opens the same Spark session, asks it for one row, and ends.",
+        "people ask of such small tables; a process that opens the same Spark session, asks it for one row, and ends; and one\n"
+        "that commits what a run commits, to copies of its tables, and does nothing else (`bench/floor.py`).",
         "make bench-scale",
         marks.of_cold,
     ),

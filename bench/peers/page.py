@@ -84,7 +84,8 @@ def write(folder: Path) -> None:
         small = [SmallLoad(**each) for each in raw["small_loads"]]
         (folder / "images").mkdir(exist_ok=True)
         (folder / "images" / CHART).write_text(chart.svg(figures(outcomes)), encoding="utf-8")
-        marked = parts.mark_lines(marks.of_peers(figures(outcomes)), is_busy=bool(raw["disturbances"]))
+        found = [*marks.of_peers(figures(outcomes)), *marks.of_small(small_quantiles(small))]
+        marked = parts.mark_lines(found, is_busy=bool(raw["disturbances"]))
         last = beside(raw, outcomes, small)
     text = "\n".join([_INTRODUCTION, parts.sections(folder, marked), last])
     (folder / PAGE).write_text(f"{text.rstrip()}\n", encoding="utf-8")

@@ -62,6 +62,13 @@ _SPARK = ("spark",)
 
 PEERS = (
     Peer("copy", "plain copy", "the same rows by the same writer, nothing decided: the floor", FROM_BRONZE, _SPARK, TIMED),
+    Peer(
+        "commits",
+        "its three commits, bare",
+        "a claim, the same rows as a plain copy, a MERGE of the watermarks: the floor of a small load",
+        FROM_BRONZE,
+        _SPARK,
+    ),
     Peer("ours", "Tidemark, Silver load", "the load of this project", FROM_BRONZE, _SPARK, TIMED),
     Peer(
         "drop_duplicates", "Spark dropDuplicates", "batch, on topic, partition and sequence", FROM_BRONZE, _SPARK, (FEW, MANY)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NAME = "small loads"
 RECORDS = 1_000
-LOADS = ("copy", "ours", "merge", "within_watermark")
+LOADS = ("copy", "commits", "ours", "merge", "within_watermark")
 """Peers that load what a table gained."""
 FOLLOWERS = ("streams", "streams_exactly_once")
 """Peers that run on, and forward what comes."""

@@ -67,6 +67,12 @@ def test_ours_is_held_against_the_copy_and_the_peers_that_were_timed_on_the_same
     ]
 
 
+def test_small_loads_are_held_against_their_commits_and_the_slowest_against_the_median() -> None:
+    found = marks.of_small({"ours": (10, 3.0, 6.6), "commits": (10, 2.5, 9.0), "merge": (10, 1.0, 1.0)})
+    assert [(each.measured, each.is_met) for each in found] == [("1.20 times", True), ("2.20 times", False)]
+    assert marks.of_small({"ours": (10, 3.0, 6.6)}) == []
+
+
 def test_a_figure_is_the_median_of_the_rounds_with_its_worst_result() -> None:
     wrong = Counts(rows=98, lost=1, doubled=0, out_of_order=0)
     runs = [OURS, replace(OURS, round=2, seconds=2.0, cpu_seconds=None, counts=wrong), replace(OURS, round=3, seconds=5.0)]
