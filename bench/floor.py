@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from bench.loads import as_silver
@@ -61,39 +62,52 @@ def commit_bare(spark: SparkSession, job: Job, first_offset: int) -> int:
     spark_stream.copy_from_kafka(spark, job)
     new = spark.read.format("delta").load(str(job.table)).where(F.col("offset") >= first_offset)
     rows = as_silver(new).withColumn("load_seq", F.lit(first_offset).cast("bigint"))
-    commit_silver(spark, lakehouse, job.topic, first_offset, rows, lakehouse.table(SILVER_RECORDS))
+    streams = partitions_of(job.topic)
+    commit_silver(spark, lakehouse, streams, first_offset, rows, lakehouse.table(SILVER_RECORDS))
 
     results = frames.of_contract(spark, [{"gate_run_id": "bare"}] * _EXPECTATIONS, RESULTS)
     tables.append(results, lakehouse.table(RESULTS.name), RESULTS)
     published = models.published(_of_load(spark, lakehouse, SILVER_RECORDS, first_offset), "bare")
     tables.append(published, lakehouse.table(GOLD_RECORDS), gold_records())
     _merge(spark, lakehouse, models.latest(published), gold_latest(), ("topic", "key"))
-    health = _by_stream(spark, job.topic, first_offset, STREAM_HEALTH)
+    health = _by_stream(spark, streams, first_offset, STREAM_HEALTH)
     tables.append(health, lakehouse.table(STREAM_HEALTH.name), STREAM_HEALTH)
     return _of_load(spark, lakehouse, GOLD_RECORDS, first_offset).count()
 
 
 def commit_silver(  # noqa: PLR0913, PLR0917 -- what is written, and where
-    spark: SparkSession, lakehouse: Lakehouse, topic: str, load_seq: int, rows: DataFrame, records: Table
+    spark: SparkSession, lakehouse: Lakehouse, streams: pa.Table, load_seq: int, rows: DataFrame, records: Table
 ) -> None:
-    """Commit what a Silver load commits: as many rows of the ledger, the records, and a MERGE of as many watermarks.
+    """Commit what a Silver load commits: a row of the ledger for each stream, the records, and a MERGE of as many watermarks.
 
     Args:
         spark: The session.
         lakehouse: Where ledger and watermarks are.
-        topic: The topic.
+        streams: Topic, partition and producer of each stream.
         load_seq: The load's number.
         rows: The records, with the columns of Silver.
         records: Where they go.
     """
-    tables.append(_by_stream(spark, topic, load_seq, LOADS), lakehouse.table(LOADS.name), LOADS)
+    tables.append(_by_stream(spark, streams, load_seq, LOADS), lakehouse.table(LOADS.name), LOADS)
     tables.append(rows, records, silver_records())
-    _merge(spark, lakehouse, _by_stream(spark, topic, load_seq, WATERMARKS), WATERMARKS, STREAM)
+    _merge(spark, lakehouse, _by_stream(spark, streams, load_seq, WATERMARKS), WATERMARKS, STREAM)
 
 
-def _by_stream(spark: SparkSession, topic: str, load_seq: int, contract: Contract) -> DataFrame:
-    rows = [{"topic": topic, "partition": nth, "load_seq": load_seq} for nth in range(PARTITIONS)]
-    return frames.of_contract(spark, rows, contract)
+def partitions_of(topic: str) -> pa.Table:
+    """The streams of a topic whose records name no producer."""
+    return pa.table({"topic": [topic] * PARTITIONS, "partition": range(PARTITIONS), "producer": [None] * PARTITIONS})
+
+
+def _by_stream(spark: SparkSession, streams: pa.Table, load_seq: int, contract: Contract) -> DataFrame:
+    """A row for each stream, null in every column that would say more."""
+    known = {**{name: streams[name] for name in STREAM}, "load_seq": pa.repeat(load_seq, len(streams))}
+    columns = {
+        column.name: known[column.name].cast(frames.ARROW[column.type])
+        if column.name in known
+        else pa.nulls(len(streams), frames.ARROW[column.type])
+        for column in contract.columns
+    }
+    return frames.of_arrow(spark, pa.table(columns)).coalesce(1)
 
 
 def _merge(spark: SparkSession, lakehouse: Lakehouse, rows: DataFrame, contract: Contract, same: Sequence[str]) -> None:

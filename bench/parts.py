@@ -69,7 +69,8 @@ PARTS = (
         "Streams",
         "Loads of some 100,000 records where `silver_watermarks` has many streams: producers of 8 partitions, with names of\n"
         "32 characters, that take turns record by record; a single stream is one partition. Values of 32 bytes. The mark\n"
-        "holds for a load that touches few of the streams and for one that touches all.",
+        "holds for a load that touches few of the streams and for one that touches all. Bare, the same rows go to copies of\n"
+        "its tables, and as many rows of the ledger and watermarks, and nothing is decided.",
         "make bench-scale",
         marks.of_streams,
     ),

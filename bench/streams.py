@@ -1,15 +1,20 @@
-"""Streams: what 1, 1,000 and 50,000 of them cost a load of 100,000 records, and the watermark table."""
+"""Streams: what 1, 1,000 and 50,000 of them cost a load of 100,000 records, its commits alone, and the watermark table."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
+from functools import partial
+from hashlib import md5
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
+from bench.floor import commit_silver
 from bench.generated import PRODUCER_HEADER, TOPIC, bronze_rows
-from bench.loads import Silent
+from bench.loads import Silent, as_silver
 from bench.peers.sizes import live_bytes
 from bench.sitting import require
 from bench.topics import HEADER, PARTITIONS
@@ -17,18 +22,20 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
-from lakehouse.table import SILVER_WATERMARKS, Lakehouse
+from lakehouse.table import SILVER_RECORDS, SILVER_WATERMARKS, Lakehouse
 from silver.load import steps
 from silver.rules import Rules
 from silver.state.tables import create_tables
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from bench.loads import Place
     from bench.sitting import Sitting
 
-STREAMS_LOAD = "Silver load, many streams"
+STREAMS_LOAD, BARE_LOAD = "Silver load, many streams", "its three commits, bare, many streams"
 WATERMARK_BYTES = "live files of silver_watermarks"
 MOST_STREAMS = 50_000
 
@@ -84,12 +91,18 @@ def measure(sitting: Sitting, place: Place, most: int, rounds: int) -> None:
     for case in wanted:  # each number of touched streams has been there once
         pipelines[case.known].arrive(case.touched)
         pipelines[case.known].load()
+        pipelines[case.known].commit_bare(pipelines[case.known].streams(case.touched))
     for _ in range(rounds):
         sitting.start_round()
         for case in wanted:
             pipeline = pipelines[case.known]
             pipeline.arrive(case.touched)
-            sitting.measure(STREAMS_LOAD, case.pattern, pipeline.arrived, pipeline.load)
+            ways: list[tuple[str, Callable[[], None]]] = [
+                (STREAMS_LOAD, pipeline.load),
+                (BARE_LOAD, partial(pipeline.commit_bare, pipeline.streams(case.touched))),
+            ]
+            for name, way in ways if len(sitting.starts) % 2 else reversed(ways):
+                sitting.measure(name, case.pattern, pipeline.arrived, way)
     for known, pipeline in pipelines.items():
         held, pattern = pipeline.watermark_bytes(), f"{known:,} stream{'s' if known > 1 else ''}"
         sitting.count(WATERMARK_BYTES, pattern, held, "bytes")
@@ -102,6 +115,7 @@ class _Pipeline:
     def __init__(self, place: Place, known: int) -> None:
         self._spark: SparkSession = place.spark
         self._run = Run("bench", Lakehouse(root=str(place.folder / f"streams-{known}")), Silent())
+        self._bare = Lakehouse(root=str(place.folder / f"streams-{known}-bare"))
         self._partitions = min(known, PARTITIONS)
         self._sent = 0
         self.arrived = 0
@@ -110,6 +124,7 @@ class _Pipeline:
         self._known = known
         self.arrive(known, records=known)
         self.load()
+        shutil.copytree(str(self._run.lakehouse.root), str(self._bare.root))
 
     def arrive(self, touched: int, *, records: int = _RECORDS) -> None:
         """Append records to Bronze: equally many of each of the streams that are touched, each above all before it."""
@@ -132,6 +147,19 @@ class _Pipeline:
         """Load what arrived."""
         done = steps.load_once(self._spark, self._run, _RULES)
         require("accepted records of the load", observed=done and done.counts["accepted"], expected=self.arrived)
+
+    def streams(self, touched: int) -> pa.Table:
+        """Topic, partition and producer of the streams that `arrive` touches."""
+        producers = [md5(b"%d" % nth, usedforsecurity=False).hexdigest() for nth in range(touched // self._partitions)]
+        places = [(partition, producer) for partition in range(self._partitions) for producer in producers]
+        partitions, names = zip(*places, strict=True)
+        return pa.table({"topic": [TOPIC] * len(places), "partition": partitions, "producer": names})
+
+    def commit_bare(self, streams: pa.Table) -> None:
+        """Commit what arrived, and as many rows of ledger and watermarks as a load does."""
+        first = self._sent - self.arrived // self._partitions
+        arrived = self._spark.read.table(self._run.table(BRONZE.name).sql).where(F.col("offset") >= first)
+        commit_silver(self._spark, self._bare, streams, self._sent, as_silver(arrived), self._bare.table(SILVER_RECORDS))
 
     def watermark_bytes(self) -> int:
         """The live files of the watermark table, which must have a row for each stream."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench.floor import commit_silver
+from bench.floor import commit_silver, partitions_of
 from bench.peers.job import Answer
 from bench.peers.spark_rows import create_result, new_rows, result_of
 from lakehouse.contracts.silver import LOADS, WATERMARKS
@@ -26,7 +26,8 @@ def prepare(spark: SparkSession, job: Job) -> None:
 
 def commit(spark: SparkSession, job: Job) -> Answer:
     """A claim, what Bronze gained, and the watermarks."""
-    commit_silver(spark, _lakehouse(job), job.topic, job.after_version + 2, new_rows(spark, job), result_of(job))
+    streams, load_seq = partitions_of(job.topic), job.after_version + 2
+    commit_silver(spark, _lakehouse(job), streams, load_seq, new_rows(spark, job), result_of(job))
     return Answer(table=str(job.table))
 
 

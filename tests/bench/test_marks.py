@@ -14,7 +14,7 @@ from bench.endless import HEAP, KEPT, SLOWEST
 from bench.growth import GROWN_LOAD, GROWN_MERGE, Sizes
 from bench.peers import page
 from bench.sitting import BARE_COMMITS, SILVER, WARM, Fact, Measurement, RoundStart, Sitting
-from bench.streams import STREAMS_LOAD, Case
+from bench.streams import BARE_LOAD, STREAMS_LOAD, Case
 from bench.whole import BARE_COPY, TO_BRONZE, TO_GOLD
 
 if TYPE_CHECKING:
@@ -56,10 +56,12 @@ def test_every_size_divides_among_the_partitions_and_leaves_room_for_the_loads_b
     assert sizes.before(sizes.histories[0]) > 0
 
 
-def test_streams_are_held_against_one_both_where_few_and_where_all_are_touched() -> None:
-    one, few = taken(STREAMS_LOAD, "1 of 1 stream", 2.0), taken(STREAMS_LOAD, Case(50_000, 8).pattern, 4.5)
+def test_streams_are_held_against_one_and_against_their_commits_both_where_few_and_where_all_are_touched() -> None:
+    one, few = taken(STREAMS_LOAD, "1 of 1 stream", 2.0), taken(STREAMS_LOAD, Case(50_000, 8).pattern, 3.5)
     every = taken(STREAMS_LOAD, Case(50_000, 50_000).pattern, 5.5)
-    assert met(marks.of_streams(Sitting(one + few + every))) == [("+2.50 s", True), ("+3.50 s", False)]
+    assert met(marks.of_streams(Sitting(one + few + every))) == [("+1.50 s", True), ("+3.50 s", False)]
+    bare = taken(BARE_LOAD, Case(50_000, 8).pattern, 2.0) + taken(BARE_LOAD, Case(50_000, 50_000).pattern, 5.0)
+    assert met(marks.of_streams(Sitting(one + few + every + bare)))[:2] == [("1.75 times", False), ("1.10 times", True)]
 
 
 def test_a_cold_process_is_held_against_sparks_own_start() -> None:

@@ -333,7 +333,7 @@ def test_every_command_is_carried_out_on_a_broker_where_every_log_was_cleaned_be
         told(command, options)
         clean(spark, run)
         told("run", [])
-        clean(spark, run)
+    clean(spark, run)
     sent(next(sequence))
     settings = load_settings(file, [])
     quiet = Request("retire", "quiet", "ann", wanted=Wanted(days=0))

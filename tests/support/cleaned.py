@@ -34,6 +34,9 @@ def clean(spark: SparkSession, run: Run, *names: str) -> dict[str, int]:
 
 def _clean(spark: SparkSession, table: Path) -> int:
     log = table / "_delta_log"
+    commits = _commits(log)
+    if len(commits) == 1 and any(log.glob(f"{commits[0]:020}.checkpoint*.parquet")):
+        return commits[0]  # nothing was committed since it was cleaned
     for nth, file in enumerate(sorted(path for path in log.iterdir() if path.is_file())):
         then = time.time() - _SECONDS + nth  # Delta wants the times of commits to rise
         os.utime(file, (then, then))
@@ -44,4 +47,8 @@ def _clean(spark: SparkSession, table: Path) -> int:
     opened = of_delta.forTable(spark._jsparkSession, str(table))
     opened.checkpoint(opened.update(False, none, none), none)
     of_delta.clearCache()
-    return min(int(file.stem) for file in log.glob("*.json") if file.stem.isdecimal())
+    return min(_commits(log))
+
+
+def _commits(log: Path) -> list[int]:
+    return [int(file.stem) for file in log.glob("*.json") if file.stem.isdecimal()]
