@@ -71,7 +71,7 @@ def carry_out(config: Path, url: str) -> None:
     """All commands, one after another in a process that is a client of the server; each must end with 0."""
     command = [sys.executable, "-c", _PROGRAM, json.dumps(_COMMANDS), str(config)]
     environment = {**os.environ, "SPARK_REMOTE": url}
-    done = subprocess.run(command, cwd=_REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=3_000)
+    done = subprocess.run(command, cwd=_REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=1_500)
     assert done.returncode == 0, done.stderr[-4000:]
     found: list[int] = json.loads(done.stdout.splitlines()[-1])
     failed = [command for command, code in zip(_COMMANDS, found, strict=True) if code]

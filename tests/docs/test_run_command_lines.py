@@ -188,6 +188,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.timeout(600, func_only=True)  # a line that goes on for ever
 @pytest.mark.parametrize("line", lines(), ids=str)
 def test_a_line_runs(line: Line, states: States, in_folder: Path, request: pytest.FixtureRequest) -> None:
     rest = line.text.removeprefix("tidemark ")

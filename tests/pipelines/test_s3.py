@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TIMES = int(os.environ.get("TESTS_TIMES", "12"))
 """Commits that a rival's comes before, and commits whose answer is lost."""
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.timeout(3600 + 30 * TIMES)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.timeout(1800 + 30 * TIMES)]
 
 
 def config_of(folder: Path, lakehouse: Lakehouse, broker: LocalBroker, topic: str) -> Path:

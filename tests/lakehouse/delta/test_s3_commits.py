@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TIMES = examples(few=6, many=100)
 """How often each kind of commit meets a rival's."""
 
-pytestmark = pytest.mark.timeout(3600 + 30 * TIMES)
+pytestmark = pytest.mark.timeout(1800 + 30 * TIMES)
 
 
 @pytest.fixture
