@@ -13,12 +13,13 @@ from pyspark.sql import functions as F
 from bench.loads import as_silver
 from bench.peers import spark_stream
 from bench.peers.job import RUN, Job
+from bench.sitting import require
 from bench.topics import PARTITIONS
 from gold import rows as models
 from lakehouse.contracts.gate import RESULTS
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_records
 from lakehouse.contracts.silver import LOADS, STREAM, WATERMARKS, silver_records
-from lakehouse.delta import tables
+from lakehouse.delta import local_files, tables
 from lakehouse.spark import frames
 from lakehouse.spark.session import open_session
 from lakehouse.table import GOLD_RECORDS, SILVER_RECORDS, Lakehouse
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.contract import Contract
-    from lakehouse.table import Table
 
 _TABLES = "tables"
 """Where the copies are, in the floor's folder."""
@@ -45,7 +45,7 @@ def copy_tables(root: Path, job: Job) -> None:
     shutil.copytree(root, Path(job.work) / _TABLES)
 
 
-def commit_bare(spark: SparkSession, job: Job, first_offset: int) -> int:
+def commit_bare(spark: SparkSession, job: Job, first_offset: int) -> None:
     """Commit once to each of the eight tables to which a run over a few records commits once, by plain means.
 
     Bronze is a bare Structured Streaming copy. Silver and Gold get its new rows, the others as many rows as a run gives them.
@@ -54,16 +54,13 @@ def commit_bare(spark: SparkSession, job: Job, first_offset: int) -> int:
         spark: The session.
         job: The broker, the topic and the floor's folder.
         first_offset: The first new offset of each partition; also the load's number.
-
-    Returns:
-        The rows that Gold has gained.
     """
-    lakehouse = Lakehouse(root=str(Path(job.work) / _TABLES))
+    lakehouse = _lakehouse(job)
     spark_stream.copy_from_kafka(spark, job)
     new = spark.read.format("delta").load(str(job.table)).where(F.col("offset") >= first_offset)
     rows = as_silver(new).withColumn("load_seq", F.lit(first_offset).cast("bigint"))
     streams = partitions_of(job.topic)
-    commit_silver(spark, lakehouse, streams, first_offset, rows, lakehouse.table(SILVER_RECORDS))
+    commit_silver(spark, lakehouse, streams, first_offset, rows)
 
     results = frames.of_contract(spark, [{"gate_run_id": "bare"}] * _EXPECTATIONS, RESULTS)
     tables.append(results, lakehouse.table(RESULTS.name), RESULTS)
@@ -72,24 +69,31 @@ def commit_bare(spark: SparkSession, job: Job, first_offset: int) -> int:
     _merge(spark, lakehouse, models.latest(published), gold_latest(), ("topic", "key"))
     health = _by_stream(spark, streams, first_offset, STREAM_HEALTH)
     tables.append(health, lakehouse.table(STREAM_HEALTH.name), STREAM_HEALTH)
-    return _of_load(spark, lakehouse, GOLD_RECORDS, first_offset).count()
 
 
-def commit_silver(  # noqa: PLR0913, PLR0917 -- what is written, and where
-    spark: SparkSession, lakehouse: Lakehouse, streams: pa.Table, load_seq: int, rows: DataFrame, records: Table
-) -> None:
+def require_gained(job: Job, load_seq: int, expected: int) -> None:
+    """Raise unless Gold has gained so many rows; costs the session nothing.
+
+    Raises:
+        WrongResultError: It has gained others.
+    """
+    folder = Path(_lakehouse(job).table(GOLD_RECORDS).location)
+    gained = local_files.rows(folder, ["load_seq"], start=("load_seq", load_seq))
+    require("rows that the bare Gold gained", observed=gained and gained.num_rows, expected=expected)
+
+
+def commit_silver(spark: SparkSession, lakehouse: Lakehouse, streams: pa.Table, load_seq: int, rows: DataFrame) -> None:
     """Commit what a Silver load commits: a row of the ledger for each stream, the records, and a MERGE of as many watermarks.
 
     Args:
         spark: The session.
-        lakehouse: Where ledger and watermarks are.
+        lakehouse: Where the three tables are.
         streams: Topic, partition and producer of each stream.
         load_seq: The load's number.
         rows: The records, with the columns of Silver.
-        records: Where they go.
     """
     tables.append(_by_stream(spark, streams, load_seq, LOADS), lakehouse.table(LOADS.name), LOADS)
-    tables.append(rows, records, silver_records())
+    tables.append(rows, lakehouse.table(SILVER_RECORDS), silver_records())
     _merge(spark, lakehouse, _by_stream(spark, streams, load_seq, WATERMARKS), WATERMARKS, STREAM)
 
 
@@ -119,10 +123,14 @@ def _merge(spark: SparkSession, lakehouse: Lakehouse, rows: DataFrame, contract:
     ).collect()
 
 
+def _lakehouse(job: Job) -> Lakehouse:
+    return Lakehouse(root=str(Path(job.work) / _TABLES))
+
+
 def _of_load(spark: SparkSession, lakehouse: Lakehouse, name: str, load_seq: int) -> DataFrame:
     return spark.read.table(lakehouse.table(name).sql).where(F.col("load_seq") == load_seq)
 
 
 if __name__ == "__main__":
     servers, topic, folder, first = sys.argv[1:]
-    print(commit_bare(open_session("tidemark-bench"), Job(RUN, servers=servers, topic=topic, work=folder), int(first)))
+    commit_bare(open_session("tidemark-bench"), Job(RUN, servers=servers, topic=topic, work=folder), int(first))

@@ -22,7 +22,7 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.delta import tables
 from lakehouse.extract.sources import Source
 from lakehouse.run.context import Run
-from lakehouse.table import SILVER_RECORDS, SILVER_WATERMARKS, Lakehouse
+from lakehouse.table import SILVER_WATERMARKS, Lakehouse
 from silver.load import steps
 from silver.rules import Rules
 from silver.state.tables import create_tables
@@ -159,7 +159,7 @@ class _Pipeline:
         """Commit what arrived, and as many rows of ledger and watermarks as a load does."""
         first = self._sent - self.arrived // self._partitions
         arrived = self._spark.read.table(self._run.table(BRONZE.name).sql).where(F.col("offset") >= first)
-        commit_silver(self._spark, self._bare, streams, self._sent, as_silver(arrived), self._bare.table(SILVER_RECORDS))
+        commit_silver(self._spark, self._bare, streams, self._sent, as_silver(arrived))
 
     def watermark_bytes(self) -> int:
         """The live files of the watermark table, which must have a row for each stream."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from bench.floor import commit_silver, partitions_of
 from bench.peers.job import Answer
-from bench.peers.spark_rows import create_result, new_rows, result_of
-from lakehouse.contracts.silver import LOADS, WATERMARKS
+from bench.peers.spark_rows import new_rows
+from lakehouse.contracts.silver import LOADS, WATERMARKS, silver_records
 from lakehouse.delta import tables
-from lakehouse.table import Lakehouse
+from lakehouse.table import SILVER_RECORDS, Lakehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 
 def prepare(spark: SparkSession, job: Job) -> None:
     """Create the three tables."""
-    create_result(spark, job)
-    for contract in (LOADS, WATERMARKS):
+    for contract in (LOADS, silver_records(), WATERMARKS):
         tables.create(spark, _lakehouse(job).table(contract.name), contract)
 
 
 def commit(spark: SparkSession, job: Job) -> Answer:
     """A claim, what Bronze gained, and the watermarks."""
     streams, load_seq = partitions_of(job.topic), job.after_version + 2
-    commit_silver(spark, _lakehouse(job), streams, load_seq, new_rows(spark, job), result_of(job))
-    return Answer(table=str(job.table))
+    commit_silver(spark, _lakehouse(job), streams, load_seq, new_rows(spark, job))
+    return Answer(table=_lakehouse(job).table(SILVER_RECORDS).location)
 
 
 def _lakehouse(job: Job) -> Lakehouse:
