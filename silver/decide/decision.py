@@ -128,7 +128,7 @@ def _jumping(found: pa.Table, rules: Rules) -> set[Stream]:
 
 
 def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Island]:
-    """All records as islands, stream by stream, in offset order; streams that do not come in islands as islands of one.
+    """All records as islands, stream by stream, in offset order.
 
     Args:
         spark: The session.
@@ -148,14 +148,16 @@ def gaps(
 
 
 def _in_offset_order(narrow: DataFrame) -> Iterator[Island]:
-    """Records as islands of one, one stream after another, fetched in batches.
+    """Records as islands, one stream after another, fetched in batches.
 
     A classic frame is read by its RDD: Spark 4.2 keeps the job of each batch, rows and broadcasts included, for as long as the
     session lives, if the job belongs to a query that has ended, as those of a frame's own iterator do.
     """
-    ordered = narrow.orderBy(*STREAM, "offset")
+    columns = (*STREAM, "first_offset", "last_offset", "epoch", "first_sequence", "problem")
+    ordered = islands.runs(narrow).orderBy(*STREAM, "run").select(*columns)
     rows: DataFrame | RDD[Row] = ordered.rdd if hasattr(ordered, "_jdf") else ordered  # Spark Connect has neither
-    return map(_single, rows.toLocalIterator(prefetchPartitions=True))
+    for topic, partition, producer, *island in rows.toLocalIterator(prefetchPartitions=True):
+        yield Island((topic, partition, producer), *island)
 
 
 def _one_by_one(records: pa.Table) -> Iterator[Island]:

@@ -1,14 +1,18 @@
 """Find the islands in a load's narrow records: consecutive offsets whose sequences rise one by one.
 
 Producers send and resend like this, so millions of records form few islands, found by one aggregation: no record is sorted or
-shuffled. A stream that does not come in islands is decided record by record, see `silver.decide.running_max`.
+shuffled. That finds one island for each distance of sequence and offset. A stream that comes back to a distance is decided
+record by record, see `silver.decide.running_max`; where it has to be read in offset order, `runs` finds its islands by a sort.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import groupby, pairwise
+from operator import and_
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM, stream_of
@@ -57,6 +61,39 @@ def find_islands(records: DataFrame) -> DataFrame:
         F.sum(F.bit_count("bits")).alias("offsets"),
         F.min("first_offset").alias("first_offset"),
         F.max("last_offset").alias("last_offset"),
+    )
+
+
+def runs(records: DataFrame) -> DataFrame:
+    """Sort the records of each stream by offset, and cut them wherever an island ends.
+
+    Grain: an island; a record at an offset that came before, as one in a Bronze that holds it twice, is one of its own.
+
+    Args:
+        records: As for `find_islands`.
+
+    Returns:
+        topic, partition, producer, run (bigint; numbers the islands of a stream), first_offset, last_offset, epoch,
+        first_sequence (all bigint) and problem.
+    """
+    by_offset = Window.partitionBy(*STREAM).orderBy("offset")
+    is_again = F.coalesce(F.col("offset") == F.lag("offset").over(by_offset), F.lit(False))
+    rises = [F.col(name) - F.lag(name).over(by_offset) == 1 for name in ("offset", "sequence")]
+    same = [F.lag(name).over(by_offset).eqNullSafe(F.col(name)) for name in ("epoch", "problem")]
+    continues = F.coalesce(reduce(and_, (*rises, *same, ~F.lag("is_again").over(by_offset))), F.lit(False))
+    number = F.sum(F.when(F.col("continues"), 0).otherwise(1)).over(by_offset.rowsBetween(Window.unboundedPreceding, 0))
+    return (
+        records.withColumn("is_again", is_again)
+        .withColumn("continues", continues)
+        .withColumn("run", number)
+        .groupBy(*STREAM, "run")
+        .agg(
+            F.min("offset").alias("first_offset"),
+            F.max("offset").alias("last_offset"),
+            F.min("epoch").alias("epoch"),
+            F.min("sequence").alias("first_sequence"),
+            F.min("problem").alias("problem"),
+        )
     )
 
 

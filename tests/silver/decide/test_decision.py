@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from chispa import assert_df_equality
 
 from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-_NARROW = "topic string, partition int, producer string, offset bigint, epoch bigint, sequence bigint, problem string"
+_STREAM = "topic string, partition int, producer string"
+_NARROW = f"{_STREAM}, offset bigint, epoch bigint, sequence bigint, problem string"
 
 
 @pytest.mark.parametrize("how", How)
@@ -63,6 +65,32 @@ def test_a_island_is_an_unbroken_run_of_offsets(spark: SparkSession, offsets: li
 
     assert chained == ([Island(("t", 0, None), offsets[0], offsets[-1], 0, offsets[0] + 7, None)] if is_chained else [])
     assert odd == (set() if is_chained else {("t", 0, None)})
+
+
+def test_islands_are_cut_in_offset_order_where_a_stream_comes_back_to_a_distance(spark: SparkSession) -> None:
+    most = 2**63 - 1
+    records = [
+        *[("t", 0, None, 0, 0, 1, None), ("t", 0, None, 1, 0, 2, None), ("t", 0, None, 2, 0, 1, None)],  # back
+        *[("t", 0, None, 3, 0, 4, None), ("t", 0, None, 4, 0, 5, None), ("t", 0, None, 4, 0, 5, None)],  # ahead; offset 4 twice
+        *[("t", 0, None, 5, 0, 6, None), ("t", 0, None, 6, 1, 7, None)],  # after a replay; another epoch
+        *[("t", 0, None, 7, None, None, "no header"), ("t", 0, None, 8, None, None, "no header")],
+        *[("t", 0, None, 9, 1, 8, "undecodable"), ("t", 0, None, 10, 1, 9, "undecodable"), ("t", 0, None, 11, 1, 10, None)],
+        *[("t", 0, "p", 0, 0, most - 1, None), ("t", 0, "p", 1, 0, most, None), ("t", 0, "p", 2, 0, 0, None)],
+        *[("t", 0, "p", 4, 0, 1, None), ("t", 1, None, 5, 0, 2, None)],  # offset 3 is another stream's; another partition
+    ]
+    schema = f"{_STREAM}, run bigint, first_offset bigint, last_offset bigint, epoch bigint, first_sequence bigint, problem string"
+    expected = [
+        *[("t", 0, None, 1, 0, 1, 0, 1, None), ("t", 0, None, 2, 2, 2, 0, 1, None), ("t", 0, None, 3, 3, 4, 0, 4, None)],
+        *[("t", 0, None, 4, 4, 4, 0, 5, None), ("t", 0, None, 5, 5, 5, 0, 6, None), ("t", 0, None, 6, 6, 6, 1, 7, None)],
+        *[("t", 0, None, 7, 7, 7, None, None, "no header"), ("t", 0, None, 8, 8, 8, None, None, "no header")],
+        *[("t", 0, None, 9, 9, 10, 1, 8, "undecodable"), ("t", 0, None, 10, 11, 11, 1, 10, None)],
+        *[("t", 0, "p", 1, 0, 1, 0, most - 1, None), ("t", 0, "p", 2, 2, 2, 0, 0, None), ("t", 0, "p", 3, 4, 4, 0, 1, None)],
+        ("t", 1, None, 1, 5, 5, 0, 2, None),
+    ]
+
+    found = islands.runs(frames.of_tuples(spark, records[::-1], _NARROW))
+
+    assert_df_equality(found, frames.of_tuples(spark, expected, schema), ignore_row_order=True, ignore_nullable=True)
 
 
 def _narrow(spark: SparkSession, load: list[Seen]) -> DataFrame:
