@@ -55,20 +55,34 @@ def commit_bare(spark: SparkSession, job: Job, first_offset: int) -> None:
         job: The broker, the topic and the floor's folder.
         first_offset: The first new offset of each partition; also the load's number.
     """
-    lakehouse = _lakehouse(job)
-    spark_stream.copy_from_kafka(spark, job)
-    new = spark.read.format("delta").load(str(job.table)).where(F.col("offset") >= first_offset)
-    rows = as_silver(new).withColumn("load_seq", F.lit(first_offset).cast("bigint"))
+    lakehouse = lakehouse_of(job)
+    rows = _taken_in(spark, job, first_offset)
     streams = partitions_of(job.topic)
     commit_silver(spark, lakehouse, streams, first_offset, rows)
 
     results = frames.of_contract(spark, [{"gate_run_id": "bare"}] * _EXPECTATIONS, RESULTS)
     tables.append(results, lakehouse.table(RESULTS.name), RESULTS)
-    published = models.published(_of_load(spark, lakehouse, SILVER_RECORDS, first_offset), "bare")
-    tables.append(published, lakehouse.table(GOLD_RECORDS), gold_records())
+    published = _publish(spark, lakehouse, first_offset)
     _merge(spark, lakehouse, models.latest(published), gold_latest(), ("topic", "key"))
     health = _by_stream(spark, streams, first_offset, STREAM_HEALTH)
     tables.append(health, lakehouse.table(STREAM_HEALTH.name), STREAM_HEALTH)
+
+
+def copy_thrice(spark: SparkSession, job: Job, first_offset: int) -> None:
+    """Copy a topic's new records to a table, from there to a table as Silver's, and from there to one as Gold's.
+
+    Args:
+        spark: The session.
+        job: The broker, the topic and the floor's folder.
+        first_offset: The first new offset of each partition; 0 makes the tables.
+    """
+    lakehouse = lakehouse_of(job)
+    if not first_offset:
+        tables.create(spark, lakehouse.table(SILVER_RECORDS), silver_records())
+        tables.create(spark, lakehouse.table(GOLD_RECORDS), gold_records())
+    rows = _taken_in(spark, job, first_offset)
+    tables.append(rows, lakehouse.table(SILVER_RECORDS), silver_records())
+    _publish(spark, lakehouse, first_offset)
 
 
 def require_gained(job: Job, load_seq: int, expected: int) -> None:
@@ -77,7 +91,7 @@ def require_gained(job: Job, load_seq: int, expected: int) -> None:
     Raises:
         WrongResultError: It has gained others.
     """
-    folder = Path(_lakehouse(job).table(GOLD_RECORDS).location)
+    folder = Path(lakehouse_of(job).table(GOLD_RECORDS).location)
     gained = local_files.rows(folder, ["load_seq"], start=("load_seq", load_seq))
     require("rows that the bare Gold gained", observed=gained and gained.num_rows, expected=expected)
 
@@ -102,6 +116,26 @@ def partitions_of(topic: str) -> pa.Table:
     return pa.table({"topic": [topic] * PARTITIONS, "partition": range(PARTITIONS), "producer": [None] * PARTITIONS})
 
 
+def lakehouse_of(job: Job) -> Lakehouse:
+    """Where the floor's Silver and Gold are; its Bronze is the job's own table."""
+    return Lakehouse(root=str(Path(job.work) / _TABLES))
+
+
+def _taken_in(spark: SparkSession, job: Job, first_offset: int) -> DataFrame:
+    """The topic's new records, copied to the job's table and read from there, with the columns of Silver."""
+    spark_stream.copy_from_kafka(spark, job)
+    new = spark.read.format("delta").load(str(job.table)).where(F.col("offset") >= first_offset)
+    return as_silver(new).withColumn("load_seq", F.lit(first_offset).cast("bigint"))
+
+
+def _publish(spark: SparkSession, lakehouse: Lakehouse, load_seq: int) -> DataFrame:
+    """Append a load's rows of Silver to Gold; those rows."""
+    silver = spark.read.table(lakehouse.table(SILVER_RECORDS).sql).where(F.col("load_seq") == load_seq)
+    rows = models.published(silver, "bare")
+    tables.append(rows, lakehouse.table(GOLD_RECORDS), gold_records())
+    return rows
+
+
 def _by_stream(spark: SparkSession, streams: pa.Table, load_seq: int, contract: Contract) -> DataFrame:
     """A row for each stream, null in every column that would say more."""
     known = {**{name: streams[name] for name in STREAM}, "load_seq": pa.repeat(load_seq, len(streams))}
@@ -121,14 +155,6 @@ def _merge(spark: SparkSession, lakehouse: Lakehouse, rows: DataFrame, contract:
         f"MERGE INTO {lakehouse.table(contract.name).sql} AS old USING {_NEW} AS new ON {on} "
         "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     ).collect()
-
-
-def _lakehouse(job: Job) -> Lakehouse:
-    return Lakehouse(root=str(Path(job.work) / _TABLES))
-
-
-def _of_load(spark: SparkSession, lakehouse: Lakehouse, name: str, load_seq: int) -> DataFrame:
-    return spark.read.table(lakehouse.table(name).sql).where(F.col("load_seq") == load_seq)
 
 
 if __name__ == "__main__":

@@ -87,8 +87,8 @@ PARTS = (
         WHOLE,
         "The whole path",
         "The same topic of 8 partitions, values of 200 bytes, in turns and in one warm session: a bare Structured Streaming\n"
-        "copy to Delta, Bronze alone, and all stages to Gold. Each has taken in the topic's first records before: tables and\n"
-        "checkpoints are there.",
+        "copy to Delta, Bronze alone, such a copy and from there two more, one table to the next, and all stages to Gold.\n"
+        "Each has taken in the topic's first records before: tables and checkpoints are there.",
         "make bench-scale",
         marks.of_whole,
     ),

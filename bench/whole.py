@@ -1,16 +1,18 @@
-"""The whole path: Kafka to Bronze, and Kafka to Gold, beside a bare Structured Streaming copy of the same topic."""
+"""The whole path: Kafka to Bronze beside a bare Structured Streaming copy, Kafka to Gold beside such a copy and two more."""
 
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING
 
+from bench import floor
 from bench.loads import Silent, settings_of
 from bench.peers import spark_stream
 from bench.peers.job import RUN, Job
 from bench.peers.registry import CLEAN, FEW
 from bench.sitting import Sitting, require
-from bench.topics import plan_topic, send_first
+from bench.topics import PARTITIONS, plan_topic, send_first
 from bronze.ingest import ingest
 from lakehouse.extract.sources import Sources
 from lakehouse.run.context import Run
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from bench.peers.registry import Input
     from bench.topics import Topic
 
-BARE_COPY, TO_BRONZE, TO_GOLD = "Kafka to a table, bare copy", "Kafka to Bronze, beside it", "Kafka to Gold, all stages"
+BARE_COPY, TO_BRONZE = "Kafka to a table, bare copy", "Kafka to Bronze, beside it"
+THREE_COPIES, TO_GOLD = "Kafka to a table and on to two more, plain copies", "Kafka to Gold, all stages"
 FIRST_RECORDS = 4_000
 """What everything has taken in before it is timed: tables and checkpoints are there then."""
 
@@ -33,7 +36,7 @@ _WARM_UP_RECORDS = 200_000
 
 
 def measure(sitting: Sitting, place: Place, records: int, rounds: int) -> None:
-    """Take in the same topics, in turns, by a bare copy, by Bronze alone, and by all stages.
+    """Take in the same topics, in turns, by a bare copy, by Bronze alone, by three copies, and by all stages.
 
     Raises:
         WrongResultError: A table does not hold what it has to.
@@ -61,7 +64,7 @@ class _Paths:
         for nth in range(rounds):
             for way, folder in self._ways(nth):
                 folder.mkdir(parents=True)
-                self._do(way, folder)
+                self._do(way, folder, 0)
         send_rest()
 
     def measure(self, sitting: Sitting, nth: int) -> None:
@@ -69,21 +72,24 @@ class _Paths:
         ways = self._ways(nth)
         for way, folder in ways[nth % len(ways) :] + ways[: nth % len(ways)]:
             taken = self._topic.records - FIRST_RECORDS
-            sitting.measure(way, self._input.name, taken, lambda way=way, folder=folder: self._do(way, folder))  # type: ignore[misc] # a lambda's defaults
+            sitting.measure(way, self._input.name, taken, partial(self._do, way, folder, FIRST_RECORDS // PARTITIONS))
             self._check(way, folder)
             shutil.rmtree(folder)
 
     def _ways(self, nth: int) -> list[tuple[str, Path]]:
         folder = self._place.folder / self._topic.name
-        return [(BARE_COPY, folder / f"copy-{nth}"), (TO_BRONZE, folder / f"bronze-{nth}"), (TO_GOLD, folder / f"gold-{nth}")]
+        names = {BARE_COPY: "copy", TO_BRONZE: "bronze", THREE_COPIES: "copies", TO_GOLD: "gold"}
+        return [(way, folder / f"{name}-{nth}") for way, name in names.items()]
 
-    def _do(self, way: str, folder: Path) -> None:
+    def _do(self, way: str, folder: Path, first_offset: int) -> None:
+        """Take in what is new: from this offset on, in each partition."""
         spark, settings = self._place.spark, settings_of(self._place, self._topic.name, folder)
         ways: dict[str, Callable[[], object]] = {
             BARE_COPY: lambda: spark_stream.copy_from_kafka(spark, self._job(folder)),
             TO_BRONZE: lambda: ingest(
                 spark, Run("bench", Lakehouse(root=str(folder)), Silent()), settings.kafka, Sources.of(settings)
             ),
+            THREE_COPIES: lambda: floor.copy_thrice(spark, self._job(folder), first_offset),
             TO_GOLD: lambda: medallion.run(job.Job.on(spark, settings, Silent())),
         }
         ways[way]()
@@ -96,6 +102,7 @@ class _Paths:
         tables = {
             BARE_COPY: self._job(folder).table,
             TO_BRONZE: lakehouse.table(BRONZE_RECORDS).location,
+            THREE_COPIES: floor.lakehouse_of(self._job(folder)).table(GOLD_RECORDS).location,
             TO_GOLD: lakehouse.table(GOLD_RECORDS).location,
         }
         rows = self._place.spark.read.format("delta").load(str(tables[way])).count()

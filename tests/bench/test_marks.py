@@ -15,7 +15,7 @@ from bench.growth import GROWN_LOAD, GROWN_MERGE, Sizes
 from bench.peers import page
 from bench.sitting import BARE_COMMITS, SILVER, WARM, Fact, Measurement, RoundStart, Sitting
 from bench.streams import BARE_LOAD, STREAMS_LOAD, Case
-from bench.whole import BARE_COPY, TO_BRONZE, TO_GOLD
+from bench.whole import BARE_COPY, THREE_COPIES, TO_BRONZE, TO_GOLD
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,10 +93,10 @@ def test_the_last_of_many_runs_are_held_against_the_first_and_in_speed_against_t
     assert marks.of_endless(Sitting()) == []
 
 
-def test_throughput_is_held_against_the_copy_of_the_same_round_and_topic() -> None:
-    copies = taken(BARE_COPY, "clean", 9.0, 18.0) + taken(BARE_COPY, "other", 1.0)
-    bronze, gold = taken(TO_BRONZE, "clean", 9.4, 18.8), taken(TO_GOLD, "clean", 20.0, 40.0)
-    assert met(marks.of_whole(Sitting(copies + bronze + gold))) == [("96%", True), ("45%", False)]
+def test_the_whole_path_is_held_against_the_copies_of_the_same_round_and_topic() -> None:
+    copies = taken(BARE_COPY, "clean", 9.0, 18.0) + taken(BARE_COPY, "other", 1.0) + taken(THREE_COPIES, "clean", 16.0, 20.0)
+    bronze, gold = taken(TO_BRONZE, "clean", 9.4, 18.8), taken(TO_GOLD, "clean", 16.0, 40.0)
+    assert met(marks.of_whole(Sitting(copies + bronze + gold))) == [("96%", True), ("1.50 times", False)]
 
 
 def test_a_backfill_may_spill_as_much_as_it_reads_and_has_to_speak() -> None:

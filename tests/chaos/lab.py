@@ -14,7 +14,7 @@ from lakehouse.machine.jars import broker_classpath
 from tests.chaos import faults, log
 from tests.chaos.cluster import Cluster
 from tests.chaos.results import NONE, Row
-from tests.chaos.senders import Sender, Task, command_of, compile_java
+from tests.chaos.senders import Sender, StuckError, Task, command_of, compile_java
 from tests.chaos.started import Started
 from tests.chaos.tables import BY_KIT, BY_VALUE, outcomes
 
@@ -63,7 +63,7 @@ class Lab(Started):
         """Send the records to a new topic, strike in the middle, and wait until the cluster is whole again.
 
         Raises:
-            StuckError: The sender ended or stood still.
+            StuckError: The sender ended or stood still; or the topic holds nothing that could be compared.
             UnfitError: The cluster did not come back.
         """
         load, at, started = os.getloadavg()[0], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), time.monotonic()
@@ -81,6 +81,8 @@ class Lab(Started):
             faults.heal(self._cluster, topic)
         seconds = round(time.monotonic() - started, 1)
         found = log.read(servers, topic)
+        if not len(found.numbers):
+            raise StuckError(f"The topic holds none of {records:,} records: all were lost with the leader")
         return Ran(planned, log.compare(fates, found), found, found, seconds, round(load, 1), at)
 
     def through_tables(self, spark: SparkSession, runs: Sequence[Ran]) -> list[Row]:

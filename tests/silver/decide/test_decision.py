@@ -78,7 +78,9 @@ def test_islands_are_cut_in_offset_order_where_a_stream_comes_back_to_a_distance
         *[("t", 0, "p", 0, 0, most - 1, None), ("t", 0, "p", 1, 0, most, None), ("t", 0, "p", 2, 0, 0, None)],
         *[("t", 0, "p", 4, 0, 1, None), ("t", 1, None, 5, 0, 2, None)],  # offset 3 is another stream's; another partition
     ]
-    schema = f"{_STREAM}, run bigint, first_offset bigint, last_offset bigint, epoch bigint, first_sequence bigint, problem string"
+    schema = (
+        f"{_STREAM}, run bigint, first_offset bigint, last_offset bigint, epoch bigint, first_sequence bigint, problem string"
+    )
     expected = [
         *[("t", 0, None, 1, 0, 1, 0, 1, None), ("t", 0, None, 2, 2, 2, 0, 1, None), ("t", 0, None, 3, 3, 4, 0, 4, None)],
         *[("t", 0, None, 4, 4, 4, 0, 5, None), ("t", 0, None, 5, 5, 5, 0, 6, None), ("t", 0, None, 6, 6, 6, 1, 7, None)],
@@ -98,8 +100,8 @@ def _narrow(spark: SparkSession, load: list[Seen]) -> DataFrame:
     return frames.of_tuples(spark, rows[::-1], _NARROW)
 
 
-def test_nothing_of_the_rows_that_were_read_one_by_one_stays_in_the_session(spark: SparkSession) -> None:
-    offsets = [0, 1, 3, 4]  # no unbroken run
+def test_nothing_of_the_islands_that_were_read_one_by_one_stays_in_the_session(spark: SparkSession) -> None:
+    offsets = [0, 2, 4, 7]  # no two at consecutive offsets
     narrow = _narrow(spark, [Seen("orders", 0, offset, offset + 7) for offset in offsets])
     tracked = spark._jsparkSession.sparkContext().dagScheduler().activeQueryToJobs()
 
