@@ -34,6 +34,24 @@ _KINDS: dict[tuple[bool, bool], Kind] = {
 """By whether the number is higher, and whether it was read before."""
 
 
+class Rise(NamedTuple):
+    """Records of a stream in a row whose sequences rise one by one, whatever lies between them.
+
+    Attributes:
+        stream: The stream.
+        first_offset: The offset of the first.
+        epoch: Their epoch; None where no sequence could be read.
+        first_sequence: The sequence of the first; None where none could be read.
+        records: How many they are.
+    """
+
+    stream: Stream
+    first_offset: int
+    epoch: int | None
+    first_sequence: int | None
+    records: int
+
+
 @dataclass(frozen=True)
 class Jump:
     """A place where a stream does not go on with the next number.
@@ -94,11 +112,11 @@ class Order:
         return sum(jump.kind == kind for jump in self.jumps)
 
 
-def arrival_order(islands: Iterable[Island]) -> Order:
+def arrival_order(rises: Iterable[Island | Rise]) -> Order:
     """Find where one stream deviates from rising by one, and count its records and duplicates.
 
     Args:
-        islands: All islands of one stream, in offset order; records whose sequence could not be read are skipped.
+        rises: All records of one stream, in offset order; those whose sequence could not be read are skipped.
 
     >>> from silver.model import Island
     >>> sent = [(1, 10), (30, 40), (15, 29), (11, 14), (5, 10), (2, 4), (41, 44)]
@@ -113,27 +131,27 @@ def arrival_order(islands: Iterable[Island]) -> Order:
     before: tuple[int, int] | None = None
     seen: dict[int, _Seen] = {}
     is_open = False
-    for island in islands:
-        found = found or Order(island.stream)
-        if island.epoch is None or island.first_sequence is None:
+    for rise in rises:
+        found = found or Order(rise.stream)
+        if rise.epoch is None or rise.first_sequence is None:
             continue
-        first, last = island.first_sequence, island.first_sequence + island.records - 1
-        known = seen.setdefault(island.epoch, _Seen())
+        first, last = rise.first_sequence, rise.first_sequence + rise.records - 1
+        known = seen.setdefault(rise.epoch, _Seen())
         block = known.run_from(first, last)
-        if before is None or before[0] != island.epoch:
+        if before is None or before[0] != rise.epoch:
             is_open = False
         elif first != before[1] + 1:
             kind = _KINDS[first > before[1], bool(block)]
-            found.jumps.append(Jump(kind, island.first_offset, island.epoch, before[1], first, block))
+            found.jumps.append(Jump(kind, rise.first_offset, rise.epoch, before[1], first, block))
             is_open = True
         elif is_open:  # a stream read record by record: the block continues
             found.jumps[-1] = replace(found.jumps[-1], block=found.jumps[-1].block + block)
-        is_open = is_open and block == island.records
-        found.received += island.records
-        found.duplicates += island.records - known.add(first, last)
-        before = (island.epoch, last)
+        is_open = is_open and block == rise.records
+        found.received += rise.records
+        found.duplicates += rise.records - known.add(first, last)
+        before = (rise.epoch, last)
     if found is None:
-        raise ValueError("a stream has at least one island")
+        raise ValueError("a stream has at least one record")
     found.missing = sum(known.missing for known in seen.values())
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,8 +21,7 @@ from silver.model import REJECT, SEGMENT, SPAN, Island, Segment, rows_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pyspark import RDD
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.silver import Stream
     from silver.model import Range
@@ -127,36 +127,22 @@ def _jumping(found: pa.Table, rules: Rules) -> set[Stream]:
     return {stream_of(row) for row in stepped if (limit := limit_of[row["topic"]]) is not None and row["max_step"] > limit}
 
 
-def in_order(spark: SparkSession, narrow: DataFrame) -> Iterator[Island]:
-    """All records as islands, stream by stream, in offset order.
-
-    Args:
-        spark: The session.
-        narrow: The records, as for `decide`.
-    """
-    chained, odd = islands.split(islands.find_islands(narrow).toArrow().to_pylist())
-    yield from chained
-    if odd:
-        yield from _in_offset_order(frames.of_streams(spark, narrow, odd))
-
-
 def gaps(
     spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, streams: set[Stream]
 ) -> dict[Stream, list[Range]]:
     """The sequences that some streams skip, found by reading their records again, as islands. Arguments as for `decide`."""
-    return fold_gaps(in_order(spark, frames.of_streams(spark, narrow, streams)), watermarks.ordinals, rules)
+    wanted = frames.of_streams(spark, narrow, streams)
+    rows = islands.find_islands(wanted).limit(Way.most_islands + 1).toArrow()
+    chained, odd = islands.split(rows.to_pylist()) if len(rows) <= Way.most_islands else ([], streams)
+    left = _in_offset_order(frames.of_streams(spark, narrow, odd)) if odd else ()
+    return fold_gaps(chain(chained, left), watermarks.ordinals, rules)
 
 
 def _in_offset_order(narrow: DataFrame) -> Iterator[Island]:
-    """Records as islands, one stream after another, fetched in batches.
-
-    A classic frame is read by its RDD: Spark 4.2 keeps the job of each batch, rows and broadcasts included, for as long as the
-    session lives, if the job belongs to a query that has ended, as those of a frame's own iterator do.
-    """
+    """Records as islands, one stream after another."""
     columns = (*STREAM, "first_offset", "last_offset", "epoch", "first_sequence", "problem")
-    ordered = islands.runs(narrow).orderBy(*STREAM, "run").select(*columns)
-    rows: DataFrame | RDD[Row] = ordered.rdd if hasattr(ordered, "_jdf") else ordered  # Spark Connect has neither
-    for topic, partition, producer, *island in rows.toLocalIterator(prefetchPartitions=True):
+    for row in frames.one_by_one(islands.runs(narrow).orderBy(*STREAM, "run").select(*columns)):
+        topic, partition, producer, *island = row
         yield Island((topic, partition, producer), *island)
 
 
@@ -165,7 +151,7 @@ def _one_by_one(records: pa.Table) -> Iterator[Island]:
     yield from map(_single, rows_of(records))
 
 
-def _single(row: Mapping[str, Any] | Row) -> Island:
+def _single(row: Mapping[str, Any]) -> Island:
     """A record as an island of one."""
     return Island(stream_of(row), row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
 

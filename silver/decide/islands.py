@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, GroupedData
+    from pyspark.sql.window import WindowSpec
 
     from lakehouse.contracts.silver import Stream
 
@@ -76,25 +77,57 @@ def runs(records: DataFrame) -> DataFrame:
         topic, partition, producer, run (bigint; numbers the islands of a stream), first_offset, last_offset, epoch,
         first_sequence (all bigint) and problem.
     """
-    by_offset = Window.partitionBy(*STREAM).orderBy("offset")
-    is_again = F.coalesce(F.col("offset") == F.lag("offset").over(by_offset), F.lit(False))
-    rises = [F.col(name) - F.lag(name).over(by_offset) == 1 for name in ("offset", "sequence")]
-    same = [F.lag(name).over(by_offset).eqNullSafe(F.col(name)) for name in ("epoch", "problem")]
-    continues = F.coalesce(reduce(and_, (*rises, *same, ~F.lag("is_again").over(by_offset))), F.lit(False))
-    number = F.sum(F.when(F.col("continues"), 0).otherwise(1)).over(by_offset.rowsBetween(Window.unboundedPreceding, 0))
-    return (
-        records.withColumn("is_again", is_again)
-        .withColumn("continues", continues)
-        .withColumn("run", number)
-        .groupBy(*STREAM, "run")
-        .agg(
-            F.min("offset").alias("first_offset"),
-            F.max("offset").alias("last_offset"),
-            F.min("epoch").alias("epoch"),
-            F.min("sequence").alias("first_sequence"),
-            F.min("problem").alias("problem"),
-        )
+    is_again = F.coalesce(F.col("offset") == _before("offset"), F.lit(False))
+    same = (F.col(name).eqNullSafe(_before(name)) for name in ("epoch", "problem"))
+    goes_on = reduce(
+        and_, (*(F.col(name) - _before(name) == 1 for name in ("offset", "sequence")), *same, ~_before("is_again"))
     )
+    return _cut(records.withColumn("is_again", is_again), goes_on).agg(
+        F.min("offset").alias("first_offset"),
+        F.max("offset").alias("last_offset"),
+        F.min("epoch").alias("epoch"),
+        F.min("sequence").alias("first_sequence"),
+        F.min("problem").alias("problem"),
+    )
+
+
+def rises(records: DataFrame) -> DataFrame:
+    """Sort the records of each stream by offset, and cut them wherever another number than the next one comes.
+
+    Other streams' records may lie between: where producers take turns, these are few, and islands as many as records.
+
+    Grain: records of a stream in a row whose sequences rise one by one; or those in a row whose sequence could not be read.
+
+    Args:
+        records: Rows with topic, partition, producer, offset, epoch and sequence; each offset once.
+
+    Returns:
+        topic, partition, producer, run (bigint; numbers the rows of a stream), first_offset, epoch, first_sequence and records
+        (all bigint).
+    """
+    rises_on = (F.col("sequence") - _before("sequence") == 1) & (F.col("epoch") == _before("epoch"))
+    goes_on = F.when(F.col("sequence").isNull(), _before("sequence").isNull()).otherwise(rises_on)
+    return _cut(records, goes_on).agg(
+        F.min("offset").alias("first_offset"),
+        F.min("epoch").alias("epoch"),
+        F.min("sequence").alias("first_sequence"),
+        F.count(F.lit(1)).alias("records"),
+    )
+
+
+def _cut(records: DataFrame, goes_on: Column) -> GroupedData:
+    """Group the records of each stream by runs: a record goes on with that of the record before it, or begins one."""
+    number = F.sum(F.when(F.col("goes_on"), 0).otherwise(1)).over(_by_offset().rowsBetween(Window.unboundedPreceding, 0))
+    return records.withColumn("goes_on", goes_on).withColumn("run", number).groupBy(*STREAM, "run")
+
+
+def _before(name: str) -> Column:
+    """A column of the record before."""
+    return F.lag(name).over(_by_offset())
+
+
+def _by_offset() -> WindowSpec:
+    return Window.partitionBy(*STREAM).orderBy("offset")
 
 
 def split(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Island], set[Stream]]:

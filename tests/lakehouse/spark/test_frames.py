@@ -1,4 +1,4 @@
-"""Rows on the driver become frames whole."""
+"""Rows on the driver become frames whole, and frames rows on the driver."""
 
 from __future__ import annotations
 
@@ -25,3 +25,16 @@ def test_a_table_without_rows_keeps_its_columns(spark: SparkSession) -> None:
 
     assert frame.columns == ["offset"]
     assert frame.collect() == []
+
+
+def test_nothing_of_the_rows_that_are_read_one_by_one_stays_in_the_session(spark: SparkSession) -> None:
+    rows = frames.of_tuples(spark, [(3,), (1,), (2,)], "number bigint").orderBy("number")
+    tracked = spark._jsparkSession.sparkContext().dagScheduler().activeQueryToJobs()
+
+    def ids() -> set[object]:
+        return set(tracked.keySet())
+
+    before = ids()
+    assert [row["number"] for row in frames.one_by_one(rows)] == [1, 2, 3]
+
+    assert ids() <= before

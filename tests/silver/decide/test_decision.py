@@ -95,20 +95,35 @@ def test_islands_are_cut_in_offset_order_where_a_stream_comes_back_to_a_distance
     assert_df_equality(found, frames.of_tuples(spark, expected, schema), ignore_row_order=True, ignore_nullable=True)
 
 
+def test_rises_pass_over_the_records_of_other_streams(spark: SparkSession) -> None:
+    records = [
+        *[
+            ("t", 0, "p", 0, 0, 5, None),
+            ("t", 0, "q", 1, 0, 5, None),
+            ("t", 0, "p", 2, 0, 6, None),
+            ("t", 0, "q", 3, 0, 7, None),
+        ],
+        *[("t", 0, "p", 4, 1, 7, None), ("t", 0, "p", 5, 1, 8, "undecodable"), ("t", 0, "q", 6, 0, 8, None)],
+        *[("t", 0, None, offset, None, None, "no header") for offset in (7, 9)],
+        *[("t", 0, None, 10, 0, 1, None), ("t", 0, None, 11, None, None, "no header"), ("t", 0, None, 12, 0, 2, None)],
+    ]
+    schema = f"{_STREAM}, run bigint, first_offset bigint, epoch bigint, first_sequence bigint, records bigint"
+    expected = [
+        *[
+            ("t", 0, "p", 1, 0, 0, 5, 2),
+            ("t", 0, "p", 2, 4, 1, 7, 2),
+            ("t", 0, "q", 1, 1, 0, 5, 1),
+            ("t", 0, "q", 2, 3, 0, 7, 2),
+        ],
+        *[("t", 0, None, 0, 7, None, None, 2), ("t", 0, None, 1, 10, 0, 1, 1)],
+        *[("t", 0, None, 2, 11, None, None, 1), ("t", 0, None, 3, 12, 0, 2, 1)],
+    ]
+
+    found = islands.rises(frames.of_tuples(spark, records[::-1], _NARROW))
+
+    assert_df_equality(found, frames.of_tuples(spark, expected, schema), ignore_row_order=True, ignore_nullable=True)
+
+
 def _narrow(spark: SparkSession, load: list[Seen]) -> DataFrame:
     rows = [(*r.stream, r.offset, *((None, None, "x") if r.sequence is None else (r.epoch, r.sequence, None))) for r in load]
     return frames.of_tuples(spark, rows[::-1], _NARROW)
-
-
-def test_nothing_of_the_islands_that_were_read_one_by_one_stays_in_the_session(spark: SparkSession) -> None:
-    offsets = [0, 2, 4, 7]  # no two at consecutive offsets
-    narrow = _narrow(spark, [Seen("orders", 0, offset, offset + 7) for offset in offsets])
-    tracked = spark._jsparkSession.sparkContext().dagScheduler().activeQueryToJobs()
-
-    def ids() -> set[object]:
-        return set(tracked.keySet())
-
-    before = ids()
-    assert [island.first_offset for island in decision.in_order(spark, narrow)] == offsets
-
-    assert ids() <= before
