@@ -34,6 +34,8 @@ _DRAIN_SECONDS = 10
 _LAST_WAIT_SECONDS = 10
 _CONSEQUENCES = {"_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "_GAPLESS_GUARANTEE"}
 """What the client says of a record that it drops because another one was refused."""
+_OUT_OF_STEP = {"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID"}
+"""What the broker says where a leader lacks what came before, as after an unclean election: no record is to blame."""
 _FENCED = {"_FENCED", "INVALID_PRODUCER_EPOCH"}
 
 
@@ -390,7 +392,10 @@ class Sender:
             else:
                 self._is_failing = True
                 self._is_fenced |= self._is_transactional and error.name() in _FENCED
-                record.refused = None if error.name() in _CONSEQUENCES else f"{error.name()}: {error.str()}"
+                reason = f"{error.name()}: {error.str()}"
+                if error.name() in _OUT_OF_STEP and reason not in self._trouble:
+                    self._trouble.append(reason)
+                record.refused = None if error.name() in _CONSEQUENCES | _OUT_OF_STEP else reason
             if error is not None or not self._in_client:  # not at each record: two threads in turns are ten times as slow
                 self._changed.notify_all()
         if record.sent is not None and not self._is_transactional:
