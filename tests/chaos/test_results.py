@@ -82,8 +82,8 @@ def test_a_finding_is_right_where_it_names_what_the_setting_made(row: Row, *, is
 def test_a_plan_has_each_run_once_and_the_articles_settings_in_turns() -> None:
     planned = plan(3, 1, 2)
 
-    assert len({each.topic for each in planned}) == len(planned) == 3 * 5 + len(list(matrix())) + 2 * 4
-    assert [each.nth for each in planned[:15]] == [1] * 5 + [2] * 5 + [3] * 5
+    assert len({each.topic for each in planned}) == len(planned) == 3 * 4 + len(list(matrix())) + 2 * 4
+    assert [each.nth for each in planned[:12]] == [1] * 4 + [2] * 4 + [3] * 4
 
 
 def test_the_page_has_pulsars_rows_beside_the_articles() -> None:
