@@ -114,14 +114,11 @@ def _orders(spark: SparkSession, records: DataFrame, topic: str | None) -> list[
 
 def _rises(spark: SparkSession, records: DataFrame) -> Iterator[Island | Rise]:
     """All records, stream by stream, in offset order: as islands, which cost no sort, where a stream comes in them."""
-    found = islands.find_islands(records).limit(Way.most_islands + 1).toArrow()
-    if len(found) <= Way.most_islands:
-        chained, odd = islands.split(found.to_pylist())
-        yield from chained
-        if not odd:
-            return
-        records = frames.of_streams(spark, records, odd)
+    chained, left = islands.part(spark, records, Way.most_islands)
+    yield from chained
+    if left is None:
+        return
     columns = (*STREAM, "first_offset", "epoch", "first_sequence", "records")
-    for row in frames.one_by_one(islands.rises(records).orderBy(*STREAM, "run").select(*columns)):
+    for row in frames.one_by_one(islands.rises(left).orderBy(*STREAM, "run").select(*columns)):
         topic, partition, producer, *rise = row
         yield Rise((topic, partition, producer), *rise)

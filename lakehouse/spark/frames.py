@@ -11,6 +11,7 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.contract import ERASED, ERASED_IN_BRONZE, HEADERS, LOST, RANGES
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import Column, DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
+    from pyspark.sql.window import WindowSpec
 
     from lakehouse.contracts.contract import Contract
 
@@ -106,6 +108,11 @@ def one_by_one(rows: DataFrame) -> Iterator[Row]:
     """
     source: DataFrame | RDD[Row] = rows.rdd if hasattr(rows, "_jdf") else rows  # Spark Connect has neither
     return source.toLocalIterator(prefetchPartitions=True)
+
+
+def by_offset() -> WindowSpec:
+    """The window of a stream's records in offset order."""
+    return Window.partitionBy(*STREAM).orderBy("offset")
 
 
 def same_stream(rows: DataFrame, others: DataFrame, *more: str) -> Column:

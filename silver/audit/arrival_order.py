@@ -144,7 +144,7 @@ def arrival_order(rises: Iterable[Island | Rise]) -> Order:
             kind = _KINDS[first > before[1], bool(block)]
             found.jumps.append(Jump(kind, rise.first_offset, rise.epoch, before[1], first, block))
             is_open = True
-        elif is_open:  # a stream read record by record: the block continues
+        elif is_open:  # behind a record of another stream, or one that could not be read: the block continues
             found.jumps[-1] = replace(found.jumps[-1], block=found.jumps[-1].block + block)
         is_open = is_open and block == rise.records
         found.received += rise.records

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ from silver.decide.sequential import gaps as fold_gaps
 from silver.model import REJECT, SEGMENT, SPAN, Island, Segment, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -131,11 +131,9 @@ def gaps(
     spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, rules: Rules, streams: set[Stream]
 ) -> dict[Stream, list[Range]]:
     """The sequences that some streams skip, found by reading their records again, as islands. Arguments as for `decide`."""
-    wanted = frames.of_streams(spark, narrow, streams)
-    rows = islands.find_islands(wanted).limit(Way.most_islands + 1).toArrow()
-    chained, odd = islands.split(rows.to_pylist()) if len(rows) <= Way.most_islands else ([], streams)
-    left = _in_offset_order(frames.of_streams(spark, narrow, odd)) if odd else ()
-    return fold_gaps(chain(chained, left), watermarks.ordinals, rules)
+    chained, left = islands.part(spark, frames.of_streams(spark, narrow, streams), Way.most_islands)
+    in_order = chain(chained, () if left is None else _in_offset_order(left))
+    return fold_gaps(in_order, watermarks.ordinals, rules)
 
 
 def _in_offset_order(narrow: DataFrame) -> Iterator[Island]:
@@ -148,12 +146,8 @@ def _in_offset_order(narrow: DataFrame) -> Iterator[Island]:
 
 def _one_by_one(records: pa.Table) -> Iterator[Island]:
     """Records as islands of one, in the given order."""
-    yield from map(_single, rows_of(records))
-
-
-def _single(row: Mapping[str, Any]) -> Island:
-    """A record as an island of one."""
-    return Island(stream_of(row), row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
+    for row in rows_of(records):
+        yield Island(stream_of(row), row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
 
 
 def _table(found: Iterable[Segment]) -> pa.Table:

@@ -16,6 +16,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM, stream_of
+from lakehouse.spark import frames
 from lakehouse.spark.bitmaps import bit, word
 from silver.model import Island, by_name
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from pyspark.sql import Column, DataFrame, GroupedData
-    from pyspark.sql.window import WindowSpec
+    from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 
     from lakehouse.contracts.silver import Stream
 
@@ -117,17 +117,13 @@ def rises(records: DataFrame) -> DataFrame:
 
 def _cut(records: DataFrame, goes_on: Column) -> GroupedData:
     """Group the records of each stream by runs: a record goes on with that of the record before it, or begins one."""
-    number = F.sum(F.when(F.col("goes_on"), 0).otherwise(1)).over(_by_offset().rowsBetween(Window.unboundedPreceding, 0))
+    number = F.sum(F.when(F.col("goes_on"), 0).otherwise(1)).over(frames.by_offset().rowsBetween(Window.unboundedPreceding, 0))
     return records.withColumn("goes_on", goes_on).withColumn("run", number).groupBy(*STREAM, "run")
 
 
 def _before(name: str) -> Column:
     """A column of the record before."""
-    return F.lag(name).over(_by_offset())
-
-
-def _by_offset() -> WindowSpec:
-    return Window.partitionBy(*STREAM).orderBy("offset")
+    return F.lag(name).over(frames.by_offset())
 
 
 def split(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Island], set[Stream]]:
@@ -150,6 +146,24 @@ def split(rows: Iterable[Mapping[str, Any]]) -> tuple[list[Island], set[Stream]]
         else:
             odd.add(stream)
     return chained, odd
+
+
+def part(spark: SparkSession, records: DataFrame, most: int) -> tuple[list[Island], DataFrame | None]:
+    """Separate the streams that come in islands from the records of the others.
+
+    Args:
+        spark: The session.
+        records: As for `find_islands`.
+        most: The most islands that the driver takes; if there are more, no stream is taken to come in them.
+
+    Returns:
+        The islands as `split` returns them; and the records of the other streams, None if there are none.
+    """
+    found = find_islands(records).limit(most + 1).toArrow()
+    if len(found) > most:
+        return [], records
+    chained, odd = split(found.to_pylist())
+    return chained, frames.of_streams(spark, records, odd) if odd else None
 
 
 def _place(island: Island) -> tuple[tuple[str, int, bool, str], int]:

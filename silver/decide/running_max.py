@@ -40,7 +40,7 @@ def classify(records: DataFrame, watermarks: DataFrame, *, has_epochs: bool) -> 
         `step` (bigint; how far an accepted sequence is above the highest before it, null for the first of an epoch) and
         `previous` (bigint; sequence of the record before it in its stream and epoch).
     """
-    by_offset, earlier = _by_offset(), _by_offset().rowsBetween(Window.unboundedPreceding, -1)
+    by_offset, earlier = frames.by_offset(), frames.by_offset().rowsBetween(Window.unboundedPreceding, -1)
     known = records.join(F.broadcast(watermarks), on=frames.same_stream(records, watermarks), how="left").select(
         *(records[name] for name in records.columns), "known_epoch", "known_sequence"
     )
@@ -138,7 +138,7 @@ def _class() -> Column:
 
 def _block() -> Column:
     """Number the blocks of a stream: a new one starts where a run of suspects or replays breaks."""
-    by_offset = _by_offset()
+    by_offset = frames.by_offset()
     rises = (F.lag("epoch").over(by_offset) == F.col("epoch")) & (F.lag("sequence").over(by_offset) < F.col("sequence"))
     continues = (F.lag("class").over(by_offset) == F.col("class")) & (
         (F.col("class") == REPLAY) | ((F.col("class") == SUSPECT) & rises)
@@ -146,10 +146,6 @@ def _block() -> Column:
     starts = F.when(F.coalesce(continues, F.lit(False)), 0).otherwise(1)
     number = F.sum(starts).over(by_offset.rowsBetween(Window.unboundedPreceding, 0))
     return F.when(F.col("class") == ACCEPTED, F.lit(0).cast("bigint")).otherwise(number)
-
-
-def _by_offset() -> WindowSpec:
-    return Window.partitionBy(*STREAM).orderBy("offset")
 
 
 def _ordinal(epoch: str, sequence: str) -> Column:
