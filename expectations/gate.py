@@ -87,9 +87,8 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = Non
         run.report.event("gate.nothing_new")
         return None
     gate_run_id = new_id()
-    with snapshot_prefetch.prefetch_snapshots(
-        spark, [run.table(name) for name in (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)]
-    ):
+    with snapshot_prefetch.prefetch_snapshots(spark) as prefetch:
+        prefetch([run.table(name) for name in (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
         results, rows = _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id, limits=limits or Limits())
     done = _Audit(gate_run_id, pins, results, rows)
     crash_point("gate.audited")

@@ -6,18 +6,22 @@ few, or cannot be read here, is left to Spark. See `lakehouse.delta.local_files`
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
 
 from lakehouse.delta import local_files, tables
 from lakehouse.spark import frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
@@ -28,13 +32,28 @@ if TYPE_CHECKING:
     Box = Mapping[str, tuple[Any, Any]]
     """The lowest and the highest value of some columns. A row is in the box if each of its values is one of them or between."""
 
-_MOST_FILES, _MOST_ROWS, _MOST_BYTES = 100, 10_000, 32 * 2**20
+_MOST_FILES, _MOST_BYTES = 100, 32 * 2**20
 """What is opened, and read or found, at most. Beyond that Spark is the faster reader, and has the memory."""
 _MOST_READ = 4 * _MOST_BYTES
 """The same of what is read once it is no longer as it was in the files."""
-_AT_ONCE = 64
-"""Rows that are read before their size is looked at: a value of a megabyte may be in each."""
+_MOST_PATHS = 32
+"""Of more paths Spark looks at the files in a job."""
+_GLOB = frozenset("[]{}*?\\")
+"""What Spark takes for a pattern in a path."""
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many rows are few.
+
+    Attributes:
+        rows: The most rows. More of them are faster with Spark if it is to have them anyway.
+        at_once: Rows that are read before their size is looked at: a value of a megabyte may be in each, unless none is read.
+    """
+
+    rows: int = 10_000
+    at_once: int = 64
 
 
 def within(table: Table, columns: Sequence[str], boxes: Sequence[Box]) -> pa.Table | None:
@@ -48,12 +67,14 @@ def within(table: Table, columns: Sequence[str], boxes: Sequence[Box]) -> pa.Tab
     Returns:
         The rows, in no particular order; None if they cannot be read here, or are not few.
     """
-    return _few(table, columns, boxes, None, is_outside=False)
+    return _few(table, columns, boxes, None, is_outside=False, limits=Limits())
 
 
-def outside(table: Table, columns: Sequence[str], boxes: Sequence[Box], *, version: int) -> pa.Table | None:
+def outside(
+    table: Table, columns: Sequence[str], boxes: Sequence[Box], *, version: int, limits: Limits | None = None
+) -> pa.Table | None:
     """The rows that are in none of some boxes, as of one version. Otherwise as `within`."""
-    return _few(table, columns, boxes, version, is_outside=True)
+    return _few(table, columns, boxes, version, is_outside=True, limits=limits or Limits())
 
 
 def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box] = ()) -> DataFrame:
@@ -72,13 +93,38 @@ def frame(spark: SparkSession, table: Table, *, version: int, without: Sequence[
     return frames.of_arrow(spark, rows, whole.schema).coalesce(1)  # written as one file, on however many cores
 
 
+def files(spark: SparkSession, table: Table, *, version: int, without: Sequence[Box]) -> DataFrame | None:
+    """A table as of one version, as the files that may hold a row outside of some boxes; for a query without Delta.
+
+    Delta would compute the table's state first, by a query of its own.
+
+    Args:
+        spark: The session.
+        table: The table.
+        version: The version.
+        without: The rows that are not asked for. Those of them that share a file with others are in the frame all the same.
+
+    Returns:
+        The rows; None if they cannot be read so, or are in many files.
+    """
+    if (folder := table.local_folder) is None or _GLOB & set(str(folder)):
+        return None
+    with suppress(*local_files.ERRORS):
+        found = local_files.opened(folder, version)
+        paths = [folder / unquote(name) for name in _files(found, without, is_outside=True)]
+        if 0 < len(paths) <= _MOST_PATHS and all(path.exists() for path in paths):
+            schema = StructType.fromJson(json.loads(found.schema().to_json()))
+            return spark.read.schema(schema).parquet(*map(str, paths))
+    return None
+
+
 def but(column: str, first: int, last: int) -> list[Box]:
     """The boxes of all whole numbers in a column except those from first to last."""
     return [{column: (_LOWEST, first - 1)}, {column: (last + 1, _HIGHEST)}]
 
 
-def _few(
-    table: Table, columns: Sequence[str], boxes: Sequence[Box], version: int | None, *, is_outside: bool
+def _few(  # noqa: PLR0913 -- what is asked for and how much of it, each by name
+    table: Table, columns: Sequence[str], boxes: Sequence[Box], version: int | None, *, is_outside: bool, limits: Limits
 ) -> pa.Table | None:
     if (folder := table.local_folder) is None:
         return None
@@ -90,7 +136,7 @@ def _few(
         nothing = pc.scalar(value=False)
         is_in = _any([nothing, *(_all(_ends(pc.field, pc.field, box)) for box in boxes)])
         is_asked = ~pc.coalesce(is_in, nothing) if is_outside else is_in
-        return _read(local_files.dataset(folder, found, files), columns, boxes, is_asked)
+        return _read(local_files.dataset(folder, found, files), columns, boxes, is_asked, limits)
     return None
 
 
@@ -141,7 +187,9 @@ def _folded(operation: Callable[[Any, Any], Any], conditions: Sequence[Any]) -> 
     return operation(_folded(operation, conditions[:middle]), _folded(operation, conditions[middle:]))
 
 
-def _read(dataset: ds.Dataset, columns: Sequence[str], boxes: Sequence[Box], is_asked: pc.Expression) -> pa.Table | None:
+def _read(
+    dataset: ds.Dataset, columns: Sequence[str], boxes: Sequence[Box], is_asked: pc.Expression, limits: Limits
+) -> pa.Table | None:
     """The rows; None if too much has to be read for them, by what the files say and by what comes.
 
     A value that repeats is kept once in a file, and comes as often as it was written. So rows are read some at a time, which
@@ -149,13 +197,13 @@ def _read(dataset: ds.Dataset, columns: Sequence[str], boxes: Sequence[Box], is_
     """
     parts = [part for fragment in dataset.get_fragments() if (part := fragment.subset(is_asked)).row_groups]
     groups = [group for part in parts for group in part.row_groups]
-    if sum(group.num_rows for group in groups) > _MOST_ROWS or sum(group.total_byte_size for group in groups) > _MOST_BYTES:
-        return None
     names = dict.fromkeys([*columns, *(column for box in boxes for column in box)])
+    if sum(group.num_rows for group in groups) > limits.rows or sum(_bytes(part, names) for part in parts) > _MOST_BYTES:
+        return None
     schema = pa.schema([dataset.schema.field(name) for name in names])
     batches, read = [], 0
     for part in parts:
-        for batch in _batches(part, schema):
+        for batch in _batches(part, schema, limits.at_once):
             batches.append(batch)
             read += batch.nbytes
             if read > _MOST_READ:
@@ -164,12 +212,19 @@ def _read(dataset: ds.Dataset, columns: Sequence[str], boxes: Sequence[Box], is_
     return None if found.nbytes > _MOST_BYTES else found
 
 
-def _batches(part: ds.ParquetFileFragment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _bytes(part: ds.ParquetFileFragment, names: Collection[str]) -> int:
+    """How long some columns of a file's part are, as they are in the file before its compression."""
+    groups = [part.metadata.row_group(group.id) for group in part.row_groups]
+    chunks = (group.column(nth) for group in groups for nth in range(group.num_columns))
+    return sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in names)
+
+
+def _batches(part: ds.ParquetFileFragment, schema: pa.Schema, at_once: int) -> Iterator[pa.RecordBatch]:
     """The rows of a file's part, some at a time; a column that the file lacks is null."""
     groups = [group.id for group in part.row_groups]
     with pq.ParquetFile(part.path, page_checksum_verification=True) as file:
         there = [name for name in schema.names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(_AT_ONCE, row_groups=groups, columns=there):
+        for batch in file.iter_batches(at_once, row_groups=groups, columns=there):
             arrays = [
                 batch[field.name].cast(field.type) if field.name in there else pa.nulls(len(batch), field.type)
                 for field in schema

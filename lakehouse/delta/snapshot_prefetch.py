@@ -8,33 +8,43 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from lakehouse.delta.errors import SPARK_ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
     from lakehouse.table import Table
 
 
+Prefetch: TypeAlias = "Callable[[Sequence[Table]], None]"
+"""Begins to compute the snapshots of tables."""
+
+
 @contextmanager
-def prefetch_snapshots(spark: SparkSession, tables: Sequence[Table]) -> Iterator[None]:
-    """Compute the tables' snapshots one after another while the `with` block runs, and wait for them at its end.
+def prefetch_snapshots(spark: SparkSession) -> Iterator[Prefetch]:
+    """Give a function that computes tables' snapshots while the `with` block runs; wait for them at its end.
 
-    Changes no table and no result. An error is ignored here: it recurs, and is reported, when the table is written.
+    Changes no table and no result. An error is ignored here: it recurs, and is reported, when the table is written. A table
+    that is written before its snapshot is there waits for it, as it would without.
     """
-    thread = Thread(target=_ask, args=(spark, tables), daemon=True)
-    thread.start()
+    threads: list[Thread] = []
+
+    def prefetch(tables: Sequence[Table]) -> None:
+        for table in tables:
+            threads.append(Thread(target=_ask, args=(spark, table), daemon=True))
+            threads[-1].start()
+
     try:
-        yield
+        yield prefetch
     finally:
-        thread.join()
+        for thread in threads:
+            thread.join()
 
 
-def _ask(spark: SparkSession, tables: Sequence[Table]) -> None:
-    for table in tables:
-        with suppress(*SPARK_ERRORS):
-            spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()
+def _ask(spark: SparkSession, table: Table) -> None:
+    with suppress(*SPARK_ERRORS):
+        spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()

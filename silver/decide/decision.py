@@ -16,7 +16,7 @@ from lakehouse.spark import frames
 from silver.decide import islands, monotonic, running_max
 from silver.decide.sequential import fold
 from silver.decide.sequential import gaps as fold_gaps
-from silver.model import REJECT, SEGMENT, SPAN, Island, Segment, rows_of
+from silver.model import REJECT, SEGMENT, SPAN, Island, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ class How(StrEnum):
     """The way to decide. The outcome is the same; which one is cheapest depends on the input.
 
     Attributes:
-        FEW: All records are collected and decided on the driver: no shuffle, nothing to compile.
+        FEW: All narrow records come to the driver and are decided there: no shuffle, nothing to compile.
         ISLANDS: By islands; streams that do not come in islands are decided record by record.
         RECORDS: Record by record.
     """
@@ -77,10 +77,7 @@ def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules,
         The rows of `silver.decide.running_max.segments`, without the block numbers.
     """
     if way.how is How.FEW:
-        ordered = narrow.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
-        watermarks = streams.meet(ordered)
-        risen, others = monotonic.part(ordered, watermarks.ordinals, rules)
-        return _table([*risen, *fold(_one_by_one(others), watermarks.ordinals, rules)])
+        return on_driver(narrow.toArrow(), streams, rules)
     if way.how is How.RECORDS:
         return _all_by_records(spark, narrow, streams, rules)
     rows = islands.find_islands(narrow).limit(way.most_islands + 1).toArrow()
@@ -92,6 +89,14 @@ def decide(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules,
     if odd:
         found = pa.concat_tables([found, _by_records(spark, frames.of_streams(spark, narrow, odd), watermarks, rules)])
     return found
+
+
+def on_driver(narrow: pa.Table, streams: Known, rules: Rules) -> pa.Table:
+    """Decide narrow records, in any order, without Spark; as `decide`."""
+    ordered = narrow.sort_by([(name, "ascending") for name in (*STREAM, "offset")])
+    watermarks = streams.meet(ordered)
+    risen, others = monotonic.part(ordered, watermarks.ordinals, rules)
+    return _table([*risen, *fold(monotonic.islands(others), watermarks.ordinals, rules)])
 
 
 def _all_by_records(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules) -> pa.Table:
@@ -142,12 +147,6 @@ def _in_offset_order(narrow: DataFrame) -> Iterator[Island]:
     for row in frames.one_by_one(islands.runs(narrow).orderBy(*STREAM, "run").select(*columns)):
         topic, partition, producer, *island = row
         yield Island((topic, partition, producer), *island)
-
-
-def _one_by_one(records: pa.Table) -> Iterator[Island]:
-    """Records as islands of one, in the given order."""
-    for row in rows_of(records):
-        yield Island(stream_of(row), row["offset"], row["offset"], row["epoch"], row["sequence"], row["problem"])
 
 
 def _table(found: Iterable[Segment]) -> pa.Table:

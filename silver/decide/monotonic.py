@@ -1,21 +1,24 @@
 """Decide monotonic streams as a whole: each record is above the one before it, gaps allowed. Pure, on Arrow.
 
+What does not rise is cut into islands, and left to the fold.
+
 Most streams are monotonic, even if many producers take turns so that no two records of one are adjacent. Comparing columns with
 themselves, shifted by a row, shows it for all streams at once.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import ACCEPTED, STREAM, stream_of
-from silver.model import Segment
+from silver.model import Island, Segment, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from lakehouse.contracts.silver import Ordinal, Stream
     from silver.rules import Rules
@@ -52,11 +55,41 @@ def part(records: pa.Table, watermarks: Mapping[Stream, Ordinal], rules: Rules) 
     return risen, records.filter(pc.is_in(nth, pa.array(others, pa.int64())))
 
 
+def islands(records: pa.Table) -> Iterator[Island]:
+    """Cut records into islands, as `silver.decide.islands.runs` cuts them.
+
+    Args:
+        records: Narrow records, as for `part`.
+
+    >>> names = {"topic": ["t"] * 4, "producer": ["p"] * 4, "problem": pa.nulls(4, pa.string())}
+    >>> numbers = {"partition": [0] * 4, "offset": [0, 1, 2, 3], "epoch": [0] * 4, "sequence": [1, 2, 3, 2]}
+    >>> [(each.first_offset, each.last_offset) for each in islands(pa.table({**names, **numbers}))]
+    [(0, 2), (3, 3)]
+    """
+    if not records.num_rows:
+        return
+    column = {name: records[name].combine_chunks() for name in records.column_names}
+    steps = (pc.subtract(column[name], _before(column[name])) for name in ("offset", "sequence"))
+    goes_on = reduce(pc.and_, (pc.fill_null(pc.equal(step, 1), fill_value=False) for step in steps))
+    differs = reduce(pc.or_, (_differs(column[name]) for name in (*STREAM, "epoch", "problem")))
+    is_again = pc.and_not(pc.invert(_differs(column["offset"])), _starts(column))
+    goes_on = pc.and_not(pc.and_not(goes_on, differs), pc.fill_null(_before(is_again), fill_value=False))
+    starts = pc.indices_nonzero(pc.invert(goes_on))
+    lasts = pa.concat_arrays([starts[1:], pa.array([records.num_rows], starts.type)])
+    rows = records.take(starts).append_column("last", records["offset"].take(pc.subtract(lasts, 1)))
+    for row in rows_of(rows):
+        yield Island(stream_of(row), row["offset"], row["last"], row["epoch"], row["sequence"], row["problem"])
+
+
+def _starts(column: Mapping[str, pa.Array]) -> pa.Array:
+    """Whether a stream starts at each record."""
+    return reduce(pc.or_, (_differs(column[name]) for name in STREAM))
+
+
 def _streams(records: pa.Table) -> tuple[pa.Array, pa.Table]:
     """The number of each record's stream; and a row per stream with its totals and whether all of its records rise."""
     column = {name: records[name].combine_chunks() for name in records.column_names}
-    topic, partition, producer = (_differs(column[name]) for name in STREAM)
-    starts = pc.or_(pc.or_(topic, partition), producer)
+    starts = _starts(column)
     step = pc.if_else(starts, None, pc.subtract(column["sequence"], _before(column["sequence"])))
     follows = pc.and_(pc.greater(step, 0), pc.and_not(_differs(column["offset"]), _differs(column["epoch"])))
     is_read = pc.and_(pc.and_(column["epoch"].is_valid(), column["sequence"].is_valid()), column["problem"].is_null())

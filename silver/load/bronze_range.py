@@ -18,6 +18,7 @@ from lakehouse.errors import TableStateError
 from lakehouse.spark import frames
 from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS
+from silver.extract.columns import NARROW
 from silver.state.ledger import Arrivals
 from silver.state.plan import BronzeRange, Partition
 
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.table import Table
+    from silver.rules import Rules
 
+MOST_NUMBERS = 250_000
+"""Records whose numbers come to the driver: some 25 MB."""
+_NUMBERS_AT_ONCE = 4_096
+"""So many of them are some megabytes, however long the names of producers."""
 _HALVINGS = 3
 """At most fifteen conditions for neighbouring partitions of a topic: each new record is tested against all of them."""
 
@@ -97,7 +103,8 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
         return records.where(any_of(at(*each, f"offset BETWEEN {above + 1} AND {last}") for each, above, last in spans))
     if bronze_range.is_few and (few := _few(bronze, bronze_range)) is not None:
         return frames.of_arrow(spark, few).coalesce(1)  # written as one file, on however many cores
-    records = tables.read(spark, bronze, version=bronze_range.to_version)
+    version, without = bronze_range.to_version, _decided_boxes(bronze_range)
+    records = few_rows.files(spark, bronze, version=version, without=without) or tables.read(spark, bronze, version=version)
     if bronze_range.topics is not None:
         records = records.where(is_of_topics(bronze_range.topics))
     decided = [
@@ -107,17 +114,44 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     return records.where(~any_of(decided)) if decided else records
 
 
-def _few(bronze: Table, bronze_range: BronzeRange) -> pa.Table | None:
+def numbers(run: Run, bronze_range: BronzeRange, rules: Rules) -> pa.Table | None:
+    """The range's undecided records as a decision needs them, on the driver, without a query.
+
+    Returns:
+        The columns of `silver.extract.columns.NARROW`, in no particular order. None where Bronze's columns do not tell all of
+        them by these rules, where there are many, or where they are not in a local folder.
+    """
+    if rules.judges_values or rules.sources.is_left_to_silver or bronze_range.up_to is not None:
+        return None
+    limits = few_rows.Limits(MOST_NUMBERS, _NUMBERS_AT_ONCE)
+    rows = _few(run.table(BRONZE_RECORDS), bronze_range, [*NARROW, FINGERPRINT, "erased"], limits)
+    if rows is None or rows["erased"].null_count < len(rows):
+        return None
+    for topic in pc.unique(rows["topic"]).to_pylist():
+        sources = rules.sources.of_topic(topic)
+        is_current = pc.equal(rows.filter(pc.equal(rows["topic"], topic))[FINGERPRINT], sources.fingerprint)
+        if sources.is_left_to_silver or not pc.all(pc.fill_null(is_current, fill_value=False)).as_py():
+            return None
+    return rows.select(list(NARROW))
+
+
+def _few(
+    bronze: Table, bronze_range: BronzeRange, columns: Sequence[str] = BRONZE.names, limits: few_rows.Limits | None = None
+) -> pa.Table | None:
     """The same on the driver, if the records are few in a local folder and their table holds them as they are."""
-    decided: list[few_rows.Box] = [
-        {"topic": (topic, topic), "partition": (first, last), "offset": (0, up_to)}
-        for topic, first, last, up_to in decided_places(bronze_range.above)
-    ]
-    rows = few_rows.outside(bronze, BRONZE.names, decided, version=bronze_range.to_version)
+    decided = _decided_boxes(bronze_range)
+    rows = few_rows.outside(bronze, columns, decided, version=bronze_range.to_version, limits=limits)
     if rows is None or bronze_range.topics is None:
         return rows
     topics = [topic for topic in pc.unique(rows["topic"]).to_pylist() if plain_topic(topic) in bronze_range.topics]
     return rows.filter(pc.is_in(rows["topic"], pa.array(topics, pa.string())))
+
+
+def _decided_boxes(bronze_range: BronzeRange) -> list[few_rows.Box]:
+    return [
+        {"topic": (topic, topic), "partition": (first, last), "offset": (0, up_to)}
+        for topic, first, last, up_to in decided_places(bronze_range.above)
+    ]
 
 
 def decided_places(above: Mapping[Partition, int]) -> Iterator[tuple[str, int, int, int]]:

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.delta import snapshot_prefetch
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.decide import decision
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
+    from lakehouse.delta.snapshot_prefetch import Prefetch
     from lakehouse.run.context import Run
     from silver.load.recover import Recovered
     from silver.rules import Rules
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 _BY_ISLANDS = Way()
-_FEW, _FEW_IN_TURNS = 10_000, 250_000
-"""Bronze records up to which a load is decided on the driver; the second applies if they are unlikely to form islands."""
+_FEW = bronze_range.MOST_NUMBERS
+"""Bronze records up to which a load is decided on the driver."""
 
 
 def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and speeds it up
@@ -49,10 +49,12 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     limits: Limits | None = None,
     *,
     way: Way | None = None,
+    prefetch: Prefetch | None = None,
 ) -> Plan | None:
     """Plan the load after the last finished one: pin what Bronze gained, and decide it.
 
-    `way` affects only the cost; None chooses one by the load's size and by the load before.
+    `way` and `prefetch` affect only the cost; without a way, it is chosen by the load's size and by the load before. What the
+    load will write is prefetched as soon as there is one.
 
     Returns:
         The plan, or None if Bronze gained nothing.
@@ -67,11 +69,10 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     if pinned.counted == 0:
         return None
     claim = shared_columns(run, rules, pinned, load_seq=watermarks.load_seq + 1)
-    with snapshot_prefetch.prefetch_snapshots(
-        spark, [run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)]
-    ):
-        way = way or _way(recovered, pinned.counted)
-        planned = plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, way=way, limits=limits)
+    if prefetch is not None:
+        prefetch([run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)])
+    way = way or _way(recovered, pinned)
+    planned = plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, way=way, limits=limits)
     return planned if planned.ledger else None
 
 
@@ -88,13 +89,15 @@ def of_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -
     return replace(pinned, topics=topics, joined=joined)
 
 
-def _way(recovered: Recovered, records: int | None) -> Way:
-    """Choose how to decide a load, by its number of records, the known streams and the load before."""
-    streams = recovered.watermarks.ordinals
-    takes_turns = not recovered.was_in_islands or len(streams) > len({stream[:2] for stream in streams})
-    if records is not None and records <= (_FEW_IN_TURNS if takes_turns else _FEW):
+def _way(recovered: Recovered, pinned: BronzeRange) -> Way:
+    """Choose how to decide a load, by its number of records and by the load before."""
+    if _is_few(pinned):
         return Way(How.FEW)
     return Way(How.ISLANDS if recovered.was_in_islands else How.RECORDS)
+
+
+def _is_few(pinned: BronzeRange) -> bool:
+    return pinned.counted is not None and pinned.counted <= _FEW
 
 
 def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
@@ -117,18 +120,19 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
         ConservationError: The classes do not add up to what Bronze holds.
         RegistryError: The schema registry does not say what values were written with.
     """
-    pinned = replace(pinned, is_few=way.how is How.FEW)
-    records = bronze_range.read(spark, run, pinned)
+    is_few = way.how is How.FEW
+    pinned = replace(pinned, is_few=is_few)
+    numbers = bronze_range.numbers(run, pinned, rules) if is_few and not watermarks.declared else None
     # Reading few records from their bytes takes less time than asking.
-    if way.how is not How.FEW and are_current(records, rules):
-        pinned = replace(pinned, is_current=True)
-        records = bronze_range.read(spark, run, pinned)
+    is_current = numbers is not None or (not is_few and are_current(bronze_range.read(spark, run, pinned), rules))
+    pinned = replace(pinned, is_current=is_current)
+    records = bronze_range.read(spark, run, pinned)
     rules = with_schemas(spark, run, records, rules)
     load_seq = int(str(claim["load_seq"]))
     met = Streams(spark, run, watermarks, limits)
-    of = Near if way.how is How.FEW else Whole.of
+    of = Near if is_few else Whole.of
     past = lambda: of(spark, run, load_seq, met.watermarks)  # noqa: E731 -- asked for after the streams are met, if at all
-    found = classify_range(spark, records, rules, streams=met, past=past, way=way)
+    found = classify_range(spark, records, rules, streams=met, past=past, way=way, numbers=numbers)
     watermarks = met.watermarks
     summed = list(decision.summary(found))
     decided_records = Counter[Partition]()
@@ -180,7 +184,7 @@ def replan_range(  # noqa: PLR0913 -- as `plan_range`
     try:
         pinned = bronze_range.pin(spark, run, after_version=after_version, to_version=to_version, above=above)
         pinned = of_topics(pinned, rules, decided_topics)
-        way = Way(How.FEW) if pinned.counted is not None and pinned.counted <= _FEW else _BY_ISLANDS
+        way = Way(How.FEW) if _is_few(pinned) else _BY_ISLANDS
         return plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, way=way)
     except SPARK_ERRORS as error:
         if not is_gone(error):
@@ -198,6 +202,7 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
     streams: Known,
     past: Callable[[], Past],
     way: Way = _BY_ISLANDS,
+    numbers: pa.Table | None = None,
 ) -> pa.Table:
     """Assign each record its class, suspects included.
 
@@ -208,14 +213,18 @@ def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
         streams: The watermarks to decide by.
         past: Returns what suspects are compared with; called only if there are some.
         way: How to decide; it does not change the outcome.
+        numbers: The narrow records, if they are on the driver already.
 
     Returns:
         The load's segments, see `silver.model.SEGMENT`.
     """
     # A stream with a declared epoch always has a row here, see `silver.requests.retire_streams`.
     watermarks = streams.watermarks
-    narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
-    found = decision.decide(spark, narrowed, streams, rules, way)
+    if numbers is None:
+        narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
+        found = decision.decide(spark, narrowed, streams, rules, way)
+    else:
+        found = decision.on_driver(numbers, streams, rules)
     if resolve.is_needed(found):
         suspected = watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
         found = resolve.classify_suspects(spark, found, suspected, past(), way)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+from chispa import assert_df_equality
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.delta import few_rows
+from lakehouse.delta import few_rows, tables
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, Lakehouse
 from tests.support.examples import examples
 from tests.support.small_tables import write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 LONG = "a topic whose name is longer than the texts that the statistics of Delta keep"
 PLACE = ("topic", "partition", "offset")
@@ -109,6 +113,41 @@ def test_more_than_ten_thousand_rows_are_left_to_spark(tmp_path: Path) -> None:
     assert most is not None
     assert len(most) == 10_000
     assert few_rows.outside(bronze, ("offset",), [], version=2) is None
+
+
+@pytest.mark.spark
+def test_the_files_that_hold_rows_outside_of_boxes_are_the_table_to_a_query_without_delta(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    at = datetime(2026, 11, 21, 9, 0, 0, 123456, tzinfo=UTC)
+    read = {"value": b"\xff", "timestamp": at, "headers": [{"key": "k", "value": b"v"}]}
+    rows = [{"topic": "a", "partition": 0, "offset": nth, **read} for nth in range(3)]
+    for row in rows:
+        write_rows(tmp_path / "written", BRONZE, [row])
+    root = (tmp_path / "written").rename(tmp_path / "a=b c#d")
+    bronze = Lakehouse(root=str(root)).table(BRONZE_RECORDS)
+    decided = [{"topic": ("a", "a"), "partition": (0, 0), "offset": (0, 0)}]
+
+    found = few_rows.files(spark, bronze, version=2, without=decided)
+
+    assert found is not None
+    whole = tables.read(spark, bronze, version=2)
+    assert len(found.inputFiles()) == 2
+    assert_df_equality(found, whole.where("offset > 0"), ignore_row_order=True, ignore_nullable=True)
+    earlier = few_rows.files(spark, bronze, version=1, without=decided)
+    assert earlier is not None
+    assert earlier.count() == 1
+    (root / BRONZE_RECORDS / Path(earlier.inputFiles()[0]).name).unlink()
+    assert few_rows.files(spark, bronze, version=1, without=decided) is None
+
+
+@pytest.mark.spark
+def test_a_folder_that_is_a_pattern_to_spark_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    write_rows(tmp_path / "a", BRONZE, [{"topic": "a", "partition": 0, "offset": 0}])
+    root = (tmp_path / "a").rename(tmp_path / "[ab]")
+    bronze = Lakehouse(root=str(root)).table(BRONZE_RECORDS)
+
+    assert few_rows.files(spark, bronze, version=0, without=[]) is None
 
 
 def test_a_table_that_is_not_there_or_in_no_folder_is_left_to_spark(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Streams that only rise, against the fold over each of their records."""
+"""Streams that only rise, and the islands of the others, against the fold over each of their records."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ def _records(draw: st.DrawFn) -> list[Island]:
         sent: list[tuple[int | None, int | None]] = [(int(sequence > next_epoch), sequence) for sequence in risen]
         if draw(st.booleans()) and sent:
             sent.insert(draw(st.integers(0, len(sent))), draw(st.sampled_from([*sent, (None, None)])))
-        is_twice = draw(st.integers(0, 3 * len(sent)))
+        is_twice, apart = draw(st.integers(0, 3 * len(sent))), draw(st.integers(1, 2))
         for nth, (of_epoch, sequence) in enumerate(sent):
             problem = "no sequence" if sequence is None else None
-            found += [Island(stream, nth * 2, nth * 2, of_epoch, sequence, problem)] * (2 if nth == is_twice else 1)
+            offset = nth * apart
+            found += [Island(stream, offset, offset, of_epoch, sequence, problem)] * (2 if nth == is_twice else 1)
     return found
 
 
@@ -57,7 +58,25 @@ def test_what_rises_comes_to_what_the_fold_makes_of_it(
     streams = {segment.stream for segment in risen}
     left = [each for each in records if each.stream not in streams]
     assert others["offset"].to_pylist() == [each.first_offset for each in left]
-    assert sorted([*risen, *fold(left, watermarks, _RULES)], key=str) == sorted(fold(records, watermarks, _RULES), key=str)
+    islands = list(monotonic.islands(others))
+    assert sorted([*risen, *fold(islands, watermarks, _RULES)], key=str) == sorted(fold(records, watermarks, _RULES), key=str)
+
+
+def test_an_island_ends_where_offset_or_sequence_does_not_go_on_or_a_record_came_twice() -> None:
+    places = [(0, 1), (1, 2), (2, 3), (4, 4), (5, 5), (5, 5), (6, 6), (7, 9), (8, None), (9, None)]
+    rows = [dict(zip(_COLUMNS.names, ("t", 0, None, offset, 0, sequence, None), strict=True)) for offset, sequence in places]
+
+    islands = monotonic.islands(pa.Table.from_pylist(rows, _COLUMNS))
+
+    assert [(each.first_offset, each.last_offset, each.first_sequence) for each in islands] == [
+        (0, 2, 1),
+        (4, 5, 4),
+        (5, 5, 5),
+        (6, 6, 6),
+        (7, 7, 9),
+        (8, 8, None),
+        (9, 9, None),
+    ]
 
 
 def test_gaps_are_no_reason_to_look_at_each_record() -> None:

@@ -10,15 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.delta import tables
+from lakehouse.extract.sources import Source, Sources
 from lakehouse.table import BRONZE_RECORDS
+from silver.extract.columns import narrow
 from silver.load import bronze_range
-from tests.support.bronze import Record, put
+from silver.rules import OfTopic, Payload, Rules
+from tests.support.bronze import SEQ, Record, put, put_read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
 
+_RULES = Rules(SEQ.sequence)
 _PLACES = [(topic, partition, offset) for topic in ("a", "b") for partition in range(20) for offset in range(8)]
 
 
@@ -52,6 +56,56 @@ def test_records_before_and_behind_hundreds_that_are_decided_are_read(spark: Spa
 
     undecided = [(partition, nth) for nth, partition in enumerate(partitions) if partition != 1]
     assert sorted((row["partition"], row["offset"]) for row in records.collect()) == undecided
+
+
+@pytest.mark.spark
+def test_the_numbers_on_the_driver_are_those_that_a_query_finds(spark: SparkSession, run: Run) -> None:
+    put(spark, run, [Record.of(nth, 9 - nth) for nth in range(4)])
+    put(spark, run, [Record.of(4, 7), Record(5), Record.of(6, "x"), Record.of(0, 3, partition=1), Record.of(4, 7)])
+    pinned = bronze_range.pin(spark, run, after_version=-1, above={("t", 0): 1})
+
+    numbers = bronze_range.numbers(run, pinned, _RULES)
+
+    assert numbers is not None
+    expected = narrow(bronze_range.read(spark, run, pinned), _RULES)
+    assert numbers.column_names == expected.columns
+    assert sorted(map(str, numbers.to_pylist())) == sorted(str(row.asDict()) for row in expected.collect())
+    assert len(numbers) == 7
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("rules", "sources"),
+    [
+        pytest.param(_RULES, None, id="Bronze read nothing"),
+        pytest.param(_RULES, Sources(Source("value")), id="Bronze read it by another extractor"),
+        pytest.param(replace(_RULES, producer=Source("value")), SEQ, id="the producer has another extractor"),
+        pytest.param(Rules(Source("custom", "tests.silver.extract.test_stored:last_byte")), SEQ, id="a custom extractor"),
+        pytest.param(
+            replace(_RULES, payload=Payload("json", "n INT", undecodable="quarantine")), SEQ, id="values have to be decoded"
+        ),
+    ],
+)
+def test_numbers_that_bronze_does_not_have_are_left_to_a_query(
+    spark: SparkSession, run: Run, rules: Rules, sources: Sources | None
+) -> None:
+    put_read(spark, run, [([Record.of(0, 1)], SEQ), ([Record.of(1, 2)], sources)])
+
+    assert bronze_range.numbers(run, bronze_range.pin(spark, run, after_version=-1, above={}), rules) is None
+
+
+@pytest.mark.spark
+def test_the_numbers_of_topics_that_are_read_otherwise_are_current_by_their_own_sources(spark: SparkSession, run: Run) -> None:
+    own = Sources(SEQ.sequence, own=(("u", Sources(Source("value"))),))
+    rules = Rules(SEQ.sequence, own=(("u", OfTopic(Source("value"))),))
+    put(spark, run, [Record.of(0, 1), Record(0, b"7", topic="u")], own)
+    pinned = bronze_range.pin(spark, run, after_version=-1, above={})
+
+    numbers = bronze_range.numbers(run, pinned, rules)
+
+    assert numbers is not None
+    assert sorted(zip(numbers["topic"].to_pylist(), numbers["sequence"].to_pylist(), strict=True)) == [("t", 1), ("u", 7)]
+    assert bronze_range.numbers(run, pinned, _RULES) is None
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 19)), st.integers(0, 7)))
