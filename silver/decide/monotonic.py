@@ -44,10 +44,11 @@ def part(records: pa.Table, watermarks: Mapping[Stream, Ordinal], rules: Rules) 
     ([('u', 0, 'p')], [0, 1, 2])
     """
     nth, streams = _streams(records)
+    limits = {topic: rules.policy(topic).max_jump for topic in pc.unique(streams["topic"]).to_pylist()}
     risen, others = [], []
     for row in streams.to_pylist():
         stream = stream_of(row)
-        segment = _accepted(stream, row, watermarks.get(stream), rules.policy(stream[0]).max_jump)
+        segment = _accepted(stream, row, watermarks.get(stream), limits[stream[0]])
         if segment is None:
             others.append(row["nth"])
         else:

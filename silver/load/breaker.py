@@ -111,9 +111,11 @@ def _too_much(where: str, rows: list[Mapping[str, object]], limit: _Limit) -> Tr
 
 
 def _started_anew(row: Mapping[str, object], limit: _Limit) -> Trip | None:
+    if row[ACCEPTED]:
+        return None
     count = _counts(row)
     low = count[LATE] - count["late_accepted"] + count[COLLISION]
-    if count[ACCEPTED] or not limit.is_passed(low, count["records"]):
+    if not limit.is_passed(low, count["records"]):
         return None
     what = "A stream sends only numbers below its watermark that are no duplicates: its sequence started anew, or one corrupt "
     stream = ", ".join(f"{name} {_short(row[name])}" for name in STREAM if row[name] is not None)

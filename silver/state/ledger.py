@@ -124,7 +124,8 @@ def rows(
         rules: The rules: whether a topic's late records are accepted, and whether it is contiguous.
     """
     last_offsets = watermarks.last_offsets()
-    fingerprints = {topic: rules.of_topic(topic).fingerprint for topic, _, _ in loads} if rules.own else {}
+    policies = {topic: rules.policy(topic) for topic in {topic for topic, _, _ in loads}}
+    fingerprints = {topic: rules.of_topic(topic).fingerprint for topic in policies} if rules.own else {}
     return [
         {
             **dict(zip(("topic", "partition", "producer"), stream, strict=True)),
@@ -132,7 +133,7 @@ def rows(
             **({"rules_fingerprint": fingerprints[stream[0]]} if rules.own else {}),
             "records": sum(load.counts.values()),
             **load.counts,
-            "late_accepted": load.counts[LATE] if rules.policy(stream[0]).late == "accept" else 0,
+            "late_accepted": load.counts[LATE] if policies[stream[0]].late == "accept" else 0,
             "released": load.released,
             "discarded": load.discarded,
             "erased": load.erased,
@@ -144,7 +145,7 @@ def rows(
             "jumps_forward": load.jumps_forward,
             "jumps_backward": load.jumps_backward,
             "missing": min(load.missing, _LARGEST),
-            "missing_ranges": _ranges(load, is_contiguous=rules.policy(stream[0]).contiguous),
+            "missing_ranges": _ranges(load, is_contiguous=policies[stream[0]].contiguous),
         }
         for stream, load in sorted(loads.items(), key=lambda item: by_name(item[0]))
     ]
