@@ -72,8 +72,9 @@ def islands(records: pa.Table) -> Iterator[Island]:
     column = {name: records[name].combine_chunks() for name in records.column_names}
     steps = (pc.subtract(column[name], _before(column[name])) for name in ("offset", "sequence"))
     goes_on = reduce(pc.and_, (pc.fill_null(pc.equal(step, 1), fill_value=False) for step in steps))
-    differs = reduce(pc.or_, (_differs(column[name]) for name in (*STREAM, "epoch", "problem")))
-    is_again = pc.and_not(pc.invert(_differs(column["offset"])), _starts(column))
+    begins = _starts(column)
+    differs = reduce(pc.or_, (_differs(column[name]) for name in ("epoch", "problem")), begins)
+    is_again = pc.and_not(pc.invert(_differs(column["offset"])), begins)
     goes_on = pc.and_not(pc.and_not(goes_on, differs), pc.fill_null(_before(is_again), fill_value=False))
     starts = pc.indices_nonzero(pc.invert(goes_on))
     lasts = pa.concat_arrays([starts[1:], pa.array([records.num_rows], starts.type)])

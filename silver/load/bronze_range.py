@@ -127,10 +127,10 @@ def numbers(run: Run, bronze_range: BronzeRange, rules: Rules) -> pa.Table | Non
     rows = _few(run.table(BRONZE_RECORDS), bronze_range, [*NARROW, FINGERPRINT, "erased"], limits)
     if rows is None or rows["erased"].null_count < len(rows):
         return None
-    for topic in pc.unique(rows["topic"]).to_pylist():
-        sources = rules.sources.of_topic(topic)
-        is_current = pc.equal(rows.filter(pc.equal(rows["topic"], topic))[FINGERPRINT], sources.fingerprint)
-        if sources.is_left_to_silver or not pc.all(pc.fill_null(is_current, fill_value=False)).as_py():
+    sources = rules.sources
+    for told in rows.group_by(["topic", FINGERPRINT]).aggregate([]).to_pylist():
+        of_topic = sources.of_topic(told["topic"])
+        if of_topic.is_left_to_silver or told[FINGERPRINT] != of_topic.fingerprint:
             return None
     return rows.select(list(NARROW))
 
@@ -138,7 +138,7 @@ def numbers(run: Run, bronze_range: BronzeRange, rules: Rules) -> pa.Table | Non
 def _few(
     bronze: Table, bronze_range: BronzeRange, columns: Sequence[str] = BRONZE.names, limits: few_rows.Limits | None = None
 ) -> pa.Table | None:
-    """The same on the driver, if the records are few in a local folder and their table holds them as they are."""
+    """The range's undecided records on the driver, if they are few in a local folder and their table holds them as they are."""
     decided = _decided_boxes(bronze_range)
     rows = few_rows.outside(bronze, columns, decided, version=bronze_range.to_version, limits=limits)
     if rows is None or bronze_range.topics is None:

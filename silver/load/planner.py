@@ -40,7 +40,7 @@ _BY_ISLANDS = Way()
 _FEW = bronze_range.MOST_NUMBERS
 """Bronze records up to which a load is decided on the driver."""
 _READ_FROM_BYTES = 10_000
-"""Those up to which reading from their bytes takes less time than asking whether Bronze has read all of them."""
+"""Those that are read as a whole on the driver; reading their bytes takes less time than asking whether Bronze has."""
 
 
 def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and speeds it up
@@ -123,10 +123,10 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
         RegistryError: The schema registry does not say what values were written with.
     """
     is_few = way.how is How.FEW
-    pinned = replace(pinned, is_few=is_few)
+    is_little = is_few and (pinned.counted or 0) <= _READ_FROM_BYTES
+    pinned = replace(pinned, is_few=is_little)
     numbers = bronze_range.numbers(run, pinned, rules) if is_few and not watermarks.declared else None
-    is_asked = numbers is None and not (is_few and (pinned.counted or 0) <= _READ_FROM_BYTES)
-    is_current = numbers is not None or (is_asked and are_current(bronze_range.read(spark, run, pinned), rules))
+    is_current = numbers is not None or (not is_little and are_current(bronze_range.read(spark, run, pinned), rules))
     pinned = replace(pinned, is_current=is_current)
     records = bronze_range.read(spark, run, pinned)
     rules = with_schemas(spark, run, records, rules)
