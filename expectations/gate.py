@@ -24,7 +24,7 @@ from lakehouse.protocol import gold_rejects
 from lakehouse.run.context import new_id
 from lakehouse.run.crash_points import crash_point
 from lakehouse.spark import frames
-from lakehouse.table import GATE_RESULTS, GOLD_LATEST, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH
+from lakehouse.table import GATE_RESULTS, GOLD_LATEST, GOLD_RECORDS, GOLD_REJECTS, GOLD_STREAM_HEALTH, SILVER_LOADS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +88,7 @@ def audit(spark: SparkSession, run: Run, gate: Gate, limits: Limits | None = Non
         return None
     gate_run_id = new_id()
     with snapshot_prefetch.prefetch_snapshots(spark) as prefetch:
-        prefetch([run.table(name) for name in (GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
+        prefetch([run.table(name) for name in (SILVER_LOADS, GOLD_RECORDS, GOLD_LATEST, GOLD_STREAM_HEALTH)])
         results, rows = _evaluate(spark, run, pins, checks=checks, gate_run_id=gate_run_id, limits=limits or Limits())
     done = _Audit(gate_run_id, pins, results, rows)
     crash_point("gate.audited")

@@ -14,7 +14,10 @@ from pyspark.sql import functions as F
 from lakehouse.contracts.silver import IN_ORDER, STREAM
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from expectations.evidence.model import Row
 
 REQUIRED = ("topic", "partition", "offset", "sequence", "epoch", "load_seq", "arrival")
 """The columns of a kept record that are never null."""
@@ -75,6 +78,19 @@ def bronze_counts(appended: DataFrame) -> DataFrame:
     return appended.groupBy("topic", "partition", F.col("_commit_version").alias("version")).agg(
         F.count(F.lit(1)).alias("records")
     )
+
+
+def bronze_counts_of(appended: pa.Table) -> list[Row]:
+    """The rows of `bronze_counts`, of what is on the driver.
+
+    >>> import pyarrow as pa
+    >>> rows = {"topic": ["t", "t", "t"], "partition": [0, 0, 1], "_commit_version": [3, 3, 4]}
+    >>> [list(row.values()) for row in bronze_counts_of(pa.table(rows))]
+    [['t', 0, 3, 2], ['t', 1, 4, 1]]
+    """
+    counts = appended.group_by(["topic", "partition", "_commit_version"]).aggregate([([], "count_all")])
+    found: list[Row] = counts.rename_columns(["topic", "partition", "version", "records"]).to_pylist()
+    return found
 
 
 def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:

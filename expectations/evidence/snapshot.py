@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from expectations.evidence import facts, facts_by_island
 from expectations.evidence.model import BronzeCounts, Evidence, Row, by_load
-from lakehouse.contracts.bronze import is_of_topics
+from lakehouse.contracts.bronze import is_of_topics, plain_topic
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
 from lakehouse.contracts.silver import CLASSES, DISCARDED, KEPT, RELEASED, STREAM, WATERMARK
 from lakehouse.delta import few_rows, small_tables, tables
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
+    from lakehouse.table import Table
 
 _LEDGER = (
     "load_seq",
@@ -165,6 +166,18 @@ def silver_facts(spark: SparkSession, kept: DataFrame, *, is_large: bool) -> lis
     return told + _rows(facts.silver_facts(frames.of_streams(spark, kept, others))) if others else told
 
 
+def _by_version(
+    spark: SparkSession, bronze: Table, *, after_version: int, to_version: int, topics: Sequence[str] | None
+) -> list[Row] | None:
+    """The rows of `facts.bronze_counts` of some topics, None for all; None if a version is gone."""
+    few = few_rows.appended(bronze, ["topic", "partition"], after_version=after_version, to_version=to_version)
+    if few is not None:
+        return [row for row in facts.bronze_counts_of(few) if topics is None or plain_topic(row["topic"] or "") in topics]
+    summary = partial(_counted, topics=topics)
+    counted = tables.collect_appended(spark, bronze, after_version=after_version, to_version=to_version, summary=summary)
+    return None if counted is None else [row.asDict() for row in counted]
+
+
 def _counted(records: DataFrame, *, topics: Sequence[str] | None) -> DataFrame:
     return facts.bronze_counts(records if topics is None else records.where(is_of_topics(topics)))
 
@@ -197,17 +210,11 @@ def _bronze(  # noqa: PLR0913 -- what is counted, and from where on, each by nam
     if to_version <= after_version:
         return BronzeCounts({}, uncounted=uncounted)
     topics = {json.dumps(json.loads(row["rules"]).get("decided_topics")) for row in loaded if row["rules"]}
-    counted_versions = None
+    by_version = None
     if len(topics) <= 1:
-        counted_versions = tables.collect_appended(
-            spark,
-            bronze,
-            after_version=after_version,
-            to_version=to_version,
-            summary=partial(_counted, topics=json.loads(topics.pop()) if topics else None),
-        )
-    if counted_versions is not None:
-        by_version = [row.asDict() for row in counted_versions]
+        named = json.loads(topics.pop()) if topics else None
+        by_version = _by_version(spark, bronze, after_version=after_version, to_version=to_version, topics=named)
+    if by_version is not None:
         return BronzeCounts(by_load(by_version, loads), uncounted=uncounted)
     if len(topics) <= 1:
         run.report.event("gate.bronze_versions_gone", after_version=after_version, to_version=to_version)

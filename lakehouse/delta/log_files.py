@@ -123,6 +123,24 @@ def last_append(table: Path, app_id: str, number: int) -> Append | None:
     return Append(rows, info.get("userMetadata"))
 
 
+def appended(table: Path, version: int) -> list[str] | None:
+    """The files that a version of a table appended, as the log names them.
+
+    Returns:
+        Their names; None if the version is gone or damaged, or also removed or changed rows.
+    """
+    try:
+        text = (table / "_delta_log" / f"{version:020}.json").read_bytes()
+        actions = [json.loads(line) for line in text.splitlines()]
+        added = [action["add"] for action in actions if "add" in action and action["add"]["dataChange"]]
+        removed = [action["remove"] for action in actions if "remove" in action and action["remove"]["dataChange"]]
+        names = [each["path"] for each in added]
+    except (OSError, ValueError, KeyError):
+        return None
+    is_append = actions and not removed and not any("cdc" in action for action in actions)
+    return names if is_append and not any(each.get("deletionVector") for each in added) else None
+
+
 def last_version(table: Path) -> int:
     """The last version of a table, by the names of its commit files; -1 if there is none."""
     names = (path.name for path in (table / "_delta_log").glob("*.json"))
