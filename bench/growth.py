@@ -26,8 +26,6 @@ MOST_HISTORY = 32_000_000
 _LOAD_RECORDS = 100_000
 _SHARES = (64, 16, 4, 1)
 """The histories: a 64th of the largest one, a 16th, a quarter, all of it."""
-_MERGE_SHARE = 4
-"""MERGE goes on up to a quarter of the largest history: each of its loads reads all of it."""
 _WARM_UPS = 2
 _STEP_RECORDS = 2_000_000
 _SERVERS = "none:9092"
@@ -63,11 +61,6 @@ class Sizes:
         """How many records are there when a process begins: warming up and half of its loads lead up to the history."""
         return history - (_WARM_UPS + self.rounds // 2) * self.load
 
-    @property
-    def of_merge(self) -> tuple[int, ...]:
-        """The histories that MERGE is measured on."""
-        return tuple(each for each in self.histories if each <= self.histories[-1] // _MERGE_SHARE)
-
 
 def measure(sitting: Sitting, folder: Path, most_history: int, rounds: int) -> None:
     """Grow a pipeline, and measure loads at each size; then the same with MERGE's table.
@@ -77,11 +70,11 @@ def measure(sitting: Sitting, folder: Path, most_history: int, rounds: int) -> N
         PeerFailedError: A process of ours failed.
     """
     sizes = Sizes.up_to(most_history, rounds)
-    _Growing(folder / "ours", "ours", "ours", GROWN_LOAD).measure(sitting, sizes, sizes.histories)
+    _Growing(folder / "ours", "ours", "ours", GROWN_LOAD).measure(sitting, sizes)
     # The history of MERGE's table is appended, which ends in the same rows: merging it would take hours.
     merge = _Growing(folder / "merge", "copy", "merge", GROWN_MERGE)
     try:
-        merge.measure(sitting, sizes, sizes.of_merge)
+        merge.measure(sitting, sizes)
     except PeerFailedError as error:  # the comparison ends there, and ours holds all the same
         sitting.tell(f"  {GROWN_MERGE} FAILED: {error}")
 
@@ -101,9 +94,9 @@ class _Growing:
         self._records, self._version = 0, -1
         self._answer: Answer | None = None
 
-    def measure(self, sitting: Sitting, sizes: Sizes, histories: tuple[int, ...]) -> None:
+    def measure(self, sitting: Sitting, sizes: Sizes) -> None:
         """Grow to each history, and measure loads there."""
-        for history in histories:
+        for history in sizes.histories:
             sitting.tell(f"{self._name}: growing to {history:,} records")
             with self._process() as process:
                 if not self._records:

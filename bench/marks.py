@@ -12,6 +12,7 @@ from bench.cold import BARE_PROCESS, COLD, COMMANDS, SPARK_START
 from bench.endless import HEAP, KEPT, SLOWEST
 from bench.growth import GROWN_LOAD, GROWN_MERGE
 from bench.readers import FOLDER, READERS, S3
+from bench.sitting import BARE_COMMITS
 from bench.streams import BARE_LOAD, STREAMS_LOAD
 from bench.whole import BARE_COPY, THREE_COPIES, TO_BRONZE, TO_GOLD
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from bench.sitting import Measurement, Sitting
 
 MOST_GROWTH_TIMES = 1.3
+MOST_MERGE_TIMES = {"on 500,000": 1.0, "on 8,000,000": 0.5, "on 32,000,000": 0.25}
 MOST_MEMORY_TIMES = 1.2
 """What counts as flat: a JVM's memory is never the same twice."""
 MOST_SLOWER_TIMES = 1.2
@@ -61,7 +63,7 @@ def of_loads(sitting: Sitting) -> list[Mark]:
 
 
 def of_growth(sitting: Sitting) -> list[Mark]:
-    """The last history held against the first: times, and memory; beside it MERGE's times, which have no mark."""
+    """The last history held against the first: times, and memory; and a load beside MERGE on the same history."""
     found = []
     for what, times in _growth(_seconds(sitting, GROWN_LOAD), GROWN_LOAD):
         met = times <= MOST_GROWTH_TIMES
@@ -69,7 +71,13 @@ def of_growth(sitting: Sitting) -> list[Mark]:
     for what, times in _growth(_medians(sitting, GROWN_LOAD, lambda each: float(each.peak_bytes or 0)), GROWN_LOAD):
         flat = f"flat: at most {MOST_MEMORY_TIMES:g} times"
         found.append(Mark(f"{what}, memory of driver and executor", flat, f"{times:.2f} times", times <= MOST_MEMORY_TIMES))
-    for what, times in _growth(_seconds(sitting, GROWN_MERGE), GROWN_MERGE):
+    merge = _seconds(sitting, GROWN_MERGE)
+    for history, seconds in _seconds(sitting, GROWN_LOAD).items():
+        if history in MOST_MERGE_TIMES and history in merge:
+            times, most = seconds / merge[history], MOST_MERGE_TIMES[history]
+            what = f"Silver load {history} beside Delta MERGE"
+            found.append(Mark(what, f"at most {most:g} times its time", f"{times:.2f} times", times <= most))
+    for what, times in _growth(merge, GROWN_MERGE):
         found.append(Mark(what, "none: for comparison", f"{times:.2f} times", None))
     return found
 
@@ -157,8 +165,11 @@ def of_readers(sitting: Sitting) -> list[Mark]:
 
 
 def of_whole(sitting: Sitting) -> list[Mark]:
-    """Bronze held against the bare copy of the same round, all stages against three copies: they take in the same records."""
-    least, most = LEAST_BRONZE_SHARE, MOST_COPIES_TIMES
+    """Bronze held against the bare copy of the same round, all stages against three copies and against a run's bare commits.
+
+    They take in the same records.
+    """
+    least = LEAST_BRONZE_SHARE
     bronze = [
         Mark(
             f"{TO_BRONZE}, {pattern}",
@@ -168,9 +179,14 @@ def of_whole(sitting: Sitting) -> list[Mark]:
         )
         for pattern, times in _times(sitting, TO_BRONZE, BARE_COPY).items()
     ]
+    bases = (
+        (THREE_COPIES, "three plain copies", MOST_COPIES_TIMES),
+        (BARE_COMMITS, BARE_COMMITS, report.MOST_COMMITS_TIMES),
+    )
     return bronze + [
-        Mark(f"{TO_GOLD}, {pattern}", f"at most {most:g} times three plain copies", f"{times:.2f} times", times <= most)
-        for pattern, times in _times(sitting, TO_GOLD, THREE_COPIES).items()
+        Mark(f"{TO_GOLD}, {pattern}", f"at most {most:g} times {what}", f"{times:.2f} times", times <= most)
+        for base, what, most in bases
+        for pattern, times in _times(sitting, TO_GOLD, base).items()
     ]
 
 

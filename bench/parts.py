@@ -60,7 +60,7 @@ PARTS = (
         "Loads of the same size on histories that grow. Bronze is made up by Spark: values of 32 bytes, 8 partitions. The\n"
         "history of Silver comes by loads, that of MERGE's table by appends. The measured loads lie around the history that\n"
         "is named. Each size has a process of its own, which has done two loads before. *Memory* is the most that it held,\n"
-        "Python and the JVM, driver and executor being one. MERGE goes up to a quarter of the largest history.",
+        "Python and the JVM, driver and executor being one.",
         "make bench-scale",
         marks.of_growth,
     ),
@@ -87,8 +87,9 @@ PARTS = (
         WHOLE,
         "The whole path",
         "The same topic of 8 partitions, values of 200 bytes, in turns and in one warm session: a bare Structured Streaming\n"
-        "copy to Delta, Bronze alone, such a copy and from there two more, one table to the next, and all stages to Gold.\n"
-        "Each has taken in the topic's first records before: tables and checkpoints are there.",
+        "copy to Delta, Bronze alone, such a copy and from there two more, one table to the next, and all stages to Gold; and\n"
+        "one that commits what a run commits and does nothing else (`bench/floor.py`). Each has taken in the topic's first\n"
+        "records before: tables and checkpoints are there.",
         "make bench-scale",
         marks.of_whole,
     ),

@@ -1,4 +1,7 @@
-"""The whole path: Kafka to Bronze beside a bare Structured Streaming copy, Kafka to Gold beside such a copy and two more."""
+"""The whole path: Kafka to Bronze beside a bare Structured Streaming copy; Kafka to Gold beside such a copy and two more.
+
+And beside the bare commits of a run.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from bench.loads import Silent, settings_of
 from bench.peers import spark_stream
 from bench.peers.job import RUN, Job
 from bench.peers.registry import CLEAN, FEW
-from bench.sitting import Sitting, require
+from bench.sitting import BARE_COMMITS, Sitting, require
 from bench.topics import PARTITIONS, plan_topic, send_first
 from bronze.ingest import ingest
 from lakehouse.extract.sources import Sources
@@ -36,7 +39,7 @@ _WARM_UP_RECORDS = 200_000
 
 
 def measure(sitting: Sitting, place: Place, records: int, rounds: int) -> None:
-    """Take in the same topics, in turns, by a bare copy, by Bronze alone, by three copies, and by all stages.
+    """Take in the same topics, in turns: by a bare copy, Bronze alone, three copies, all stages, and their bare commits.
 
     Raises:
         WrongResultError: A table does not hold what it has to.
@@ -64,7 +67,9 @@ class _Paths:
         for nth in range(rounds):
             for way, folder in self._ways(nth):
                 folder.mkdir(parents=True)
-                self._do(way, folder, 0)
+                if way != BARE_COMMITS:
+                    self._do(way, folder, 0)
+            self._copy_gold(nth)
         send_rest()
 
     def measure(self, sitting: Sitting, nth: int) -> None:
@@ -76,9 +81,16 @@ class _Paths:
             self._check(way, folder)
             shutil.rmtree(folder)
 
+    def _copy_gold(self, nth: int) -> None:
+        """Give the bare commits copies of a pipeline's tables, and a Bronze of their own."""
+        folders = dict(self._ways(nth))
+        bare = self._job(folders[BARE_COMMITS])
+        floor.copy_tables(folders[TO_GOLD], bare)
+        spark_stream.copy_from_kafka(self._place.spark, bare)
+
     def _ways(self, nth: int) -> list[tuple[str, Path]]:
         folder = self._place.folder / self._topic.name
-        names = {BARE_COPY: "copy", TO_BRONZE: "bronze", THREE_COPIES: "copies", TO_GOLD: "gold"}
+        names = {BARE_COPY: "copy", TO_BRONZE: "bronze", THREE_COPIES: "copies", TO_GOLD: "gold", BARE_COMMITS: "commits"}
         return [(way, folder / f"{name}-{nth}") for way, name in names.items()]
 
     def _do(self, way: str, folder: Path, first_offset: int) -> None:
@@ -91,6 +103,7 @@ class _Paths:
             ),
             THREE_COPIES: lambda: floor.copy_thrice(spark, self._job(folder), first_offset),
             TO_GOLD: lambda: medallion.run(job.Job.on(spark, settings, Silent())),
+            BARE_COMMITS: lambda: floor.commit_bare(spark, self._job(folder), first_offset),
         }
         ways[way]()
 
@@ -102,7 +115,7 @@ class _Paths:
         tables = {
             BARE_COPY: self._job(folder).table,
             TO_BRONZE: lakehouse.table(BRONZE_RECORDS).location,
-            THREE_COPIES: floor.lakehouse_of(self._job(folder)).table(GOLD_RECORDS).location,
+            **dict.fromkeys((THREE_COPIES, BARE_COMMITS), floor.lakehouse_of(self._job(folder)).table(GOLD_RECORDS).location),
             TO_GOLD: lakehouse.table(GOLD_RECORDS).location,
         }
         rows = self._place.spark.read.format("delta").load(str(tables[way])).count()

@@ -37,16 +37,18 @@ def test_growth_holds_the_last_history_against_the_first_in_time_and_memory() ->
     assert marks.of_growth(Sitting(small)) == []
 
 
-def test_merge_is_shown_beside_it_and_has_no_mark() -> None:
+def test_a_load_is_held_against_merge_on_the_same_history_and_merges_growth_has_no_mark() -> None:
     merge = taken(GROWN_MERGE, "on 500,000", 2.0) + taken(GROWN_MERGE, "on 8,000,000", 9.0)
     assert met(marks.of_growth(Sitting(merge))) == [("4.50 times", None)]
+    ours = taken(GROWN_LOAD, "on 500,000", 2.2, peak_bytes=9) + taken(GROWN_LOAD, "on 8,000,000", 2.7, peak_bytes=9)
+    beside = [each for each in marks.of_growth(Sitting(merge + ours)) if "beside" in each.what]
+    assert met(beside) == [("1.10 times", False), ("0.30 times", True)]
 
 
 def test_the_measured_loads_lie_around_the_history_that_is_named() -> None:
     sizes = Sizes.up_to(32_000_000, 3)
     starts = [sizes.before(500_000) + nth * sizes.load for nth in range(5)]
     assert starts == [200_000, 300_000, 400_000, 500_000, 600_000]  # the first two warm up
-    assert sizes.of_merge == (500_000, 2_000_000, 8_000_000)
 
 
 @pytest.mark.parametrize("most", [16_000, 123_457, 32_000_000])
@@ -97,6 +99,8 @@ def test_the_whole_path_is_held_against_the_copies_of_the_same_round_and_topic()
     copies = taken(BARE_COPY, "clean", 9.0, 18.0) + taken(BARE_COPY, "other", 1.0) + taken(THREE_COPIES, "clean", 16.0, 20.0)
     bronze, gold = taken(TO_BRONZE, "clean", 9.4, 18.8), taken(TO_GOLD, "clean", 16.0, 40.0)
     assert met(marks.of_whole(Sitting(copies + bronze + gold))) == [("96%", True), ("1.50 times", False)]
+    commits = taken(BARE_COMMITS, "clean", 16.0, 25.0)
+    assert met(marks.of_whole(Sitting(gold + commits))) == [("1.30 times", True)]
 
 
 def test_a_backfill_may_spill_as_much_as_it_reads_and_has_to_speak() -> None:
