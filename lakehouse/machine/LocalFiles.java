@@ -13,7 +13,10 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFileAttributeView;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
+import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.FileStatus;
@@ -90,6 +93,31 @@ public class LinkingLogStore extends HadoopFileSystemLogStore {
     } finally {
       files.delete(own, false);
     }
+  }
+
+  /**
+   * The files of a log from one on. Hadoop looks at every file of the folder, and leaves out those below afterwards. A log of a
+   * thousand commits, of four files each, is listed several times in each run.
+   */
+  public Iterator listFrom(Path path, Configuration configuration) throws IOException {
+    FileSystem files = path.getFileSystem(configuration);
+    Path folder = path.getParent();
+    String[] names = local(folder).toFile().list();
+    if (names == null) {
+      throw new FileNotFoundException(folder.toString());
+    }
+    Arrays.sort(names);
+    List found = new ArrayList();
+    for (int nth = 0; nth < names.length; nth++) {
+      if (names[nth].compareTo(path.getName()) >= 0 && !ChecksumFileSystem.isChecksumFile(new Path(null, null, names[nth]))) {
+        try {
+          found.add(files.getFileStatus(new Path(folder, new Path(null, null, names[nth]))));
+        } catch (FileNotFoundException goneSince) {
+          continue;
+        }
+      }
+    }
+    return found.iterator();
   }
 
   public Boolean isPartialWriteVisible(Path path, Configuration configuration) {

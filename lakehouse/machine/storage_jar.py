@@ -32,7 +32,7 @@ LOCAL_LOG_STORE = "tidemark.storage.LinkingLogStore"
 LOCAL_FILES = "tidemark.storage.LocalFiles"
 PROTOBUF_TO_AVRO = "tidemark.formats.ProtobufToAvro"
 PROTOBUF_MESSAGE_PATH = "tidemark.formats.ProtobufMessagePath"
-SHA256 = "fdc604640e5fc2b56b5e77abd435a60e456607ec2318296c42b32d2834453921"
+SHA256 = "7664bc26102e254a0ba6d10e055f234b7e8feec43fa152e421acfa8dfe971d7f"
 """Of the compiled jar. After a change of a source: `python -m lakehouse.machine.storage_jar`, and review it."""
 
 _SIGNATURES = {

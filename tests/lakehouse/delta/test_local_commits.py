@@ -51,6 +51,15 @@ class Writers:
             raise
         return True
 
+    def listed(self, start: str) -> list[tuple[str, int, bool]]:
+        """Name, length and whether it is a folder, of each file from a name on."""
+        path = self._jvm.org.apache.hadoop.fs.Path(str(self._folder / start))
+        found, each = [], self._store.listFrom(path, self._conf)
+        while each.hasNext():
+            file = each.next()
+            found.append((file.getPath().getName(), file.getLen(), file.isDirectory()))
+        return found
+
     def meet(self, version: int) -> list[int]:
         """Let all write the same version at once; who was told that the version is theirs."""
         with ThreadPoolExecutor(_WRITERS) as pool:
@@ -98,6 +107,37 @@ def test_writers_that_meet_right_before_their_commit_are_told_apart_and_by_delta
         told = [writers.meet(version) for version in range(3)]
 
     assert [len(each) for each in told] == [most] * 3
+
+
+def test_a_log_is_listed_from_a_version_on_as_deltas_own_log_store_lists_it(spark: SparkSession, tmp_path: Path) -> None:
+    for name in (
+        "8.json",
+        "9.json",
+        "9.crc",
+        ".9.json.crc",
+        ".9.crc.crc",
+        "9.1.checkpoint.parquet",
+        "9:1.json",
+        "_last_checkpoint",
+    ):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "_staged").mkdir()
+
+    def listed(store: str, start: str) -> list[tuple[str, int, bool]]:
+        return Writers(spark, store, tmp_path).listed(start)
+
+    assert [name for name, _, _ in listed(LOCAL_LOG_STORE, "9")] == [
+        "9.1.checkpoint.parquet",
+        "9.crc",
+        "9.json",
+        "9:1.json",
+        "_last_checkpoint",
+        "_staged",
+    ]
+    for start in ("0", "9", "9.json", "_m"):
+        assert listed(LOCAL_LOG_STORE, start) == listed(_OF_DELTA, start)
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        Writers(spark, LOCAL_LOG_STORE, tmp_path / "none").listed("0")
 
 
 def test_a_session_writes_folders_so(spark: SparkSession, tmp_path: Path) -> None:
