@@ -14,9 +14,9 @@ import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFileAttributeView;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
+import java.util.TreeSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.FileStatus;
@@ -106,15 +106,18 @@ public class LinkingLogStore extends HadoopFileSystemLogStore {
     if (names == null) {
       throw new FileNotFoundException(folder.toString());
     }
-    Arrays.sort(names);
-    List found = new ArrayList();
+    TreeSet asked = new TreeSet();
     for (int nth = 0; nth < names.length; nth++) {
       if (names[nth].compareTo(path.getName()) >= 0 && !ChecksumFileSystem.isChecksumFile(new Path(null, null, names[nth]))) {
-        try {
-          found.add(files.getFileStatus(new Path(folder, new Path(null, null, names[nth]))));
-        } catch (FileNotFoundException goneSince) {
-          continue;
-        }
+        asked.add(names[nth]);
+      }
+    }
+    List found = new ArrayList();
+    for (Iterator each = asked.iterator(); each.hasNext(); ) {
+      try {
+        found.add(files.getFileStatus(new Path(folder, new Path(null, null, (String) each.next()))));
+      } catch (FileNotFoundException goneSince) {
+        continue;
       }
     }
     return found.iterator();

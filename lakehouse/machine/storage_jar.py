@@ -32,7 +32,7 @@ LOCAL_LOG_STORE = "tidemark.storage.LinkingLogStore"
 LOCAL_FILES = "tidemark.storage.LocalFiles"
 PROTOBUF_TO_AVRO = "tidemark.formats.ProtobufToAvro"
 PROTOBUF_MESSAGE_PATH = "tidemark.formats.ProtobufMessagePath"
-SHA256 = "7664bc26102e254a0ba6d10e055f234b7e8feec43fa152e421acfa8dfe971d7f"
+SHA256 = "de34814b9e88b7e3120634047bd91bf7e430770fe961f6c7d24fcbf10762ae91"
 """Of the compiled jar. After a change of a source: `python -m lakehouse.machine.storage_jar`, and review it."""
 
 _SIGNATURES = {
