@@ -111,8 +111,7 @@ def last_append(table: Path, app_id: str, number: int) -> Append | None:
         The append; None if the last commit is another one, removed files, is damaged, or does not say what it added.
     """
     try:
-        text = (table / "_delta_log" / f"{last_version(table):020}.json").read_bytes()
-        actions = [json.loads(line) for line in text.splitlines()]
+        actions = _actions(table, last_version(table))
         info: Action = next(action["commitInfo"] for action in actions if "commitInfo" in action)
         added = [action["add"] for action in actions if "add" in action]
         rows = sum(json.loads(each["stats"])["numRecords"] for each in added)
@@ -132,8 +131,7 @@ def appended(table: Path, version: int) -> list[str] | None:
         Their names; None if the version is gone or damaged, or also removed or changed rows.
     """
     try:
-        text = (table / "_delta_log" / f"{version:020}.json").read_bytes()
-        actions = [json.loads(line) for line in text.splitlines()]
+        actions = _actions(table, version)
         added = [action["add"] for action in actions if "add" in action and action["add"]["dataChange"]]
         removed = [action["remove"] for action in actions if "remove" in action and action["remove"]["dataChange"]]
         names = [each["path"] for each in added]
@@ -141,6 +139,16 @@ def appended(table: Path, version: int) -> list[str] | None:
         return None
     is_append = actions and not removed and not any("cdc" in action for action in actions)
     return names if is_append and not any(each.get("deletionVector") for each in added) else None
+
+
+def _actions(table: Path, version: int) -> list[Action]:
+    """What a version of a table committed.
+
+    Raises:
+        OSError: The version is gone.
+        ValueError: Its file is damaged.
+    """
+    return [json.loads(line) for line in (table / "_delta_log" / f"{version:020}.json").read_bytes().splitlines()]
 
 
 def last_version(table: Path) -> int:
@@ -160,6 +168,7 @@ def last_commits(table: Path, limit: int) -> list[tuple[int, Action]] | None:
     folder, found = table / "_delta_log", []
     for version in range(last_version(table), -1, -1)[:limit]:
         try:
+            # Only up to the line that is asked for: a commit may have thousands behind it.
             actions = map(json.loads, (folder / f"{version:020}.json").read_bytes().splitlines())
             found.append((version, next(action["commitInfo"] for action in actions if "commitInfo" in action)))
         except FileNotFoundError:
