@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -67,8 +66,7 @@ REJECT = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class Island:
+class Island(NamedTuple):
     """Records of a stream at consecutive offsets whose sequences rise one by one; or a single record.
 
     With a `problem` the records are invalid; if `epoch` and `first_sequence` could not be read, it is a single record.
@@ -99,8 +97,7 @@ class Island:
         return self.last_offset + self.distance
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """All accepted records of a stream and epoch, or a block or single reject; see `silver.decide.running_max.segments`."""
 
     stream: Stream

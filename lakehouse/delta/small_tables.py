@@ -11,6 +11,7 @@ from lakehouse.delta import local_files, tables
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.delta.local_files import From
@@ -22,7 +23,15 @@ Row = dict[str, Any]
 def read(
     spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
 ) -> list[Row]:
-    """Some rows of a table, in no particular order.
+    """Some rows of a table, in no particular order; see `in_columns`."""
+    rows: list[Row] = in_columns(spark, table, columns, start=start, version=version).to_pylist()
+    return rows
+
+
+def in_columns(
+    spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
+) -> pa.Table:
+    """Some rows of a table, in no particular order, as Arrow: for tables with a row for each of many streams.
 
     Args:
         spark: The session.
@@ -37,8 +46,7 @@ def read(
         whole = spark.read.table(table.sql) if version is None else tables.read(spark, table, version=version)
         asked = whole if start is None else whole.where(F.col(start[0]) >= start[1])
         rows = asked.select(*columns).toArrow()
-    found: list[Row] = rows.to_pylist()
-    return found
+    return rows
 
 
 def last(spark: SparkSession, table: Table, columns: Sequence[str], *, by: str) -> list[Row]:

@@ -55,8 +55,12 @@ ARROW = {
 
 def of_contract(spark: SparkSession, rows: Sequence[Mapping[str, object]], contract: Contract) -> DataFrame:
     """Rows with a contract's columns as a frame; a column that a row lacks is null."""
-    schema = pa.schema([(column.name, ARROW[column.type]) for column in contract.columns])
-    return of_arrow(spark, pa.Table.from_pylist(rows, schema)).coalesce(1)  # written as one file
+    return of_arrow(spark, pa.Table.from_pylist(rows, arrow_schema(contract))).coalesce(1)  # written as one file
+
+
+def arrow_schema(contract: Contract) -> pa.Schema:
+    """A contract's columns in Arrow's types."""
+    return pa.schema([(column.name, ARROW[column.type]) for column in contract.columns])
 
 
 def of_tuples(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -> DataFrame:

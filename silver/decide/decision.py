@@ -96,7 +96,7 @@ def on_driver(narrow: pa.Table, streams: Known, rules: Rules) -> pa.Table:
     ordered = narrow.sort_by([(name, "ascending") for name in (*STREAM, "offset")])
     watermarks = streams.meet(ordered)
     risen, others = monotonic.part(ordered, watermarks.ordinals, rules)
-    return _table([*risen, *fold(monotonic.islands(others), watermarks.ordinals, rules)])
+    return pa.concat_tables([risen, _table(fold(monotonic.islands(others), watermarks.ordinals, rules))])
 
 
 def _all_by_records(spark: SparkSession, narrow: DataFrame, streams: Known, rules: Rules) -> pa.Table:
@@ -174,20 +174,8 @@ def summary(found: pa.Table) -> Iterator[Segment]:
             *((name, "sum") for name in ("records", "jumps_forward", "jumps_backward")),
         ]
     )
-    for row in grouped.to_pylist():
-        yield Segment(
-            stream_of(row),
-            row["epoch"],
-            row["class"],
-            None,
-            first_offset=row["first_offset_min"],
-            last_offset=row["last_offset_max"],
-            first_sequence=row["first_sequence_min"],
-            last_sequence=row["last_sequence_max"],
-            records=row["records_sum"],
-            jumps_forward=row["jumps_forward_sum"],
-            jumps_backward=row["jumps_backward_sum"],
-        )
+    for topic, partition, producer, epoch, kind, *counted in zip(*(each.to_pylist() for each in grouped.columns), strict=True):
+        yield Segment((topic, partition, producer), epoch, kind, None, *counted)
 
 
 def late(found: pa.Table, rules: Rules) -> pa.Table:

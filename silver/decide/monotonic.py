@@ -9,13 +9,13 @@ themselves, shifted by a row, shows it for all streams at once.
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import ACCEPTED, STREAM, stream_of
-from silver.model import Island, Segment, rows_of
+from silver.model import SEGMENT, Island, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from silver.rules import Rules
 
 
-def part(records: pa.Table, watermarks: Mapping[Stream, Ordinal], rules: Rules) -> tuple[list[Segment], pa.Table]:
+def part(records: pa.Table, watermarks: Mapping[Stream, Ordinal], rules: Rules) -> tuple[pa.Table, pa.Table]:
     """Separate the monotonic streams, which rise above their watermark without a jump, from the others.
 
     Args:
@@ -33,27 +33,24 @@ def part(records: pa.Table, watermarks: Mapping[Stream, Ordinal], rules: Rules) 
         rules: The rules: each topic's `max_jump`.
 
     Returns:
-        A segment for each of the former, as `silver.decide.sequential.fold` yields it; and the records of the latter.
+        A segment for each of the former, as `silver.decide.sequential.fold` yields them; and the records of the latter.
 
     >>> from lakehouse.extract.sources import Source
     >>> from silver.rules import Rules
     >>> names = {"topic": ["t", "t", "t", "u"], "producer": ["p"] * 4, "problem": pa.nulls(4, pa.string())}
     >>> numbers = {"partition": [0] * 4, "offset": [0, 1, 2, 0], "epoch": [0] * 4, "sequence": [1, 2, 2, 7]}
     >>> risen, others = part(pa.table({**names, **numbers}), {}, Rules(Source("header", "seq")))
-    >>> [segment.stream for segment in risen], others["offset"].to_pylist()
-    ([('u', 0, 'p')], [0, 1, 2])
+    >>> risen["topic"].to_pylist(), others["offset"].to_pylist()
+    (['u'], [0, 1, 2])
     """
     nth, streams = _streams(records)
+    is_above, step = _above(streams, watermarks)
     limits = {topic: rules.policy(topic).max_jump for topic in pc.unique(streams["topic"]).to_pylist()}
-    risen, others = [], []
-    for row in streams.to_pylist():
-        stream = stream_of(row)
-        segment = _accepted(stream, row, watermarks.get(stream), limits[stream[0]])
-        if segment is None:
-            others.append(row["nth"])
-        else:
-            risen.append(segment)
-    return risen, records.filter(pc.is_in(nth, pa.array(others, pa.int64())))
+    limit = pa.array([limits[topic] for topic in streams["topic"].to_pylist()], pa.int64())
+    has_jumped = _is(pc.greater(pc.max_element_wise(step, streams["step_max"]), limit))
+    has_risen = pc.and_(streams["rises_all"], pc.and_not(is_above, has_jumped))
+    others = streams["nth"].filter(pc.invert(has_risen))
+    return _accepted(streams, step).filter(has_risen), records.filter(pc.is_in(nth, others))
 
 
 def islands(records: pa.Table) -> Iterator[Island]:
@@ -71,11 +68,11 @@ def islands(records: pa.Table) -> Iterator[Island]:
         return
     column = {name: records[name].combine_chunks() for name in records.column_names}
     steps = (pc.subtract(column[name], _before(column[name])) for name in ("offset", "sequence"))
-    goes_on = reduce(pc.and_, (pc.fill_null(pc.equal(step, 1), fill_value=False) for step in steps))
+    goes_on = reduce(pc.and_, (_is(pc.equal(step, 1)) for step in steps))
     begins = _starts(column)
     differs = reduce(pc.or_, (_differs(column[name]) for name in ("epoch", "problem")), begins)
     is_again = pc.and_not(pc.invert(_differs(column["offset"])), begins)
-    goes_on = pc.and_not(pc.and_not(goes_on, differs), pc.fill_null(_before(is_again), fill_value=False))
+    goes_on = pc.and_not(pc.and_not(goes_on, differs), _is(_before(is_again)))
     starts = pc.indices_nonzero(pc.invert(goes_on))
     lasts = pa.concat_arrays([starts[1:], pa.array([records.num_rows], starts.type)])
     rows = records.take(starts).append_column("last", records["offset"].take(pc.subtract(lasts, 1)))
@@ -98,41 +95,55 @@ def _streams(records: pa.Table) -> tuple[pa.Array, pa.Table]:
     told = {
         **{name: column[name] for name in (*STREAM, "offset", "epoch", "sequence")},
         "nth": pc.cumulative_sum(starts.cast(pa.int64())),
-        "rises": pc.and_(is_read, pc.or_(starts, pc.fill_null(follows, fill_value=False))),
+        "rises": pc.and_(is_read, pc.or_(starts, _is(follows))),
         "step": step,
-        "jumps_forward": pc.fill_null(pc.greater(step, 1), fill_value=False).cast(pa.int64()),
+        "jumps_forward": _is(pc.greater(step, 1)).cast(pa.int64()),
     }
     spans = [(name, least_or_most) for name in ("offset", "sequence") for least_or_most in ("min", "max")]
     rest = [("epoch", "min"), ("rises", "all"), ("step", "max"), ("jumps_forward", "sum"), ([], "count_all")]
     return told["nth"], pa.table(told).group_by(["nth", *STREAM]).aggregate([*spans, *rest])
 
 
-def _accepted(stream: Stream, row: Mapping[str, Any], watermark: Ordinal | None, max_jump: int | None) -> Segment | None:
-    """The segment of a stream's records; None unless all rise and start above the watermark, and none is a jump."""
-    epoch, first = row["epoch_min"], row["sequence_min"]
-    if not row["rises_all"] or (watermark is not None and (epoch, first) <= watermark):
-        return None
-    step = first - watermark[1] if watermark is not None and watermark[0] == epoch else 0
-    if max_jump is not None and max(step, row["step_max"] or 0) > max_jump:
-        return None
-    return Segment(
-        stream,
-        epoch,
-        ACCEPTED,
-        None,
-        first_offset=row["offset_min"],
-        last_offset=row["offset_max"],
-        first_sequence=first,
-        last_sequence=row["sequence_max"],
-        records=row["count_all"],
-        jumps_forward=row["jumps_forward_sum"] + int(step > 1),
-    )
+def _above(streams: pa.Table, watermarks: Mapping[Stream, Ordinal]) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Whether each stream starts above its watermark, if it has one; and its step over it within an epoch, else 0."""
+    named = zip(*(streams[name].to_pylist() for name in STREAM), strict=True)
+    marks = [watermarks.get(stream, (None, None)) for stream in named]
+    known_epoch, known_sequence = (pa.array([mark[each] for mark in marks], pa.int64()) for each in range(2))
+    epoch, first = streams["epoch_min"], streams["sequence_min"]
+    goes_on = _is(pc.equal(epoch, known_epoch))
+    is_above = pc.or_(_is(pc.greater(epoch, known_epoch)), pc.and_(goes_on, _is(pc.greater(first, known_sequence))))
+    return pc.or_(known_epoch.is_null(), is_above), pc.if_else(goes_on, pc.subtract(first, known_sequence), 0)
+
+
+def _accepted(streams: pa.Table, step: pa.ChunkedArray) -> pa.Table:
+    """Each stream as a segment of accepted records."""
+    told = {
+        **{name: streams[name] for name in STREAM},
+        "epoch": streams["epoch_min"],
+        "class": pa.repeat(ACCEPTED, len(streams)),
+        "reason": pa.nulls(len(streams)),
+        "first_offset": streams["offset_min"],
+        "last_offset": streams["offset_max"],
+        "first_sequence": streams["sequence_min"],
+        "last_sequence": streams["sequence_max"],
+        "records": streams["count_all"],
+        "jumps_forward": pc.add(streams["jumps_forward_sum"], pc.greater(step, 1).cast(pa.int64())),
+        "jumps_backward": pa.repeat(0, len(streams)),
+        "max_step": pa.nulls(len(streams)),
+        "content_sha256": pa.nulls(len(streams)),
+    }
+    return pa.table(told).cast(SEGMENT)
 
 
 def _differs(column: pa.Array) -> pa.Array:
     """Whether each value differs from the one before it; null is a value like any other."""
     before = _before(column)
-    return pc.or_(pc.fill_null(pc.not_equal(column, before), fill_value=False), pc.xor(column.is_null(), before.is_null()))
+    return pc.or_(_is(pc.not_equal(column, before)), pc.xor(column.is_null(), before.is_null()))
+
+
+def _is(compared: pa.Array) -> pa.Array:
+    """What a comparison says; false where it compared with a null."""
+    return pc.fill_null(compared, fill_value=False)
 
 
 def _before(column: pa.Array) -> pa.Array:

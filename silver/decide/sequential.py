@@ -7,7 +7,6 @@ watermark, so whether a record is one depends on every record before it, and no 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -164,7 +163,7 @@ class _Stream:
         if before is None or before[0] != island.epoch:
             return segment
         step = first - before[1]
-        return replace(segment, jumps_forward=int(step > 1), jumps_backward=int(step < 0))
+        return segment._replace(jumps_forward=int(step > 1), jumps_backward=int(step < 0))
 
 
 def _one_by_one(kind: str, records: range) -> Iterator[tuple[str, int, int]]:
@@ -182,8 +181,7 @@ def _continues(block: Segment, segment: Segment) -> bool:
 
 
 def _joined(block: Segment, segment: Segment) -> Segment:
-    return replace(
-        block,
+    return block._replace(
         last_offset=segment.last_offset,
         last_sequence=segment.last_sequence,
         records=block.records + segment.records,

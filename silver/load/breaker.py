@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import reduce
-from operator import and_
-from typing import TYPE_CHECKING, NamedTuple
+from operator import and_, itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
@@ -18,7 +18,7 @@ from lakehouse.escape import printable, shortened
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -76,7 +76,7 @@ class Trip(NamedTuple):
 
 
 def trips(
-    load_seq: int, ledger: Sequence[Mapping[str, object]], max_share: float, topic_shares: Mapping[str, float] | None = None
+    load_seq: int, ledger: Sequence[Mapping[str, Any]], max_share: float, topic_shares: Mapping[str, float] | None = None
 ) -> list[Trip]:
     """List what opens the breaker on a planned load: too large a quarantined share, or a stream with only old sequences.
 
@@ -86,9 +86,10 @@ def trips(
         max_share: The largest share of quarantined records allowed, 0 to 1.
         topic_shares: The same for topics with a share of their own; each is judged alone, all others together.
     """
-    parts: defaultdict[_Limit, list[Mapping[str, object]]] = defaultdict(list)
+    limits = {topic: _Limit.of(topic, topic_shares or {}, max_share) for topic in {row["topic"] for row in ledger}}
+    parts: defaultdict[_Limit, list[Mapping[str, Any]]] = defaultdict(list)
     for row in ledger:
-        parts[_Limit.of(str(row["topic"]), topic_shares or {}, max_share)].append(row)
+        parts[limits[row["topic"]]].append(row)
     in_all = [
         _too_much(f"load {load_seq}, {limit.topics}" if len(parts) > 1 else f"load {load_seq}", rows, limit)
         for limit, rows in parts.items()
@@ -101,29 +102,28 @@ def trips(
     return [*found[:_MOST_NAMED], more]
 
 
-def _too_much(where: str, rows: list[Mapping[str, object]], limit: _Limit) -> Trip | None:
-    counts = [_counts(row) for row in rows]
-    records, kept_out = sum(count["records"] for count in counts), sum(map(_kept_out, counts))
-    if not limit.is_passed(kept_out, records):
+def _too_much(where: str, rows: list[Mapping[str, Any]], limit: _Limit) -> Trip | None:
+    count = _counts(rows)
+    if not limit.is_passed(_kept_out(count), count["records"]):
         return None
-    observed = f"{kept_out} of {records} records: {_named(counts)}"
+    observed = f"{_kept_out(count)} of {count['records']} records: {_named(count)}"
     return Trip("Too much of the load would go into quarantine.", where, observed, limit.expected)
 
 
-def _started_anew(row: Mapping[str, object], limit: _Limit) -> Trip | None:
+def _started_anew(row: Mapping[str, Any], limit: _Limit) -> Trip | None:
     if row[ACCEPTED]:
         return None
-    count = _counts(row)
+    count = _counts([row])
     low = count[LATE] - count["late_accepted"] + count[COLLISION]
     if not limit.is_passed(low, count["records"]):
         return None
     what = "A stream sends only numbers below its watermark that are no duplicates: its sequence started anew, or one corrupt "
     stream = ", ".join(f"{name} {_short(row[name])}" for name in STREAM if row[name] is not None)
     observed = f"{low} of {count['records']} records below the watermark {row['high_watermark_before']}, none above"
-    return Trip(f"{what}number raised the watermark.", stream, f"{observed}: {_named([count])}", limit.expected)
+    return Trip(f"{what}number raised the watermark.", stream, f"{observed}: {_named(count)}", limit.expected)
 
 
-def is_reason(row: Mapping[str, object], max_share: float, topic_shares: Mapping[str, float] | None = None) -> bool:
+def is_reason(row: Mapping[str, Any], max_share: float, topic_shares: Mapping[str, float] | None = None) -> bool:
     """Whether a stream's records are a reason for the breaker to open: its own quarantined share is above the limit.
 
     Args:
@@ -131,7 +131,7 @@ def is_reason(row: Mapping[str, object], max_share: float, topic_shares: Mapping
         max_share: As in `trips`.
         topic_shares: As in `trips`.
     """
-    limit, counts = _Limit.of(str(row["topic"]), topic_shares or {}, max_share), _counts(row)
+    limit, counts = _Limit.of(str(row["topic"]), topic_shares or {}, max_share), _counts([row])
     return _kept_out(counts) > limit.share * counts["records"]
 
 
@@ -152,7 +152,7 @@ def tripped(
 
 def _is_unread(planned: Plan) -> bool:
     """Whether most of what is kept out is records of which sequence, producer or epoch could not be read."""
-    return 2 * planned.count(INVALID) > sum(_kept_out(_counts(row)) for row in planned.ledger)
+    return 2 * planned.count(INVALID) > _kept_out(_counts(planned.ledger))
 
 
 def _example(spark: SparkSession, run: Run, planned: Plan) -> str:
@@ -206,14 +206,13 @@ def require_closed(
     )
 
 
-def _counts(row: Mapping[str, object]) -> dict[str, int]:
-    return {name: int(str(row[name])) for name in ("records", ACCEPTED, "late_accepted", *QUARANTINED)}
+def _counts(rows: Collection[Mapping[str, Any]]) -> dict[str, int]:
+    return {name: sum(map(itemgetter(name), rows)) for name in ("records", ACCEPTED, "late_accepted", *QUARANTINED)}
 
 
 def _kept_out(count: Mapping[str, int]) -> int:
     return sum(count[name] for name in QUARANTINED) - count["late_accepted"]
 
 
-def _named(counts: list[dict[str, int]]) -> str:
-    sums = {name: sum(count[name] for count in counts) for name in QUARANTINED}
-    return ", ".join(f"{count} {name}" for name, count in sums.items() if count)
+def _named(count: Mapping[str, int]) -> str:
+    return ", ".join(f"{count[name]} {name}" for name in QUARANTINED if count[name])

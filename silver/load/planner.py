@@ -142,7 +142,8 @@ def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that th
         decided_records[segment.stream[:2]] += segment.records
     arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, decided_records)
     streams = ledger.stream_loads(summed, arrivals, watermarks)
-    holed = {stream for stream, load in streams.items() if load.missing and rules.policy(stream[0]).contiguous}
+    contiguous = {topic for topic in {topic for topic, _, _ in streams} if rules.policy(topic).contiguous}
+    holed = {stream for stream, load in streams.items() if load.missing and stream[0] in contiguous}
     if holed:
         narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
         for stream, ranges in decision.gaps(spark, narrowed, watermarks, rules, holed).items():

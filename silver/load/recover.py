@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import KEPT, LOADS, is_retired, stream_of
+from lakehouse.contracts.silver import KEPT, LOADS, STREAM, is_retired, stream_of
 from lakehouse.delta import small_tables, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import TableStateError
@@ -21,6 +23,7 @@ from silver.state.tables import rules_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.delta.small_tables import Row
@@ -29,6 +32,11 @@ if TYPE_CHECKING:
     from silver.state.request import Swap
     from silver.state.watermarks import Watermarks
 AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
+_LAST = (
+    *STREAM,
+    *("load_seq", "kind", "bronze_to_version", "rules", "records", "accepted", "jumps_forward", "jumps_backward"),
+    *AFTER,
+)
 _SHORTEST_ISLAND = 16
 """Records per island below which looking for islands does not pay."""
 
@@ -44,7 +52,7 @@ class Recovered:
 
     Attributes:
         watermarks: The watermark table as it was read, once.
-        last: The ledger's rows of the last finished load; empty before the first.
+        last: What the ledger's rows of the last finished load say of it, see `_LAST`; empty before the first.
         open_claim: The ledger's rows of a load that was claimed and not finished, or None. For a cutover `watermarks` is
             unchecked and may contradict the other tables, and `last` is empty.
     """
@@ -102,13 +110,15 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
 
 def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -> Recovered:
     finished = known.load_seq
-    ledger = small_tables.read(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", finished))
-    bronze_owner.require_own(run, {row["pipeline"] for row in ledger}, where=run.table(SILVER_LOADS))
-    if swapping := claim.open_claim(ledger, finished):
+    ledger = small_tables.in_columns(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", finished))
+    loads = ledger.group_by(["load_seq", "pipeline", "rules"]).aggregate([]).to_pylist()
+    bronze_owner.require_own(run, {load["pipeline"] for load in loads}, where=run.table(SILVER_LOADS))
+    unfinished = ledger.filter(pc.greater(ledger["load_seq"], finished)).to_pylist()
+    if swapping := claim.open_claim(unfinished, finished):
         return Recovered(known, [], swapping)
-    known.require(rules.keeping(rules_of(ledger)), where=str(run.table(SILVER_LOADS)))
-    claimed = max((row["load_seq"] for row in ledger), default=0)
-    if claimed not in (finished, finished + 1) or (finished and finished not in {row["load_seq"] for row in ledger}):
+    known.require(rules.keeping(rules_of(loads)), where=str(run.table(SILVER_LOADS)))
+    claimed = max((load["load_seq"] for load in loads), default=0)
+    if claimed not in (finished, finished + 1) or (finished and finished not in {load["load_seq"] for load in loads}):
         raise TableStateError(
             "The ledger and the watermarks do not belong together.",
             where=f"{run.table(SILVER_LOADS)} and {run.table(SILVER_WATERMARKS)}",
@@ -116,20 +126,18 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -
             expected=f"last claimed load {finished} or {finished + 1}",
             next_step=WAY_OUT,
         )
-    last = [row for row in ledger if row["load_seq"] == finished]
-    open_claim = [row for row in ledger if row["load_seq"] == finished + 1]
+    last = ledger.filter(pc.equal(ledger["load_seq"], finished)).select(_LAST).to_pylist()
     _require_silver(spark, run, finished, ledger)
     _require_marks(run, known, last)
-    return Recovered(known, last, open_claim or None)
+    return Recovered(known, last, unfinished or None)
 
 
-def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterable[Row]) -> None:
+def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: pa.Table) -> None:
     """Require in Silver all rows of the last finished load, all or none of an open claim's, and none of later loads."""
     table = run.table(SILVER_RECORDS)
-    expected: dict[int, int] = {}
-    for row in ledger:
-        if kept := sum(row[name] for name in KEPT):
-            expected[row["load_seq"]] = expected.get(row["load_seq"], 0) + kept
+    summed = ledger.group_by("load_seq").aggregate([(name, "sum") for name in KEPT])
+    kept_of = {load_seq: sum(kept) for load_seq, *kept in zip(*(each.to_pylist() for each in summed.columns), strict=True)}
+    expected = {load_seq: kept for load_seq, kept in kept_of.items() if kept}
     last = tables.last_append(table, Transaction(run.app_id(SILVER_RECORDS), finished))
     if last is not None and last.rows == expected.get(finished):
         return  # and nothing was committed after it
@@ -151,10 +159,11 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: Iterab
 
 def _require_marks(run: Run, known: Watermarks, last: Iterable[Row]) -> None:
     """Require the ledger's watermark for each stream of the last finished load, and none for those that it retired."""
+    after = itemgetter(*AFTER)
     for row in last:
         mark = known.rows.get(stream_of(row))
         observed = (mark.epoch, mark.high_watermark, mark.last_offset, mark.declared_epoch) if mark else None
-        expected = None if is_retired(row) else tuple(row[name] for name in AFTER)
+        expected = None if is_retired(row) else after(row)
         if observed != expected:
             raise TableStateError(
                 "A watermark is not where the last finished load left it.",

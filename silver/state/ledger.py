@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.contracts.silver import ACCEPTED, CLASSES, LATE, REPLAY
@@ -167,7 +168,7 @@ def by_partition(ledger: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         found.setdefault((row["topic"], row["partition"]), []).append(row)
     told = []
     for (topic, partition), streams in found.items():
-        counts = {name: sum(row[name] for row in streams) for name in ("records", *CLASSES)}
+        counts = {name: sum(map(itemgetter(name), streams)) for name in ("records", *CLASSES)}
         counted = {name: count for name, count in counts.items() if count or name == "records"}
         last_offset = max(row["last_offset"] for row in streams)
         told.append({"topic": topic, "partition": partition, **counted, "last_offset": last_offset})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.protocol.gold_rejects import ROW
 from silver import model
@@ -81,7 +82,7 @@ class Plan:
     rules: Rules
     watermarks: Watermarks
     range: BronzeRange
-    ledger: list[dict[str, object]]
+    ledger: list[dict[str, Any]]
     rejects: pa.Table
     late: pa.Table
     replayed: list[tuple[str, int, int, int]]
@@ -92,7 +93,7 @@ class Plan:
 
     def count(self, name: str) -> int:
         """The sum of one of the ledger's counts over all streams."""
-        return sum(int(str(row[name])) for row in self.ledger)
+        return sum(map(itemgetter(name), self.ledger))
 
 
 def nothing_of_bronze(watermarks: Watermarks, bronze_version: int) -> BronzeRange:

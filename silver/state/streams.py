@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import RETIRE, STREAM, WATERMARK_IN_LOADS, stream_of
+from lakehouse.contracts.silver import RETIRE, STREAM, WATERMARK_IN_LOADS
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
@@ -123,7 +123,7 @@ class Streams(Known):
             BreakerOpenError: A topic brings more new streams than its limit. Nothing was written.
         """
         named = streams.select(list(STREAM)).group_by(list(STREAM)).aggregate([])
-        return self.know(map(stream_of, named.to_pylist()), is_whole=is_whole)
+        return self.know(zip(*(each.to_pylist() for each in named.columns), strict=True), is_whole=is_whole)
 
     def know(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
         """See `meet`."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
@@ -31,8 +33,7 @@ _IS_RETIRED = f"(load.kind = '{RETIRE}' AND load.producer IS NOT NULL)"
 """The condition of `lakehouse.contracts.silver.is_retired`, in SQL."""
 
 
-@dataclass(frozen=True)
-class Watermark:
+class Watermark(NamedTuple):
     """One row of the table, see `lakehouse.contracts.silver.WATERMARKS`."""
 
     epoch: int | None
@@ -133,8 +134,9 @@ class Watermarks:
 
 def read(spark: SparkSession, run: Run) -> Watermarks:
     """Read the watermark table. Call once per load: by a second read the rows may have moved."""
-    rows = small_tables.read(spark, run.table(SILVER_WATERMARKS), (*STREAM, *WATERMARK_IN_LOADS))
-    return Watermarks({stream_of(row): Watermark(**{name: row[name] for name in WATERMARK_IN_LOADS}) for row in rows})
+    rows = small_tables.in_columns(spark, run.table(SILVER_WATERMARKS), (*STREAM, *WATERMARK_IN_LOADS))
+    streams, marks = (zip(*(rows[name].to_pylist() for name in names), strict=True) for names in (STREAM, Watermark._fields))
+    return Watermarks(dict(zip(streams, map(Watermark._make, marks), strict=True)))
 
 
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
@@ -174,9 +176,11 @@ def advance(spark: SparkSession, run: Run, load_seq: int) -> None:
 
 def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:
     """The positions in a load's ledger rows, collected first: the MERGE would read the ledger twice."""
+    schema = frames.arrow_schema(LOADS)
     names = (*STREAM, "kind", *WATERMARK_IN_LOADS.values())
-    rows = small_tables.read(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))
-    return frames.of_contract(spark, [row for row in rows if row["load_seq"] == load_seq], LOADS).select(*names)
+    rows = small_tables.in_columns(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))
+    of_load = rows.filter(pc.equal(rows["load_seq"], load_seq))
+    return frames.of_arrow(spark, of_load.cast(pa.schema([schema.field(name) for name in names]))).coalesce(1)
 
 
 def _merge(watermarks: str, load_seq: int) -> str:

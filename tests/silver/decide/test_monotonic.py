@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from lakehouse.extract.sources import Source
 from silver.decide import monotonic
 from silver.decide.sequential import fold
-from silver.model import Island
+from silver.model import Island, Segment
 from silver.rules import Policy, Rules
+from tests.support.segments import segments_of
 
 _COLUMNS = pa.schema(
     [
@@ -53,8 +54,9 @@ def test_what_rises_comes_to_what_the_fold_makes_of_it(
     rows = [(*each.stream, each.first_offset, each.epoch, each.first_sequence, each.problem) for each in records]
     table = pa.Table.from_pylist([dict(zip(_COLUMNS.names, row, strict=True)) for row in rows], _COLUMNS)
 
-    risen, others = monotonic.part(table, watermarks, _RULES)
+    found, others = monotonic.part(table, watermarks, _RULES)
 
+    risen = segments_of(found)
     streams = {segment.stream for segment in risen}
     left = [each for each in records if each.stream not in streams]
     assert others["offset"].to_pylist() == [each.first_offset for each in left]
@@ -85,5 +87,5 @@ def test_gaps_are_no_reason_to_look_at_each_record() -> None:
 
     risen, others = monotonic.part(pa.Table.from_pylist(rows, _COLUMNS), {("u", 0, "a"): (0, 1)}, _RULES)
 
-    assert [(each.first_sequence, each.last_sequence, each.records, each.jumps_forward) for each in risen] == [(3, 20, 4, 3)]
+    assert segments_of(risen) == [Segment(("u", 0, "a"), 0, "accepted", None, 0, 3, 3, 20, 4, 3)]
     assert others.num_rows == 0

@@ -17,6 +17,7 @@ from silver.rules import Rules
 from tests.support.examples import examples
 from tests.support.logs import Log, logs
 from tests.support.reference import Reference, Seen
+from tests.support.segments import segments_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,7 +84,7 @@ def _few(sent: Sequence[Seen], watermarks: dict[Any, Any], rules: Rules) -> list
     rows = [dict(zip(_COLUMNS.names, _narrow(record), strict=True)) for record in reversed(sent)]
     order = [(name, "ascending") for name in ("topic", "partition", "producer", "offset")]
     risen, others = monotonic.part(pa.Table.from_pylist(rows, _COLUMNS).sort_by(order), watermarks, rules)
-    return [*risen, *fold(map(_single, others.to_pylist()), watermarks, rules)]
+    return [*segments_of(risen), *fold(map(_single, others.to_pylist()), watermarks, rules)]
 
 
 def _by_islands(sent: Sequence[Seen], watermarks: dict[Any, Any], rules: Rules) -> list[Segment]:

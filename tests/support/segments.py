@@ -1,0 +1,17 @@
+"""The rows of `silver.model.SEGMENT` as segments, to be compared with those of the fold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.contracts.silver import stream_of
+from silver.model import SPAN, Segment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def segments_of(found: pa.Table) -> list[Segment]:
+    """The segments, in the table's order."""
+    names = ("epoch", "class", "reason", *SPAN, "records", "jumps_forward", "jumps_backward")
+    return [Segment(stream_of(row), *(row[name] for name in names)) for row in found.to_pylist()]
