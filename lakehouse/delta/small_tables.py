@@ -23,12 +23,12 @@ Row = dict[str, Any]
 def read(
     spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
 ) -> list[Row]:
-    """Some rows of a table, in no particular order; see `in_columns`."""
-    rows: list[Row] = in_columns(spark, table, columns, start=start, version=version).to_pylist()
+    """Some rows of a table, in no particular order; see `read_arrow`."""
+    rows: list[Row] = read_arrow(spark, table, columns, start=start, version=version).to_pylist()
     return rows
 
 
-def in_columns(
+def read_arrow(
     spark: SparkSession, table: Table, columns: Sequence[str], *, start: From | None = None, version: int | None = None
 ) -> pa.Table:
     """Some rows of a table, in no particular order, as Arrow: for tables with a row for each of many streams.

@@ -66,7 +66,7 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
         ConservationError: The classes do not add up to what Bronze holds.
     """
     watermarks, rules = recovered.watermarks, rules.keeping(recovered.rules)
-    pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=watermarks.last_offsets())
+    pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=watermarks.last_offsets)
     pinned = of_topics(pinned, rules, recovered.decided_topics)
     if pinned.counted == 0:
         return None
@@ -183,7 +183,7 @@ def replan_range(  # noqa: PLR0913 -- as `plan_range`
         decided_topics: The topics that the load before decided, see `of_topics`.
     """
     after_version, to_version = (int(str(claim[name])) for name in ("bronze_after_version", "bronze_to_version"))
-    above = watermarks.last_offsets()
+    above = watermarks.last_offsets
     try:
         pinned = bronze_range.pin(spark, run, after_version=after_version, to_version=to_version, above=above)
         pinned = of_topics(pinned, rules, decided_topics)

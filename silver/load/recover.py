@@ -110,7 +110,7 @@ def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:
 
 def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -> Recovered:
     finished = known.load_seq
-    ledger = small_tables.in_columns(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", finished))
+    ledger = small_tables.read_arrow(spark, run.table(SILVER_LOADS), LOADS.names, start=("load_seq", finished))
     loads = ledger.group_by(["load_seq", "pipeline", "rules"]).aggregate([]).to_pylist()
     bronze_owner.require_own(run, {load["pipeline"] for load in loads}, where=run.table(SILVER_LOADS))
     unfinished = ledger.filter(pc.greater(ledger["load_seq"], finished)).to_pylist()

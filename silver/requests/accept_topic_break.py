@@ -20,7 +20,7 @@ def stream_loads(accepted: Accepted, watermarks: Watermarks) -> Mapping[Stream, 
     After lost offsets these are the partitions that lost some; for a recreated topic, all partitions that Silver knows of the
     old incarnation. If Silver knows none, one row for partition 0 records what was accepted, without an offset.
     """
-    last_offsets = watermarks.last_offsets()
+    last_offsets = watermarks.last_offsets
     known = sorted(partition for topic, partition in last_offsets if topic == accepted.stored_as)
     concerned = [lost.partition for lost in accepted.lost] or known or [0]
     loads: dict[Stream, StreamLoad] = {}

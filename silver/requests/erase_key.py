@@ -67,7 +67,7 @@ def records(bronze: DataFrame, erase: Erase, watermarks: Watermarks, load_seq: i
 
 def _decided(erase: Erase, watermarks: Watermarks) -> dict[tuple[str, int], int]:
     """The last decided offset of each partition that may hold the key."""
-    return {place: last for place, last in watermarks.last_offsets().items() if erase.is_of(place[0])}
+    return {place: last for place, last in watermarks.last_offsets.items() if erase.is_of(place[0])}
 
 
 def choose(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:

@@ -30,7 +30,7 @@ def stream_loads(up_to_load_seq: int, watermarks: Watermarks) -> dict[Stream, St
         for stream, mark in watermarks.rows.items()
         if stream[2] is not None and mark.load_seq <= up_to_load_seq and mark.declared_epoch is None
     }
-    last_offsets = watermarks.last_offsets()
+    last_offsets = watermarks.last_offsets
     carriers: list[Stream] = [(topic, partition, None) for topic, partition in {stream[:2] for stream in quiet}]
     kept = {stream: StreamLoad(watermarks.ordinals.get(stream), last_offset=last_offsets[stream[:2]]) for stream in carriers}
     return {**quiet, **kept}

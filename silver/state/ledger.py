@@ -124,7 +124,7 @@ def rows(
         claim: The values that all rows of the load share: load_seq, Bronze range, rules, run.
         rules: The rules: whether a topic's late records are accepted, and whether it is contiguous.
     """
-    last_offsets = watermarks.last_offsets()
+    last_offsets = watermarks.last_offsets
     policies = {topic: rules.policy(topic) for topic in {topic for topic, _, _ in loads}}
     fingerprints = {topic: rules.of_topic(topic).fingerprint for topic in policies} if rules.own else {}
     return [

@@ -98,4 +98,4 @@ class Plan:
 
 def nothing_of_bronze(watermarks: Watermarks, bronze_version: int) -> BronzeRange:
     """The Bronze range of a load that takes nothing from Bronze."""
-    return BronzeRange(bronze_version, bronze_version, watermarks.last_offsets(), 0)
+    return BronzeRange(bronze_version, bronze_version, watermarks.last_offsets, 0)

@@ -59,7 +59,7 @@ class Watermarks:
 
     rows: Mapping[Stream, Watermark]
 
-    @property
+    @cached_property
     def load_seq(self) -> int:
         """The last finished load; 0 before the first."""
         return max((row.load_seq for row in self.rows.values()), default=0)
@@ -81,6 +81,7 @@ class Watermarks:
         }
         return Watermarks({**self.rows, **moved})
 
+    @cached_property
     def last_offsets(self) -> dict[tuple[str, int], int]:
         """The last decided offset of each partition: the highest of its streams'."""
         offsets: dict[tuple[str, int], int] = {}
@@ -134,7 +135,7 @@ class Watermarks:
 
 def read(spark: SparkSession, run: Run) -> Watermarks:
     """Read the watermark table. Call once per load: by a second read the rows may have moved."""
-    rows = small_tables.in_columns(spark, run.table(SILVER_WATERMARKS), (*STREAM, *WATERMARK_IN_LOADS))
+    rows = small_tables.read_arrow(spark, run.table(SILVER_WATERMARKS), (*STREAM, *WATERMARK_IN_LOADS))
     streams, marks = (zip(*(rows[name].to_pylist() for name in names), strict=True) for names in (STREAM, Watermark._fields))
     return Watermarks(dict(zip(streams, map(Watermark._make, marks), strict=True)))
 
@@ -178,7 +179,7 @@ def _marks(spark: SparkSession, run: Run, load_seq: int) -> DataFrame:
     """The positions in a load's ledger rows, collected first: the MERGE would read the ledger twice."""
     schema = frames.arrow_schema(LOADS)
     names = (*STREAM, "kind", *WATERMARK_IN_LOADS.values())
-    rows = small_tables.in_columns(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))
+    rows = small_tables.read_arrow(spark, run.table(SILVER_LOADS), names, start=("load_seq", load_seq))
     of_load = rows.filter(pc.equal(rows["load_seq"], load_seq))
     return frames.of_arrow(spark, of_load.cast(pa.schema([schema.field(name) for name in names]))).coalesce(1)
 
