@@ -9,7 +9,7 @@ import pyarrow as pa
 from lakehouse.contracts.silver import STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from lakehouse.contracts.silver import Stream
 
@@ -40,6 +40,15 @@ def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
     """
     for batch in table.to_batches(max_chunksize=BATCH):
         yield from batch.to_pylist()
+
+
+def tuples_of(table: pa.Table, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+    """The rows of some columns as tuples, all at once.
+
+    >>> list(tuples_of(pa.table({"offset": [7, 8], "sequence": [1, None]}), ("sequence", "offset")))
+    [(1, 7), (None, 8)]
+    """
+    return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
 SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.gold import REJECTS
@@ -97,4 +96,4 @@ def _let_out(row: Row) -> tuple[int, str]:
     return row["load_seq"], row["gate_run_id"]
 
 
-ROW = pa.schema([(column.name, frames.ARROW[column.type]) for column in REJECTS.columns])
+ROW = frames.arrow_schema(REJECTS)

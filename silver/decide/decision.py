@@ -16,7 +16,7 @@ from lakehouse.spark import frames
 from silver.decide import islands, monotonic, running_max
 from silver.decide.sequential import fold
 from silver.decide.sequential import gaps as fold_gaps
-from silver.model import REJECT, SEGMENT, SPAN, Island, Segment
+from silver.model import REJECT, SEGMENT, SPAN, Island, Segment, tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -117,7 +117,7 @@ def _by_records(spark: SparkSession, narrow: DataFrame, watermarks: Watermarks, 
     streams = _jumping(found, rules)
     if not streams:
         return found
-    is_kept = [stream not in streams for stream in zip(*(found[name].to_pylist() for name in STREAM), strict=True)]
+    is_kept = [stream not in streams for stream in tuples_of(found, STREAM)]
     folded = fold(_in_offset_order(frames.of_streams(spark, narrow, streams)), watermarks.ordinals, rules)
     return pa.concat_tables([found.filter(pa.array(is_kept)), _table(folded)])
 
@@ -174,7 +174,7 @@ def summary(found: pa.Table) -> Iterator[Segment]:
             *((name, "sum") for name in ("records", "jumps_forward", "jumps_backward")),
         ]
     )
-    for topic, partition, producer, epoch, kind, *counted in zip(*(each.to_pylist() for each in grouped.columns), strict=True):
+    for topic, partition, producer, epoch, kind, *counted in tuples_of(grouped, grouped.column_names):
         yield Segment((topic, partition, producer), epoch, kind, None, *counted)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import ACCEPTED, STREAM, stream_of
-from silver.model import SEGMENT, Island, rows_of
+from silver.model import SEGMENT, Island, rows_of, tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,8 +106,7 @@ def _streams(records: pa.Table) -> tuple[pa.Array, pa.Table]:
 
 def _above(streams: pa.Table, watermarks: Mapping[Stream, Ordinal]) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """Whether each stream starts above its watermark, if it has one; and its step over it within an epoch, else 0."""
-    named = zip(*(streams[name].to_pylist() for name in STREAM), strict=True)
-    marks = [watermarks.get(stream, (None, None)) for stream in named]
+    marks = [watermarks.get(stream, (None, None)) for stream in tuples_of(streams, STREAM)]
     known_epoch, known_sequence = (pa.array([mark[each] for mark in marks], pa.int64()) for each in range(2))
     epoch, first = streams["epoch_min"], streams["sequence_min"]
     goes_on = _is(pc.equal(epoch, known_epoch))

@@ -16,6 +16,7 @@ from lakehouse.delta.tables import Transaction
 from lakehouse.errors import TableStateError
 from lakehouse.protocol import bronze_owner
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from silver.model import tuples_of
 from silver.state import claim, watermarks
 from silver.state.request import Request
 from silver.state.tables import rules_of
@@ -136,7 +137,7 @@ def _require_silver(spark: SparkSession, run: Run, finished: int, ledger: pa.Tab
     """Require in Silver all rows of the last finished load, all or none of an open claim's, and none of later loads."""
     table = run.table(SILVER_RECORDS)
     summed = ledger.group_by("load_seq").aggregate([(name, "sum") for name in KEPT])
-    kept_of = {load_seq: sum(kept) for load_seq, *kept in zip(*(each.to_pylist() for each in summed.columns), strict=True)}
+    kept_of = {load_seq: sum(kept) for load_seq, *kept in tuples_of(summed, summed.column_names)}
     expected = {load_seq: kept for load_seq, kept in kept_of.items() if kept}
     last = tables.last_append(table, Transaction(run.app_id(SILVER_RECORDS), finished))
     if last is not None and last.rows == expected.get(finished):

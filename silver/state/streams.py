@@ -21,6 +21,7 @@ from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
+from silver.model import tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -123,7 +124,7 @@ class Streams(Known):
             BreakerOpenError: A topic brings more new streams than its limit. Nothing was written.
         """
         named = streams.select(list(STREAM)).group_by(list(STREAM)).aggregate([])
-        return self.know(zip(*(each.to_pylist() for each in named.columns), strict=True), is_whole=is_whole)
+        return self.know(tuples_of(named, STREAM), is_whole=is_whole)
 
     def know(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
         """See `meet`."""

@@ -17,6 +17,7 @@ from lakehouse.errors import RulesChangedError, TableStateError
 from lakehouse.protocol import swap_fence
 from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS
+from silver.model import tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -136,8 +137,8 @@ class Watermarks:
 def read(spark: SparkSession, run: Run) -> Watermarks:
     """Read the watermark table. Call once per load: by a second read the rows may have moved."""
     rows = small_tables.read_arrow(spark, run.table(SILVER_WATERMARKS), (*STREAM, *WATERMARK_IN_LOADS))
-    streams, marks = (zip(*(rows[name].to_pylist() for name in names), strict=True) for names in (STREAM, Watermark._fields))
-    return Watermarks(dict(zip(streams, map(Watermark._make, marks), strict=True)))
+    marks = map(Watermark._make, tuples_of(rows, Watermark._fields))
+    return Watermarks(dict(zip(tuples_of(rows, STREAM), marks, strict=True)))
 
 
 def advance(spark: SparkSession, run: Run, load_seq: int) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import STREAM
 from lakehouse.spark import frames, interval_join
+from silver.model import tuples_of
 from silver.suspects.content_hash import content
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def are_copies(blocks: pa.Table, both: DataFrame) -> list[bool]:
     salted = {name: F.xxhash64(F.lit(token_hex()), "sequence", "content") for name in _HASHES}
     sums = both.withColumns(salted).groupBy(*_BLOCK, "is_sent").agg(F.count(F.lit(1)), *_sums()).toArrow().to_pylist()
     found = {(*(row.pop(name) for name in (*_BLOCK, "is_sent")),): row for row in sums}
-    places = zip(*(blocks[name].to_pylist() for name in (*STREAM, "first_offset")), strict=True)
+    places = tuples_of(blocks, (*STREAM, "first_offset"))
     return [found[*place, True] == found.get((*place, False)) for place in places]
 
 

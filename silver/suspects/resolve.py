@@ -28,7 +28,7 @@ from lakehouse.contracts.silver import (
 )
 from lakehouse.spark import frames, interval_join
 from silver.decide.decision import Way
-from silver.model import BATCH, SEGMENT, rows_of
+from silver.model import BATCH, SEGMENT, rows_of, tuples_of
 from silver.suspects import pruning, resent_blocks
 from silver.suspects.chunks import in_chunks
 from silver.suspects.compare import KEY, first_of_each, judged, key_of
@@ -213,7 +213,7 @@ def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Tabl
     within = _at(spark, jumps, records)
     rows = within.select(*STREAM, "offset", content_sha256(within)).toArrow().to_pylist()
     hashes = {(*stream_of(row), row["offset"]): row["content_sha256"] for row in rows}
-    places = zip(*(jumps[name].to_pylist() for name in (*STREAM, "first_offset")), strict=True)
+    places = tuples_of(jumps, (*STREAM, "first_offset"))
     column = SEGMENT.get_field_index("content_sha256")
     return jumps.set_column(column, SEGMENT.field(column), pa.array([hashes[place] for place in places], pa.string()))
 
@@ -244,8 +244,7 @@ def _waiting(late: DataFrame, keys: DataFrame) -> DataFrame:
 def _segments(rows: Iterator[dict[str, Any]], blocks: pa.Table) -> pa.Table:
     """The classified suspects as segments; a block's jump counts stay with its first part."""
     names = ("jumps_forward", "jumps_backward")
-    places = (zip(*(blocks[name].to_pylist() for name in some), strict=True) for some in ((*STREAM, "first_offset"), names))
-    jumps = dict(zip(*places, strict=True))
+    jumps = dict(zip(tuples_of(blocks, (*STREAM, "first_offset")), tuples_of(blocks, names), strict=True))
     parts = [SEGMENT.empty_table()]
     while some := list(islice(rows, BATCH)):
         for row in some:

@@ -15,7 +15,7 @@ from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.gate import RESULTS
 from lakehouse.contracts.gold import STREAM_HEALTH
 from lakehouse.contracts.silver import CLASSES, LOADS, REJECTS, WATERMARKS, silver_records
-from lakehouse.spark.frames import ARROW
+from lakehouse.spark.frames import arrow_schema
 from tests.support.small_tables import write_rows
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _write_loads(root: Path, shape: Shape) -> None:
     }
     gap = [{"epoch": 0, "first_sequence": 2, "last_sequence": 4}]
     columns["missing_ranges"] = [gap if each == 0 else None for each in load]
-    schema = pa.schema([(column.name, ARROW[column.type]) for column in LOADS.columns])
+    schema = arrow_schema(LOADS)
     arrays = [pa.array(columns.get(field.name, [None] * count), field.type) for field in schema]
     write_deltalake(str(root / LOADS.name), pa.Table.from_arrays(arrays, schema=schema))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from lakehouse.spark.frames import ARROW
+from lakehouse.spark.frames import arrow_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 
 def write_rows(root: Path, contract: Contract, rows: list[dict[str, Any]]) -> None:
     """Append rows to a table under the root, made if it is not there."""
-    schema = pa.schema([(column.name, ARROW[column.type]) for column in contract.columns])
+    schema = arrow_schema(contract)
     whole = [{name: row.get(name) for name in schema.names} for row in rows]
     write_deltalake(str(root / contract.name), pa.Table.from_pylist(whole, schema=schema), mode="append")
