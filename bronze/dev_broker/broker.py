@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from filelock import FileLock
@@ -186,13 +186,7 @@ def create_topic(bootstrap_servers: str, topic: str, partitions: int, config: Ma
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
     try:
-        # A busy broker asks its controller again when an answer is late, and is told of the topic that it has just made itself.
-        existed = topic in admin.list_topics(timeout=_TOPIC_SECONDS).topics
-        try:
-            admin.create_topics([wanted], request_timeout=_TOPIC_SECONDS)[topic].result(_TOPIC_SECONDS)
-        except KafkaException as error:
-            if existed or error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
+        admin.create_topics([wanted], request_timeout=_TOPIC_SECONDS)[topic].result(_TOPIC_SECONDS)
         deadline = time.monotonic() + _TOPIC_SECONDS
         while not _has_leaders(admin, topic, partitions) and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -31,6 +31,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TOPIC, KEY = "payments", b"ann"
+ANEW = "payments_anew"
+"""A name that no other test of the broker has."""
 LATE, LATE_TOO = 8, 9
 """Offsets of records that wait, behind the two times three of README's producer."""
 
@@ -168,14 +170,14 @@ def states(spark: SparkSession, broker: LocalBroker, tmp_path_factory: pytest.Te
 @pytest.fixture(scope="module")
 def anew(states: States, broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """The config of a pipeline whose topic was created anew after it was read."""
-    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": ["incidents"]}
-    config = {**states.config, "pipeline": "incidents", "kafka": kafka}
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [ANEW]}
+    config = {**states.config, "kafka": kafka}
     work = tmp_path_factory.mktemp("anew")
-    create_topic(broker.bootstrap_servers, "incidents", 1)
-    send(broker.bootstrap_servers, "incidents", [payment(b"1", b"1")])
+    create_topic(broker.bootstrap_servers, ANEW, 1)
+    send(broker.bootstrap_servers, ANEW, [payment(b"1", b"1")])
     assert main(["run", "--config", str(written(work, config)), "--stage", "bronze"]) == 0
-    delete_topic(broker.bootstrap_servers, "incidents")
-    create_topic(broker.bootstrap_servers, "incidents", 1)
+    delete_topic(broker.bootstrap_servers, ANEW)
+    create_topic(broker.bootstrap_servers, ANEW, 1)
     states.keep("topic anew", work)
     return config
 
@@ -195,7 +197,7 @@ def test_a_line_runs(line: Line, states: States, in_folder: Path, request: pytes
     state = next((state for start, state in BY_STATE.items() if rest.startswith(start)), "sound")
     if state == "topic anew":
         more = request.getfixturevalue("anew")
-        words = line.words(TOPIC="incidents")
+        words = line.words(TOPIC=ANEW, incidents=ANEW)
     else:
         more = {"gate": {"budgets": {"late": {"critical": 0}}}} if state == "gate failed" else {}
         words = line.words(incidents=TOPIC, OFFSET=str(LATE), **{"4711": str(LATE_TOO)})
