@@ -249,7 +249,10 @@ def _merge_reasons(spark: SparkSession, rejects: Table, slow: DataFrame) -> None
     slow.createOrReplaceTempView("slow_source")
     on = "reject.topic = source.slow"
     merge = f"MERGE INTO {rejects.sql} AS reject USING slow_source AS source ON {on} WHEN MATCHED THEN UPDATE SET reason = 'x'"
-    tables.execute(spark, merge, rejects)
+    try:
+        tables.execute(spark, merge, rejects)
+    finally:
+        spark.catalog.dropTempView("slow_source")
 
 
 def _tried(found: dict[str, str], name: str, write: Callable[[], object]) -> None:
