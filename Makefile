@@ -35,7 +35,7 @@ test-all: test  ## Run all there are: also what tests/beyond.toml names, and eve
 # What is marked `everywhere` runs in a folder and in S3 with all the others, and here elsewhere: see tests/support/places.py.
 test-places: dev  ## Run the rivals of commits in stores, and the tests of every place in a Hive Metastore, in Azure and in Google's store
 	@TESTS=places TESTS_TIMES=200 $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
-	@TESTS=places $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere -k "s3 or test_place"
+	@TESTS=places $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere -k "s3 or (test_place and folder)"
 	@TESTS=places TESTS_PLACE=metastore $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere
 	@TESTS=places TESTS_PLACE=metastore-s3 $(BIN)/python -m pytest tests/pipelines/test_place.py
 	@for place in azure google; do \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from itertools import count
 from pathlib import Path
@@ -16,11 +17,11 @@ from jobs.cli.commands import app
 from jobs.process.context import load_settings
 from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
 from lakehouse.errors import GateFailedError, TableStateError, TopicRecreatedError
-from pipelines import bronze_to_silver, medallion, silver_to_gold
+from pipelines import arrival_order, bronze_to_silver, medallion, silver_to_gold
 from pipelines.job import Job
 from pipelines.operate import gate_decision, requests
 from silver.load import steps
-from silver.state.request import Request, Wanted
+from silver.state.request import Erase, Request, Wanted
 from tests.bronze.progress.test_topic_breaks import anew
 from tests.jobs.cli.test_hostile import leaves
 from tests.support.bronze import Record, put
@@ -186,6 +187,63 @@ def test_a_gate_run_that_waits_is_shown_and_rejected_or_audited_anew_and_release
     assert shown is not None
     assert "is gone" in str([each["note"] for each in shown["expectations"]])
     assert (offsets(spark, waiting), offsets(spark, rejected)) == ([0, 1, 2, 3, 4], [0, 1, 4])
+
+
+def test_every_command_does_its_work_where_every_log_was_cleaned(
+    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = new_run()
+    settings = settings_of(run)
+    for start in (0, 5):
+        three_commits(spark, run, start)
+        put(spark, run, [Record.of(start, start, partition=1), Record.of(start + 1, start + 1, partition=1)])
+        ran(spark, run, settings)
+    put(spark, run, [Record.of(10, 4, partition=1), Record.of(11, 3, partition=1), Record.of(12, "x", partition=1)])
+    ran(spark, run, settings)
+    config = write_config(tmp_path, root=str(run.lakehouse.root), kafka=settings_of(run).kafka.model_dump(mode="json"))
+    clean(spark, run)
+
+    def ordered(what: Any, **parts: Any) -> dict[str, Any]:
+        request = Request(what, "why", "ann", **parts)
+        return requests.carry_out(spark, new_run(), settings, request, is_dry_run=False)
+
+    def rebuilt(*, is_applied: bool) -> dict[str, Any]:
+        return medallion.rebuild(Job.on(spark, settings, run.report), is_applied=is_applied, reason="why", by="ann")
+
+    def told(*command: str) -> str:
+        assert main([*command, "--config", str(config)]) == 0
+        return capsys.readouterr().out
+
+    def read_all(*, waiting: int) -> None:
+        assert json.loads(told("status", "--json"))["published"]["load_seq"]
+        assert "accepted" in told("why", "t", "0", "0")
+        assert len(json.loads(told("quarantine", "list", "--json"))) == waiting
+        assert told("sql", "SELECT count(*) AS n FROM gold_records", "--json")
+        told("report", "--output", str(tmp_path / "report.html"))
+        medallion.show_gate(Job.on(spark, settings, run.report), rows=3)
+        assert arrival_order.orders(spark, run, settings)["bronze"]
+        medallion.plan(Job.on(spark, settings, run.report))
+        require_sound(spark, run, is_deep=True)
+
+    read_all(waiting=3)
+    medallion.maintain(Job.on(spark, settings, run.report), is_dry_run=True)
+    assert [row["records"] for row in rebuilt(is_applied=False)["changes"]] == []
+    assert ordered("release", wanted=Wanted(kind="late"))["records"] == 2
+    ran(spark, run, settings)
+    clean(spark, run)
+    medallion.restore(Job.on(spark, settings, run.report), to=2, reason="why", by="ann", is_dry_run=False)
+    ran(spark, run, settings)
+    clean(spark, run)
+    erased = ordered("erase", erase=Erase("t", hashlib.sha256(b"k").hexdigest()))
+    assert erased["erased"] > 0
+    ran(spark, run, settings)
+    clean(spark, run)
+    assert [row["records"] for row in rebuilt(is_applied=True)["changes"]] == []
+    clean(spark, run)
+    ran(spark, run, settings)
+    clean(spark, run)
+    medallion.maintain(Job.on(spark, settings, run.report), is_dry_run=False)
+    read_all(waiting=0)  # what waited was erased
 
 
 WHY = ["--reason", "why", "--by", "ann"]

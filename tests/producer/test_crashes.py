@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.fault
 
-KILLS = examples(2, 20)
+KILLS = examples(2, 40)
 
 # Sends for ever, in one of the ways to number; says `on` once the first record is in Kafka.
 SENDING = """
