@@ -25,12 +25,12 @@ demo: setup  ## Run the main job on a real local Kafka broker and print the tabl
 first-hour: dev  ## Play a newcomer's first hour with a topic of their own, and check what each command prints
 	@$(BIN)/python -m tests.first_hour
 
-# Two processes, with a Spark session each: most of a small test waits for commits. A test that is done early takes over the other's.
-test: dev  ## Run the tests: every stage on real Spark, Delta and Kafka, kills included
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+# Two processes, each with one Spark session and one broker. A process that has nothing left takes tests from the other.
+test: dev  ## Run the tests: every stage on real Spark, Delta and Kafka, a kill included
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --durations 25 --durations-min 5
 
 test-all: export TESTS := all
-test-all: test  ## Run all there are: also what tests/beyond.toml names, and every property drawn many times over
+test-all: test  ## Run all tests: also those of tests/beyond.toml, and every property with many more examples
 
 # What is marked `everywhere` runs in a folder and in S3 with all the others, and here elsewhere: see tests/support/places.py.
 test-places: dev  ## Run the rivals of commits in stores, and the tests of every place in a Hive Metastore, in Azure and in Google's store

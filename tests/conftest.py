@@ -41,18 +41,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs Spark or a broker; leave out what only `make test-all` runs, but for files that are asked for by name."""
+    """Mark the tests that need Spark or a broker, leave out those of `tests/beyond.toml`, and run pure tests first.
+
+    A file that is named on the command line runs in any case. A process starts a JVM for its first test that needs one, so pure
+    tests run without one.
+    """
     for item in items:
         for fixture, mark in (("spark", "spark"), ("broker", "kafka")):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
-    asked = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-    unasked = [item for item in items if item.path not in asked]
-    # A rival before each of hundreds of commits takes half an hour: `make test-places` asks for these by name.
-    left_out = [item for item in unasked if "in_s3" in getattr(item, "fixturenames", ())]
-    left_out += [item for item in unasked if not beyond().isdisjoint(_names(item))]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    others = [item for item in items if item.path not in named]
+    # A rival before each of hundreds of commits takes half an hour: `make test-places` names these files.
+    left_out = {item for item in others if "in_s3" in getattr(item, "fixturenames", ())}
+    left_out |= {item for item in others if not beyond().isdisjoint(_names(item))}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    kept = [item for item in items if item not in left_out]
+    items[:] = sorted(kept, key=_needs_jvm)
+
+
+def _needs_jvm(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(mark) for mark in ("spark", "kafka", "e2e"))
 
 
 def _names(item: pytest.Item) -> set[str]:
