@@ -46,7 +46,6 @@ RUN_ELSEWHERE = {
     "tidemark jars fetch": "reaches a repository of jars: tests/lakehouse/machine",
     "tidemark sql --format csv": "an option that the text names without a query",
     "tidemark run --every": "goes on until it is asked to end: tests/jobs/cli/test_commands.py",
-    "tidemark status --watch": "goes on until Ctrl-C: tests/jobs/readers/test_live_status.py",
 }
 """How lines begin that no test below runs as they are, and why."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bronze.kafka import metadata
 from jobs.cli import main
 from jobs.readers.status import status
 from lakehouse.contracts.gate import DECISIONS, RESULTS
@@ -180,3 +181,16 @@ def test_before_the_first_run_there_is_nothing_and_that_is_no_error(tmp_path: Pa
     assert [found[name] for name in ("last_load", "totals", "unfinished_load", "gate", "published")] == [None] * 5
     assert main(["status", "--config", str(write_config(tmp_path, root=str(tmp_path)))]) == 0
     assert "`tidemark run` brings the first" in capsys.readouterr().out
+
+
+def test_a_lag_is_unknown_where_no_broker_answers(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metadata, "_SECONDS", 0.2)
+    kafka = {"bootstrap_servers": "127.0.0.1:1", "topics": ["incidents"]}
+    config = str(write_config(tmp_path, root=str(root), kafka=kafka))
+    assert main(["status", "--lag", "--config", config]) == 0
+    assert "Lag: unknown; Kafka cannot be asked" in capsys.readouterr().out
+    assert main(["status", "--lag", "--config", config, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["lag"], found["lag_unknown"]) == (None, "no broker answered at 127.0.0.1:1 within 0.2 s")
