@@ -1,7 +1,6 @@
 """SQL over the tables, wherever they are.
 
-Where they lie in files that can be read without Spark, DuckDB does, and no JVM is started; else a SQL warehouse where one is
-configured, or a Spark session. A session that the platform brings comes before a warehouse.
+DuckDB reads tables in files that it reaches, and starts no JVM. A Spark session reads the others.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-    from types import ModuleType
 
     from jobs.readers.answer import Answer, Tables
     from lakehouse.table import Lakehouse
@@ -35,7 +33,9 @@ def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Itera
         with files.connect(lakehouse, names) as found:
             yield found
     else:
-        with _by_sql(lakehouse).connect(lakehouse) as named:
+        from jobs.readers import in_spark
+
+        with in_spark.connect(lakehouse) as named:
             yield named
 
 
@@ -43,7 +43,7 @@ def connect(lakehouse: Lakehouse, names: Collection[str] | None = None) -> Itera
 def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
     """Run a user's query over the tables and views; read the answer inside the `with` block.
 
-    DuckDB takes its own SQL, a session or warehouse Spark's. The query can only read tables.
+    DuckDB takes its own SQL, a session Spark's. The query can only read tables.
 
     Raises:
         UsageError: The query is not SQL, does more than read, or names a table or column that does not exist.
@@ -55,15 +55,7 @@ def run_query(lakehouse: Lakehouse, query: str) -> Iterator[Answer]:
         with files.run_query(lakehouse, query) as answer:
             yield answer
     else:
-        with _by_sql(lakehouse).run_query(lakehouse, query) as named:
+        from jobs.readers import in_spark
+
+        with in_spark.run_query(lakehouse, query) as named:
             yield named
-
-
-def _by_sql(lakehouse: Lakehouse) -> ModuleType:
-    from jobs.readers import in_warehouse
-
-    if in_warehouse.is_configured(lakehouse):
-        return in_warehouse
-    from jobs.readers import in_spark
-
-    return in_spark

@@ -86,7 +86,7 @@ def beyond_tables(text: str, explain: Callable[[str], str], *, is_in_catalog: bo
 
     Args:
         text: The query, not yet wrapped.
-        explain: Asks Spark, or a SQL warehouse, to plan a query: its `EXPLAIN EXTENDED`.
+        explain: Asks Spark to plan a query: its `EXPLAIN EXTENDED`.
         is_in_catalog: Whether it may read other tables of a catalog: the catalog's permissions apply.
     """
     if (found := problem(text)) is not None:

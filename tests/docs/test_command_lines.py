@@ -21,7 +21,6 @@ NOT_OURS = {
     "databricks ": "a workspace",
     "env/bin/venv-pack ": "an environment of 350 MB",
     "export PATH=": "sets the shell of a reader",
-    "export DATABRICKS_": "a SQL warehouse: tests/jobs/readers/test_in_warehouse.py",
     "export PYSPARK_SUBMIT_ARGS=": "a listener from a repository of jars",
     "protoc ": "tests/support/protobuf.py compiles every schema of the tests by it",
     "pip install ": "an environment of its own: tests/cluster/test_standalone.py installs the wheel",
