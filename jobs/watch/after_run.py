@@ -195,31 +195,28 @@ def _findings(
 
 
 def _alert(settings: Settings, state: State, findings: list[Finding], report: Report) -> None:
-    """Send the alerts that are due, and keep that in the state; one that no channel took is due again after the next run."""
+    """Send the alerts that are due, and keep them in the state. One that no channel took is due again after the next run."""
     if not settings.watch.alerts.is_on:
         return
     from jobs.watch import alerts
 
-    now = datetime.now(UTC)
-    for finding, told, what in alerts.due(findings, state.told, settings.watch.alerts, now):
+    for finding in findings:
+        if finding.is_on is False:
+            state.alerted.pop(finding.name, None)
+    for finding in alerts.due(findings, state.alerted):
         alert = alerts.Alert(
             pipeline=settings.pipeline,
             alert=finding.name,
-            state=what,
             text=shortened(scrub_text(finding.text)),
             details=shortened(scrub_text(finding.details), _LONGEST_DETAILS),
-            since=told.since,
-            at=now,
+            at=datetime.now(UTC),
             run_id=state.run_id,
         )
-        is_told = _tell_each(alert, settings.watch.alerts, report)
-        if what == alerts.RESOLVED and is_told:
-            del state.told[finding.name]
-        elif what == alerts.FIRING:
-            state.told[finding.name] = told.model_copy(update={"told_at": now if is_told else None})
+        if _send(alert, settings.watch.alerts, report):
+            state.alerted[finding.name] = finding.cause
 
 
-def _tell_each(alert: Alert, chosen: Alerts, report: Report) -> bool:
+def _send(alert: Alert, chosen: Alerts, report: Report) -> bool:
     """Send an alert by every channel that the config names; return whether any took it."""
     from jobs.watch import channels
 
@@ -228,13 +225,13 @@ def _tell_each(alert: Alert, chosen: Alerts, report: Report) -> bool:
         ways["webhook"] = partial(channels.post, alert, chosen.webhook)
     if chosen.mail_command is not None:
         ways["mail_command"] = partial(channels.run_program, alert, chosen.mail_command)
-    is_told = False
-    for way, tell in ways.items():
+    is_sent = False
+    for way, send in ways.items():
         try:
-            tell()
-        except channels.NotToldError as error:
-            report.event("watch.alert_failed", alert=alert.alert, state=alert.state, way=way, why=str(error))
+            send()
+        except channels.NotSentError as error:
+            report.event("watch.alert_failed", alert=alert.alert, way=way, why=str(error))
         else:
-            is_told = True
-            report.event("watch.alerted", alert=alert.alert, state=alert.state, way=way)
-    return is_told
+            is_sent = True
+            report.event("watch.alerted", alert=alert.alert, way=way)
+    return is_sent

@@ -1,12 +1,10 @@
-"""When alerts are sent: as a condition begins, again if it lasts, and once it is over. Pure functions."""
+"""Which alerts are sent: for each condition that the run before did not find. Pure functions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from jobs.watch.state import Told
 from lakehouse.errors import BreakerOpenError, GateFailedError
 
 if TYPE_CHECKING:
@@ -14,10 +12,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lakehouse.errors import TidemarkError
-    from lakehouse.settings.pipeline import Alerts
-
-FIRING = "firing"
-RESOLVED = "resolved"
 
 _PLACES = 10
 
@@ -31,7 +25,7 @@ class Finding:
         is_on: Whether the condition holds; None if the run could not tell.
         text: One sentence in our own words only: a receiver may render it as markup.
         details: All that is known, line by line; may hold text from a producer.
-        cause: What caused it, if the same alert can have several causes; empty if this run cannot tell.
+        cause: Distinguishes causes of the same alert: another cause is another condition. Empty if this run cannot tell.
     """
 
     name: str
@@ -48,20 +42,16 @@ class Alert:
     Attributes:
         pipeline: The pipeline's name.
         alert: gate_failed, breaker_open or lag.
-        state: firing, or resolved.
         text: One sentence in our own words only.
         details: All that is known, line by line; may hold text from a producer.
-        since: When it began.
         at: When this was written.
         run_id: The run that saw it.
     """
 
     pipeline: str
     alert: str
-    state: str
     text: str
     details: str
-    since: datetime
     at: datetime
     run_id: str
 
@@ -75,7 +65,7 @@ def of_gate(audited: Mapping[str, Any] | None, error: TidemarkError | None, *, i
         is_finished: Whether the gate's stage completed: everything that Silver has is let out.
     """
     if not isinstance(error, GateFailedError):
-        return Finding("gate_failed", is_on=False if is_finished else None, text="the gate has let out all that Silver holds.")
+        return Finding("gate_failed", is_on=False if is_finished else None)
     failed, loads = "", ""
     if audited:
         failed = ", ".join(sorted(audited["failed"]))
@@ -92,7 +82,7 @@ def of_breaker(error: TidemarkError | None, *, is_finished: bool) -> Finding:
         is_finished: Whether Silver's stage completed.
     """
     if not isinstance(error, BreakerOpenError):
-        return Finding("breaker_open", is_on=False if is_finished else None, text="the breaker is closed; Silver loads again.")
+        return Finding("breaker_open", is_on=False if is_finished else None)
     text = "the breaker opened, and Silver stands still. `tidemark plan` shows the load that it stopped."
     return Finding("breaker_open", is_on=True, text=text, details=str(error))
 
@@ -108,36 +98,24 @@ def of_lag(lags: list[dict[str, Any]] | None, max_lag: int | None) -> Finding:
         return Finding("lag", is_on=None)
     behind = sorted((row for row in lags if row["lag"] > max_lag), key=lambda row: -row["lag"])
     if not behind:
-        return Finding("lag", is_on=False, text=f"no partition is more than {max_lag:,} offsets behind Kafka any more.")
+        return Finding("lag", is_on=False)
     text = f"Silver is more than {max_lag:,} offsets behind Kafka in {len(behind):,} of {len(lags):,} partitions."
     lines = [f"{row['topic']}/{row['partition']}: {row['lag']:,} offsets" for row in behind[:_PLACES]]
     return Finding("lag", is_on=True, text=text, details="\n".join(lines))
 
 
-def due(
-    findings: Iterable[Finding], told: Mapping[str, Told], alerts: Alerts, now: datetime
-) -> list[tuple[Finding, Told, str]]:
-    """The alerts to send now: those that began, changed their cause, were last sent long ago, or are over.
+def due(findings: Iterable[Finding], alerted: Mapping[str, str]) -> list[Finding]:
+    """The findings to alert: conditions that the run before did not find, or found with another cause.
 
     Args:
-        findings: What a run found.
-        told: The alerts that were firing until now.
-        alerts: The settings, with the hours after which an alert is sent again.
-        now: The current time.
+        findings: The findings of a run.
+        alerted: The causes of the conditions that were alerted and still hold, by name.
 
-    Returns:
-        Per alert the finding, its start and cause, and firing or resolved.
+    >>> due([Finding("lag", is_on=True), Finding("breaker_open", is_on=True)], {"lag": ""})[0].name
+    'breaker_open'
     """
-    again = timedelta(hours=alerts.repeat_hours)
-    found = []
-    for finding in findings:
-        known = told.get(finding.name)
-        if finding.is_on is False and known is not None:
-            found.append((finding, known, RESOLVED))
-        elif finding.is_on:
-            cause = finding.cause or (known.cause if known else "")
-            if known is None:
-                found.append((finding, Told(cause=cause, since=now), FIRING))
-            elif known.told_at is None or cause != known.cause or now - known.told_at >= again:
-                found.append((finding, Told(cause=cause, since=known.since), FIRING))
-    return found
+    return [each for each in findings if each.is_on and not _is_known(each, alerted.get(each.name))]
+
+
+def _is_known(finding: Finding, cause: str | None) -> bool:
+    return cause is not None and finding.cause in ("", cause)

@@ -29,7 +29,7 @@ _PROGRAM_SECONDS = 30
 _SHOWN_OUTPUT = 200
 
 
-class NotToldError(Exception):
+class NotSentError(Exception):
     """An alert was not delivered; the text says why, without address or headers, which may hold a secret."""
 
 
@@ -37,7 +37,7 @@ def post(alert: Alert, webhook: Webhook) -> None:
     """Post an alert as JSON, with two retries if the receiver does not answer in time or is busy.
 
     Raises:
-        NotToldError: The alert was not taken.
+        NotSentError: The alert was not taken.
     """
     # Retry-After is ignored: a receiver may name tomorrow, and a run waits for seconds only.
     retry = Retry(
@@ -55,7 +55,7 @@ def post(alert: Alert, webhook: Webhook) -> None:
         try:
             with session.post(
                 str(webhook.url),
-                json=body | {name: body[name].isoformat() for name in ("since", "at")},
+                json=body | {"at": alert.at.isoformat()},
                 headers={name: str(value) for name, value in webhook.headers.items()},
                 timeout=webhook.timeout_seconds,
                 allow_redirects=False,  # the headers are for this address and no other
@@ -63,9 +63,9 @@ def post(alert: Alert, webhook: Webhook) -> None:
             ) as answer:
                 status = answer.status_code
         except requests.RequestException as error:
-            raise NotToldError(_why(error, webhook)) from None  # its text and its context hold the address
+            raise NotSentError(_why(error, webhook)) from None  # its text and its context hold the address
     if status // 100 != _TAKEN:
-        raise NotToldError(f"HTTP status {status}")
+        raise NotSentError(f"HTTP status {status}")
 
 
 @contextlib.contextmanager
@@ -94,13 +94,13 @@ def run_program(alert: Alert, command: Sequence[str]) -> None:
     """Run a program with an alert as text on its standard input, without a shell.
 
     Raises:
-        NotToldError: The program cannot be started, fails, or does not end within half a minute.
+        NotSentError: The program cannot be started, fails, or does not end within half a minute.
     """
     lines = [
         printable(f"{alert.pipeline}: {alert.text}"),
         "",
         *([_lines(alert.details), ""] if alert.details else []),
-        f"alert {alert.alert}, {alert.state}; since {alert.since:%Y-%m-%d %H:%M:%S} UTC; run {alert.run_id}",
+        f"alert {alert.alert}; {alert.at:%Y-%m-%d %H:%M:%S} UTC; run {alert.run_id}",
     ]
     # Into a file: a pipe would stay open for as long as any child of a killed program holds it.
     with tempfile.TemporaryFile() as output:
@@ -115,13 +115,13 @@ def run_program(alert: Alert, command: Sequence[str]) -> None:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise NotToldError(f"the program had not ended after {_PROGRAM_SECONDS} s, and was killed") from None
+            raise NotSentError(f"the program had not ended after {_PROGRAM_SECONDS} s, and was killed") from None
         except OSError as error:
-            raise NotToldError(f"the program cannot be started: {error.strerror}") from None
+            raise NotSentError(f"the program cannot be started: {error.strerror}") from None
         if done.returncode:
             output.seek(0)
             said = printable(output.read(_SHOWN_OUTPUT).decode(errors="replace").strip())
-            raise NotToldError(f"the program ended with {done.returncode}" + (f": {said}" if said else ""))
+            raise NotSentError(f"the program ended with {done.returncode}" + (f": {said}" if said else ""))
 
 
 def _lines(text: str) -> str:

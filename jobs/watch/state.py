@@ -20,20 +20,6 @@ if TYPE_CHECKING:
 _FOLDER = "_watch"
 
 
-class Told(BaseModel):
-    """A firing alert.
-
-    Attributes:
-        cause: What caused it: another cause is alerted again.
-        since: When it began.
-        told_at: When it was last sent; None if no channel took it.
-    """
-
-    cause: str
-    since: datetime
-    told_at: datetime | None = None
-
-
 class Stage(BaseModel):
     """The last completion of a stage.
 
@@ -60,7 +46,7 @@ class State(BaseModel):
         published_load_seq: The last load that a run published.
         is_breaker_open: Whether the breaker stopped the last run that planned a load.
         gate_unmet: How many expectations the last audit found not met, by severity; None before the first.
-        told: The firing alerts, by name.
+        alerted: The causes of the conditions that were alerted and still hold, by name of the alert.
     """
 
     run_id: str = ""
@@ -73,7 +59,7 @@ class State(BaseModel):
     published_load_seq: int | None = None
     is_breaker_open: bool = False
     gate_unmet: dict[str, int] | None = None
-    told: dict[str, Told] = {}
+    alerted: dict[str, str] = {}
 
 
 def place(settings: Settings) -> Place:

@@ -109,7 +109,7 @@ def _takes_password(option: str, value: str) -> bool:
 
 
 class Alerts(Model):
-    """Who is notified when the gate fails, the breaker opens or the lag passes a limit, and when that is over."""
+    """Who is notified when the gate fails, the breaker opens or the lag passes a limit."""
 
     webhook: Webhook | None = Field(default=None, description="an address to post to", examples=["{url: '${env:ALERT_URL}'}"])
     mail_command: tuple[Text, ...] | None = Field(
@@ -119,9 +119,6 @@ class Alerts(Model):
     )
     max_lag: Whole | None = Field(
         default=None, description="the most offsets that Silver may be behind Kafka in a partition", examples=["100000"]
-    )
-    repeat_hours: Whole = Field(
-        default=24, description="after how many hours an alert that goes on is told again", examples=["24"]
     )
 
     @property
@@ -166,7 +163,7 @@ class Watch(Model):
     metrics_host: Text = Field(default="127.0.0.1", description="the address of that port", examples=["10.0.0.5"])
     state_file: LocalFile | None = Field(
         default=None,
-        description="where it is kept what was told; by default beside the tables",
+        description="a file that keeps what a run found for the next run; by default next to the tables",
         examples=["/var/lib/tidemark/incidents.json"],
     )
     alerts: Alerts = Field(default_factory=Alerts, description="who is alerted", examples=["{max_lag: 100000}"])

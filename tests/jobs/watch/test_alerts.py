@@ -4,66 +4,45 @@ from __future__ import annotations
 
 import socket
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jobs.watch import alerts, channels
-from jobs.watch.alerts import FIRING, RESOLVED, Alert, Finding
-from jobs.watch.state import Told
+from jobs.watch.alerts import Alert, Finding
 from lakehouse.errors import BreakerOpenError, GateFailedError, SourceError, TidemarkError
-from lakehouse.settings.pipeline import Alerts, Webhook
+from lakehouse.settings.pipeline import Webhook
 from tests.support.receiver import SECRET, receiver
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-CONFIG = Alerts.model_validate({"mail_command": ["mail"], "max_lag": 100, "repeat_hours": 24})
-LAG = Finding("lag", is_on=True, text="behind")
 
 
 def an_alert(**changes: Any) -> Alert:
-    told = {"alert": "lag", "state": FIRING, "text": "behind", "details": "t/0: 7 offsets", "run_id": "r1"}
-    return Alert(**{"pipeline": "incidents", **told, "since": NOON, "at": NOON, **changes})
-
-
-def dues(finding: Finding, told: dict[str, Told], *, hours: float = 0) -> list[str]:
-    return [what for _, _, what in alerts.due([finding], told, CONFIG, NOON + timedelta(hours=hours))]
-
-
-def told_at(hours: float | None, cause: str = "") -> dict[str, Told]:
-    when = None if hours is None else NOON + timedelta(hours=hours)
-    return {"lag": Told(cause=cause, since=NOON, told_at=when)}
+    lag = {"alert": "lag", "text": "behind", "details": "t/0: 7 offsets", "run_id": "r1"}
+    return Alert(**{"pipeline": "incidents", **lag, "at": NOON, **changes})
 
 
 @pytest.mark.parametrize(
-    ("told", "hours", "expected"),
+    ("finding", "alerted", "is_sent"),
     [
-        ({}, 0, [FIRING]),
-        (told_at(0), 1, []),
-        (told_at(0), 23.9, []),
-        (told_at(0), 24, [FIRING]),
-        (told_at(30), 48, []),
-        (told_at(None), 0.1, [FIRING]),  # nobody could be told
+        (Finding("lag", is_on=True), {}, True),
+        (Finding("lag", is_on=True), {"lag": ""}, False),
+        (Finding("lag", is_on=True), {"gate_failed": ""}, True),
+        (Finding("lag", is_on=False), {"lag": ""}, False),
+        (Finding("lag", is_on=None), {}, False),
+        (Finding("gate_failed", is_on=True, cause="budget_late"), {"gate_failed": "budget_late"}, False),
+        (Finding("gate_failed", is_on=True, cause="budget_late, keys"), {"gate_failed": "budget_late"}, True),
+        (Finding("gate_failed", is_on=True), {"gate_failed": "budget_late"}, False),  # this run cannot say what failed
     ],
 )
-def test_what_goes_on_is_told_once_and_again_after_a_day(told: dict[str, Told], hours: float, expected: list[str]) -> None:
-    assert dues(LAG, told, hours=hours) == expected
-
-
-def test_another_cause_is_another_alert_and_an_unknown_one_is_not() -> None:
-    told = told_at(0, cause="budget_late")
-    assert dues(Finding("lag", is_on=True, cause="budget_late"), told, hours=1) == []
-    assert dues(Finding("lag", is_on=True, cause="budget_late, budget_missing"), told, hours=1) == [FIRING]
-    assert dues(Finding("lag", is_on=True), told, hours=1) == []
-
-
-def test_the_end_is_told_once_and_what_a_run_did_not_see_has_not_ended() -> None:
-    assert dues(Finding("lag", is_on=False), told_at(0)) == [RESOLVED]
-    assert dues(Finding("lag", is_on=False), {}) == []
-    assert dues(Finding("lag", is_on=None), told_at(0), hours=48) == []
+def test_an_alert_is_sent_for_a_finding_that_the_run_before_did_not_have(
+    finding: Finding, alerted: dict[str, str], is_sent: bool
+) -> None:
+    assert alerts.due([finding], alerted) == [finding] * is_sent
 
 
 @pytest.mark.parametrize(
@@ -115,10 +94,8 @@ def test_a_webhook_gets_the_alert_as_json_with_the_headers() -> None:
     assert body == {
         "pipeline": "incidents",
         "alert": "lag",
-        "state": "firing",
         "text": "incidents: behind",
         "details": "  a\n  red \\x1b[31m",
-        "since": "2026-11-21T12:00:00+00:00",
         "at": "2026-11-21T12:00:00+00:00",
         "run_id": "r1",
     }
@@ -139,7 +116,7 @@ def test_a_busy_webhook_is_tried_again_and_how_long_it_wants_to_be_left_alone_is
     [((500,), 3, "HTTP status 500"), ((403,), 1, "HTTP status 403"), ((307,), 1, "HTTP status 307")],
 )
 def test_a_webhook_that_refuses_is_told_without_its_secrets(statuses: tuple[int, ...], tries: int, why: str) -> None:
-    with receiver(*statuses) as (url, got), pytest.raises(channels.NotToldError) as failed:
+    with receiver(*statuses) as (url, got), pytest.raises(channels.NotSentError) as failed:
         channels.post(an_alert(), webhook(url))
     assert (str(failed.value), len(got)) == (why, tries)
 
@@ -147,14 +124,14 @@ def test_a_webhook_that_refuses_is_told_without_its_secrets(statuses: tuple[int,
 def test_a_webhook_that_hangs_is_left_after_its_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the system takes the connection, and nobody answers
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}"
-        with pytest.raises(channels.NotToldError, match=r"^no answer within 1 s$"):
+        with pytest.raises(channels.NotSentError, match=r"^no answer within 1 s$"):
             channels.post(an_alert(), webhook(url))
 
 
 def test_a_webhook_that_is_not_there_is_told_without_its_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(channels.NotToldError, match=r"^cannot connect$"):
+    with pytest.raises(channels.NotSentError, match=r"^cannot connect$"):
         channels.post(an_alert(), webhook(f"http://127.0.0.1:{port}/{SECRET}"))
 
 
@@ -170,16 +147,16 @@ def test_a_program_gets_the_text_on_its_input_and_no_shell_reads_any_of_it(tmp_p
     assert (tmp_path / "mail").read_text() == (
         "['$(touch hacked)', 'ops@example.org']"
         "incidents: behind\n\n  ~! touch hacked\n  `touch hacked`\n  .\n  red \\x1b[31m\n\n"
-        "alert lag, firing; since 2026-11-21 12:00:00 UTC; run r1\n"
+        "alert lag; 2026-11-21 12:00:00 UTC; run r1\n"
     )
     assert not (tmp_path / "hacked").exists()
 
 
 def test_a_program_that_fails_says_with_what_and_one_that_is_not_there_too(tmp_path: Path) -> None:
     failing = program(tmp_path, "print('no such user'); sys.exit(3)")
-    with pytest.raises(channels.NotToldError, match="ended with 3: no such user"):
+    with pytest.raises(channels.NotSentError, match="ended with 3: no such user"):
         channels.run_program(an_alert(), failing)
-    with pytest.raises(channels.NotToldError, match="cannot be started: No such file"):
+    with pytest.raises(channels.NotSentError, match="cannot be started: No such file"):
         channels.run_program(an_alert(), [str(tmp_path / "none")])
 
 
@@ -188,5 +165,5 @@ def test_a_program_that_does_not_end_is_killed_though_its_child_goes_on(
 ) -> None:
     monkeypatch.setattr(channels, "_PROGRAM_SECONDS", 1)
     child = "import subprocess; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(8)']); time.sleep(60)"
-    with pytest.raises(channels.NotToldError, match="was killed"):
+    with pytest.raises(channels.NotSentError, match="was killed"):
         channels.run_program(an_alert(text="x" * 200_000), program(tmp_path, child))
