@@ -507,7 +507,7 @@ def _with_values(parts: Parts, asked: Asked, sample: Sample, behind: Registered 
     payload = behind.payloads[top]
     ids = _all_ids({topic: ids for topic, ids in behind.ids.items() if behind.formats.get(topic) == top})
     what = (
-        "JSON, and the fields those of their JSON Schemas" if top == "json" else "Avro, and the fields those of their schemas"
+        "JSON, and the fields those of the sample, as text" if top == "json" else "Avro, and the fields those of their schemas"
     )
     why = [f"The values begin with {config_text.registry_ids(ids)}. They are {what}."]
     if payload.left_out:

@@ -12,9 +12,8 @@ from lakehouse.escape import printable, shortened
 from lakehouse.extract.on_driver import Object, Record
 from lakehouse.extract.written import schema_id, without_prefix
 from lakehouse.run.schema_registry import SchemaRegistry
-from lakehouse.settings import avro_schema, json_schema, payload_schema
+from lakehouse.settings import avro_schema, payload_schema
 from lakehouse.settings.avro_schema import AvroSchemaError, Writer
-from lakehouse.settings.json_schema import JsonSchemaError
 from lakehouse.settings.payload_schema import Field, Type
 
 if TYPE_CHECKING:
@@ -209,8 +208,7 @@ def _schema(kind: str, text: str) -> Schema:
             case "AVRO":
                 return _avro(text)
             case "JSON":
-                fields, odd = payload_schema.storable(_json_fields(text))
-                return Schema(kind, fields or Type("struct"), dict.fromkeys(odd, _ODD))
+                return Schema(kind)
             case "PROTOBUF":
                 return Schema(kind, why="fields of Protobuf values are not looked at")
             case _:
@@ -227,13 +225,6 @@ def _avro(text: str) -> Schema:
     # Of each field by itself: a record of a thousand would be gone through for every one of them.
     alone = {each["name"]: Writer({**writer.schema, "fields": [each]}, writer.named) for each in writer.schema["fields"]}
     return Schema("AVRO", stored or Type("struct"), left_out, None, alone, Decoder.of(writer))
-
-
-def _json_fields(text: str) -> Type:
-    try:
-        return json_schema.fields(text)
-    except JsonSchemaError:
-        return Type("struct")
 
 
 def _decoded(found: Registered, sample: Sequence[Sampled]) -> Registered:
@@ -278,13 +269,17 @@ def _format(found: Registered, topic: str, sample: Sequence[Sampled]) -> Format 
 
 
 def _payload(each: Format, found: Registered, formats: Mapping[str, Format], sample: Sequence[Sampled]) -> Payload:
-    """The fields of all topics of a format; those of the newest schema first."""
     topics = {topic for topic, written in formats.items() if written == each}
+    return _avro_payload(found, topics) if each == "avro" else _json_payload(topics, sample)
+
+
+def _avro_payload(found: Registered, topics: set[str]) -> Payload:
+    """The fields of all schemas; those of the newest one first."""
     numbers = sorted({number for topic in topics for number in found.ids[topic]}, reverse=True)
     schemas = [
         schema
         for number in numbers
-        if (schema := found.schemas.get(number)) is not None and schema.why is None and _FORMATS[schema.kind] == each
+        if (schema := found.schemas.get(number)) is not None and schema.why is None and schema.kind == "AVRO"
     ]
     left_out = {path: why for schema in schemas for path, why in schema.left_out.items()}
     kinds: dict[str, list[Field]] = {}
@@ -296,17 +291,27 @@ def _payload(each: Format, found: Registered, formats: Mapping[str, Format], sam
         if nth >= _MOST_FIELDS:
             left_out[named.name] = f"beyond {_MOST_FIELDS:,} fields"
             continue
-        kind = _widest_avro(several, schemas) if each == "avro" else _widest_json([one.type for one in several])
+        kind = _widest(several, schemas)
         if kind is None or any(one.name != named.name for one in several):
             left_out[named.name] = "of several types or spellings"
         else:
             fields.append(Field(named.name, kind))
-    if not fields and each == "json":
-        fields = _as_text(topics, sample)
-    return Payload(json_schema.ddl(Type("struct", fields=tuple(fields))), left_out)
+    return Payload(payload_schema.ddl(Type("struct", fields=tuple(fields))), left_out)
 
 
-def _widest_avro(several: Sequence[Field], schemas: Sequence[Schema]) -> Type | None:
+def _json_payload(topics: set[str], sample: Sequence[Sampled]) -> Payload:
+    """The fields of the sample's objects, all as text: a JSON Schema is not followed."""
+    names: dict[str, None] = {}
+    for each in sample:
+        found = _object(each.value) if each.topic in topics and each.value is not None else None
+        names |= dict.fromkeys(reversed(found or {}))  # an `Object` has its fields from last to first
+    known = list(names)
+    stored, odd = payload_schema.storable(Type("struct", fields=tuple(Field(name, _TEXT) for name in known[:_MOST_FIELDS])))
+    beyond = dict.fromkeys(known[_MOST_FIELDS:], f"beyond {_MOST_FIELDS:,} fields")
+    return Payload(payload_schema.ddl(stored) if stored else "", dict.fromkeys(odd, _ODD) | beyond)
+
+
+def _widest(several: Sequence[Field], schemas: Sequence[Schema]) -> Type | None:
     """The first type that takes what every schema writes without loss."""
     writers = [found for each in schemas if (found := each.written.get(several[0].name)) is not None]
     for one in dict.fromkeys(several):
@@ -314,39 +319,6 @@ def _widest_avro(several: Sequence[Field], schemas: Sequence[Schema]) -> Type | 
         if all(avro_schema.is_read(writer, wanted) for writer in writers):
             return one.type
     return None
-
-
-def _widest_json(types: Sequence[Type]) -> Type:
-    """One type for all: whole numbers among fractions are fractions, and what else differs is text, which holds any JSON.
-
-    >>> _widest_json([Type("scalar", "BIGINT"), Type("scalar", "DOUBLE")]).sql()
-    'DOUBLE'
-    >>> _widest_json([_TEXT, Type("map", of=_TEXT)]).sql()
-    'STRING'
-    """
-    if len(set(types)) == 1:
-        return types[0]
-    if all(each.name in ("BIGINT", "DOUBLE") for each in types):
-        return Type("scalar", "DOUBLE")
-    if any(each.kind != "struct" for each in types):
-        return _TEXT
-    kinds: dict[str, list[Field]] = {}
-    for one in (each_field for each in types for each_field in each.fields):
-        kinds.setdefault(one.name.lower(), []).append(one)
-    if any(one.name != several[0].name for several in kinds.values() for one in several):
-        return _TEXT
-    merged = (Field(several[0].name, _widest_json([one.type for one in several])) for several in kinds.values())
-    return Type("struct", fields=tuple(merged))
-
-
-def _as_text(topics: set[str], sample: Sequence[Sampled]) -> list[Field]:
-    """The fields of JSON objects whose schema names none: all of them as text."""
-    names: dict[str, None] = {}
-    for each in sample:
-        found = _object(each.value) if each.topic in topics and each.value is not None else None
-        names |= dict.fromkeys(found or ())
-    stored, _ = payload_schema.storable(Type("struct", fields=tuple(Field(name, _TEXT) for name in list(names)[:_MOST_FIELDS])))
-    return list(stored.fields) if stored else []
 
 
 def _without_conflicts(payloads: dict[Format, Payload]) -> None:
@@ -361,4 +333,4 @@ def _without_conflicts(payloads: dict[Format, Payload]) -> None:
             kept.append(each)
         else:
             left_out[each.name] = "of another type in other topics"
-    payloads[second] = Payload(json_schema.ddl(Type("struct", fields=tuple(kept))), left_out)
+    payloads[second] = Payload(payload_schema.ddl(Type("struct", fields=tuple(kept))), left_out)

@@ -11,6 +11,8 @@ from lakehouse.settings.base import nearest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
 CORRUPT = "_tidemark_corrupt"
 """The field that says whether a value could be decoded; no field of the user's may have this name."""
 
@@ -155,6 +157,17 @@ def quoted(name: str) -> str:
     '`a``b`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def ddl(found: Type) -> str:
+    """Fields as `value.schema` has them.
+
+    >>> ddl(parse("id STRING, `odd-one` ARRAY<INT>, `a``b` STRING"))
+    'id STRING, `odd-one` ARRAY<INT>, `a``b` STRING'
+    """
+    return ", ".join(
+        f"{each.name if _PLAIN.fullmatch(each.name) else quoted(each.name)} {each.type.sql()}" for each in found.fields
+    )
 
 
 def odd_names(struct: Type) -> Iterator[str]:

@@ -341,20 +341,6 @@ def test_check_reads_a_message_of_protobuf_by_the_schema_that_it_names(
     assert "1 without the indexes of a message" in checked("values")[1]
 
 
-def test_check_says_which_fields_a_json_schema_of_the_registry_has_beyond_those_of_the_config(
-    broker: LocalBroker, sent: Sent, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    properties = {"id": {"type": "string"}, "n": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}}
-    sent.json({"title": "Order", "type": "object", "properties": properties}, {"id": "a", "n": 1, "tags": []})
-    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [sent.topic]}
-    value = {"format": "json", "schema": "ID STRING", "registry": {"url": url}}
-    config = write_config(tmp_path, root=str(tmp_path / "lake"), kafka=kafka, value=value, sequence={"json": "$.n"})
-    capsys.readouterr()
-    assert main(["check", "--config", str(config), "--json"]) == 0
-    [found] = [each for each in json.loads(capsys.readouterr().out) if each["name"] == "registry"]
-    assert found["observed"].endswith(f". Value.schema could have of {sent.number()}: n BIGINT, tags ARRAY<STRING>")
-
-
 @pytest.mark.e2e
 def test_init_reads_the_fields_of_a_registry_and_its_config_is_checked_and_runs(
     *, spark: SparkSession, broker: LocalBroker, sent: Sent, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -297,14 +297,13 @@ def test_the_fields_of_avro_values_are_looked_at_and_the_config_names_registry_a
 def test_json_behind_a_prefix_is_looked_at_behind_it(
     filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
 ) -> None:
-    properties = {"n": {"type": "integer"}, "${env:HOME}": {"type": "string"}, "at": {"type": "string", "format": "date"}}
-    schema = {"schema": json.dumps({"type": "object", "properties": properties}), "schemaType": "JSON"}
-    name = filled(*behind(8, *(b'{"n": %d, "at": "2026-01-01"}' % n for n in range(30))))
+    schema = {"schema": '{"properties": {"n": {"type": "integer"}}}', "schemaType": "JSON"}
+    name = filled(*behind(8, *(b'{"n": %d, "${env:HOME}": "", "at": "2026-01-01"}' % n for n in range(30))))
     with answering({8: schema}) as url:
         code, out, _ = begin(name, "--registry", url, "--json")
         assert (code, json.loads(out)["chosen"]) == (0, {"sequence": "json:$.n"})
         told = json.loads(out)["registry"]
-        assert told["payloads"]["json"]["schema"] == "n BIGINT, at DATE"
+        assert told["payloads"]["json"]["schema"] == "n STRING, at STRING"
         assert begin(name, "--registry", url, "--sequence", "json:$.n", "--force")[0] == 0
         assert main(["check"]) == 0
 
