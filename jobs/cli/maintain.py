@@ -16,7 +16,7 @@ _MIB = 2**20
 
 EraseOption = Annotated[
     bool,
-    typer.Option("--erase", help="Bring an erasure to its end: remove every old version, and look for the key in every file."),
+    typer.Option("--erase", help="Bring an erasure to its end: remove every old version, and prove that the key is gone."),
 ]
 
 
@@ -54,32 +54,22 @@ def _write_ended(done: dict[str, Any]) -> None:
     from jobs.process import output
     from jobs.run.summary import write_left_shadows
 
-    if done["tables"]:
-        columns = ["table", "removed_files", "removed_log_files"]
-        output.write_table(columns, [[each[name] for name in columns] for each in done["tables"]])
-    if done["found"] or done["unread"]:
-        output.write_table(["file", "where"], [[each["file"], each["where"]] for each in done["found"]], title="Found")
-        output.write_table(["file", "why"], [[each["file"], each["where"]] for each in done["unread"]], title="Not readable")
-    searched = f"{done['searched_files']:,} files of {done['searched_bytes'] / _MIB:,.1f} MiB"
+    columns = ["table", "removed_files", "removed_log_files", "key_rows", "old_files"]
+    output.write_table(columns, [[each[name] for name in columns] for each in done["tables"]])
     if done["is_proven"]:
-        output.write(f"The key is in none of {searched}, each read whole and unpacked.")
-    elif not done["searched_files"]:
+        output.write("No record has the key, and of these tables only the current version is left.")
+    if any(each["key_rows"] for each in done["tables"]):
+        output.write("Records have the key. `tidemark erase` takes it out of them; then run this again.")
+    if any(each["old_files"] is None for each in done["tables"]):
         output.write(
-            "Nothing was searched: the tables are a catalog's, which keeps their files. Delta cleans their logs by whole days."
+            "It is not proven which files are left: the tables are a catalog's, which keeps their files, or a log is damaged "
+            "(`tidemark verify`). Delta cleans a catalog's logs by whole days."
         )
-    else:
-        if done["producers_in"]:
-            output.write(
-                f"The key is a producer's name in {', '.join(done['producers_in'])}. A name is no content of a record: "
-                "watermarks, ledger and quarantine are kept by it, and no erasure removes it. See the runbook."
-            )
-        output.write(
-            f"The key is in {len({each['file'] for each in done['found']}):,} of {searched}. What a row holds under another "
-            "key stays with that record; what was sent again: `tidemark erase`; a file of yours: remove it. Then search again."
-        )
+    for each in done["tables"]:
+        if each["old_files"]:
+            first = output.shown(each["old_file"])
+            output.write(f"{each['table']} has files of earlier versions, or foreign ones. The first: {first}")
     write_left_shadows(done["left_shadows"])
-    if done["is_whole_value"]:
-        output.write("It is short: only whole values were compared with it.")
 
 
 def _write_maintained(done: dict[str, Any]) -> None:

@@ -137,9 +137,8 @@ _PLANS = {
 }
 _KEPT = (
     "Old versions of the tables hold the bytes until `tidemark maintain` removes them, from {old_versions} on, and Delta "
-    "cleans their logs, from {log} on. `tidemark maintain --erase --key-file FILE` does both now, and looks for the key in "
-    "every file. Kafka and backups hold it on terms of their own. A copy that is sent again lands in bronze_records: erase "
-    "again."
+    "cleans their logs, from {log} on. `tidemark maintain --erase --key-file FILE` does both now, and proves it. "
+    "Kafka and backups hold the bytes on terms of their own. A copy that is sent again lands in bronze_records: erase again."
 )
 
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from lakehouse.run.findings import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from lakehouse.delta.stored_files import Files
@@ -30,6 +30,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet"
 _OTHER_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[0-9a-f-]{36}\.(?:json|parquet)")
 _TRACE = re.compile(r"\.?(\d{20})(?:\.crc|\.json\.crc|\.checkpoint\..*)")
 """The files that Delta and Hadoop leave next to a commit's own."""
+_OF_VERSION = re.compile(r"\.?(\d{20})\..+")
 
 _REMOVED = {"STREAMING UPDATE": "numRemovedFiles", "MERGE": "numTargetFilesRemoved"}
 _ADDING = ("WRITE", "STREAMING UPDATE", "MERGE")
@@ -187,6 +188,58 @@ def damaged_files(table: Files, log: Log) -> Iterator[Violation]:
         if observed != size:
             said = "no such file" if observed is None else f"{observed:,} bytes"
             yield Violation(f"{table.place}/{unquote(name)}", said, f"a data file of {size:,} bytes")
+
+
+def old_files(table: Files) -> list[str] | None:
+    """The files that only earlier versions of a table had: those that are left, and those that its log still names.
+
+    A log file from before the last checkpoint counts too: with it an earlier version may be read.
+
+    Returns:
+        Their paths in the table, sorted; None if the log is damaged, or starts with a checkpoint that is not read here.
+
+    Raises:
+        OSError: The table's files cannot be listed or read.
+    """
+    log, folder = read_log(table), table.below("_delta_log")
+    if log.files is None or log.violations:
+        return None
+    names = sorted(name.removeprefix("_delta_log/") for name in log.sizes if name.startswith("_delta_log/"))
+    live, start = {unquote(path) for path in log.files}, _last_checkpoint(names)
+    found = {name for name in log.sizes if not name.startswith("_delta_log/")} - live
+    earlier = before(names, start)
+    found.update(f"_delta_log/{name}" for name in earlier)
+    for name in set(names).difference(earlier):
+        if _COMMIT.fullmatch(name):
+            found |= set(_paths(_lines(folder, name, log) or [])) - live
+        elif _CHECKPOINT.fullmatch(name):
+            with folder.open(name) as file:
+                found |= set(_paths(pq.ParquetFile(file).read(columns=["remove.path"]).to_pylist())) - live
+    return sorted(name for name in found if not _is_checksum(name))
+
+
+def before(names: Iterable[str], version: int) -> list[str]:
+    """The files of a log that belong to versions before this one, in their order, and those that crashed writers left.
+
+    >>> before([f"{1:020}.json", f".{2:020}.json.0b3d.tmp", f"{2:020}.json", "_last_checkpoint"], 2)
+    ['.00000000000000000002.json.0b3d.tmp', '00000000000000000001.json']
+    """
+    numbered = [(name, match) for name in names if (match := _OF_VERSION.fullmatch(name))]
+    return sorted(name for name, match in numbered if int(match[1]) < version or name.endswith(".tmp"))
+
+
+def _paths(actions: Iterable[Action]) -> Iterator[str]:
+    """The files that actions add, remove or name as change data."""
+    for action in actions:
+        for kind in ("add", "remove", "cdc"):
+            if (named := action.get(kind)) and named["path"] is not None:
+                yield unquote(named["path"])
+
+
+def _is_checksum(name: str) -> bool:
+    """Whether Hadoop wrote the file, next to one of the same name."""
+    last = name.rpartition("/")[2]
+    return last.startswith(".") and last.endswith(".crc")
 
 
 def _last_checkpoint(names: list[str]) -> int:

@@ -1,8 +1,8 @@
-"""Finish erasures: remove what still holds an erased key (old versions, change feed, logs, shadows), and search for it.
+"""Finish erasures: remove what still holds an erased key (old versions, change feed, logs, shadows), and prove that it is gone.
 
 An erased key is in no current row. It is still in the files of earlier versions, in the change data of the erasure itself, and,
 if a text column holds it, in the statistics of earlier commits. Retention removes all of this in time; this module removes it
-now, and searches every file for the key.
+now. The proof: no row has the key, and neither a table's folder nor its log has a file that the current version lacks.
 
 Nothing may read or write the tables meanwhile: a reader of an earlier version loses its files. On a local root the root's lock
 keeps runs out for as long as it takes; another user's query may fail, and must be repeated. Elsewhere nothing can be kept out,
@@ -11,19 +11,20 @@ so `maintenance.allow_short_retention` must state that nothing else uses the tab
 
 from __future__ import annotations
 
-import re
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType
+
 from expectations import verdict
-from lakehouse.delta import byte_search, log_files, maintenance, small_tables
+from lakehouse.delta import log_files, maintenance, small_tables
 from lakehouse.delta import tables as delta
 from lakehouse.delta.stored_files import files_of
 from lakehouse.errors import TableMissingError, TableStateError, UsageError
 from lakehouse.run.crash_points import crash_point
 from lakehouse.run.lock import locked
-from lakehouse.table import SILVER_LOADS, SILVER_WATERMARKS, TABLE_NAMES, holds_records, statistics
+from lakehouse.table import SHADOWS, SILVER_LOADS, SILVER_WATERMARKS, TABLE_NAMES, holds_records, statistics
 from pipelines.recover import shadows
 from pipelines.silver_to_gold import amend_gold
 
@@ -42,9 +43,6 @@ _AT_ONCE = {
     # From this commit on, each one writes a checkpoint, which names live files only.
     "delta.checkpointInterval": "1",
 }
-_PRODUCERS = ("column producer", "column erased.producer")
-"""Where the search finds a producer's name in a table's file: see `lakehouse.delta.byte_search.Found`."""
-_OF_VERSION = re.compile(r"\.?(\d{20})\..+")
 _HOURS_A_DAY = 24
 
 
@@ -89,7 +87,7 @@ def left(settings: Settings, now: datetime | None = None) -> dict[str, str]:
 
 
 def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_dry_run: bool) -> dict[str, Any]:
-    """Finish erasures, and search every file under the root for a key.
+    """Finish erasures, and prove that a key is gone.
 
     Commits to each table that holds record contents: temporary properties, VACUUM, and the former properties. Then the log
     starts at a checkpoint of the current version: no earlier one can be read any more.
@@ -99,14 +97,13 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
         run: The run.
         settings: The pipeline's settings.
         key: The key's bytes; they reach no table, log or error.
-        is_dry_run: Only search.
+        is_dry_run: Only count what is left.
 
     Returns:
-        tables, a row for each: table, removed_files and removed_log_files, both None if the table is a catalog's;
-        left_shadows, see `pipelines.recover.shadows.drop`; searched_files, searched_bytes; found, where the key is: file and
-        where; producers_in, the tables that hold it as a producer's name, which no erasure empties; unread, files that could
-        not be read as their format; is_whole_value, whether the key is so short that only whole values were compared;
-        is_proven, whether all was searched and nothing found; is_dry_run.
+        tables, a row for each: table; removed_files and removed_log_files, 0 in a dry run; key_rows, the rows whose record has
+        the key; old_files, how many files only earlier versions had, and old_file, the first of them. Numbers of files are None
+        if the table is a catalog's, old_files also if its log is damaged. left_shadows, the folder of shadows that are left, or
+        None; is_proven, whether all of this was counted and nothing is left; is_dry_run.
 
     Raises:
         TableMissingError: There are no tables.
@@ -126,35 +123,48 @@ def forget(spark: SparkSession, run: Run, settings: Settings, key: bytes, *, is_
         found = [table for table in tables(spark, run, settings) if holds_records(table.name)]
         if not found:
             raise TableMissingError("There are no tables.", where=run.lakehouse.folder(""))
-        done = [] if is_dry_run else _forget(spark, run, settings, found)
-        left_shadows = None if is_dry_run else shadows.drop(spark, run)
-        files = files_of(run.lakehouse)
-        searched = byte_search.search(files, key) if files is not None else None
-    told: dict[str, Any] = {
+        root = files_of(run.lakehouse)
+        places = [(table, None if root is None else root.below(table.name)) for table in found]
+        removed: list[dict[str, int | None]] = [{"removed_files": 0, "removed_log_files": 0}] * len(found)
+        if not is_dry_run:
+            removed = _forget(spark, run, settings, places)
+            left_shadows = shadows.drop(spark, run)
+        else:
+            left_shadows = root.below(SHADOWS).place if root is not None and root.below(SHADOWS).sizes() else None
+        rows = [
+            {"table": table.name, **gone, "key_rows": _key_rows(spark, table, key), **_old_files(files)}
+            for (table, files), gone in zip(places, removed, strict=True)
+        ]
+    is_clean = all(row["key_rows"] == row["old_files"] == 0 for row in rows)
+    return {
         "is_dry_run": is_dry_run,
-        "tables": done,
-        "searched_files": searched.files if searched else 0,
-        "searched_bytes": searched.bytes if searched else 0,
-        "found": [asdict(each) for each in searched.found] if searched else [],
-        "producers_in": sorted({each.file.split("/", 1)[0] for each in searched.found if each.where in _PRODUCERS})
-        if searched
-        else [],
+        "tables": rows,
         "left_shadows": left_shadows,
-        "unread": [asdict(each) for each in searched.unread] if searched else [],
-        "is_whole_value": len(key) < byte_search.SHORT,
-        "is_proven": searched is not None and not searched.found and not searched.unread,
+        "is_proven": is_clean and left_shadows is None,
     }
-    run.report.event("maintenance.searched", files=told["searched_files"], found=len(told["found"]))
-    return told
 
 
-def _forget(spark: SparkSession, run: Run, settings: Settings, found: list[Table]) -> list[dict[str, object]]:
+def _key_rows(spark: SparkSession, table: Table, key: bytes) -> int:
+    """How many rows of the current version have the key as their record's key."""
+    rows = spark.read.table(table.sql)
+    is_there = any(field.name == "key" and isinstance(field.dataType, BinaryType) for field in rows.schema.fields)
+    return rows.where(F.col("key") == F.lit(bytearray(key))).count() if is_there else 0
+
+
+def _old_files(table: Files | None) -> dict[str, object]:
+    names = None if table is None else log_files.old_files(table)
+    return {"old_files": None if names is None else len(names), "old_file": names[0] if names else None}
+
+
+def _forget(
+    spark: SparkSession, run: Run, settings: Settings, places: list[tuple[Table, Files | None]]
+) -> list[dict[str, int | None]]:
     _require_settled(spark, run)
     amend_gold(spark, run, settings)
-    done, root = [], files_of(run.lakehouse)
-    for table in found:
-        done.append(_forget_versions(spark, table, root.below(table.name) if root is not None else None))
-        run.report.event("maintenance.forgotten", **done[-1])
+    done = []
+    for table, files in places:
+        done.append(_forget_versions(spark, table, files))
+        run.report.event("maintenance.forgotten", table=table.name, **done[-1])
         crash_point("forget.table")
     return done
 
@@ -177,7 +187,7 @@ def _require_settled(spark: SparkSession, run: Run) -> None:
         )
 
 
-def _forget_versions(spark: SparkSession, table: Table, stored: Files | None) -> dict[str, object]:
+def _forget_versions(spark: SparkSession, table: Table, stored: Files | None) -> dict[str, int | None]:
     """Reduce a table to its last version: its files, and a log that starts with it.
 
     A crash in between leaves the temporary properties set: `maintain` and the next try put the others back.
@@ -196,7 +206,7 @@ def _forget_versions(spark: SparkSession, table: Table, stored: Files | None) ->
         delta.set_properties(spark, table, again)
     if unset := sorted(set(_AT_ONCE) - set(again)):
         maintenance.unset_properties(spark, table, unset)
-    return {"table": table.name, "removed_files": removed, "removed_log_files": in_log}
+    return {"removed_files": removed, "removed_log_files": in_log}
 
 
 def _data_files(table: Files) -> int:
@@ -220,13 +230,7 @@ def _start_log_anew(table: Files) -> int:
             next_step="Look at it with `tidemark verify`, and run this again.",
         )
     # In order of version: a log may lack its first commits if a checkpoint follows; without that checkpoint it is broken.
-    gone = sorted(
-        name for name in names if (match := _OF_VERSION.fullmatch(name)) and (int(match[1]) < last or _is_litter(name))
-    )
+    gone = log_files.before(names, last)
     for name in gone:
         log.remove(name)
     return len(gone)
-
-
-def _is_litter(name: str) -> bool:
-    return name.endswith(".tmp")

@@ -1,4 +1,4 @@
-"""Every file under a folder, unpacked and searched: on its own, not as `lakehouse.delta.byte_search` does it."""
+"""A search of every file under a folder, unpacked, for some bytes."""
 
 from __future__ import annotations
 

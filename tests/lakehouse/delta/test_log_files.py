@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from lakehouse.delta.log_files import Append, damaged_files, last_append, last_version, read_log
+from lakehouse.delta.log_files import Append, damaged_files, last_append, last_version, old_files, read_log
 from lakehouse.delta.stored_files import LocalFiles
 
 PROTOCOL: list[dict[str, Any]] = [{"metaData": {"id": "x"}}, {"protocol": {"minReaderVersion": 1}}]
@@ -147,6 +147,29 @@ def test_a_log_is_read_from_its_last_checkpoint_on(tmp_path: Path) -> None:
     checkpoint = tmp_path / "_delta_log" / f"{2:020}.checkpoint.parquet"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-20])
     assert told(tmp_path)[0][0] == checkpoint.name
+
+
+def test_old_files_are_those_that_the_folder_or_the_log_has_beyond_the_last_version(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), pa.table({"n": [1]}), mode="append")
+    assert old_files(LocalFiles(tmp_path)) == []
+    [first] = [each.name for each in tmp_path.glob("*.parquet")]
+    write_deltalake(str(tmp_path), pa.table({"n": [2]}), mode="overwrite")
+    assert old_files(LocalFiles(tmp_path)) == [first]
+
+    (tmp_path / first).unlink()
+    assert old_files(LocalFiles(tmp_path)) == [first]  # two commits name it
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    assert set(old_files(LocalFiles(tmp_path)) or ()) == {first, f"_delta_log/{0:020}.json"}
+
+    (tmp_path / "_change_data").mkdir()
+    (tmp_path / "_change_data" / "cdc-0.parquet").touch()
+    (tmp_path / "_change_data" / ".cdc-0.parquet.crc").touch()
+    assert (old_files(LocalFiles(tmp_path)) or [])[0] == "_change_data/cdc-0.parquet"
+
+
+def test_old_files_of_a_damaged_log_are_unknown(table: Path) -> None:
+    (table / "_delta_log" / f"{1:020}.json").unlink()
+    assert old_files(LocalFiles(table)) is None
 
 
 def test_a_folder_without_a_commit_is_no_table(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An erasure brought to its end: the key is in no file under the root, unpacked, and everything goes on holding."""
+"""An erasure brought to its end: the key is in no file under the root, unpacked, and everything still holds."""
 
 from __future__ import annotations
 
@@ -106,9 +106,13 @@ def test_an_erased_key_is_in_no_file_after_the_documented_procedure_whatever_inc
     last = (root / f"silver_records/_delta_log/{tables.version(spark, run.table('silver_records')):020}.json").read_text()
     rewritten = [json.loads(each["add"]["stats"])["minValues"] for each in map(json.loads, last.splitlines()) if "add" in each]
     assert rewritten[-1].keys() <= {"topic", "partition", "offset", "epoch", "sequence", "load_seq"}
+    version = tables.version(spark, run.table("bronze_records"))
     looked = erasure.forget(spark, new_run(), settings, ANN, is_dry_run=True)
-    assert (looked["is_proven"], looked["tables"]) == (False, [])
-    assert {each["file"] for each in looked["found"]} >= set(files_with(root, ANN))
+    assert not looked["is_proven"]
+    assert {each["key_rows"] for each in looked["tables"]} == {0}
+    counted = {each["table"]: each["old_files"] for each in looked["tables"]}
+    assert {name.partition("/")[0] for name in files_with(root, ANN)} <= {name for name, old in counted.items() if old}
+    assert tables.version(spark, run.table("bronze_records")) == version
 
     file = tmp_path / "key"
     file.write_bytes(ANN + b"\n")
@@ -121,7 +125,7 @@ def test_an_erased_key_is_in_no_file_after_the_documented_procedure_whatever_inc
     )
     code = main(["maintain", "--erase", "--key-file", str(file), "--config", str(config)])
 
-    assert (code, "The key is in none of" in capsys.readouterr().out) == (0, True)
+    assert (code, "only the current version is left" in capsys.readouterr().out) == (0, True)
     assert files_with(root, ANN[:20]) == []
     assert files_with(root, BOB[:20]) != []
     properties = spark.sql(f"DESCRIBE DETAIL {run.table('bronze_records').sql}").collect()[0]["properties"]
@@ -159,17 +163,26 @@ def test_what_no_load_has_decided_holds_up_no_erasure_of_the_rest_and_is_counted
     assert keys(spark, run, "bronze_records").count(ANN) == 1
 
 
-def test_a_key_that_is_a_producers_name_is_named_as_that(spark: SparkSession, new_run: Callable[[], Run]) -> None:
-    run = new_run()
-    settings = settings_of(run, producer={"header": "who"})
-    loaded(spark, run, settings, [of(ANN, 0, 1), of(BOB, 1, 1)])
-    requests.carry_out(spark, new_run(), settings, asked(), is_dry_run=False)
+def test_nothing_is_proven_while_a_row_has_the_key_or_a_file_is_left(
+    spark: SparkSession, new_run: Callable[[], Run], settings: Settings, root: Path
+) -> None:
+    loaded(spark, new_run(), settings, [of(ANN, 0, 1), of(BOB, 1, 2), of(ANN, 2, "x")])
 
-    ended = erasure.forget(spark, new_run(), settings, ANN, is_dry_run=False)
+    not_erased = erasure.forget(spark, new_run(), settings, ANN, is_dry_run=False)
+    (root / "silver_records" / "part-copied-by-hand.parquet").write_bytes(ANN)
+    with_a_file = erasure.forget(spark, new_run(), settings, b"key-of-nobody", is_dry_run=True)
 
-    assert not ended["is_proven"]
-    assert ended["producers_in"] == ["bronze_records", "silver_loads", "silver_records", "silver_watermarks"]
-    assert erasure.forget(spark, new_run(), settings, b"who-is-nobody", is_dry_run=True)["producers_in"] == []
+    assert {each["table"]: (each["key_rows"], each["old_files"]) for each in not_erased["tables"]} == {
+        "bronze_records": (2, 0),
+        "silver_records": (1, 0),
+        "silver_rejects": (0, 0),
+    }
+    assert {each["table"]: each["old_file"] for each in with_a_file["tables"]} == {
+        "bronze_records": None,
+        "silver_records": "part-copied-by-hand.parquet",
+        "silver_rejects": None,
+    }
+    assert (not_erased["is_proven"], with_a_file["is_proven"]) == (False, False)
 
 
 def test_shadows_that_cannot_be_removed_are_named(new_run: Callable[[], Run]) -> None:
@@ -197,6 +210,7 @@ def test_nothing_is_removed_while_an_open_claim_reads_an_earlier_version_and_it_
         patched.setattr(erasure, "_start_log_anew", stop)
         with pytest.raises(Stopped):
             erasure.forget(spark, new_run(), settings, ANN, is_dry_run=False)
+    assert not erasure.forget(spark, new_run(), settings, ANN, is_dry_run=True)["is_proven"]
     again = erasure.forget(spark, new_run(), settings, ANN, is_dry_run=False)
 
     assert (again["is_proven"], files_with(root, ANN)) == (True, [])
