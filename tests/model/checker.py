@@ -13,47 +13,31 @@ State = TypeVar("State", bound="Hashable")
 
 
 class Step(NamedTuple, Generic[State]):
-    """What may happen next.
+    """A possible next step."""
 
-    Attributes:
-        name: What happens, as a counterexample tells it.
-        state: The state after it.
-        is_help: Whether a system may count on it. A crash or a lost table may happen, but nothing must need it to get on.
-    """
-
-    name: str
-    state: State
+    name: str  # as a counterexample prints it
+    state: State  # the state after it
+    # False for a crash or a lost table: it may happen, but no progress may depend on it
     is_help: bool = True
 
 
 @dataclass(frozen=True)
 class Model(Generic[State]):
-    """What is checked.
+    """A model to check."""
 
-    Attributes:
-        start: The first state.
-        steps: All that may happen next in a state.
-        broken: By kind, whether a state breaks a promise (safety).
-        is_finished: Whether all work is done: from every state one like this must be within reach of helpful steps (liveness).
-    """
-
-    start: State
-    steps: Callable[[State], Iterable[Step[State]]]
-    broken: Mapping[str, Callable[[State], bool]]
+    start: State  # the first state
+    steps: Callable[[State], Iterable[Step[State]]]  # all possible next steps of a state
+    broken: Mapping[str, Callable[[State], bool]]  # safety: by kind, a test for a state that breaks the promise
+    # liveness: all work is done. Helpful steps must lead from every state to such a state.
     is_finished: Callable[[State], bool]
 
 
 @dataclass(frozen=True)
 class Counterexample:
-    """The shortest way to a state that must not be.
+    """The shortest way to a forbidden state."""
 
-    Attributes:
-        kind: The promise that is broken, or `stuck`.
-        steps: The names of the steps from the start.
-    """
-
-    kind: str
-    steps: tuple[str, ...]
+    kind: str  # the promise that is broken, or `stuck`
+    steps: tuple[str, ...]  # the names of the steps from the start
 
     def __str__(self) -> str:
         """One line per step."""
@@ -62,21 +46,14 @@ class Counterexample:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an exploration found.
+    """The result of an exploration."""
 
-    Attributes:
-        states: States that were reached.
-        transitions: Steps between them.
-        finished: States in which all work is done.
-        stuck: States from which none of those is within reach.
-        counterexample: The shortest way to what is wrong; None where nothing is. A broken promise ends the exploration, so
-            `finished` and `stuck` are 0 then.
-    """
-
-    states: int
-    transitions: int
-    finished: int
-    stuck: int
+    states: int  # states that were reached
+    transitions: int  # steps between them
+    finished: int  # states in which all work is done
+    stuck: int  # states from which no finished one can be reached
+    # the shortest way to what is wrong; None where nothing is. A broken promise ends the exploration, so `finished` and `stuck`
+    # are 0 then.
     counterexample: Counterexample | None
 
     def __str__(self) -> str:

@@ -18,37 +18,22 @@ ORDER = ("claim", "append_silver", "append_rejects", "advance")
 
 @dataclass(frozen=True)
 class Protocol:
-    """A way to do a load: ours by default, others by what they do otherwise.
+    """A way to do a load: by default ours."""
 
-    Attributes:
-        order: The steps that commit.
-        has_transactions: Whether appends carry a transaction id.
-        is_id_of_checkpoint: Whether the id belongs to the runner's own checkpoint, as a batch id does, and not to the pipeline.
-        reads_back: Whether a run makes sure that the claim which stands is its own.
-        plans_claims_anew: Whether an open claim is planned with all that Bronze has by then.
-        merge_has_transaction: Whether the MERGE of the watermarks carries a transaction id too.
-        repeat_knows_its_own: Whether the repeat of a release also chooses what this very load has settled.
-        has_checks: Whether `recover` compares the tables, and a repeat its outcome with the claim.
-        advances_in_order: Whether the MERGE moves nothing where the watermarks are not at the load before.
-        advances_past_swaps: Whether the MERGE does, all the same, where they are beyond.
-        swap_is_noted: Whether a restore commits to records and rejects under its own number.
-        mark_looks: Whether the mark of what is released looks for a restore in the ledger, in its transaction.
-        swap_sets_property: Whether a restore changes a property of the rejects before it changes rows.
-    """
-
-    order: tuple[str, ...] = ORDER
-    has_transactions: bool = True
+    order: tuple[str, ...] = ORDER  # of the steps that commit
+    has_transactions: bool = True  # appends carry a transaction id
+    # the id belongs to the runner's own checkpoint, as a batch id does, and not to the pipeline
     is_id_of_checkpoint: bool = False
-    reads_back: bool = True
-    plans_claims_anew: bool = False
-    merge_has_transaction: bool = False
-    repeat_knows_its_own: bool = True
-    has_checks: bool = True
-    advances_in_order: bool = True
-    advances_past_swaps: bool = False
-    swap_is_noted: bool = True
-    mark_looks: bool = True
-    swap_sets_property: bool = True
+    reads_back: bool = True  # a run reads its claim back and stops if another run's came first
+    replans_claims: bool = False  # an open claim is planned with Bronze's present version
+    merge_has_transaction: bool = False  # so does the MERGE of the watermarks
+    repeat_knows_its_own: bool = True  # the repeat of a release also chooses records that this load settled
+    has_checks: bool = True  # `recover` compares the tables, and a repeat compares its plan with the claim
+    advances_in_order: bool = True  # the MERGE moves nothing unless the watermarks are at the load before
+    advances_past_swaps: bool = False  # the MERGE also moves rows if the watermarks are beyond that load
+    swap_is_noted: bool = True  # a restore commits to records and rejects under its own number
+    mark_looks: bool = True  # a release looks for a restore in the ledger, in the transaction that marks rejects
+    swap_sets_property: bool = True  # a restore changes a property of the rejects before it changes rows
 
 
 class Refused(NamedTuple):
@@ -58,15 +43,10 @@ class Refused(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a runner holds after `recover`: what it read, one table after the other.
+    """The tables that a runner read in `recover`, one after the other."""
 
-    Attributes:
-        marks: The watermarks.
-        ledger: The claims.
-    """
-
-    marks: tuple[Mark, ...]
-    ledger: tuple[Claim, ...]
+    marks: tuple[Mark, ...]  # the watermarks
+    ledger: tuple[Claim, ...]  # the claims
 
     @property
     def last(self) -> Claim | None:

@@ -83,15 +83,10 @@ SWAP_ORDER = (
 
 @dataclass(frozen=True)
 class Load:
-    """The steps of runners that follow a protocol in a world.
+    """The steps of runners that follow a protocol in a world."""
 
-    Attributes:
-        protocol: The protocol.
-        world: The world.
-    """
-
-    protocol: Protocol
-    world: World
+    protocol: Protocol  # the protocol
+    world: World  # the world
 
     def steps(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
         """What a runner may do next."""
@@ -197,10 +192,10 @@ class Load:
 
     def planned_again(self, tables: Tables, found: Found, claim: Claim) -> Claim | Refused | None:
         """Plan what a claim pinned, and compare the outcome with it."""
-        pinned = claim._replace(to=tables.bronze) if self.protocol.plans_claims_anew else claim
+        pinned = claim._replace(to=tables.bronze) if self.protocol.replans_claims else claim
         pinned = pinned._replace(owner=NOBODY)
         again = self._answered(tables, found, pinned) if claim.is_release else decided(self.world, found, pinned)
-        if again == claim._replace(owner=NOBODY) or self.protocol.plans_claims_anew or not self.protocol.has_checks:
+        if again == claim._replace(owner=NOBODY) or self.protocol.replans_claims or not self.protocol.has_checks:
             return again
         return Refused("another outcome than the claimed one")
 

@@ -21,17 +21,11 @@ Kind = Literal["records", "retire"]
 
 @dataclass(frozen=True)
 class Way:
-    """A way to retire: ours by default.
+    """A way to retire: ours by default."""
 
-    Attributes:
-        is_fenced: Whether a MERGE moves nothing where the table is beyond the load before.
-        has_carrier: Whether the partition's own row takes the number of the load that retires.
-        asks_ledger: Whether a stream without a row is looked for among the claims that retired it.
-    """
-
-    is_fenced: bool = True
-    has_carrier: bool = True
-    asks_ledger: bool = True
+    is_fenced: bool = True  # a MERGE moves nothing if the table is beyond the load before
+    has_carrier: bool = True  # the partition's own row takes the number of the load that retires
+    asks_ledger: bool = True  # a stream without a row is looked up among the claims that retired it
 
 
 class Claim(NamedTuple):
@@ -49,21 +43,13 @@ class Mark(NamedTuple):
 
 
 class State(NamedTuple):
-    """The tables, and the runners.
+    """The tables, and the runners."""
 
-    Attributes:
-        ledger: The claims of loads 1, 2 and so on.
-        mark: The stream's row; None where it has none.
-        carrier: The load of the partition's own row; 0 where it has none.
-        accepted: The sequences that Silver holds, in the order of their loads.
-        runners: The load that each is to MERGE; 0 for none.
-    """
-
-    ledger: tuple[Claim, ...] = ()
-    mark: Mark | None = None
-    carrier: int = 0
-    accepted: tuple[int, ...] = ()
-    runners: tuple[int, ...] = (0, 0)
+    ledger: tuple[Claim, ...] = ()  # the claims of loads 1, 2 and so on
+    mark: Mark | None = None  # the stream's row; None where it has none
+    carrier: int = 0  # the load of the partition's own row; 0 where it has none
+    accepted: tuple[int, ...] = ()  # the sequences that Silver holds, in the order of their loads
+    runners: tuple[int, ...] = (0, 0)  # the load that each is to MERGE; 0 for none
 
     @property
     def finished(self) -> int:

@@ -26,25 +26,16 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """How much may happen.
+    """The limits of a world."""
 
-    Attributes:
-        bronze: The versions that Bronze gains, one by one.
-        crashes: How often a runner may die.
-        restores: How often the watermark table may be put back to an earlier load, or to nothing.
-        has_person: Whether somebody comes where every run is refused, and puts the watermarks back to where they belong.
-        has_release: Whether a person wants the first held record released.
-        swaps: How often a person may take all tables back to an earlier load, by `tidemark restore`.
-        runners: Runners at once.
-    """
-
-    bronze: tuple[Version, ...] = (Version(), Version())
-    crashes: int = 2
-    restores: int = 0
+    bronze: tuple[Version, ...] = (Version(), Version())  # the versions that Bronze gains, in this order
+    crashes: int = 2  # how often a runner may die
+    restores: int = 0  # how often the watermark table may be put back to an earlier load, or to nothing
+    # a person puts the watermarks right if every run is refused
     has_person: bool = False
-    has_release: bool = False
-    swaps: int = 0
-    runners: int = 2
+    has_release: bool = False  # a person wants the first held record released
+    swaps: int = 0  # how often a person may take all tables back to an earlier load, by `tidemark restore`
+    runners: int = 2  # runners at once
 
     @property
     def partitions(self) -> int:
@@ -63,28 +54,17 @@ class Claim(NamedTuple):
     """A load's rows in silver_loads, which are also its plan.
 
     A record is named by the version that brought it: v is the kept one, -v the held one once it is released.
-
-    Attributes:
-        load: The load's number.
-        owner: The runner whose present run claimed it; NOBODY where that run has ended.
-        after: The Bronze version that the load before ended with.
-        to: The last Bronze version of the load.
-        kept: Records for Silver.
-        held: Held records for silver_rejects; those that a release settles.
-        moved: The partitions that the load touches, and where their watermark stands after it.
-        is_release: Whether a person asked for it.
-        keep_to: Of a restore the last load that stays; all between that and its own go. NO_SWAP of any other load.
     """
 
-    load: int
-    owner: int
-    after: int
-    to: int
-    kept: tuple[int, ...]
-    held: tuple[int, ...]
-    moved: tuple[tuple[int, int], ...]
-    is_release: bool = False
-    keep_to: int = NO_SWAP
+    load: int  # the load's number
+    owner: int  # the runner whose present run claimed it; NOBODY if that run has ended
+    after: int  # the Bronze version that the load before ended with
+    to: int  # the last Bronze version of the load
+    kept: tuple[int, ...]  # records for Silver
+    held: tuple[int, ...]  # held records for silver_rejects; those that a release settles
+    moved: tuple[tuple[int, int], ...]  # the partitions that the load touches, with their watermarks after it
+    is_release: bool = False  # a person requested it
+    keep_to: int = NO_SWAP  # the last load that a restore keeps; NO_SWAP for any other load
 
     @property
     def is_swap(self) -> bool:
@@ -112,59 +92,36 @@ class Held(NamedTuple):
 
 
 class Runner(NamedTuple):
-    """A process: where it stands, and what it remembers. A crash, or the end of the run, makes it a new one.
+    """A process: its next step and its memory. A crash, or the end of the run, makes it a new one."""
 
-    Attributes:
-        at: What it does next: a step, or a part of one.
-        kind: run, or by_hand for a person's release; by_hand_again once nothing of others is to be finished first.
-        is_repeat: Whether it carries out a claim that it found.
-        marks: The watermarks that it read.
-        ledger: How many claims there were when it read the ledger.
-        planned: The load that it carries out.
-        seen: The property of the rejects when its transaction on them began; None where none has.
-    """
-
-    at: str = "recover"
-    kind: str = "run"
-    is_repeat: bool = False
-    marks: tuple[Mark, ...] = ()
-    ledger: int = 0
-    planned: Claim | None = None
-    seen: int | None = None
+    at: str = "recover"  # its next step, or part of a step
+    kind: str = "run"  # run, or by_hand for a release; by_hand_again after it finished another run's load
+    is_repeat: bool = False  # it executes a claim that it found
+    marks: tuple[Mark, ...] = ()  # the watermarks that it read
+    ledger: int = 0  # how many claims there were when it read the ledger
+    planned: Claim | None = None  # the load that it executes
+    seen: int | None = None  # the property of the rejects at the begin of its transaction on them; None before
 
 
 IDLE = Runner()
 
 
 class Tables(NamedTuple):
-    """Everything there is. A table changes in one step: a Delta commit is atomic.
+    """The whole state. A table changes in one step: a Delta commit is atomic."""
 
-    Attributes:
-        bronze: Bronze's latest version.
-        ledger: silver_loads, in the order of the commits.
-        silver: silver_records, sorted.
-        rejects: silver_rejects, sorted.
-        marks: silver_watermarks, by partition.
-        transactions: The last version of each application, by table and application: what Delta keeps with a table. A RESTORE
-            takes rows back, not these.
-        runners: The processes.
-        crashes: How often one may still die.
-        restores: How often the watermark table may still be put back.
-        swaps: How often all tables may still be taken back.
-        property: What the last restore has set on the rejects: a transaction that began before another value conflicts.
-    """
-
-    bronze: int
-    ledger: tuple[Claim, ...]
-    silver: tuple[Kept, ...]
-    rejects: tuple[Held, ...]
-    marks: tuple[Mark, ...]
+    bronze: int  # Bronze's latest version
+    ledger: tuple[Claim, ...]  # silver_loads, in the order of the commits
+    silver: tuple[Kept, ...]  # silver_records, sorted
+    rejects: tuple[Held, ...]  # silver_rejects, sorted
+    marks: tuple[Mark, ...]  # silver_watermarks, by partition
+    # the last version of each application, by table and application: what Delta keeps with a table. A RESTORE takes rows back,
+    # not these.
     transactions: tuple[tuple[str, int, int], ...]
-    runners: tuple[Runner, ...]
-    crashes: int
-    restores: int
-    swaps: int = 0
-    property: int = 0
+    runners: tuple[Runner, ...]  # the processes
+    crashes: int  # how often one may still die
+    restores: int  # how often the watermark table may still be put back
+    swaps: int = 0  # how often all tables may still be taken back
+    property: int = 0  # of the rejects, set by the last restore: a transaction that began under another value conflicts
 
 
 def start(world: World) -> Tables:
