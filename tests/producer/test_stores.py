@@ -1,4 +1,4 @@
-"""What a counter keeps survives kills at any moment, and one sender at a time has it."""
+"""The stores of counters survive kills at any moment, and serve one sender at a time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 from tidemark_producer import Counter, FileStore, InUse, Position, SqlStore, StateLost
 
-from tests.support.examples import examples
-from tests.support.producing import in_row, kill, start
+from tests.support.producing import in_row, kill, kills, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidemark_producer import Store
 
-# Gives out numbers as fast as it can, each printed before the next one is taken.
+# Gives out numbers as fast as it can, and prints each before it takes the next one.
 COUNTING = """
 import sqlite3, sys
 from tidemark_producer import Counter, FileStore, SqlStore
@@ -42,7 +41,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store
     return lambda: in_row(tmp_path / "kit.db")
 
 
-def test_what_was_put_in_is_there_after_it_was_closed(stores: Callable[[], Store]) -> None:
+def test_a_position_is_kept_after_the_store_is_closed(stores: Callable[[], Store]) -> None:
     store = stores()
     assert store.open("shop") is None
     store.swap(None, Position(1, 2**63 - 1))
@@ -59,13 +58,13 @@ def test_no_number_is_given_out_twice_by_processes_that_are_killed(tmp_path: Pat
     if kind == "sql":
         in_row(path)
     seen: list[tuple[int, ...]] = []
-    for seed in range(examples(2, 25)):
+    for seed in range(kills(25)):
         process = start(COUNTING, kind, str(path), block)
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(random.Random(seed).randrange(1, 200))]
         seen += [tuple(map(int, line.split())) for line in [*lines, *kill(process)]]
     assert seen == sorted(set(seen))
-    assert len({epoch for epoch, _ in seen}) == (examples(2, 25) if block == "0" else 1)
+    assert len({epoch for epoch, _ in seen}) == (kills(25) if block == "0" else 1)
 
 
 def test_a_file_has_one_sender_at_a_time_and_none_after_a_kill(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_a_file_has_one_sender_at_a_time_and_none_after_a_kill(tmp_path: Path) -
     assert FileStore(tmp_path / "numbers").open("shop") == (1, 2**63 - 1)
 
 
-def test_a_fork_does_not_keep_the_file_from_the_next_sender(tmp_path: Path) -> None:
+def test_a_fork_does_not_hold_the_file_after_its_parent_closed_it(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "numbers")
     store.open("shop")
     ready, done = os.pipe(), os.pipe()
@@ -96,7 +95,7 @@ def test_a_fork_does_not_keep_the_file_from_the_next_sender(tmp_path: Path) -> N
     os.waitpid(child, 0)
 
 
-def test_a_store_that_was_closed_writes_nothing(tmp_path: Path) -> None:
+def test_a_closed_store_writes_nothing(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "numbers")
     store.open("shop")
     store.close()
@@ -124,7 +123,7 @@ def test_a_store_that_was_closed_writes_nothing(tmp_path: Path) -> None:
         b'{"producer": "another", "epoch": 1, "sequence": 1}',
     ],
 )
-def test_a_file_that_holds_no_position_of_this_producer_is_lost_and_let_go(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_a_position_of_this_producer_is_refused_and_released(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "numbers").write_bytes(content)
     for _ in range(2):
         with pytest.raises(StateLost, match="numbers"):
@@ -158,7 +157,7 @@ def test_a_table_has_a_plain_name(table: str) -> None:
         SqlStore(lambda: None, paramstyle="qmark", table=table)
 
 
-def test_a_paramstyle_is_one_that_positions_fit(tmp_path: Path) -> None:
+def test_a_paramstyle_has_to_be_positional(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="named"):
         SqlStore(lambda: sqlite3.connect(tmp_path / "kit.db"), paramstyle="named")
 

@@ -1,48 +1,34 @@
-"""Senders with a `transactional.id`: Kafka shuts out older ones, and the count goes on without a store."""
+"""Senders with a `transactional.id`: Kafka shuts out older ones, and the count continues without a store."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import KafkaException
 from tidemark_producer import Counter, Given, InUse, Sender, Stopped, last_accepted
 
-from tests.support.topics import records_of
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bronze.dev_broker.broker import LocalBroker
+    from tests.support.producing import Kit
 
 SECONDS = 30
 
 
 @pytest.fixture
-def name(topic: Callable[..., str]) -> str:
-    """A topic."""
-    return topic(2)
+def name(kit: Kit) -> str:
+    """A topic, and the transactional id of this test's clients."""
+    name = kit.topic(2)
+    kit.config["transactional.id"] = name
+    return name
 
 
-@pytest.fixture
-def config(broker: LocalBroker, name: str) -> dict[str, Any]:
-    """Settings of a transactional client."""
-    return {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 1, "transactional.id": name, "log_level": 0}
+def counting(kit: Kit, name: str) -> Sender:
+    return kit.sender(Counter(after=lambda: last_accepted(kit.config, name, "shop")))
 
 
-def counting(config: dict[str, Any], name: str) -> Sender:
-    return Sender(config, "shop", Counter(after=lambda: last_accepted(config, name, "shop")))
-
-
-def numbers(broker: LocalBroker, name: str) -> list[tuple[int, int]]:
-    return sorted(record.position for record in records_of(broker.bootstrap_servers, name))
-
-
-def test_what_is_committed_is_counted_on_and_what_is_aborted_leaves_a_gap(
-    broker: LocalBroker, config: dict[str, Any], name: str
-) -> None:
-    with counting(config, name) as sender:
+def test_the_count_continues_after_commits_and_an_abort_leaves_a_gap(kit: Kit, name: str) -> None:
+    with counting(kit, name) as sender:
         with sender.transaction():
             futures = [sender.send(name, b"v", b"k%d" % number) for number in range(4)]
             assert not futures[0].done()
@@ -65,14 +51,14 @@ def test_what_is_committed_is_counted_on_and_what_is_aborted_leaves_a_gap(
         assert sender.acknowledged == (1, 5)
         with pytest.raises(KafkaException, match="_STATE"):
             sender.send(name, b"v", b"k")  # outside
-    assert numbers(broker, name) == [(1, 0), (1, 1), (1, 2), (1, 3), (1, 5)]
-    with counting(config, name) as sender, sender.transaction():
+    assert sorted(kit.positions(name)) == [(1, 0), (1, 1), (1, 2), (1, 3), (1, 5)]
+    with counting(kit, name) as sender, sender.transaction():
         assert sender.send(name, b"v", b"k").done() is False
-    assert numbers(broker, name)[-1] == (1, 6)
+    assert max(kit.positions(name)) == (1, 6)
 
 
-def test_given_numbers_of_an_aborted_transaction_are_sent_again(broker: LocalBroker, config: dict[str, Any], name: str) -> None:
-    with Sender(config, "shop", Given()) as sender:
+def test_given_numbers_of_an_aborted_transaction_are_sent_again(kit: Kit, name: str) -> None:
+    with kit.sender(Given()) as sender:
         for is_last in (False, True):
             try:
                 with sender.transaction():
@@ -82,14 +68,12 @@ def test_given_numbers_of_an_aborted_transaction_are_sent_again(broker: LocalBro
             except AssertionError:
                 continue
         assert sender.acknowledged == (1, 4)
-    assert numbers(broker, name) == [(1, 3), (1, 4)]
+    assert sorted(kit.positions(name)) == [(1, 3), (1, 4)]
 
 
-def test_a_refused_record_aborts_its_transaction_and_the_next_one_goes_through(
-    broker: LocalBroker, config: dict[str, Any], topic: Callable[..., str], name: str
-) -> None:
-    compacted = topic(1, {"cleanup.policy": "compact"})
-    with Sender({**config, "error_cb": lambda _: None}, "shop", Given()) as sender:
+def test_a_refused_record_aborts_its_transaction_and_the_next_one_commits(kit: Kit, name: str) -> None:
+    compacted = kit.topic(1, {"cleanup.policy": "compact"})
+    with kit.sender(Given(), {"error_cb": lambda _: None}) as sender:
 
         def send(key: bytes | None) -> None:
             with sender.transaction():
@@ -103,14 +87,12 @@ def test_a_refused_record_aborts_its_transaction_and_the_next_one_goes_through(
         if sender.acknowledged is None:
             send(b"k")
         assert sender.acknowledged == (1, 2)
-    assert numbers(broker, name) == [(1, 1)]
-    assert numbers(broker, compacted) == [(1, 2)]
+    assert sorted(kit.positions(name)) == [(1, 1)]
+    assert kit.positions(compacted) == [(1, 2)]
 
 
-def test_a_sender_that_started_later_shuts_out_the_first_whose_open_transaction_is_gone(
-    broker: LocalBroker, config: dict[str, Any], name: str
-) -> None:
-    first = counting(config, name)
+def test_a_later_sender_shuts_out_the_first_and_aborts_its_open_transaction(kit: Kit, name: str) -> None:
+    first = counting(kit, name)
     with first.transaction():
         first.send(name, b"first", b"k")
 
@@ -118,7 +100,7 @@ def test_a_sender_that_started_later_shuts_out_the_first_whose_open_transaction_
         with first.transaction():
             first.send(name, b"lost", b"k")
             first.flush(SECONDS)
-            with counting(config, name) as second, second.transaction():
+            with counting(kit, name) as second, second.transaction():
                 second.send(name, b"second", b"k")
 
     with pytest.raises(InUse):
@@ -127,5 +109,5 @@ def test_a_sender_that_started_later_shuts_out_the_first_whose_open_transaction_
         with pytest.raises(InUse):
             act()
     first.close()
-    found = records_of(broker.bootstrap_servers, name)
+    found = kit.records(name)
     assert [(record.value, record.position) for record in found] == [(b"first", (1, 0)), (b"second", (1, 1))]

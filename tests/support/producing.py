@@ -1,4 +1,4 @@
-"""Senders in processes of their own, which a test may kill at any moment."""
+"""Senders of the producer kit, in the test and in processes that a test may kill at any moment."""
 
 from __future__ import annotations
 
@@ -11,8 +11,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tidemark_producer import SqlStore
+from tidemark_producer import Counter, FileStore, Sender, SqlStore
+
+from tests.support.examples import examples
+from tests.support.topics import Found, records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tidemark_producer import Numbers
 
 TABLE = (
     "CREATE TABLE IF NOT EXISTS tidemark_producers "
@@ -23,8 +32,37 @@ KIT_PATH = os.pathsep.join([str(Path(__file__).parents[2] / "producer"), os.envi
 """Where Python finds the kit, installed or not."""
 
 
+def kills(places: int) -> int:
+    """How often a test kills a process: `places` times in `make test-places`, else a few times."""
+    return places if os.environ.get("TESTS") == "places" else examples(2, 5)
+
+
+class Kit:
+    """The broker for senders of the kit. `topic` makes topics."""
+
+    def __init__(self, servers: str, topic: Callable[..., str], folder: Path) -> None:
+        self.servers, self.topic, self.folder = servers, topic, folder
+        self.config: dict[str, Any] = {"bootstrap.servers": self.servers, "log_level": 0, "linger.ms": 1}
+
+    def sender(self, numbers: Numbers | None = None, settings: Mapping[str, Any] | None = None, **options: Any) -> Sender:
+        """A sender named `shop`, whose numbers are those of `counter` unless said otherwise."""
+        return Sender({**self.config, **(settings or {})}, "shop", numbers or self.counter(), **options)
+
+    def counter(self) -> Counter:
+        """A counter whose file may be new."""
+        return Counter(FileStore(self.folder / "numbers"), new=True)
+
+    def records(self, topic: str) -> list[Found]:
+        """The records of a topic."""
+        return records_of(self.servers, topic)
+
+    def positions(self, topic: str) -> list[tuple[int, int]]:
+        """The epochs and sequences of a topic's records."""
+        return [record.position for record in self.records(topic)]
+
+
 def in_row(path: Path) -> SqlStore:
-    """A store in a row of an SQLite database, which is made."""
+    """A store in a row of an SQLite database, created if needed."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(TABLE)
     return SqlStore(lambda: sqlite3.connect(path, timeout=30), paramstyle=sqlite3.paramstyle)
@@ -46,7 +84,7 @@ with Sender(config, "shop", numbers) as sender:
             print("on")
 print("done")
 """
-"""Sends the numbers of a source from where Kafka has all of them, says `on` now and then, and ends with the source."""
+"""Sends the numbers of a source from the first one that Kafka may lack, prints `on` now and then, and ends with the source."""
 
 
 def start(program: str | Path, *arguments: str, python: Path | None = None) -> subprocess.Popen[str]:
@@ -76,8 +114,8 @@ def kill(process: subprocess.Popen[str]) -> list[str]:
     return whole
 
 
-def killed_after_its_word(seed: int, program: str, *arguments: str) -> None:
-    """Run a program, and kill it a moment after it has said `on`."""
+def run_and_kill(seed: int, program: str, *arguments: str) -> None:
+    """Run a program, and kill it a moment after it has printed `on`."""
     process = start(program, *arguments)
     assert process.stdout is not None
     assert process.stderr is not None
