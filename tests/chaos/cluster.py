@@ -1,35 +1,33 @@
-"""Three Kafka brokers and a controller on this machine. Each is a process whose connections can be delayed, cut and held up."""
+"""A controller and three Kafka brokers on this machine. Proxies delay, cut and hold up all connections of the brokers."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import tempfile
-from dataclasses import dataclass, field
-from functools import partial
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bronze.dev_broker.process import HOST, free_port, launch_node
-from tests.chaos.started import PATIENCE_SECONDS, Started, wait_for
 from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
     import signal
     import subprocess
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-BROKERS = (1, 2, 3)
-REPLICAS = len(BROKERS)
+REPLICAS = 3
+PATIENCE_SECONDS = 60
 SESSION_SECONDS = 3
-"""After that long without a heartbeat a broker is taken for dead, and another one leads."""
+"""After that long without a heartbeat the controller elects another leader."""
 
 _JVM = ("-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
-
 _CONTROLLER = """\
 process.roles=controller
 node.id=100
@@ -65,165 +63,131 @@ group.initial.rebalance.delay.ms=0
 """
 
 
-@dataclass
-class Node:
-    """One JVM of the cluster.
+class UnfitError(Exception):
+    """The cluster is not in the state that a run needs, so a run over it would not count."""
 
-    Attributes:
-        folder: Its settings, records and log.
-        settings: Its `server.properties`.
-        process: Its process, once started.
+
+def wait_for(what: str, holds: Callable[[], bool], errors: tuple[type[Exception], ...] = (KafkaException, KeyError)) -> None:
+    """Return once a condition holds. The named errors mean that it does not hold yet.
+
+    Raises:
+        UnfitError: It does not hold within a minute.
     """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(*errors):
+            if holds():
+                return
+        time.sleep(0.2)
+    raise UnfitError(f"No {what} within {PATIENCE_SECONDS} s.")
 
-    folder: Path
-    settings: str
-    process: subprocess.Popen[bytes] | None = None
+
+class Ways(NamedTuple):
+    """The proxies of a broker: before its port for clients, before its port for other brokers, and to the controller."""
+
+    clients: Proxy
+    peers: Proxy
+    to_controller: Proxy
+
+
+class Broker:
+    """A broker process and its proxies. `port` is the one that it listens on for clients, behind the proxy."""
+
+    def __init__(self, folder: Path, settings: str, port: int, ways: Ways) -> None:
+        self.port, self.ways = port, ways
+        self._folder, self._settings = folder, settings
+        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it if it does not run; it answers some seconds later."""
-        if self.process is not None and self.process.poll() is None:
-            return
-        self.process = launch_node(self.folder, self.settings, jvm=_JVM)
+        """Start it unless it runs; it answers some seconds later."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = launch_node(self._folder, self._settings, jvm=_JVM)
+        self.ways.clients.accept()
+        self.ways.peers.accept()
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""
-        assert self.process is not None
-        os.kill(self.process.pid, number)
+        assert self._process is not None
+        os.kill(self._process.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+        """Send SIGKILL and wait for the end; its ports refuse connections from then on."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self.ways.clients.refuse()
+        self.ways.peers.refuse()
 
 
-@dataclass
-class Broker(Node):
-    """A broker, and the proxies that all its connections go through.
+class Cluster:
+    """The brokers by their id, and their addresses, through the proxies."""
 
-    Attributes:
-        port: Where it itself listens for clients.
-        clients: Before its port for clients.
-        peers: Before its port for other brokers.
-        to_controller: Between it and the controller.
-    """
-
-    port: int = 0
-    clients: Proxy = field(default_factory=lambda: Proxy(0, 0))
-    peers: Proxy = field(default_factory=lambda: Proxy(0, 0))
-    to_controller: Proxy = field(default_factory=lambda: Proxy(0, 0))
-
-    def start(self) -> None:
-        """Start it if it does not run; it answers some seconds later."""
-        super().start()
-        for proxy in (self.clients, self.peers):
-            proxy.accept()
-
-    def kill(self) -> None:
-        """SIGKILL, and wait for the end; its ports refuse connections from then on."""
-        super().kill()
-        for proxy in (self.clients, self.peers):
-            proxy.refuse()
-
-
-_Node = TypeVar("_Node", bound=Node)
-
-
-class Cluster(Started):
-    """The cluster, as long as its `with` block. Every process that it starts is killed at the end.
-
-    Attributes:
-        bootstrap_servers: Its addresses, through the proxies.
-        brokers: Its brokers by their id.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.brokers: dict[int, Broker] = {}
-        self.bootstrap_servers = ""
-
-    def _start(self) -> None:
-        root = Path(
-            self._stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-chaos-", ignore_cleanup_errors=True))
-        )
-        controller_port = free_port()
-        session = SESSION_SECONDS * 1000
-        controller = _node(Node, root / "controller", _CONTROLLER, controller=controller_port, session=session)
-        outer = []
-        for node in BROKERS:
-            client, peer, *proxies = (free_port() for _ in range(5))
-            pairs = zip(proxies, (client, peer, controller_port), strict=True)
-            clients, peers, to_controller = (self._stack.enter_context(Proxy(port, to)) for port, to in pairs)
-            ports = {
-                "client": client,
-                "peer": peer,
-                "outer_client": proxies[0],
-                "outer_peer": proxies[1],
-                "controller": proxies[2],
-            }
-            made = partial(Broker, port=client, clients=clients, peers=peers, to_controller=to_controller)
-            self.brokers[node] = _node(made, root / f"broker-{node}", _BROKER, number=node, **ports)
-            outer.append(f"{HOST}:{proxies[0]}")
-        self.bootstrap_servers = ",".join(outer)
-        for each in (controller, *self.brokers.values()):
-            self._stack.callback(each.kill)
-            each.start()
-        _await("brokers", lambda: len(self._admin().list_topics(timeout=5).brokers) == REPLICAS)
+    def __init__(self, brokers: Mapping[int, Broker], bootstrap_servers: str) -> None:
+        self.brokers, self.bootstrap_servers = brokers, bootstrap_servers
 
     def create_topic(self, topic: str, config: Mapping[str, str]) -> None:
         """Create a topic of one partition on all brokers, and return once all are in sync."""
         wanted = NewTopic(topic, num_partitions=1, replication_factor=REPLICAS, config=dict(config))
-        admin = self._admin()  # named: collected too early, it would never answer
+        admin = admin_of(self.bootstrap_servers)  # named: an admin client that is collected too early never answers
         admin.create_topics([wanted])[topic].result(PATIENCE_SECONDS)
         self.await_in_sync(topic)
-
-    def delete_topics(self, topics: Sequence[str]) -> None:
-        """Remove topics."""
-        admin = self._admin()
-        for answer in admin.delete_topics(list(topics)).values():
-            answer.result(PATIENCE_SECONDS)
 
     def leader(self, topic: str) -> Broker:
         """The broker that leads the topic's partition."""
         return self.brokers[self._partition(topic)[0]]
 
-    def followers(self, topic: str) -> list[Broker]:
-        """The other brokers."""
-        leader = self.leader(topic)
-        return [broker for broker in self.brokers.values() if broker is not leader]
-
     def await_in_sync(self, topic: str, replicas: int = REPLICAS) -> None:
-        """Return once the topic has a leader and so many of its replicas are in sync.
-
-        Raises:
-            UnfitError: They are not within a minute.
-        """
-        _await(f"{replicas} replicas of {topic} in sync", lambda: self._partition(topic)[1] == replicas)
+        """Return once the topic has a leader and the given number of replicas in sync, or raise `UnfitError`."""
+        wait_for(f"{replicas} replicas of {topic} in sync", lambda: self._partition(topic)[1] == replicas)
 
     def await_leader(self, topic: str, *, other_than: Broker) -> None:
-        """Return once another broker leads the topic.
-
-        Raises:
-            UnfitError: None does within a minute.
-        """
+        """Return once another broker leads the topic, or raise `UnfitError`."""
         known = {node for node, broker in self.brokers.items() if broker is not other_than}
-        _await(f"another leader of {topic}", lambda: self._partition(topic)[0] in known)
+        wait_for(f"another leader of {topic}", lambda: self._partition(topic)[0] in known)
 
     def _partition(self, topic: str) -> tuple[int, int]:
-        """The leader, -1 for none, and how many replicas are in sync."""
-        partition = self._admin().list_topics(topic, timeout=5).topics[topic].partitions[0]
+        """The leader, -1 for none, and the number of replicas in sync."""
+        partition = admin_of(self.bootstrap_servers).list_topics(topic, timeout=5).topics[topic].partitions[0]
         return partition.leader, len(partition.isrs)
 
-    def _admin(self) -> AdminClient:
-        quiet = logging.getLogger("tidemark.chaos.admin")
-        quiet.disabled = True
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "socket.timeout.ms": 5_000}, logger=quiet)
+
+def admin_of(servers: str) -> AdminClient:
+    """An admin client that logs nothing."""
+    quiet = logging.getLogger("tidemark.chaos.admin")
+    quiet.disabled = True
+    return AdminClient({"bootstrap.servers": servers, "socket.timeout.ms": 5_000}, logger=quiet)
 
 
-def _await(what: str, holds: Callable[[], bool]) -> None:
-    wait_for(what, holds, (KafkaException, KeyError))
+def delete_topics(servers: str, topics: Sequence[str]) -> None:
+    """Remove topics."""
+    admin = admin_of(servers)
+    for answer in admin.delete_topics(list(topics)).values():
+        answer.result(PATIENCE_SECONDS)
 
 
-def _node(make: Callable[[Path, str], _Node], folder: Path, settings: str, **values: object) -> _Node:
-    """A node whose settings are filled in."""
-    return make(folder, settings.format(host=HOST, data=folder / "data", **values))
+@contextlib.contextmanager
+def start_cluster() -> Iterator[Cluster]:
+    """Start the cluster, and kill every process of it at the end."""
+    with contextlib.ExitStack() as stack:
+        made = tempfile.TemporaryDirectory(prefix="tidemark-chaos-", ignore_cleanup_errors=True)
+        root, controller = Path(stack.enter_context(made)), free_port()
+        data, session = root / "controller" / "data", SESSION_SECONDS * 1000
+        settings = _CONTROLLER.format(host=HOST, data=data, controller=controller, session=session)
+        process = launch_node(root / "controller", settings, jvm=_JVM)
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        brokers, servers = {}, []
+        for number in range(1, REPLICAS + 1):
+            folder = root / f"broker-{number}"
+            client, peer, *outer = (free_port() for _ in range(5))
+            pairs = zip(outer, (client, peer, controller), strict=True)
+            ways = Ways(*(stack.enter_context(Proxy(port, to)) for port, to in pairs))
+            ports = dict(zip(("outer_client", "outer_peer", "controller"), outer, strict=True))
+            filled = _BROKER.format(host=HOST, data=folder / "data", number=number, client=client, peer=peer, **ports)
+            brokers[number] = Broker(folder, filled, client, ways)
+            stack.callback(brokers[number].kill)
+            brokers[number].start()
+            servers.append(f"{HOST}:{outer[0]}")
+        cluster = Cluster(brokers, ",".join(servers))
+        wait_for("brokers", lambda: len(admin_of(cluster.bootstrap_servers).list_topics(timeout=5).brokers) == REPLICAS)
+        yield cluster

@@ -1,9 +1,9 @@
-"""A run's topic as the brokers have it, read by a client that knows nothing of Tidemark, in the article's terms."""
+"""A topic as a plain client reads it, in the article's terms."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,24 +15,16 @@ from tests.support.topics import records_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SECONDS = 60
-_BATCH = 10_000
-
 
 @dataclass(frozen=True)
 class Log:
-    """What a topic's partition holds.
-
-    Attributes:
-        numbers: The number of each record, in the order of offsets.
-        offsets: Their offsets.
-    """
+    """The records of a topic's partition, in the order of their offsets."""
 
     numbers: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
     def jumps(self) -> Jumps:
-        """Count duplicates and deviations, record after record, as the article's consumer does.
+        """Count duplicates and deviations record by record, as the article's consumer does.
 
         >>> sent = [*range(1, 11), *range(30, 41), *range(15, 30), *range(11, 15), *range(5, 11), *range(2, 5), *range(41, 45)]
         >>> Log(np.array(sent), np.arange(len(sent))).jumps()
@@ -51,56 +43,43 @@ class Log:
         return Jumps(duplicates, counts[True, True], counts[True, False], counts[False, True], counts[False, False])
 
     def is_above(self) -> NDArray[np.bool_]:
-        """Of each record whether its number is above all before it."""
+        """For each record, whether its number is above all numbers before it."""
         highest = np.maximum.accumulate(self.numbers)
         return np.concatenate(([True], self.numbers[1:] > highest[:-1]))
 
     def is_first(self) -> NDArray[np.bool_]:
-        """Of each record whether its number was not read before."""
+        """For each record, whether its number comes for the first time."""
         found = np.zeros(len(self.numbers), np.bool_)
         found[np.unique(self.numbers, return_index=True)[1]] = True
         return found
 
+    def columns(self, fates: NDArray[np.uint8]) -> dict[str, int]:
+        """The article's columns of a run.
 
-class Sent(NamedTuple):
-    """A sender's side of a run, in the article's columns.
-
-    Attributes:
-        sent: Records sent.
-        acknowledged: Of them those that were acknowledged.
-        failed: Of them those that failed for good.
-        lost: Acknowledged, and not in the topic.
-        unacknowledged: In the topic, and never acknowledged.
-        missing: Sent, and not in the topic, whether acknowledged or not.
-        gap: Of them those with a number between two that are there: what a reader of the topic can notice.
-    """
-
-    sent: int
-    acknowledged: int
-    failed: int
-    lost: int
-    unacknowledged: int
-    missing: int
-    gap: int
-
-
-def compare(fates: NDArray[np.uint8], log: Log) -> Sent:
-    """What a sender knows of its records, against what the topic holds."""
-    is_there = np.zeros(len(fates), np.bool_)
-    is_there[log.numbers - FIRST] = True
-    is_acknowledged = fates == ACKNOWLEDGED
-    is_sent = fates != UNSENT
-    told = (is_sent, is_acknowledged, fates == REFUSED)
-    found = (is_acknowledged & ~is_there, is_there & ~is_acknowledged, is_sent & ~is_there)
-    within = ~is_there[log.numbers.min() - FIRST : log.numbers.max() - FIRST]
-    return Sent(*(int(each.sum()) for each in (*told, *found, within)))
+        Args:
+            fates: The sender's record of each number, as `Sender.fates` returns it.
+        """
+        is_there = np.zeros(len(fates), np.bool_)
+        is_there[self.numbers - FIRST] = True
+        is_acknowledged, is_sent = fates == ACKNOWLEDGED, fates != UNSENT
+        counted = {
+            "SendCount": is_sent,
+            "PosAckCount": is_acknowledged,
+            "NegAckCount": fates == REFUSED,
+            "NotReceived": is_acknowledged & ~is_there,
+            "ReceivedNoAck": is_there & ~is_acknowledged,
+            "Missing": is_sent & ~is_there,
+            "Gap": ~is_there[self.numbers.min() - FIRST : self.numbers.max() - FIRST],
+        }
+        names = ("MsgsWithDups", "DJF", "DJB", "JF", "JB")
+        return {name: int(flags.sum()) for name, flags in counted.items()} | dict(zip(names, self.jumps(), strict=True))
 
 
 def read(servers: str, topic: str) -> Log:
-    """Read a topic's partition whole.
+    """Read a topic's only partition.
 
     Raises:
-        TimeoutError: The brokers did not give all of it.
+        TimeoutError: The brokers did not return all of it.
     """
     found = records_of(servers, topic, isolation="read_uncommitted")
     numbers = [int(record.value or b"") for record in found]

@@ -1,13 +1,11 @@
-"""The senders: a process for each run, which numbers records, says when so many are sent, and keeps what became of each."""
+"""The sender processes: one for each run. It numbers records, announces the strike, and keeps the fate of each record."""
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -18,32 +16,41 @@ from tests.chaos.setting import FIRST, FLUSHED, STRUCK_AT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
-    from tests.chaos.setting import Setting
+    from tests.chaos.setting import Planned
 
 MOST_OPEN = 10_000
-"""Records that are sent and not yet acknowledged, at most: the article's limit."""
-
+"""The most records that are sent and not yet acknowledged: the article's limit."""
 FATES = "fates"
 ACKNOWLEDGED, REFUSED, UNSENT = 1, 2, 3
-_DELIVERY_SECONDS = 180
 _END_SECONDS = 240
+_ROOT = Path(__file__).parents[2]
+_PROPERTIES = {  # as Java's client and librdkafka both name them
+    "retries": str(2**31 - 1),
+    "retry.backoff.ms": "100",
+    "linger.ms": "1000",
+    "batch.size": "16384",
+    # The article's client fails over within seconds too; with the defaults it asks for metadata later.
+    "reconnect.backoff.max.ms": "500",
+    "request.timeout.ms": "10000",
+    "delivery.timeout.ms": "180000",
+}
 
 
 class StuckError(Exception):
-    """A sender ended or stood still where it should not."""
+    """A sender or a reader ended or stopped where it should not."""
 
 
 def compile_java(sources: Sequence[Path], into: Path, libraries: str) -> str:
-    """Compile programs in Java, and return the class path to run them by.
+    """Compile Java programs into a new folder, and return the class path to run them.
 
     Raises:
-        StuckError: There is no compiler beside the Java that is used, or it refuses.
+        StuckError: The Java in use has no compiler, or the compiler refuses.
     """
     compiler = java_executable().resolve().with_name("javac")
+    into.mkdir()
     try:
         done = subprocess.run(
             [compiler, "-proc:none", "-d", into, "-cp", libraries, *sources], capture_output=True, text=True, check=False
@@ -55,151 +62,95 @@ def compile_java(sources: Sequence[Path], into: Path, libraries: str) -> str:
     return os.pathsep.join((str(into), libraries))
 
 
-@dataclass(frozen=True)
-class Task:
-    """What a sender is to send.
-
-    Attributes:
-        setting: The client's settings.
-        topic: Where to.
-        bootstrap_servers: The brokers.
-        records: How many.
-        rate: Records a second; 0 for as many as it can.
-    """
-
-    setting: Setting
-    topic: str
-    bootstrap_servers: str
-    records: int
-    rate: float
-
-    def properties(self) -> dict[str, str]:
-        """The client's properties, as Java's and librdkafka name them both."""
-        return {
-            "bootstrap.servers": self.bootstrap_servers,
-            "acks": self.setting.acks,
-            "enable.idempotence": str(self.setting.is_idempotent).lower(),
-            "max.in.flight.requests.per.connection": str(self.setting.in_flight),
-            "retries": str(2**31 - 1),
-            "retry.backoff.ms": "100",
-            "linger.ms": "1000",
-            "batch.size": "16384",
-            # The article's client fails over in seconds too; at their defaults its metadata is asked for later.
-            "reconnect.backoff.max.ms": "500",
-            "request.timeout.ms": "10000",
-        }
-
-
 class Sender:
-    """A sender at work. Use it as a `with` block: at its end the process is gone.
+    """A running sender process; it is killed at the end of the `with` block.
 
     Args:
-        command: What starts it.
-        folder: The folder of its files; it writes what became of its records to `fates` there.
+        command: The command that starts it.
+        folder: Its folder. It writes the fates of its records there.
     """
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
         self._fates, self._log = folder / FATES, folder / "log"
+        path = os.pathsep.join((str(_ROOT), str(_ROOT / "producer")))
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=_environment()
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env={**os.environ, "PYTHONPATH": path}
             )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._process.communicate()
 
     @property
     def is_sending(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether it still runs."""
         return self._process.poll() is None
 
     def await_strike(self) -> None:
-        """Return once it has sent so many records that the fault is due.
+        """Return once it has sent the records that come before the fault.
 
         Raises:
-            StuckError: It ended before, or says nothing for a minute.
+            StuckError: It ended before, or is silent for a minute.
         """
-        output = self._process.stdout
-        assert output is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(output, selectors.EVENT_READ)
-            if not selector.select(60) or not output.readline():
-                raise StuckError(f"The sender sent no {STRUCK_AT} records: {self._last_words()}")
+        if not (line := next_line(self._process)):
+            raise StuckError(f"The sender did not send {STRUCK_AT} records ({line!r}): {self._last_lines()}")
 
     def fates(self) -> NDArray[np.uint8]:
-        """Wait for its end; what became of each record: 1 acknowledged, 2 failed for good, 3 never sent, 0 none of them.
+        """Wait for its end, and return the fate of each record: acknowledged, refused, unsent or, as 0, none of them.
 
         Raises:
-            StuckError: It failed, or is not done within some minutes.
+            StuckError: It failed, or still runs after some minutes.
         """
         try:
             code = self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
-            raise StuckError(f"The sender is not done after {_END_SECONDS} s: {self._last_words()}") from None
+            raise StuckError(f"The sender still runs after {_END_SECONDS} s: {self._last_lines()}") from None
         if code != 0:
-            raise StuckError(f"The sender ended with {code}: {self._last_words()}")
+            raise StuckError(f"The sender ended with {code}: {self._last_lines()}")
         return np.frombuffer(self._fates.read_bytes(), np.uint8)
 
-    def _last_words(self) -> str:
+    def _last_lines(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")[-2_000:]
 
 
-def command_of(task: Task, classpath: str, folder: Path) -> list[str]:
-    """What starts a sender to Kafka.
+def next_line(process: subprocess.Popen[bytes]) -> bytes | None:
+    """The next line of a process: empty at its end, None after a minute of silence."""
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        return process.stdout.readline() if selector.select(60) else None
+
+
+def command_of(planned: Planned, servers: str, records: int, rate: float, *, classpath: str, folder: Path) -> list[str]:
+    """The command of a sender to Kafka. The Java sender and the one in Python take the same arguments.
 
     Args:
-        task: What it sends.
-        classpath: The compiled Java sender's.
-        folder: An empty folder for its files.
+        planned: The run.
+        servers: The brokers.
+        records: The number of records.
+        rate: Records a second; 0 for no limit.
+        classpath: The class path of the Java sender.
+        folder: The run's folder.
     """
-    return (_java if task.setting.sender == "java" else _python)(task, classpath, folder)
-
-
-def _environment() -> dict[str, str]:
-    """The environment of a sender, which finds this repository and the producer kit in it."""
-    root = Path(__file__).parents[2]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "producer")))}
-
-
-def _java(task: Task, classpath: str, folder: Path) -> list[str]:
-    properties = {**task.properties(), "delivery.timeout.ms": str(_DELIVERY_SECONDS * 1000), "max.block.ms": "120000"}
-    file = folder / "sender.properties"
-    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
-    numbers = (FIRST, task.records, FLUSHED, STRUCK_AT, MOST_OPEN, task.rate)
-    log4j = folder / "log4j2.properties"
-    log4j.write_text("rootLogger.level = off\n", encoding="utf-8")
-    options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={log4j}"]
-    return [
-        str(java_executable()),
-        *options,
-        "-cp",
-        classpath,
-        "Sender",
-        str(file),
-        task.topic,
-        *map(str, numbers),
-        str(folder / FATES),
-    ]
-
-
-def _python(task: Task, _classpath: str, folder: Path) -> list[str]:
-    asked = {
-        "properties": {**task.properties(), "message.timeout.ms": str(_DELIVERY_SECONDS * 1000), "log_level": "2"},
-        "is_kit": task.setting.sender == "kit",
-        "topic": task.topic,
-        "first": FIRST,
-        "records": task.records,
-        "flushed": FLUSHED,
-        "told": STRUCK_AT,
-        "open": MOST_OPEN,
-        "rate": task.rate,
-        "fates": str(folder / FATES),
-        "state": str(folder / "state"),
+    setting, is_java = planned.setting, planned.setting.sender == "java"
+    properties = {
+        **_PROPERTIES,
+        "bootstrap.servers": servers,
+        "acks": setting.acks,
+        "enable.idempotence": str(setting.is_idempotent).lower(),
+        "max.in.flight.requests.per.connection": str(setting.in_flight),
+        **({"max.block.ms": "120000"} if is_java else {"log_level": "2"}),
     }
-    return [sys.executable, "-m", "tests.chaos.python_sender", json.dumps(asked)]
+    file, log4j = folder / "sender.properties", folder / "log4j2.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
+    log4j.write_text("rootLogger.level = off\n", encoding="utf-8")
+    numbers = map(str, (FIRST, records, FLUSHED, STRUCK_AT, MOST_OPEN, rate))
+    arguments = [str(file), planned.topic, *numbers, str(folder / FATES)]
+    if not is_java:
+        return [sys.executable, "-m", "tests.chaos.python_sender", *arguments, setting.sender]
+    options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={log4j}"]
+    return [str(java_executable()), *options, "-cp", classpath, "Sender", *arguments]

@@ -1,54 +1,43 @@
-"""What a run of the chaos lab may be set to, and which runs a sitting has."""
+"""The settings of the chaos lab, and the runs of a sitting."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SENDERS = ("java", "librdkafka", "kit")
-ACKS = ("all", "1", "0")
 PULSAR = "pulsar"
 """The sender to Pulsar: its own client in Java."""
+ACKS = ("all", "1", "0")
 ARTICLE_FAULTS = ("leader_killed", "tcp_killed")
 FAULTS = (*ARTICLE_FAULTS, "leader_stopped", "leader_cut_off", "unclean_election")
 
 FIRST, RECORDS, STRUCK_AT = 100_000, 150_000, 50_000
 """Numbers of six digits: a record of them takes 20 bytes, and a batch of the Java client holds 819, as in the article."""
-
 FLUSHED = 1_000
-"""Records that are acknowledged before the rest is sent: under acks=1 followers may else have none when the leader dies."""
-
+"""Records that are acknowledged before the rest is sent: under acks=1 followers may have none else when the leader dies."""
 DELAY_MS, PULSAR_DELAY_MS = 20, 100
-"""What the article slowed its brokers by."""
+"""Delays of the article's brokers."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Setting:
-    """A sender's settings, and what is done to the leader.
+    """A sender's settings, and what happens to the leader."""
 
-    Attributes:
-        sender: java, librdkafka, kit (librdkafka behind the producer kit), or pulsar.
-        acks: 0, 1 or all.
-        is_idempotent: `enable.idempotence`; in Pulsar the namespace's deduplication.
-        in_flight: `max.in.flight.requests.per.connection`; 0 in Pulsar, which has no such bound.
-        fault: One of `FAULTS`.
-        delay_ms: What answers of brokers are delayed by, to clients and to each other; in the article 20.
-    """
-
-    sender: str
+    sender: str  # java, librdkafka, kit (librdkafka behind the producer kit) or pulsar
     acks: str
-    is_idempotent: bool
-    in_flight: int
+    is_idempotent: bool  # `enable.idempotence`; in Pulsar the namespace's deduplication
+    in_flight: int  # `max.in.flight.requests.per.connection`; 0 in Pulsar, which has no such bound
     fault: str
-    delay_ms: int = DELAY_MS
+    delay_ms: int = DELAY_MS  # of the brokers' answers, to clients and to each other
 
     @property
     def name(self) -> str:
-        """The setting, as the start of a topic's name.
+        """The start of a topic's name.
 
         >>> Setting("java", "all", False, 5, "leader_killed").name
         'java-all-off-5-leader_killed'
@@ -62,17 +51,17 @@ class Setting:
         return (self.sender, self.acks, self.in_flight) == ("java", "all", 5) and self.fault in ARTICLE_FAULTS
 
 
-def of_article() -> Iterator[Setting]:
-    """The article's four settings of Kafka."""
+def of_article(sender: str = "java") -> Iterator[Setting]:
+    """The article's four settings of Kafka or of Pulsar."""
+    in_flight, delay_ms = (0, PULSAR_DELAY_MS) if sender == PULSAR else (5, DELAY_MS)
     for fault, is_idempotent in product(ARTICLE_FAULTS, (False, True)):
-        yield Setting("java", "all", is_idempotent, 5, fault)
+        yield Setting(sender, "all", is_idempotent, in_flight, fault, delay_ms)
 
 
 def matrix() -> Iterator[Setting]:
-    """Every other setting that the clients take.
+    """Every other setting that the clients accept. The first one is the article's leader kill without delays.
 
-    An idempotent producer waits for all replicas, and the kit refuses what does not keep order. The settings that differ most
-    come first. One of them is the article's leader kill without the delay: what comes twice depends on it.
+    An idempotent producer waits for all replicas, and the kit refuses settings that do not keep order.
     """
     yield Setting("java", "all", False, 5, "leader_killed", 0)
     clients = [("all", False, 5), ("all", True, 5), ("all", False, 1), ("1", False, 5), ("0", False, 5)]
@@ -84,20 +73,8 @@ def matrix() -> Iterator[Setting]:
             yield setting
 
 
-def of_pulsar() -> Iterator[Setting]:
-    """The article's four settings of Pulsar."""
-    for fault, is_idempotent in product(ARTICLE_FAULTS, (False, True)):
-        yield Setting(PULSAR, "all", is_idempotent, 0, fault, PULSAR_DELAY_MS)
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A run that a sitting has.
-
-    Attributes:
-        setting: Its setting.
-        nth: Which of the setting's runs it is, from 1.
-    """
+class Planned(NamedTuple):
+    """A run of a sitting: its setting, and its number among the setting's runs, from 1."""
 
     setting: Setting
     nth: int
@@ -109,6 +86,6 @@ class Planned:
 
 
 def plan(article_runs: int, other_runs: int, pulsar_runs: int = 0) -> list[Planned]:
-    """All runs: the article's first, its settings in turns, so that a sitting that is cut short has as many of each."""
-    parts = ((article_runs, of_article), (other_runs, matrix), (pulsar_runs, of_pulsar))
-    return [Planned(setting, nth) for runs, settings in parts for nth in range(1, runs + 1) for setting in settings()]
+    """All runs, the article's first. Settings take turns, so an interrupted sitting has as many runs of each."""
+    parts = ((article_runs, [*of_article()]), (other_runs, [*matrix()]), (pulsar_runs, [*of_article(PULSAR)]))
+    return [Planned(setting, nth) for runs, settings in parts for nth in range(1, runs + 1) for setting in settings]

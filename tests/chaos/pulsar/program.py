@@ -1,8 +1,7 @@
-"""Pulsar's jars, fetched once into the cache folder at a pinned version, and how its JVMs are started."""
+"""Pulsar's jars, fetched once into the cache folder at a pinned version, and the commands of its JVMs."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -17,29 +16,25 @@ if TYPE_CHECKING:
 
 VERSION = "4.0.7"
 
-_BOOKKEEPER = "4.17.2"
-_NARS = "".join(
-    f"""<dependency org="org.apache.bookkeeper" name="{name}" rev="{_BOOKKEEPER}" conf="pulsar->master">
+# Ivy passes over these three: they are published as archives for several systems, with jars as well.
+_ARCHIVED = "".join(
+    f"""<dependency org="org.apache.bookkeeper" name="{name}" rev="4.17.2" conf="pulsar->master">
       <artifact name="{name}" type="jar"/>
     </dependency>"""
     for name in ("native-io", "circe-checksum", "cpu-affinity")
 )
-"""Published as archives for several systems, which Ivy passes over, and as jars beside."""
-
+# The excluded module keeps metadata in etcd.
 _LOCK = f"""<ivy-module version="2.0">
   <info organisation="tidemark" module="pulsar"/>
   <configurations><conf name="pulsar"/></configurations>
   <dependencies>
     <dependency org="org.apache.pulsar" name="pulsar-broker" rev="{VERSION}" conf="pulsar->runtime,master"/>
-    {_NARS}
+    {_ARCHIVED}
     <exclude module="jetcd-core-shaded"/>
   </dependencies>
 </ivy-module>
 """
-"""What is left out keeps metadata in etcd."""
 _NAMES = "[artifact]-[revision](-[classifier]).[ext]"
-"""Some are there for several systems."""
-
 _OPEN = (
     *("java.management/sun.management", "java.base/sun.net", "java.base/java.lang", "java.base/java.nio"),
     "java.base/jdk.internal.platform",
@@ -47,7 +42,7 @@ _OPEN = (
 
 
 def classpath() -> str:
-    """The jars' place, as a class path."""
+    """The jars' folder, as a class path."""
 
     def fetch(work: Path) -> Path:
         lock = work / "ivy.xml"
@@ -57,13 +52,13 @@ def classpath() -> str:
     return str(kept_program(f"pulsar-{VERSION}", fetch) / "*")
 
 
-def java(folder: Path, libraries: Sequence[str], *, memory: int) -> list[str]:
+def java(folder: Path, libraries: str, *, memory: int) -> list[str]:
     """The command that starts a JVM, up to the class to run.
 
     Args:
-        folder: A folder that exists, for its settings.
+        folder: A folder for its settings; it exists already.
         libraries: Its class path.
-        memory: The most that its heap takes, in MiB, and what lies beside the heap.
+        memory: The limit of its heap, and of its direct memory, in MiB.
     """
     logging = folder / "log4j2.properties"
     logging.write_text(LOGGING, encoding="utf-8")
@@ -71,7 +66,7 @@ def java(folder: Path, libraries: Sequence[str], *, memory: int) -> list[str]:
         *(str(java_executable()), f"-Xmx{memory}m", f"-XX:MaxDirectMemorySize={memory}m", "-XX:+UseSerialGC"),
         *("-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError", "-Dio.netty.tryReflectionSetAccessible=true"),
         *(option for name in _OPEN for option in ("--add-opens", f"{name}=ALL-UNNAMED")),
-        *(f"-Dlog4j2.configurationFile={logging}", "-cp", os.pathsep.join(libraries)),
+        *(f"-Dlog4j2.configurationFile={logging}", "-cp", libraries),
     ]
 
 
@@ -79,3 +74,8 @@ def start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
     """Start a JVM whose output goes to a log in its folder."""
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)
+
+
+def last_lines(log: Path) -> str:
+    """The end of a log."""
+    return log.read_text(encoding="utf-8", errors="replace")[-2_000:]
