@@ -1,4 +1,4 @@
-"""One pipeline of the long run: its tables, who is killed over it and where, and what that came to."""
+"""One pipeline of the long run: its tables, the kills over it, and their result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakehouse.run.context import Run
 from lakehouse.table import Lakehouse
 from pipelines.verify import run as proof
 from tests.faults.compare import classes, compare, read_log
-from tests.faults.kills import STAGES, Durations, Kill, draw, require_end
+from tests.faults.kills import NEVER, STAGES, Durations, Kill, draw, require_end
 from tests.faults.pool import StuckError
 from tests.support.small_config import write_config
 
@@ -27,46 +27,31 @@ if TYPE_CHECKING:
     from tests.faults.pool import Pool, Runner
 
 _PATIENCE_SECONDS = 900
-_WHOLE_SHARE = 0.2
+_STRUCK_TWICE_SHARE, _WHOLE_SHARE = 0.5, 0.2
 
 
 @dataclass
 class Arm:
-    """One pipeline under fire.
-
-    Attributes:
-        servers: The broker.
-        topic: The stream's topic.
-        folder: Where its tables, config and logs lie.
-        fences: Whether the pipeline is as it is; the control arm's is not.
-        lakehouse: Where its tables are, as the section of a config; None for a folder below its own.
-        struck: How often which place was struck.
-        doubles: Kills in rounds with two processes at once.
-        pairs: Seconds of a run after a kill and of the next one after none.
-        refused: Runs that failed; the control arm's may.
-        durations: What its stages take.
-        last: What became of the last round.
-        judged: What its tables came to at the end.
-    """
+    """One pipeline whose processes are killed."""
 
     servers: str
     topic: str
-    folder: Path
+    folder: Path  # of its tables, config and logs
     source: random.Random
-    fences: bool = True
-    lakehouse: dict[str, Any] | None = None
-    struck: Counter[str] = field(default_factory=Counter)
-    doubles: int = 0
-    pairs: list[tuple[float, float]] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    fences: bool = True  # the control arm runs without them
+    lakehouse: dict[str, Any] | None = None  # the section of the config; None for tables in its folder
+    struck: Counter[str] = field(default_factory=Counter)  # kills by place
+    doubles: int = 0  # kills in rounds with two processes at once
+    pairs: list[tuple[float, float]] = field(default_factory=list)  # seconds of a run after a kill, and of the next one
+    refused: list[str] = field(default_factory=list)  # failed runs, which only the control arm may have
     durations: Durations = field(default_factory=Durations)
-    last: str = ""
+    last: str = ""  # the result of the last round
     judged: dict[str, Any] = field(default_factory=dict)
     _steady: Runner | None = None
 
     @property
     def root(self) -> Path:
-        """Where the tables are."""
+        """The folder of the tables."""
         return self.folder / "lakehouse"
 
     def config(self) -> Path:
@@ -78,26 +63,38 @@ class Arm:
 
     @property
     def kills(self) -> int:
-        """How many died so far."""
+        """The number of kills so far."""
         return self.struck.total()
 
-    def draw(self, *, is_double: bool = False, stage: str | None = None) -> Kill:
-        """A way to die, in a given stage or any; in the control arm up to Silver, since its gate lets nothing out."""
+    def strike(self, pool: Pool, *, is_double: bool) -> None:
+        """Try to kill a process, or two at once: in a run of all stages, or in one stage as a job of its own.
+
+        When the one of two with the lock dies, the other takes over at once, and may die too.
+        """
+        kills = [self._draw(is_double=is_double)]
+        if is_double:
+            is_struck_twice = self.source.random() < _STRUCK_TWICE_SHARE
+            kills.append(self._draw(is_double=True, stage=kills[0].stage) if is_struck_twice else NEVER)
+        stage = None if self.source.random() < _WHOLE_SHARE else kills[0].stage
+        if not self._lead_up(pool, stage):
+            return
+        runners = [pool.take() for _ in kills]
+        if not is_double:
+            kills[0].prepare(runners[0], self.root)
+        for runner, kill in zip(runners, kills, strict=True):
+            runner.go(stage=stage, crash_at=kill.crash_at, is_locked=self.fences, waits=is_double and self.fences)
+        before, first = self.kills, _first_to_work(runners) if is_double else 0
+        for index in (first, 1 - first)[: len(kills)]:
+            self._note(pool, runners[index], kills[index])
+        self.doubles += (self.kills - before) * is_double
+
+    def _draw(self, *, is_double: bool, stage: str | None = None) -> Kill:
+        """Draw a kill, in a given stage or any; in the control arm up to Silver, because its gate lets nothing out."""
         stages = STAGES if self.fences else STAGES[:2]
         return draw(self.source, is_double=is_double, stages=stages if stage is None else (stage,))
 
-    def strike(self, pool: Pool, kill: Kill) -> None:
-        """One process, one try to kill it: in a run of all stages, or in one stage as a job of its own."""
-        stage = None if self.source.random() < _WHOLE_SHARE else kill.stage
-        if not self._is_led_up(pool, stage):
-            return
-        runner = pool.take()
-        kill.prepare(runner, self.root)
-        runner.go(stage=stage, crash_at=kill.crash_at, is_locked=self.fences)
-        self._note(pool, runner, kill)
-
-    def _is_led_up(self, pool: Pool, stage: str | None) -> bool:
-        """Whether a process that nobody kills got through the stages before it, and finished what the last death left."""
+    def _lead_up(self, pool: Pool, stage: str | None) -> bool:
+        """Run the stages before one in a process that nobody kills, and return whether they succeed."""
         if stage is None:
             return True
         if self._steady is None:
@@ -110,20 +107,6 @@ class Arm:
                 self._refuse(error)
                 return False
         return True
-
-    def strike_double(self, pool: Pool, kills: Sequence[Kill]) -> None:
-        """Two processes at once: when the one that holds the lock dies, the other takes over at once, and may die too."""
-        stage = None if self.source.random() < _WHOLE_SHARE else kills[0].stage
-        if not self._is_led_up(pool, stage):
-            return
-        runners = [pool.take(), pool.take()]
-        for runner, kill in zip(runners, kills, strict=True):
-            runner.go(stage=stage, crash_at=kill.crash_at, is_locked=self.fences, waits=self.fences)
-        first = _first_to_work(runners)
-        before = self.kills
-        for place in (first, 1 - first):
-            self._note(pool, runners[place], kills[place])
-        self.doubles += self.kills - before
 
     def _note(self, pool: Pool, runner: Runner, kill: Kill) -> None:
         try:
@@ -139,14 +122,14 @@ class Arm:
             self.last = where
 
     def _refuse(self, error: StuckError) -> None:
-        """Keep that a run failed, which only the control arm's may."""
+        """Note a failed run, which only the control arm may have."""
         if self.fences:
             raise error
         self.refused.append(str(error).partition("\n")[0][:300])
         self.last = self.refused[-1]
 
     def measure_pair(self, pool: Pool, send: Sequence[list[Any]]) -> None:
-        """A fresh process after a kill, and a fresh one after a run that ended well; each with as much to do."""
+        """Time a fresh process after a kill, and one after a run that succeeded, with as many new records."""
         pool.fill()
         pool.rest()
         seconds = []
@@ -157,21 +140,17 @@ class Arm:
 
 
 def finish(runner: Runner, pool: Pool) -> dict[str, Any]:
-    """A run that nobody disturbs; what it did.
-
-    Raises:
-        StuckError: It failed.
-    """
+    """Run all stages in a process that nobody kills, and return its last event; raise `StuckError` if it fails."""
     runner.go(waits=True)
     done = runner.wait_for("done", "gone")
     if done["event"] == "gone" or done["exit_code"]:
-        raise StuckError(f"A run that nobody disturbed ended with {done}. {runner.last_words()}")
+        raise StuckError(f"A run that nobody killed ended with {done}. {runner.last_words()}")
     pool.give_back(runner)
     return done
 
 
 def judge(spark: SparkSession | None, arm: Arm) -> dict[str, Any]:
-    """The tables against the reference, and against each other; in a session of its own if none is given."""
+    """Compare the tables with the reference and with each other, in a new session if none is given."""
     settings = load_settings(arm.config(), None)
     lakehouse = Lakehouse.of(settings)
     with reporting() as report:
@@ -186,7 +165,7 @@ def judge(spark: SparkSession | None, arm: Arm) -> dict[str, Any]:
 
 
 def _first_to_work(runners: Sequence[Runner]) -> int:
-    """Which of two has the lock: the first that says anything of a stage."""
+    """The index of the runner with the lock: the first that reports a stage."""
     until = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < until:
         for place, runner in enumerate(runners):

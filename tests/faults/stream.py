@@ -1,4 +1,4 @@
-"""What the long run sends: a stream with resends, late records, collisions and records without a sequence, from one seed."""
+"""The stream of the long run: resends, late records, collisions and records without a sequence, from one seed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ _ACTIONS = {"in order": 70, "resent": 22, "held back": 4, "sent late": 2, "colli
 
 
 class Stream:
-    """Sends a share at a time; each partition has one sequence, and goes on where it stopped.
-
-    Args:
-        seed: Another seed, another stream.
-    """
+    """Yields a share at a time. Each partition has one sequence, and continues where it stopped."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -30,15 +26,15 @@ class Stream:
         self._held: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
 
     def take(self, records: int) -> list[Outgoing]:
-        """The next so many records."""
+        """The next records."""
         taken: list[Outgoing] = []
         while len(taken) < records:
             partition = self._random.randrange(PARTITIONS)
             action = self._random.choices(list(_ACTIONS), list(_ACTIONS.values()))[0]
-            taken += self._done(action, partition)
+            taken += self._records(action, partition)
         return taken[:records]
 
-    def _done(self, action: str, partition: int) -> Iterator[Outgoing]:
+    def _records(self, action: str, partition: int) -> Iterator[Outgoing]:
         reached, held = self._next[partition], self._held[partition]
         if action == "in order" or reached == 1:
             self._next[partition] += self._random.randint(*_IN_ORDER)

@@ -1,4 +1,4 @@
-"""The control arm: the same pipeline without what makes it exact. Never imported by the pipeline itself."""
+"""The control arm: the pipeline without lock, transaction ids and checks. The pipeline never imports it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 def take_off() -> None:
-    """No lock, no transaction ids, no reading back of the claim, and no check that would refuse to build on what that does."""
+    """Remove the lock, the transaction ids, the reading back of the claim, and the checks that would refuse the result."""
     set_lock(is_on=False)
-    steps._transaction = _no_transaction  # type: ignore[assignment] # None is what an append without one takes
+    steps._transaction = _do_nothing  # type: ignore[assignment] # an append takes None as no transaction
     steps.claim = _claim
-    recover._require_silver = _unchecked  # type: ignore[assignment] # takes anything
-    recover._require_marks = _unchecked  # type: ignore[assignment] # takes anything
+    recover._require_silver = _do_nothing  # type: ignore[assignment] # takes anything
+    recover._require_marks = _do_nothing  # type: ignore[assignment] # takes anything
 
 
 def set_lock(*, is_on: bool) -> None:
-    """Take the lock of the root off, or put it back."""
+    """Remove the lock of the root, or restore it."""
     vars(job)["locked"] = locked if is_on else _unlocked
 
 
@@ -42,11 +42,7 @@ def _unlocked(*_: object, **__: object) -> Iterator[None]:
     yield
 
 
-def _no_transaction(*_: object) -> None:
-    return None
-
-
-def _unchecked(*_: object) -> None:
+def _do_nothing(*_: object) -> None:
     return None
 
 
