@@ -33,7 +33,9 @@ test-all: export TESTS := all
 test-all: test  ## Run all tests: also those of tests/beyond.toml, and every property with many more examples
 
 # What is marked `everywhere` runs in a folder and in S3 with all the others, and here elsewhere: see tests/support/places.py.
+# Senders are killed many times there, and seldom in `make test-all`: see `kills` in tests/support/producing.py.
 test-places: dev  ## Run the rivals of commits in stores, and the tests of every place in a Hive Metastore, in Azure and in Google's store
+	@TESTS=places $(BIN)/python -m pytest tests/producer tests/model tests/chaos tests/browser
 	@TESTS=places TESTS_TIMES=200 $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
 	@TESTS=places $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere -k "s3 or (test_place and folder)"
 	@TESTS=places TESTS_PLACE=metastore $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere

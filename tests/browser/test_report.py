@@ -1,4 +1,4 @@
-"""The report as people see it: in a real browser, from disk, with what producers may send in it."""
+"""The report in a real browser, from disk, over hostile names and values of producers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from jobs.readers.database import run_query
 from jobs.report.text import text
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.table import Lakehouse
+from tests.support import browser as browsers
+from tests.support.browser import Opened
 from tests.support.report_tables import HOSTILE, Shape, write_lake
 from tests.support.small_config import write_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Page
-
-    from tests.support.browser import Opened
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 pytestmark = pytest.mark.browser
 
@@ -37,7 +37,7 @@ def sql(lake: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def cells(page: Page, table: str) -> list[list[str]]:
-    """The cells of a table's rows that are to be seen."""
+    """The visible cells of a table's visible rows."""
     found: list[list[str]] = page.evaluate(CELLS.format(table))
     return found
 
@@ -47,7 +47,7 @@ def number(shown: str) -> int:
 
 
 def report_of(lake: Path, folder: Path) -> Path:
-    """Write the report of a lake into a folder, as a person does."""
+    """Write the report of a lake into a folder by the command line."""
     config, file = write_config(folder, root=str(lake)), folder / "report.html"
     assert main(["report", "--config", str(config), "--offline", "-o", str(file)]) == 0
     return file
@@ -55,7 +55,7 @@ def report_of(lake: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small tables, in which producers sent what would run in a careless page."""
+    """Small tables with names that would run as scripts in a careless page."""
     folder = tmp_path_factory.mktemp("lake")
     write_lake(folder, Shape())
     return folder
@@ -67,25 +67,57 @@ def report(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report_of(lake, tmp_path_factory.mktemp("report"))
 
 
-def test_it_opens_from_disk_draws_every_chart_asks_for_nothing_and_complains_of_nothing(
-    open_page: Callable[..., Opened], report: Path
-) -> None:
-    opened = open_page(report)
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The machine's Chromium. Without one the tests are skipped, and say how to get one."""
+    if browsers.executable() is None:
+        pytest.skip(browsers.MISSING)
+    with browsers.open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Callable[..., Opened]]:
+    """Opens a file in a new window with the options of the test, without a network."""
+    contexts: list[BrowserContext] = []
+
+    def open_file(file: Path, **window: object) -> Opened:
+        contexts.append(browser.new_context(offline=True, **window))  # type: ignore[arg-type] # the test's options
+        opened = Opened(contexts[-1].new_page())
+        opened.load(file)
+        return opened
+
+    yield open_file
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, report: Path) -> Iterator[Opened]:
+    """The report in a window that no test changes."""
+    context = browser.new_context(offline=True)
+    shared = Opened(context.new_page())
+    shared.load(report)
+    yield shared
+    context.close()
+
+
+def test_it_opens_from_disk_and_draws_every_chart_without_requests_or_errors(opened: Opened) -> None:
     drawn = [name for name in CHARTS if opened.page.locator(f"#chart-{name} svg").count() == 1]
     assert drawn == list(CHARTS)
     assert (opened.complaints, opened.requests) == ([], [])
 
 
-def test_the_gates_verdict_comes_first(open_page: Callable[..., Opened], report: Path) -> None:
-    page = open_page(report).page
+def test_the_gates_verdict_comes_first(opened: Opened) -> None:
+    page = opened.page
     first = page.locator("main > *").first
     assert first.locator("h2").inner_text().endswith("The gate passed")
     assert "budget_late failed" in first.inner_text()
     assert page.title().startswith("The gate passed")
 
 
-def test_every_number_is_what_sql_finds_in_the_tables(open_page: Callable[..., Opened], report: Path, lake: Path) -> None:
-    page = open_page(report).page
+def test_every_number_is_the_one_that_sql_finds_in_the_tables(opened: Opened, lake: Path) -> None:
+    page = opened.page
     heads = page.locator("#table-classes th").all_inner_texts()
     classes = [name for name in CLASSES if name.capitalize() in heads]
     assert sql(lake, f"SELECT count(*), sum({' + '.join(classes)} - records) FROM silver_loads") == [(64, 0)]
@@ -115,15 +147,15 @@ def test_every_number_is_what_sql_finds_in_the_tables(open_page: Callable[..., O
     assert sorted((row[0], *(int(row[at]) for at in (1, 4, 5, 6))) for row in cells(page, "missing")) == sorted(ranges)
 
 
-def test_a_chart_tells_the_numbers_of_the_tables(open_page: Callable[..., Opened], report: Path, lake: Path) -> None:
-    page = open_page(report).page
+def test_a_chart_shows_the_numbers_of_the_tables(opened: Opened, lake: Path) -> None:
+    page = opened.page
     bars = page.locator("#chart-loads path[aria-roledescription=bar], #chart-loads .mark-rect path")
     assert bars.count() == Shape().loads
     bars.nth(2).hover()
-    told = page.locator(".tip").inner_text()
+    tip = page.locator(".tip").inner_text()
     [(accepted,)] = sql(lake, "SELECT sum(accepted) FROM silver_loads WHERE load_seq = 3")
-    assert f"records: {accepted:,}" in told
-    assert "load: 3" in told
+    assert f"records: {accepted:,}" in tip
+    assert "load: 3" in tip
 
 
 def test_filters_narrow_tables_charts_and_sums_together(open_page: Callable[..., Opened], report: Path, lake: Path) -> None:
@@ -158,7 +190,7 @@ def test_filters_narrow_tables_charts_and_sums_together(open_page: Callable[...,
     assert opened.complaints == []
 
 
-def test_a_table_is_sorted_by_the_column_that_is_clicked(open_page: Callable[..., Opened], report: Path) -> None:
+def test_a_click_on_a_column_sorts_the_table(open_page: Callable[..., Opened], report: Path) -> None:
     page = open_page(report).page
     head = page.locator("#table-classes th", has_text="Duplicate")
     head.locator("button").click()
@@ -169,7 +201,7 @@ def test_a_table_is_sorted_by_the_column_that_is_clicked(open_page: Callable[...
     assert [number(row[5]) for row in cells(page, "classes")] == sorted(found)
 
 
-def test_what_a_producer_sent_is_text_and_never_runs(open_page: Callable[..., Opened], report: Path) -> None:
+def test_a_producers_name_is_text_and_never_runs(open_page: Callable[..., Opened], report: Path) -> None:
     opened = open_page(report)
     page = opened.page
     opened.settle(lambda: page.locator("#producer").fill("<script>"))
@@ -198,7 +230,7 @@ def test_a_script_that_gets_into_the_page_is_not_run(open_page: Callable[..., Op
     assert "Content Security Policy" in " ".join(opened.complaints)
 
 
-def test_at_400_pixels_the_page_does_not_scroll_sideways_and_tables_do_in_their_boxes(
+def test_at_400_pixels_tables_scroll_sideways_in_their_boxes_and_the_page_does_not(
     open_page: Callable[..., Opened], report: Path
 ) -> None:
     page = open_page(report, viewport={"width": 400, "height": 800}).page
@@ -211,7 +243,7 @@ def test_at_400_pixels_the_page_does_not_scroll_sideways_and_tables_do_in_their_
     assert wide
 
 
-def test_the_keyboard_reaches_the_report_and_its_filters_and_shows_where_it_is(
+def test_the_keyboard_reaches_the_report_and_its_filters_with_a_visible_focus(
     open_page: Callable[..., Opened], report: Path
 ) -> None:
     opened = open_page(report)
@@ -259,12 +291,13 @@ def test_on_paper_it_is_light_whole_and_without_filters(open_page: Callable[...,
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1200])
-def test_axe_finds_nothing(scheme: str, width: int, open_page: Callable[..., Opened], report: Path) -> None:
-    page = open_page(report, color_scheme=scheme, viewport={"width": width, "height": 900}).page
+def test_axe_finds_nothing(scheme: str, open_page: Callable[..., Opened], report: Path) -> None:
+    page = open_page(report, color_scheme=scheme, viewport={"width": 400, "height": 900}).page
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run().then(found => found.violations.map(each => [each.id, each.nodes.map(node => node.html)]))")
-    assert found == []
+    for width in (400, 1200):
+        page.set_viewport_size({"width": width, "height": 900})
+        found = page.evaluate("axe.run().then(all => all.violations.map(each => [each.id, each.nodes.map(node => node.html)]))")
+        assert found == [], width
 
 
 def test_before_the_first_run_the_report_says_so(open_page: Callable[..., Opened], tmp_path: Path) -> None:
