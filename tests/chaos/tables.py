@@ -161,7 +161,7 @@ def _compare_tables(
             "some late record is not held": _offsets(held) == set(log.offsets[is_late & ~is_kept].tolist()),
             "some duplicate is not counted": _offsets(doubles) == set(log.offsets[~is_first].tolist()),
             "there are rejects of other classes": len(held) + len(doubles) == len(rejects[topic]),
-            "Gold is not Silver": all(np.array_equal(own[name], published.get(name)) for name in own),
+            "Gold is not Silver": all(np.array_equal(own[name], published.get(name, ())) for name in own),
         }
         columns["Wrong"] += [f"{policy}: {each}" for each, holds in checks.items() if not holds]
         columns[_KEPT_COLUMN[policy]] = len(own["sequence"])
