@@ -18,6 +18,7 @@ from lakehouse.table import Lakehouse
 from tests.support.examples import beyond
 from tests.support.object_store import BUCKET, new_root, object_store, reached_by, storage
 from tests.support.places import PLACE, PLACES, STARTED, Place, copy_objects, copy_schema, in_folder, in_store
+from tests.support.prepared import Histories, empty
 from tests.support.quick import QUICK, start_quickly
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.storage.s3 import S3Storage
+    from tests.support.prepared import History
 
 
 # A change is judged by the same examples each time; `pytest --hypothesis-profile explore` draws others.
@@ -195,6 +197,32 @@ def copied(place: Place, run_at: Callable[[Path], Run], request: pytest.FixtureR
         return run
 
     return make
+
+
+@pytest.fixture(scope="session")
+def built() -> dict[str, dict[History, Run]]:
+    """The histories that this process has built, by place. They outlive the fixture of a place."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def histories(spark: SparkSession, place: Place, request: pytest.FixtureRequest) -> Histories:
+    """The prepared lakehouses of a place, each built when a test first needs it."""
+    run_at, copied, built, folders = map(request.getfixturevalue, ("run_at", "copied", "built", "tmp_path_factory"))
+    of_place = built.setdefault(repr(place.lakehouse(Path("any"))), {})
+    return Histories(spark, run_at, copied, lambda: folders.mktemp("history"), of_place)
+
+
+@pytest.fixture
+def prepared(histories: Histories, tmp_path: Path) -> Callable[[History], Run]:
+    """Copies a history to where `run` and `new_run` have their tables."""
+    return lambda history: histories.copy(history, tmp_path / "lakehouse")
+
+
+@pytest.fixture
+def created_tables(prepared: Callable[[History], Run]) -> None:
+    """The lakehouse of `run` and `new_run` has the tables of Bronze and Silver, without a row."""
+    prepared(empty)
 
 
 @pytest.fixture

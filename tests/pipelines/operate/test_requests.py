@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from silver.load import steps as load
 from silver.rules import Rules
 from silver.state.request import Kind, Request, Reset, Wanted
 from tests.support.bronze import Record, put
+from tests.support.prepared import empty
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, loaded, stop
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
+    from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.spark
 
@@ -46,21 +49,26 @@ def asked(
     return requests.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
 
 
-def reset(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False, **where: Any) -> dict[str, Any]:
-    request = Request("reset", "the sender was installed anew", "ann", reset=Reset("t", 0, **where))
+def reset(
+    spark: SparkSession, run: Run, settings: Settings, partition: int = 0, *, is_dry_run: bool = False, **where: Any
+) -> dict[str, Any]:
+    request = Request("reset", "the sender was installed again", "ann", reset=Reset("t", partition, **where))
     return requests.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
 
 
-def kept(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
+def kept(spark: SparkSession, run: Run, topic: str = "t") -> list[tuple[object, ...]]:
     """Offset, epoch, sequence, arrival and load of each record in Silver."""
-    rows = spark.read.table(run.table("silver_records").sql).orderBy("partition", "offset").collect()
+    rows = (
+        spark.read.table(run.table("silver_records").sql).where(f"topic = '{topic}'").orderBy("partition", "offset").collect()
+    )
     return [(row["offset"], row["epoch"], row["sequence"], row["arrival"], row["load_seq"]) for row in rows]
 
 
-def waiting(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
+def waiting(spark: SparkSession, run: Run, topic: str = "t") -> list[tuple[object, ...]]:
     """Offset, class, state and settling load of each reject."""
-    rows = spark.read.table(run.table("silver_rejects").sql).orderBy("partition", "first_offset").collect()
-    return [(row["first_offset"], row["class"], row["state"], row["settled_load_seq"]) for row in rows]
+    rows = spark.read.table(run.table("silver_rejects").sql).where(f"topic = '{topic}'")
+    found = rows.orderBy("partition", "first_offset").collect()
+    return [(row["first_offset"], row["class"], row["state"], row["settled_load_seq"]) for row in found]
 
 
 def marks(spark: SparkSession, run: Run) -> list[tuple[object, ...]]:
@@ -73,58 +81,128 @@ def versions(spark: SparkSession, run: Run) -> list[int]:
     return [tables.version(spark, run.table(name)) for name in (*TABLES, "bronze_records")]
 
 
+def ledger(spark: SparkSession, run: Run, load_seq: int) -> dict[tuple[str, int], dict[str, Any]]:
+    """The rows of a load in the ledger, by topic and partition."""
+    rows = spark.read.table(run.table("silver_loads").sql).where(f"load_seq = {load_seq}").collect()
+    return {(row["topic"], row["partition"]): row.asDict() for row in rows}
+
+
 def require_gate_passes(spark: SparkSession, run: Run) -> None:
     audited = gate.audit(spark, run, Gate())
     assert audited is not None
     verdict.raise_if_failed(spark, run, audited)
 
 
-def test_a_released_record_is_in_silver_marked_late_with_the_reason_kept_and_once_however_often_it_is_asked(
-    spark: SparkSession, new_run: Callable[[], Run]
+def of(topic: str, records: list[Record]) -> list[Record]:
+    return [replace(record, topic=topic) for record in records]
+
+
+@pytest.fixture(scope="module")
+def settled(spark: SparkSession, histories: Histories, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any]]:
+    """Three topics with records that wait, a person's decisions on them (loads 2 to 5), and copies that come later (load 6)."""
+    run = histories.copy(empty, tmp_path_factory.mktemp("settled") / "lakehouse")
+    topics = {"jumps": {"max_jump": 10}, "both": {"max_jump": 3}}
+    settings = settings_of(run, topics=("t", *topics), policies={"max_quarantined_share": 1, "topics": topics})
+    first = [*sent(0, [1, 4, 2, 3, "x", 5]), *of("jumps", sent(0, [1, 2, 100, 101]))]
+    first += [record for partition in (0, 1) for record in of("both", sent(0, [1, 6, 4, 7, 6], partition=partition))]
+    loaded(spark, run, settings, first)
+
+    before = versions(spark, run)
+    done = {"dry run": asked(spark, run, settings, "release", topic="t", is_dry_run=True)}
+    assert versions(spark, run) == before
+    done["late"] = asked(spark, run, settings, "release", topic="t", offset=2)
+    done["again"] = asked(spark, run, settings, "release", topic="t", offset=2)
+    done["jump"] = asked(spark, run, settings, "release", kind="jump", topic="jumps", partition=0)
+    done["both"] = asked(spark, run, settings, "release", topic="both", partition=0)
+    asked(spark, run, settings, "discard", kind="jump", topic="both", partition=1)
+
+    copies = [*sent(6, [2, 3, 6]), *of("jumps", sent(4, [102, 50, 100]))]
+    loaded(spark, run, settings, [*copies, *of("both", [*sent(5, [6]), *sent(5, [6], partition=1)])])
+    require_gate_passes(spark, run)
+    return run, done
+
+
+def test_a_released_record_is_in_silver_once_as_late_with_the_reason(
+    spark: SparkSession, settled: tuple[Run, dict[str, Any]]
 ) -> None:
-    run = new_run()
-    settings = settings_of(run)
-    loaded(spark, run, settings, sent(0, [1, 4, 2, 3, "x", 5]))
-    before = [spark.read.table(run.table(name).sql).count() for name in TABLES]
+    run, done = settled
 
-    tried = asked(spark, new_run(), settings, "release", is_dry_run=True)
-    assert [spark.read.table(run.table(name).sql).count() for name in TABLES] == before
-    done = asked(spark, new_run(), settings, "release", offset=2)
-    again = asked(spark, new_run(), settings, "release", offset=2)
-
+    tried, again = done["dry run"], done["again"]
     assert (tried["records"], tried["classes"], tried["left"]) == (2, {"late": 2}, {"no_sequence": 1})
-    assert (done["load_seq"], done["records"]) == (2, 1)
+    assert (done["late"]["load_seq"], done["late"]["records"]) == (2, 1)
     assert (again["load_seq"], again["records"]) == (None, 0)
     assert kept(spark, run) == [
         (0, 0, 1, "in_order", 1),
         (1, 0, 4, "in_order", 1),
         (2, 0, 2, "late", 2),
         (5, 0, 5, "in_order", 1),
+        (8, 0, 6, "in_order", 6),
     ]
-    assert waiting(spark, run) == [(2, "late", "released", 2), (3, "late", "held", None), (4, "invalid", "held", None)]
-    claim = spark.read.table(run.table("silver_loads").sql).where("load_seq = 2").collect()[0]
+    assert waiting(spark, run)[:3] == [(2, "late", "released", 2), (3, "late", "held", None), (4, "invalid", "held", None)]
+    claim = ledger(spark, run, 2)["t", 0]
     assert (claim["kind"], claim["reason"], claim["requested_by"]) == ("release", "checked with the sender", "ann")
     assert (claim["records"], claim["released"], json.loads(claim["request"])["wanted"]["offset"]) == (0, 1, 2)
-
-    resent = loaded(spark, new_run(), settings, sent(6, [2, 3, 6]))  # one was released, one waits
-
-    assert (resent.counts["duplicate"], resent.counts["accepted"]) == (2, 1)
-    require_gate_passes(spark, run)
+    later = ledger(spark, run, 6)["t", 0]  # of the copies, one was released and one waits
+    assert (later["duplicate"], later["accepted"]) == (2, 1)
 
 
-def test_a_release_keeps_no_sequence_twice_a_discard_needs_none_and_producers_name_their_epochs(
-    spark: SparkSession, new_run: Callable[[], Run]
+def test_a_released_jump_moves_the_watermark_and_what_lies_between_is_late(
+    spark: SparkSession, settled: tuple[Run, dict[str, Any]]
 ) -> None:
-    run = new_run()
+    run, done = settled
+
+    assert [(row["high_watermark_before"], row["high_watermark_after"]) for row in done["jump"]["streams"]] == [(2, 101)]
+    assert ledger(spark, run, 3)["jumps", 0]["missing"] == 97
+    later = ledger(spark, run, 6)["jumps", 0]
+    assert [later[name] for name in ("accepted", "late", "duplicate")] == [1, 1, 1]
+
+
+def test_of_a_held_jump_and_a_late_record_with_its_number_silver_takes_one(
+    spark: SparkSession, settled: tuple[Run, dict[str, Any]]
+) -> None:
+    run, done = settled
+
+    assert (done["both"]["records"], done["both"]["left"]) == (1, {"already_kept": 1})
+    assert waiting(spark, run, "both")[:2] == [(1, "jump", "released", 4), (4, "late", "held", None)]
+    later = ledger(spark, run, 6)  # copies of what Silver took, and of what is late
+    assert [later["both", partition]["duplicate"] for partition in (0, 1)] == [1, 1]
+    assert [row[:3] for row in kept(spark, run, "both")] == [
+        *[(0, 0, 1), (1, 0, 6), (2, 0, 4), (3, 0, 7)],
+        *[(0, 0, 1), (2, 0, 4), (3, 0, 7)],
+    ]
+
+
+def test_a_release_keeps_no_sequence_twice_and_an_impossible_reset_writes_nothing(
+    spark: SparkSession, prepared: Callable[[History], Run], new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = prepared(empty)
     settings = settings_of(run, epoch={"header": "epoch"})
-    # Offset 3 is a record of the epoch before, as Silver has it; 4 is one that it never had; 5 is that again.
+    # Offset 3 is a record of the epoch before, as Silver has it; Silver never had 4; 5 is a copy of 4.
     records = sent(0, [1, 2, 1, 2, 3, 3, "x"], epochs=[0, 0, 1, 0, 0, 0, 1])
     loaded(spark, run, settings, records)
+    put(spark, run, sent(7, [2], epochs=[1]))
+    undecided = versions(spark, run)
+    with pytest.raises(UsageError, match="names the epochs"):
+        reset(spark, run, settings, is_new_epoch=True)
+    assert versions(spark, run) == undecided
 
-    done = asked(spark, new_run(), settings, "release", kind="fenced")
+    tried = asked(spark, run, settings, "release", kind="fenced", is_dry_run=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(load, "advance", stop)
+        with pytest.raises(Stopped):
+            asked(spark, run, settings, "release", kind="fenced")
+    claimed = versions(spark, run)
+    with pytest.raises(UsageError, match=r"no watermark of such a stream(.|\n)*producer p"):
+        reset(spark, run, settings, producer="p", to=5)
+    with pytest.raises(UsageError, match="names the epochs"):
+        reset(spark, run, settings, is_new_epoch=True)
+    with pytest.raises(UsageError, match="above that sequence"):
+        reset(spark, run, settings, to=0)
+    assert versions(spark, run) == claimed
+
     discarded = asked(spark, new_run(), settings, "discard")
 
-    assert (done["records"], done["left"]) == (1, {"already_kept": 2})
+    assert (tried["records"], tried["left"]) == (1, {"already_kept": 2})
     assert (discarded["classes"], discarded["left"]) == ({"fenced": 2, "invalid": 1}, {})
     assert [row for row in kept(spark, run) if row[3] == "late"] == [(4, 0, 3, "late", 2)]
     assert waiting(spark, run) == [
@@ -134,46 +212,6 @@ def test_a_release_keeps_no_sequence_twice_a_discard_needs_none_and_producers_na
         (6, "invalid", "discarded", 3),
     ]
     assert marks(spark, run) == [(1, 1, 6, None, 3)]
-    with pytest.raises(UsageError, match=r"topic t, partition 0, producer p(.|\n)*expected: topic t, partition 0"):
-        reset(spark, run, settings, producer="p", to=5)
-    with pytest.raises(UsageError, match="names the epochs"):
-        reset(spark, run, settings, is_new_epoch=True)
-
-
-def test_a_released_jump_is_believed_the_watermark_follows_and_what_lies_between_is_late(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
-    run = new_run()
-    settings = settings_of(run, policies={"max_jump": 10, "max_quarantined_share": 1})
-    loaded(spark, run, settings, sent(0, [1, 2, 100, 101]))
-
-    done = asked(spark, new_run(), settings, "release", kind="jump", topic="t", partition=0)
-    later = loaded(spark, new_run(), settings, sent(4, [102, 50, 100]))
-
-    assert [(row["high_watermark_before"], row["high_watermark_after"]) for row in done["streams"]] == [(2, 101)]
-    assert [later.counts[name] for name in ("accepted", "late", "duplicate")] == [1, 1, 1]
-    assert spark.read.table(run.table("silver_loads").sql).where("load_seq = 2").collect()[0]["missing"] == 97
-
-
-def test_of_a_held_jump_and_a_late_record_with_its_number_silver_takes_one(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
-    run = new_run()
-    settings = settings_of(run, policies={"max_jump": 3, "max_quarantined_share": 1})
-    loaded(spark, run, settings, sent(0, [1, 6, 4, 7, 6]))
-    loaded(spark, run, settings, sent(0, [1, 6, 4, 7, 6], partition=1))
-
-    done = asked(spark, new_run(), settings, "release", partition=0)
-    asked(spark, new_run(), settings, "discard", kind="jump", partition=1)
-    later = loaded(spark, new_run(), settings, [*sent(5, [6]), *sent(5, [6], partition=1)])
-
-    assert (done["records"], done["left"]) == (1, {"already_kept": 1})
-    assert waiting(spark, run)[:2] == [(1, "jump", "released", 3), (4, "late", "held", None)]
-    assert later.counts["duplicate"] == 2  # of what Silver took, and of what is late
-    assert [row[:3] for row in kept(spark, run)] == [
-        *[(0, 0, 1), (1, 0, 6), (2, 0, 4), (3, 0, 7)],
-        *[(0, 0, 1), (2, 0, 4), (3, 0, 7)],
-    ]
 
 
 @pytest.mark.parametrize("steps", [0, 2], ids=["claim", "rejects"])
@@ -202,173 +240,82 @@ def test_a_release_that_stopped_after_any_step_is_finished_by_the_next_run(
     assert waiting(spark, run) == [(2, "late", "released", 2)]
 
 
-def test_a_new_epoch_lets_a_stream_start_anew_that_the_breaker_had_stopped(
-    spark: SparkSession, new_run: Callable[[], Run]
+def test_only_streams_that_opened_the_breaker_start_again_in_a_declared_epoch(
+    spark: SparkSession, prepared: Callable[[History], Run]
 ) -> None:
-    run = new_run()
+    run = prepared(empty)
     settings = settings_of(run)
-    loaded(spark, run, settings, sent(0, list(range(50, 60))))
+    loaded(spark, run, settings, [record for each in (0, 1, 2) for record in sent(0, list(range(50, 60)), partition=each)])
+    restarted = [*sent(10, list(range(1, 31)), partition=1), *sent(10, list(range(1, 13)), partition=2)]
     with pytest.raises(BreakerOpenError, match="new-epoch"):
-        loaded(spark, run, settings, sent(10, list(range(1, 21))))
-
-    shown = reset(spark, new_run(), settings, is_new_epoch=True, is_dry_run=True)
-    done = reset(spark, new_run(), settings, is_new_epoch=True)
-    again = reset(spark, new_run(), settings, is_new_epoch=True)
-    after = load.load_once(spark, new_run(), Rules.of(settings))
-    more = loaded(spark, new_run(), settings, sent(30, [15, 21, 55]))
-
-    assert [(row["accepted"], row["epoch_after"]) for row in shown["next_load"]["streams"]] == [(20, 1)]
-    assert (done["load_seq"], done["streams"][0]["declared_epoch"], again["load_seq"]) == (2, 1, None)
-    assert after is not None
-    assert after.counts["accepted"] == 20
-    assert [more.counts[name] for name in ("accepted", "duplicate")] == [2, 1]  # 55 is another record than epoch 0's
-    assert marks(spark, run) == [(1, 55, 32, 1, 4)]
-    require_gate_passes(spark, run)
-
-
-def test_what_bronze_holds_undecided_is_decided_before_a_new_epoch_begins(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
-    run = new_run()
-    settings = settings_of(run)
-    loaded(spark, run, settings, sent(0, [1, 2, 3]))
-    put(spark, run, sent(3, [4, 3, 5]))  # the last ones before the sender was installed anew
-
-    shown = reset(spark, new_run(), settings, is_new_epoch=True, is_dry_run=True)
-    done = reset(spark, new_run(), settings, is_new_epoch=True)
-    after = loaded(spark, new_run(), settings, sent(6, [1, 2, 4]))
-
-    assert [(row["accepted"], row["epoch_after"]) for row in shown["first_load"]["streams"]] == [(2, 0)]
-    assert (shown["next_load"]["load_seq"], done["load_seq"]) == (None, 3)
-    assert after.counts["accepted"] == 3
-    assert [row[:3] for row in kept(spark, run)] == [
-        (0, 0, 1),
-        (1, 0, 2),
-        (2, 0, 3),
-        (3, 0, 4),
-        (5, 0, 5),
-        (6, 1, 1),
-        (7, 1, 2),
-        (8, 1, 4),
-    ]
-    require_gate_passes(spark, run)
-
-
-def test_a_new_epoch_of_a_retired_stream_begins_after_what_bronze_holds_undecided_of_it(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
-    run = new_run()
-    settings = settings_of(run, producer={"header": "producer"})
-    loaded(spark, run, settings, [Record.of(0, 1, producer="a"), Record.of(1, 2, producer="a")])
-    assert asked(spark, new_run(), settings, "retire", days=0)["retired"]
-    put(spark, run, [Record.of(3, 3, producer="a")])
-
-    shown = reset(spark, new_run(), settings, producer="a", is_new_epoch=True, is_dry_run=True)
-    done = reset(spark, new_run(), settings, producer="a", is_new_epoch=True)
-
-    assert [(row["accepted"], row["epoch_after"]) for row in shown["first_load"]["streams"]] == [(1, 0)]
-    assert done["streams"][0]["declared_epoch"] == 1
-    assert (3, 0, 3) in [row[:3] for row in kept(spark, run)]
-
-
-def test_undecided_records_are_left_to_the_new_epoch_only_where_their_own_stream_opened_the_breaker(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
-    run = new_run()
-    settings = settings_of(run)
-    loaded(spark, run, settings, [*sent(0, list(range(50, 60))), *sent(0, list(range(50, 60)), partition=1)])
-    put(spark, run, [*sent(10, [60, 61]), *sent(10, list(range(1, 31)), partition=1)])  # partition 1 started anew, 0 did not
+        loaded(spark, run, settings, [*sent(10, [60, 61]), *restarted])
     before = versions(spark, run)
 
     for is_dry_run in (True, False):
         with pytest.raises(BreakerOpenError, match=r"precedes the new epoch(.|\n)*partition 1"):
-            reset(spark, new_run(), settings, is_new_epoch=True, is_dry_run=is_dry_run)
+            reset(spark, run, settings, is_new_epoch=True, is_dry_run=is_dry_run)
+    shown = reset(spark, run, settings, 1, is_new_epoch=True, is_dry_run=True)
     assert versions(spark, run) == before
-    request = Request("reset", "installed anew", "ann", reset=Reset("t", 1, is_new_epoch=True))
-    requests.carry_out(spark, new_run(), settings, request, is_dry_run=False)
-    after = load.load_once(spark, new_run(), Rules.of(settings))
+    done = [reset(spark, run, settings, partition, is_new_epoch=True) for partition in (1, 1, 2)]
+    after = load.load_once(spark, run, Rules.of(settings))
+    more = loaded(spark, run, settings, sent(40, [15, 31, 55], partition=1))
 
+    following = {row["partition"]: (row["accepted"], row["epoch_after"]) for row in shown["next_load"]["streams"]}
+    assert (following[0], following[1]) == ((2, 0), (30, 1))
+    assert [(each["load_seq"], len(each["streams"])) for each in done] == [(2, 1), (None, 0), (3, 1)]
+    assert done[0]["streams"][0]["declared_epoch"] == 1
     assert after is not None
-    assert after.counts["accepted"] == 32
-    assert {row[:3] for row in kept(spark, run)} >= {(10, 0, 60), (11, 0, 61), (10, 1, 1), (39, 1, 30)}
+    assert after.counts["accepted"] == 44
+    assert {row[:3] for row in kept(spark, run)} >= {(10, 0, 60), (11, 0, 61), (10, 1, 1), (39, 1, 30), (21, 1, 12)}
+    assert [more.counts[name] for name in ("accepted", "duplicate")] == [2, 1]  # 55 is another record than epoch 0's
+    assert marks(spark, run)[1] == (1, 55, 42, 1, 5)
+    require_gate_passes(spark, run)
 
 
-def test_each_of_several_streams_that_started_anew_can_be_given_its_epoch(
-    spark: SparkSession, new_run: Callable[[], Run]
+def test_a_watermark_rises_and_falls_only_in_a_new_epoch_after_what_is_undecided(
+    spark: SparkSession, prepared: Callable[[History], Run]
 ) -> None:
-    run = new_run()
-    settings = settings_of(run)
-    both = (0, 1)
-    loaded(spark, run, settings, [record for each in both for record in sent(0, list(range(50, 60)), partition=each)])
-    put(spark, run, [record for each in both for record in sent(10, list(range(1, 13)), partition=each)])
-
-    for partition in both:
-        request = Request("reset", "installed anew", "ann", reset=Reset("t", partition, is_new_epoch=True))
-        requests.carry_out(spark, new_run(), settings, request, is_dry_run=False)
-
-    after = load.load_once(spark, new_run(), Rules.of(settings))
-    assert after is not None
-    assert after.counts["accepted"] == 24
-
-
-def test_too_many_new_streams_are_no_reason_to_leave_undecided_records_to_a_new_epoch(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
-    run = new_run()
-    settings = settings_of(run, producer={"header": "producer"}, policies={"max_new_streams": 1})
-    loaded(spark, run, settings, [Record.of(0, 1, producer="a")])
-    put(spark, run, [Record.of(1, 2, producer="a"), Record.of(2, 1, producer="b"), Record.of(3, 1, producer="c")])
-    before = versions(spark, run)
-
-    for is_dry_run in (True, False):
-        with pytest.raises(BreakerOpenError, match=r"precedes the new epoch(.|\n)*2 new streams"):
-            reset(spark, new_run(), settings, producer="a", is_new_epoch=True, is_dry_run=is_dry_run)
-
-    assert versions(spark, run) == before
-
-
-def test_a_reset_that_cannot_be_is_refused_before_anything_is_written(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = new_run()
-    named = settings_of(run, epoch={"header": "epoch"})
-    loaded(spark, run, named, sent(0, [1, 2, "x"], epochs=[0, 0, 0]))
-    put(spark, run, sent(3, [3], epochs=[0]))
-    undecided = versions(spark, run)
-    with pytest.raises(UsageError, match="names the epochs"):
-        reset(spark, new_run(), named, is_new_epoch=True)
-    assert versions(spark, run) == undecided
-
-    with monkeypatch.context() as patched:
-        patched.setattr(load, "advance", stop)
-        with pytest.raises(Stopped):
-            asked(spark, run, named, "discard")
-    claimed = versions(spark, run)
-    with pytest.raises(UsageError, match="no watermark of such a stream"):
-        reset(spark, new_run(), named, producer="nobody", to=9)
-    with pytest.raises(UsageError, match="names the epochs"):
-        reset(spark, new_run(), named, is_new_epoch=True)
-    with pytest.raises(UsageError, match="above that sequence"):
-        reset(spark, new_run(), named, to=1)
-    assert versions(spark, run) == claimed
-
-
-def test_a_watermark_is_raised_but_falls_only_where_silver_holds_nothing_above(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
-    run = new_run()
+    run = prepared(empty)
     settings = settings_of(run)
     loaded(spark, run, settings, sent(0, [1, 2, 900]))
 
     with pytest.raises(UsageError, match=r"1 records of epoch 0 .* above 2(.|\n)*--new-epoch --to 2"):
         reset(spark, run, settings, to=2)
-    reset(spark, new_run(), settings, to=1000)
-    reset(spark, new_run(), settings, to=950)
-    after_both = loaded(spark, new_run(), settings, sent(3, [940, 951]))
-    reset(spark, new_run(), settings, to=2, is_new_epoch=True)
-    after_new = loaded(spark, new_run(), settings, sent(5, [2, 3, 951]))
+    reset(spark, run, settings, to=1000)
+    reset(spark, run, settings, to=950)
+    put(spark, run, sent(3, [940, 951]))  # the last ones before the sender was installed again
+    shown = reset(spark, run, settings, to=2, is_new_epoch=True, is_dry_run=True)
+    done = reset(spark, run, settings, to=2, is_new_epoch=True)
+    after = loaded(spark, run, settings, sent(5, [2, 3, 951]))
 
-    assert [after_both.counts[name] for name in ("accepted", "late")] == [1, 1]
-    assert [after_new.counts[name] for name in ("accepted", "late")] == [2, 1]
+    assert [(row["accepted"], row["late"], row["epoch_after"]) for row in shown["first_load"]["streams"]] == [(1, 1, 0)]
+    assert (shown["next_load"]["load_seq"], done["load_seq"]) == (None, 5)
+    assert [after.counts[name] for name in ("accepted", "late")] == [2, 1]
+    assert [row[:3] for row in kept(spark, run)] == [(0, 0, 1), (1, 0, 2), (2, 0, 900), (4, 0, 951), (6, 1, 3), (7, 1, 951)]
+    assert waiting(spark, run) == [(3, "late", "held", None), (5, "late", "held", None)]
     assert marks(spark, run) == [(1, 951, 7, 1, 6)]
     require_gate_passes(spark, run)
+
+
+def test_a_new_epoch_of_a_retired_stream_waits_while_new_streams_are_too_many(
+    spark: SparkSession, prepared: Callable[[History], Run]
+) -> None:
+    run = prepared(empty)
+    settings = settings_of(run, producer={"header": "producer"})
+    few = settings_of(run, producer={"header": "producer"}, policies={"max_new_streams": 1})
+    loaded(spark, run, settings, [Record.of(0, 1, producer="a")])
+    assert asked(spark, run, settings, "retire", days=0)["retired"]
+    put(spark, run, [Record.of(1, 2, producer="a"), Record.of(2, 1, producer="b"), Record.of(3, 1, producer="c")])
+    before = versions(spark, run)
+
+    for is_dry_run in (True, False):
+        with pytest.raises(BreakerOpenError, match=r"precedes the new epoch(.|\n)*2 new streams"):
+            reset(spark, run, few, producer="a", is_new_epoch=True, is_dry_run=is_dry_run)
+    assert versions(spark, run) == before
+    shown = reset(spark, run, settings, producer="a", is_new_epoch=True, is_dry_run=True)
+    done = reset(spark, run, settings, producer="a", is_new_epoch=True)
+
+    first = {row["producer"]: (row["accepted"], row["epoch_after"]) for row in shown["first_load"]["streams"]}
+    assert first["a"] == (1, 0)
+    assert done["streams"][0]["declared_epoch"] == 1
+    assert (1, 0, 2) in [row[:3] for row in kept(spark, run)]

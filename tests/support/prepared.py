@@ -1,0 +1,60 @@
+"""Lakehouses that tests start from. A process builds each history once; a test gets a copy of its files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.delta import tables
+from lakehouse.extract.sources import Source
+from silver.rules import Rules
+from silver.state.tables import create_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Run
+
+    History = Callable[[SparkSession, Run], object]
+    """Builds the tables of a lakehouse that is empty before."""
+
+
+@dataclass(frozen=True)
+class Histories:
+    """The histories of one place of tables.
+
+    Attributes:
+        spark: The session.
+        run_at: Makes a run over the lakehouse that belongs to a folder.
+        copied: Makes a run over a copy of another run's tables.
+        new_folder: Makes the folder of a history.
+        built: The histories that are built already.
+    """
+
+    spark: SparkSession
+    run_at: Callable[[Path], Run]
+    copied: Callable[[Run, Path], Run]
+    new_folder: Callable[[], Path]
+    built: dict[History, Run] = field(default_factory=dict)
+
+    def original(self, history: History) -> Run:
+        """A run over the tables of a history, for tests that only read them."""
+        if history not in self.built:
+            run = self.run_at(self.new_folder() / "lakehouse")
+            history(self.spark, run)
+            self.built[history] = run
+        return self.built[history]
+
+    def copy(self, history: History, folder: Path) -> Run:
+        """A run over a copy of a history, in a folder that does not exist yet."""
+        return self.copied(self.original(history), folder)
+
+
+def empty(spark: SparkSession, run: Run) -> None:
+    """The tables of Bronze and Silver without a row, for records whose payload is not decoded."""
+    tables.create(spark, run.table(BRONZE.name), BRONZE)
+    create_tables(spark, run, Rules(Source("header", "seq")))
