@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from chispa import assert_df_equality
+from pyspark.sql import Row
 
 from expectations.evidence import facts, facts_by_island, snapshot
 
@@ -44,81 +45,71 @@ def expect(spark: SparkSession, found: DataFrame, rows: list[tuple[object, ...]]
     assert_df_equality(found, spark.createDataFrame(rows, _FACTS), ignore_row_order=True, ignore_nullable=True, transforms=[])
 
 
-def test_rising_sequences_with_gaps_violate_nothing(spark: SparkSession) -> None:
-    found = counted(spark, [kept(0, 1), kept(3, 9), kept(1, 2), kept(7, 10, load_seq=2)])
-
-    expect(
-        spark,
-        found,
-        [("t", 0, None, 1, 3, 0, 0, 0, 0, (0, 1), (0, 9)), ("t", 0, None, 2, 1, 0, 0, 0, 0, (0, 10), (0, 10))],
-    )
-
-
-def test_a_sequence_that_falls_by_offset_is_counted(spark: SparkSession) -> None:
-    found = counted(spark, [kept(0, 1), kept(1, 5), kept(2, 4), kept(3, 6)])
-
-    expect(spark, found, [("t", 0, None, 1, 4, 1, 0, 0, 0, (0, 1), (0, 6))])
-
-
-def test_a_row_that_stands_twice_repeats_its_key_and_does_not_rise(spark: SparkSession) -> None:
-    found = counted(spark, [kept(0, 1), kept(1, 2), kept(1, 2)])
-
-    expect(spark, found, [("t", 0, None, 1, 3, 1, 1, 0, 0, (0, 1), (0, 2))])
-
-
-def test_a_key_that_a_later_load_repeats_is_counted_there(spark: SparkSession) -> None:
-    found = counted(spark, [kept(0, 1), kept(5, 2), kept(9, 1, load_seq=2, late=True)])
-
-    expect(spark, found, [("t", 0, None, 1, 2, 0, 0, 0, 0, (0, 1), (0, 2)), ("t", 0, None, 2, 1, 0, 1, 0, 0, None, (0, 1))])
-
-
-def test_a_late_row_need_not_rise_and_counts_where_it_is_the_highest(spark: SparkSession) -> None:
-    found = counted(spark, [kept(0, 1), kept(1, 5), kept(2, 3, late=True), kept(3, 6), kept(4, 9, load_seq=2, late=True)])
-
-    expect(
-        spark,
-        found,
-        [("t", 0, None, 1, 4, 0, 0, 0, 0, (0, 1), (0, 6)), ("t", 0, None, 2, 1, 0, 0, 0, 0, None, (0, 9))],
-    )
-
-
-def test_producers_and_epochs_are_told_apart(spark: SparkSession) -> None:
-    found = counted(spark, [kept(0, 8), kept(1, 1, epoch=1), kept(2, 1, producer="a"), kept(3, 1, producer="b")])
-
-    expect(
-        spark,
-        found,
+_STREAM = (0, None, 0)
+CASES: dict[str, tuple[list[Kept], set[tuple[object, ...]]]] = {
+    "rising sequences with gaps violate nothing": (
+        [kept(0, 1), kept(3, 9), kept(1, 2), kept(7, 10, load_seq=2)],
+        {(None, 1, 3, 0, 0, 0, 0, (0, 1), (0, 9)), (None, 2, 1, 0, 0, 0, 0, (0, 10), (0, 10))},
+    ),
+    "a sequence that falls by offset is counted": (
+        [kept(0, 1), kept(1, 5), kept(2, 4), kept(3, 6)],
+        {(None, 1, 4, 1, 0, 0, 0, (0, 1), (0, 6))},
+    ),
+    "a row that is there twice repeats its key and does not rise": (
+        [kept(0, 1), kept(1, 2), kept(1, 2)],
+        {(None, 1, 3, 1, 1, 0, 0, (0, 1), (0, 2))},
+    ),
+    "a key that a later load repeats is counted there": (
+        [kept(0, 1), kept(5, 2), kept(9, 1, load_seq=2, late=True)],
+        {(None, 1, 2, 0, 0, 0, 0, (0, 1), (0, 2)), (None, 2, 1, 0, 1, 0, 0, None, (0, 1))},
+    ),
+    "a late row need not rise and counts where it is the highest": (
+        [kept(0, 1), kept(1, 5), kept(2, 3, late=True), kept(3, 6), kept(4, 9, load_seq=2, late=True)],
+        {(None, 1, 4, 0, 0, 0, 0, (0, 1), (0, 6)), (None, 2, 1, 0, 0, 0, 0, None, (0, 9))},
+    ),
+    "producers and epochs are separate": (
+        [kept(0, 8), kept(1, 1, epoch=1), kept(2, 1, producer="a"), kept(3, 1, producer="b")],
+        {
+            (None, 1, 2, 0, 0, 0, 0, (0, 8), (1, 1)),
+            ("a", 1, 1, 0, 0, 0, 0, (0, 1), (0, 1)),
+            ("b", 1, 1, 0, 0, 0, 0, (0, 1), (0, 1)),
+        },
+    ),
+    "a null in a required column is counted and a null producer is none": (
+        [kept(0, 1), kept(1, 2, load_seq=None)],
+        {(None, 1, 1, 0, 0, 0, 0, (0, 1), (0, 1)), (None, None, 1, 0, 0, 1, 0, (0, 2), (0, 2))},
+    ),
+    "a value without payload is undecodable and a tombstone is not": (
         [
-            ("t", 0, None, 1, 2, 0, 0, 0, 0, (0, 8), (1, 1)),
-            ("t", 0, "a", 1, 1, 0, 0, 0, 0, (0, 1), (0, 1)),
-            ("t", 0, "b", 1, 1, 0, 0, 0, 0, (0, 1), (0, 1)),
+            ("", *_STREAM, 1, 0, 1, "in_order", b"{}", (None,)),
+            ("", *_STREAM, 2, 1, 1, "in_order", b"oops", None),
+            ("", *_STREAM, 3, 2, 1, "in_order", None, None),
         ],
-    )
+        {(None, 1, 3, 0, 0, 0, 1, (0, 1), (0, 3))},
+    ),
+}
+"""Rows of Silver, and the facts of their streams but for the topic and partition."""
 
 
-def test_nulls_in_required_columns_are_counted_and_a_null_producer_is_none(spark: SparkSession) -> None:
-    found = counted(spark, [kept(0, 1), kept(1, 2, load_seq=None), (None, 0, None, 0, 1, 0, 1, None, b"v", None)])
-
-    expect(
-        spark,
-        found,
-        [
-            ("t", 0, None, 1, 1, 0, 0, 0, 0, (0, 1), (0, 1)),
-            ("t", 0, None, None, 1, 0, 0, 1, 0, (0, 2), (0, 2)),
-            (None, 0, None, 1, 1, 0, 0, 2, 1, None, (0, 1)),
-        ],
-    )
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, set[tuple[object, ...]]]:
+    """The facts of all cases by one pass, each case a topic."""
+    rows = [(case, *row[1:]) for case, (given, _) in CASES.items() for row in given]
+    facts_of: dict[str, set[tuple[object, ...]]] = {case: set() for case in CASES}
+    for row in counted(spark, rows).collect():
+        facts_of[row["topic"]].add(tuple(tuple(value) if isinstance(value, Row) else value for value in row[2:]))
+    return facts_of
 
 
-def test_a_value_without_payload_is_undecodable_and_a_tombstone_is_not(spark: SparkSession) -> None:
-    stream = ("t", 0, None, 0)
-    rows: list[Kept] = [
-        (*stream, 1, 0, 1, "in_order", b"{}", (None,)),
-        (*stream, 2, 1, 1, "in_order", b"oops", None),
-        (*stream, 3, 2, 1, "in_order", None, None),
-    ]
+@pytest.mark.parametrize("case", CASES)
+def test_the_facts_of_streams(found: dict[str, set[tuple[object, ...]]], case: str) -> None:
+    assert found[case] == CASES[case][1]
 
-    expect(spark, counted(spark, rows), [("t", 0, None, 1, 3, 0, 0, 0, 1, (0, 1), (0, 3))])
+
+def test_a_null_topic_is_a_null_and_without_a_payload_nothing_is_undecodable(spark: SparkSession) -> None:
+    rows: list[Kept] = [(None, *_STREAM, 1, 0, 1, None, b"v", None)]
+
+    expect(spark, counted(spark, rows), [(None, 0, None, 1, 1, 0, 0, 2, 1, None, (0, 1))])
     assert facts.silver_facts(spark.createDataFrame(rows, _SILVER).drop("payload")).collect()[0]["undecodable"] == 0
 
 

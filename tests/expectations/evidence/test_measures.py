@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from expectations.evidence.measures import load_facts, stream_facts
 from expectations.evidence.model import BronzeCounts, Evidence, by_load
 from expectations.failing_rows import _as_they_were as as_they_were
@@ -45,114 +47,96 @@ def violations(evidence: Evidence) -> dict[str, int]:
     return found
 
 
-def test_a_load_that_is_what_the_ledger_says_violates_nothing() -> None:
-    assert violations(GOOD) == {}
+LARGEST = 2**63 - 1
+TWO_PRODUCERS: dict[str, Any] = {
+    "ledger": [claim(producer="a"), claim(producer="b")],
+    "silver": [silver(producer="a"), silver(producer="b")],
+    "watermarks": [mark(producer="a"), mark(producer="b")],
+    "bronze": BronzeCounts({("t", 0, 1): 20}),
+}
+TWO_LOADS: dict[str, Any] = {
+    "last_load_seq": 2,
+    "ledger": [claim(1), claim(2, epoch_before=0, high_watermark_before=3, high_watermark_after=9)],
+    "silver": [silver(1), silver(2, first=6, last=9)],
+    "watermarks": [mark(2, high_watermark=9)],
+    "bronze": BronzeCounts({("t", 0, 1): 10, ("t", 0, 2): 10}),
+}
+NEW_EPOCH: dict[str, Any] = {
+    "ledger": [claim(epoch_before=0, high_watermark_before=99, epoch_after=1)],
+    "silver": [silver(epoch=1)],
+    "watermarks": [mark(epoch=1)],
+}
+NOTHING_ACCEPTED: dict[str, Any] = {
+    "ledger": [claim(accepted=0, invalid=7, epoch_after=None, high_watermark_after=None)],
+    "silver": [],
+    "watermarks": [mark(epoch=None, high_watermark=None)],
+}
+NOT_THE_HIGHEST: dict[str, Any] = {
+    "ledger": [claim(high_watermark_after=LARGEST)],
+    "silver": [silver(last=LARGEST - 1)],
+    "watermarks": [mark(high_watermark=LARGEST)],
+}
 
 
-def test_a_row_that_silver_lacks_is_a_mismatch() -> None:
-    assert violations(replace(GOOD, silver=[silver(rows=6)])) == {"silver_mismatch": 1}
-
-
-def test_rows_of_a_stream_that_the_ledger_does_not_know_are_a_mismatch() -> None:
-    stranger = silver(producer="x", rows=2)
-
-    assert violations(replace(GOOD, silver=[silver(), stranger])) == {"silver_mismatch": 2}
-
-
-def test_a_record_of_bronze_that_no_class_holds_is_unaccounted() -> None:
-    assert violations(replace(GOOD, bronze=BronzeCounts({("t", 0, 1): 11}))) == {"unaccounted": 1}
-
-
-def test_bronze_records_of_a_partition_or_version_that_no_load_claims_are_unaccounted() -> None:
-    bronze = BronzeCounts({("t", 0, 1): 10, ("t", 1, 1): 4, ("t", 0, None): 2})
-
-    assert violations(replace(GOOD, bronze=bronze)) == {"unaccounted": 6}
-
-
-def test_two_producers_of_a_partition_are_accounted_for_together() -> None:
-    ledger = [claim(producer="a"), claim(producer="b")]
-    both = [silver(producer="a"), silver(producer="b")]
-    marks = [mark(producer="a"), mark(producer="b")]
-
-    found = violations(replace(GOOD, ledger=ledger, silver=both, watermarks=marks, bronze=BronzeCounts({("t", 0, 1): 20})))
-
-    assert found == {}
-
-
-def test_where_only_offsets_can_be_counted_replays_are_not_expected_among_them() -> None:
-    ledger = [claim(records=12, replay=2)]
-
-    assert violations(replace(GOOD, ledger=ledger, bronze=BronzeCounts({("t", 0, 1): 10}, counts_offsets=True))) == {}
-    assert violations(replace(GOOD, ledger=ledger, bronze=BronzeCounts({("t", 0, 1): 12}))) == {}
-
-
-def test_a_load_without_any_ledger_row_is_unaccounted() -> None:
-    assert violations(replace(GOOD, last_load_seq=2)) == {"unaccounted": 1}
-
-
-def test_classes_that_do_not_add_up_to_the_ledgers_own_records_are_unaccounted() -> None:
-    assert violations(replace(GOOD, ledger=[claim(records=9)])) == {"unaccounted": 1}
-
-
-def test_more_accepted_records_than_sequences_are_unaccounted() -> None:
-    assert violations(replace(GOOD, ledger=[claim(missing=-5)])) == {"unaccounted": 5}
-
-
-def test_the_step_from_the_watermark_before_is_looked_at() -> None:
-    ledger = [claim(epoch_before=0, high_watermark_before=1)]
-
-    assert violations(replace(GOOD, ledger=ledger)) == {"not_increasing": 1}
-
-
-def test_a_greater_epoch_starts_the_sequence_anew() -> None:
-    ledger = [claim(epoch_before=0, high_watermark_before=99, epoch_after=1)]
-    found = [silver(epoch=1)]
-
-    assert violations(replace(GOOD, ledger=ledger, silver=found, watermarks=[mark(epoch=1)])) == {}
-
-
-def test_the_step_between_loads_is_looked_at_in_silver_itself() -> None:
-    ledger = [claim(1), claim(2, epoch_before=0, high_watermark_before=3, high_watermark_after=9)]
-    bronze = BronzeCounts({("t", 0, 1): 10, ("t", 0, 2): 10})
-
-    found = violations(Evidence(1, 2, ledger, [silver(1), silver(2, first=6, last=9)], [mark(2, high_watermark=9)], bronze))
-
-    assert found == {"not_increasing": 1}
-
-
-def test_a_watermark_that_is_not_silvers_highest_row_is_a_mismatch() -> None:
-    ledger = [claim(high_watermark_after=8)]
-
-    assert violations(replace(GOOD, ledger=ledger, watermarks=[mark(high_watermark=8)])) == {"watermark_mismatch": 1}
-
-
-def test_a_watermark_table_that_says_otherwise_is_a_mismatch() -> None:
-    assert violations(replace(GOOD, watermarks=[mark(high_watermark=8)])) == {"watermark_mismatch": 1}
-    assert violations(replace(GOOD, watermarks=[])) == {"watermark_mismatch": 1}
-    assert violations(replace(GOOD, watermarks=[mark(), mark(partition=5)])) == {"watermark_mismatch": 1}
-
-
-def test_a_stream_that_accepted_nothing_keeps_its_watermark() -> None:
-    ledger = [claim(accepted=0, invalid=7, epoch_after=None, high_watermark_after=None)]
-    marks = [mark(epoch=None, high_watermark=None)]
-
-    assert violations(replace(GOOD, ledger=ledger, silver=[], watermarks=marks)) == {}
-
-
-def test_a_row_without_a_load_is_found() -> None:
-    lost = silver(None, rows=1, nulls=1)
-
-    assert violations(replace(GOOD, silver=[silver(), lost])) == {"nulls": 1, "silver_mismatch": 1}
-
-
-def test_the_largest_sequence_is_compared_exactly() -> None:
-    largest = 2**63 - 1
-    ledger = [claim(high_watermark_after=largest)]
-    found = [silver(last=largest - 1)]
-
-    assert violations(replace(GOOD, ledger=ledger, silver=found, watermarks=[mark(high_watermark=largest)])) == {
-        "watermark_mismatch": 1
-    }
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        pytest.param({}, {}, id="a load that is what the ledger says"),
+        pytest.param({"silver": [silver(rows=6)]}, {"silver_mismatch": 1}, id="a row that Silver lacks"),
+        pytest.param(
+            {"silver": [silver(), silver(producer="x", rows=2)]},
+            {"silver_mismatch": 2},
+            id="a stream beyond the ledger",
+        ),
+        pytest.param({"bronze": BronzeCounts({("t", 0, 1): 11})}, {"unaccounted": 1}, id="a record that no class holds"),
+        pytest.param(
+            {"bronze": BronzeCounts({("t", 0, 1): 10, ("t", 1, 1): 4, ("t", 0, None): 2})},
+            {"unaccounted": 6},
+            id="a partition and a version that no load claims",
+        ),
+        pytest.param(TWO_PRODUCERS, {}, id="two producers of a partition are accounted for together"),
+        pytest.param(
+            {
+                "ledger": [claim(records=12, replay=2)],
+                "bronze": BronzeCounts({("t", 0, 1): 10}, counts_offsets=True),
+            },
+            {},
+            id="replays are not among offsets",
+        ),
+        pytest.param(
+            {"ledger": [claim(records=12, replay=2)], "bronze": BronzeCounts({("t", 0, 1): 12})},
+            {},
+            id="replays are among records",
+        ),
+        pytest.param({"last_load_seq": 2}, {"unaccounted": 1}, id="a load without any ledger row"),
+        pytest.param({"ledger": [claim(records=9)]}, {"unaccounted": 1}, id="classes that do not add up"),
+        pytest.param({"ledger": [claim(missing=-5)]}, {"unaccounted": 5}, id="more accepted records than sequences"),
+        pytest.param(
+            {"ledger": [claim(epoch_before=0, high_watermark_before=1)]},
+            {"not_increasing": 1},
+            id="not above the watermark before",
+        ),
+        pytest.param(NEW_EPOCH, {}, id="a greater epoch starts the sequence again"),
+        pytest.param(TWO_LOADS, {"not_increasing": 1}, id="loads that overlap in Silver itself"),
+        pytest.param(
+            {"ledger": [claim(high_watermark_after=8)], "watermarks": [mark(high_watermark=8)]},
+            {"watermark_mismatch": 1},
+            id="a watermark that is not Silver's highest row",
+        ),
+        pytest.param({"watermarks": [mark(high_watermark=8)]}, {"watermark_mismatch": 1}, id="another watermark"),
+        pytest.param({"watermarks": []}, {"watermark_mismatch": 1}, id="no watermark"),
+        pytest.param({"watermarks": [mark(), mark(partition=5)]}, {"watermark_mismatch": 1}, id="a watermark too many"),
+        pytest.param(NOTHING_ACCEPTED, {}, id="a stream that accepted nothing"),
+        pytest.param(
+            {"silver": [silver(), silver(None, rows=1, nulls=1)]},
+            {"nulls": 1, "silver_mismatch": 1},
+            id="a row without a load",
+        ),
+        pytest.param(NOT_THE_HIGHEST, {"watermark_mismatch": 1}, id="the largest sequence is compared exactly"),
+    ],
+)
+def test_what_evidence_violates(changed: dict[str, Any], expected: dict[str, int]) -> None:
+    assert violations(replace(GOOD, **changed)) == expected
 
 
 def test_a_load_is_measured_over_all_its_streams() -> None:
