@@ -19,7 +19,7 @@ from jobs.readers.database import run_query
 from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, ModelError
 from lakehouse.settings.pipeline import Gate, Gold, GoldModel
-from tests.support.silver import RULES, load_records, message, two_loads
+from tests.support.silver import load_records, message, two_loads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,29 +29,32 @@ if TYPE_CHECKING:
 
     from lakehouse.contracts.gate import GateRun
     from lakehouse.run.context import Run
+    from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.everywhere
 
 
-@pytest.fixture(scope="module")
-def passed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> tuple[Run, GateRun]:
-    """Two loads and the gate run that lets them out, made once."""
-    run = run_at(tmp_path_factory.mktemp("passed") / "lakehouse")
+def passed(spark: SparkSession, run: Run) -> None:
+    """Two loads and the gate run that lets them out."""
     two_loads(spark, run)
-    gate_run = gate.audit(spark, run, Gate())
+    assert gate.audit(spark, run, Gate()) is not None
+
+
+def verdict_on(spark: SparkSession, run: Run) -> GateRun:
+    gate_run = verdict.last(spark, run)
     assert gate_run is not None
-    return run, gate_run
+    return gate_run
 
 
 @pytest.fixture
-def gate_run(passed: tuple[Run, GateRun]) -> GateRun:
-    return passed[1]
-
-
-@pytest.fixture
-def audited(passed: tuple[Run, GateRun], tmp_path: Path, copied: Callable[[Run, Path], Run]) -> Run:
+def audited(prepared: Callable[[History], Run]) -> Run:
     """A run over a copy of the audited tables."""
-    return copied(passed[0], tmp_path / "lakehouse")
+    return prepared(passed)
+
+
+@pytest.fixture
+def gate_run(spark: SparkSession, histories: Histories) -> GateRun:
+    return verdict_on(spark, histories.original(passed))
 
 
 def table(spark: SparkSession, run: Run, name: str) -> DataFrame:
@@ -104,29 +107,15 @@ def test_what_passed_is_published_and_then_there_is_nothing_left_to_audit(
     assert verdict.last(spark, audited) is None
 
 
-def test_gold_needs_no_file_of_silver(spark: SparkSession, audited: Run, gate_run: GateRun) -> None:
-    """Whatever maintenance removes there, and for Spark as for others: decision 0030."""
-    if audited.lakehouse.local_root is None:
-        pytest.skip("files are taken away in a folder only")
-    publish(spark, audited, gate_run, Gold())
-    held = table(spark, audited, "gold_records").orderBy("partition", "offset").collect()
-
-    folder = audited.table("silver_records").local_folder
-    assert folder is not None
-    shutil.rmtree(folder)
-
-    assert table(spark, audited, "gold_records").orderBy("partition", "offset").collect() == held
-    with run_query(audited.lakehouse, "SELECT count(*) FROM gold_records WHERE octet_length(value) > 0") as found:
-        assert list(found.rows) == [(9,)]
-
-
-def test_a_gate_run_that_failed_is_refused_and_gold_stays_as_it_was(
-    spark: SparkSession, audited: Run, gate_run: GateRun
+def test_a_gate_run_that_failed_publishes_nothing_and_models_wait(
+    spark: SparkSession, histories: Histories, gate_run: GateRun, tmp_path: Path
 ) -> None:
+    run = histories.original(passed)
     with pytest.raises(GateFailedError):
-        publish(spark, audited, replace(gate_run, failed=("sequence_increases",)), Gold())
+        publish(spark, run, replace(gate_run, failed=("sequence_increases",)), Gold())
+    assert refresh_models(spark, run, Gold(models=(model(tmp_path, "keys", "SELECT 1 AS one"),))) == ()
 
-    assert not tables.exists(spark, audited.table("gold_records"))
+    assert not tables.exists(spark, run.table("gold_records"))
 
 
 def test_after_a_crash_a_retry_that_covers_more_loads_loses_nothing_and_writes_nothing_twice(
@@ -153,8 +142,11 @@ def test_after_a_crash_a_retry_that_covers_more_loads_loses_nothing_and_writes_n
     assert [tuple(row) for row in loads] == [(1, 2), (2, 1), (3, 1)]
 
 
-def test_a_publisher_that_comes_late_or_twice_changes_no_row(spark: SparkSession, audited: Run, gate_run: GateRun) -> None:
+def test_a_publisher_that_is_late_or_repeats_or_has_a_rival_changes_no_row(
+    spark: SparkSession, audited: Run, gate_run: GateRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     publish(spark, audited, gate_run, Gold())
+    assert commit(spark, audited, "gold_records")["mode"] == "Append"
 
     publish(spark, audited, gate_run, Gold())
     publish(spark, audited, replace(gate_run, last_load_seq=1), Gold())
@@ -163,14 +155,7 @@ def test_a_publisher_that_comes_late_or_twice_changes_no_row(spark: SparkSession
     assert latest(spark, audited) == {"k1": 5, "k2": 2, "k3": 3, "k4": 4, "k8": 8}
     assert table(spark, audited, "gold_stream_health").count() == 3
 
-
-def test_of_two_publishers_that_saw_the_same_gold_one_appends_and_the_other_changes_no_row(
-    spark: SparkSession, audited: Run, gate_run: GateRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(spark, audited, gate_run, Gold())
-    assert commit(spark, audited, "gold_records")["mode"] == "Append"
-
-    monkeypatch.setattr("gold.publish.small_tables.highest", lambda *_: 0)  # what the other one read, before this one wrote
+    monkeypatch.setattr("gold.publish.small_tables.highest", lambda *_: 0)  # what a rival read before the first one wrote
     publish(spark, audited, replace(gate_run, gate_run_id="another"), Gold())
 
     assert_gold_holds_silver(spark, audited)
@@ -178,7 +163,7 @@ def test_of_two_publishers_that_saw_the_same_gold_one_appends_and_the_other_chan
     assert table(spark, audited, "gold_stream_health").count() == 3
 
 
-def test_gold_that_was_restored_to_before_a_publish_is_published_again(
+def test_gold_that_was_restored_alone_is_published_again_and_needs_no_file_of_silver(
     spark: SparkSession, audited: Run, gate_run: GateRun
 ) -> None:
     publish(spark, audited, gate_run, Gold())
@@ -191,6 +176,13 @@ def test_gold_that_was_restored_to_before_a_publish_is_published_again(
 
     assert_gold_holds_silver(spark, audited)
     assert table(spark, audited, "gold_stream_health").count() == 3
+    if (folder := audited.table("silver_records").local_folder) is None:
+        return  # files are taken away in a folder only
+    held = table(spark, audited, "gold_records").orderBy("partition", "offset").collect()
+    shutil.rmtree(folder)  # as maintenance may: decision 0030
+    assert table(spark, audited, "gold_records").orderBy("partition", "offset").collect() == held
+    with run_query(audited.lakehouse, "SELECT count(*) FROM gold_records WHERE octet_length(value) > 0") as found:
+        assert list(found.rows) == [(9,)]
 
 
 def test_a_broken_model_fails_the_run_but_neither_gold_nor_the_other_models(
@@ -212,27 +204,3 @@ def test_a_broken_model_fails_the_run_but_neither_gold_nor_the_other_models(
     broken.sql.write_text("SELECT count(*) AS keys FROM gold_latest", encoding="utf-8")
     assert refresh_models(spark, audited, Gold(models=(broken, by_topic))) == ("broken",)
     assert [tuple(row) for row in table(spark, audited, "broken").collect()] == [(5,)]
-
-
-def test_models_wait_until_something_is_published(spark: SparkSession, audited: Run, tmp_path: Path) -> None:
-    assert refresh_models(spark, audited, Gold(models=(model(tmp_path, "keys", "SELECT 1 AS one"),))) == ()
-
-
-def test_late_records_that_silver_took_pass_the_gate_and_replace_nothing_that_follows_them(
-    spark: SparkSession, run: Run
-) -> None:
-    rules = replace(RULES, late="accept")
-    sent = [
-        [message(0, 1, key="a"), message(1, 4, key="a"), message(2, 2, key="a")],
-        [message(3, 3, key="a"), message(4, 5, key="b")],
-    ]
-    for records in sent:
-        load_records(spark, run, records, rules)
-        gate_run = gate.audit(spark, run, Gate())
-        assert gate_run is not None
-        publish(spark, run, gate_run, Gold())
-
-    rows = table(spark, run, "gold_records").orderBy("offset").select("sequence", "arrival").collect()
-    assert [tuple(row) for row in rows] == [(1, "in_order"), (4, "in_order"), (2, "late"), (3, "late"), (5, "in_order")]
-    assert latest(spark, run) == {"a": 4, "b": 5}
-    assert_gold_holds_silver(spark, run)
