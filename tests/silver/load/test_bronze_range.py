@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
+    from silver.state.plan import BronzeRange
 
 _RULES = Rules(SEQ.sequence)
 _PLACES = [(topic, partition, offset) for topic in ("a", "b") for partition in range(20) for offset in range(8)]
@@ -74,24 +75,27 @@ def test_the_numbers_on_the_driver_are_those_that_a_query_finds(spark: SparkSess
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("rules", "sources"),
-    [
-        pytest.param(_RULES, None, id="Bronze read nothing"),
-        pytest.param(_RULES, Sources(Source("value")), id="Bronze read it by another extractor"),
-        pytest.param(replace(_RULES, producer=Source("value")), SEQ, id="the producer has another extractor"),
-        pytest.param(Rules(Source("custom", "tests.silver.extract.test_stored:last_byte")), SEQ, id="a custom extractor"),
-        pytest.param(
-            replace(_RULES, payload=Payload("json", "n INT", undecodable="quarantine")), SEQ, id="values have to be decoded"
-        ),
-    ],
-)
-def test_numbers_that_bronze_does_not_have_are_left_to_a_query(
-    spark: SparkSession, run: Run, rules: Rules, sources: Sources | None
-) -> None:
-    put_read(spark, run, [([Record.of(0, 1)], SEQ), ([Record.of(1, 2)], sources)])
+def test_numbers_that_bronze_does_not_have_are_left_to_a_query(spark: SparkSession, run: Run) -> None:
+    put(spark, run, [Record.of(0, 1)])
+    first = tables.version(spark, run.table(BRONZE_RECORDS))
+    others = {
+        "the producer has another extractor": replace(_RULES, producer=Source("value")),
+        "a custom extractor": Rules(Source("custom", "tests.silver.extract.test_stored:last_byte")),
+        "values have to be decoded": replace(_RULES, payload=Payload("json", "n INT", undecodable="quarantine")),
+    }
+    found = {name: bronze_range.numbers(run, pinned(spark, run, first), rules) for name, rules in others.items()}
+    assert found == dict.fromkeys(others)
+    assert bronze_range.numbers(run, pinned(spark, run, first), _RULES) is not None
 
-    assert bronze_range.numbers(run, bronze_range.pin(spark, run, after_version=-1, above={}), rules) is None
+    for nth, sources in enumerate((None, Sources(Source("value"))), start=1):  # Bronze read nothing, or something else
+        put(spark, run, [Record.of(2 * nth, 1)])
+        put_read(spark, run, [([Record.of(2 * nth + 1, 2)], sources)])
+        assert bronze_range.numbers(run, pinned(spark, run, first + 2 * nth - 1), _RULES) is None
+
+
+def pinned(spark: SparkSession, run: Run, version: int) -> BronzeRange:
+    """What Bronze holds from a version on."""
+    return bronze_range.pin(spark, run, after_version=version - 1, above={})
 
 
 @pytest.mark.spark
