@@ -15,12 +15,10 @@ from tests.support.silver import load_records, message, two_loads
 from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
+    from tests.support.prepared import Histories
 
 pytestmark = pytest.mark.spark
 
@@ -45,10 +43,9 @@ SPOILED = (
 
 
 @pytest.fixture(scope="module")
-def spoiled(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+def spoiled(spark: SparkSession, histories: Histories, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The two loads, spoiled by hand and audited; then a load more."""
-    run = run_at(tmp_path_factory.mktemp("spoiled"))
-    two_loads(spark, run)
+    run = histories.copy(two_loads, tmp_path_factory.mktemp("spoiled") / "lakehouse")
     names = ("silver_records", "silver_watermarks", "silver_loads")
     for statement in SPOILED:
         spark.sql(statement.format(**{name: run.table(name).sql for name in names}))
@@ -74,9 +71,7 @@ def rows_behind(found: dict[str, Any]) -> dict[str, dict[str, list[tuple[object,
     }
 
 
-def test_of_each_invariant_the_records_or_the_streams_and_loads_are_shown_that_violate_it(
-    spark: SparkSession, spoiled: Run
-) -> None:
+def test_the_rows_or_the_streams_and_loads_that_violate_each_invariant_are_shown(spark: SparkSession, spoiled: Run) -> None:
     found = shown(spark, spoiled, GATE)
 
     assert (found["first_load_seq"], found["last_load_seq"], found["passed"], found["waits"]) == (1, 2, False, True)
@@ -91,7 +86,7 @@ def test_of_each_invariant_the_records_or_the_streams_and_loads_are_shown_that_v
     assert rows["watermark_matches_silver"] == {"streams and loads that differ": [("t", 0, None, 2, [0, 8], [0, 8], [0, 9])]}
 
 
-def test_of_a_budget_the_loads_above_it_are_shown_and_of_an_expectation_what_it_names(
+def test_the_loads_above_a_budget_and_the_records_an_expectation_names_are_shown(
     spark: SparkSession, spoiled: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = shown(spark, spoiled, GATE, rows=2)
@@ -123,9 +118,7 @@ def test_of_a_budget_the_loads_above_it_are_shown_and_of_an_expectation_what_it_
     assert "budget_duplicate duplicate: rows of silver_rejects" in printed
 
 
-def test_an_expectation_that_the_config_does_not_name_any_more_is_said_to_be_gone_and_a_decision_is_told(
-    spark: SparkSession, spoiled: Run
-) -> None:
+def test_an_expectation_that_left_the_config_is_marked_and_a_decision_is_shown(spark: SparkSession, spoiled: Run) -> None:
     run = spoiled
     rejected = Decision(REJECTED, "a test", "ann")
     gate_decision.decide(spark, run, settings_of(run), rejected, is_dry_run=False)
