@@ -22,19 +22,19 @@ from pipelines.recover import rebuild, restore
 from silver.load import steps as load
 from silver.state.request import Erase, Kind, Request, Wanted
 from tests.support.bronze import put
-from tests.support.silver import copy_of, message
+from tests.support.silver import message
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, ran, require_sound, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
     from tests.support.bronze import Record
+    from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.spark
 
@@ -52,21 +52,18 @@ def without_id(offset: int, sequence: int, *, key: str = "k", n: int = 1) -> Rec
     return message(offset, sequence, key=key, value=f'{{"n": {n}}}'.encode())
 
 
-@pytest.fixture(scope="module")
-def published(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+def published(spark: SparkSession, run: Run) -> None:
     """Load 1 is published: 1 and 2. Of load 2 (3 to 6) offset 3 lacks its id, 4 as well, and its n is too large."""
-    run = run_at(tmp_path_factory.mktemp("published") / "lakehouse")
     put(spark, run, [message(0, 1), message(1, 2, key="other")])
     ran(spark, run, strict(run))
     put(spark, run, [message(2, 3), without_id(3, 4, key="erased"), without_id(4, 5, n=101), message(5, 6)])
     ran(spark, run, strict(run))
-    return run
 
 
 @pytest.fixture
-def run(published: Run, tmp_path: Path) -> Run:
+def run(prepared: Callable[[History], Run]) -> Run:
     """A run over a copy of those tables."""
-    return copy_of(published, tmp_path / "copy", published.report)
+    return prepared(published)
 
 
 def gold(spark: SparkSession, run: Run, name: str = "gold_records") -> list[tuple[int, int]]:
@@ -91,7 +88,10 @@ def settle_and_run(spark: SparkSession, run: Run) -> None:
     ran(spark, run, strict(run))
 
 
-def test_the_rows_are_kept_out_listed_with_why_and_the_rest_of_the_load_is_published(spark: SparkSession, run: Run) -> None:
+def test_unmet_rows_are_kept_out_and_listed_with_why_while_the_rest_is_published(
+    spark: SparkSession, histories: Histories
+) -> None:
+    run = histories.original(published)
     assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
     assert aside(spark, run) == [(3, "held", None), (4, "held", None)]
     rows = {row["offset"]: row for row in gold_rejects.standing(spark, run)}
@@ -120,7 +120,7 @@ def test_the_rows_are_kept_out_listed_with_why_and_the_rest_of_the_load_is_publi
     assert "Kept out of Gold: 2 unmet (held)." in sentences(shown)
 
 
-def test_a_release_comes_to_gold_once_with_the_next_run_and_a_discard_never(spark: SparkSession, run: Run) -> None:
+def test_a_released_row_reaches_gold_once_and_a_discarded_one_never(spark: SparkSession, run: Run) -> None:
     done = settle(spark, run, "release", 3)
     assert (done["load_seq"], done["records"], done["classes"]) == (3, 1, {"unmet": 1})
     assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
@@ -132,13 +132,14 @@ def test_a_release_comes_to_gold_once_with_the_next_run_and_a_discard_never(spar
     assert (3, 3) in gold(spark, run, "gold_latest")
     assert aside(spark, run) == [(3, "released", 3), (4, "held", None)]
     assert why(run.lakehouse, "t", 0, 3)["aside"]["settled"]["reason"] == "looked at"
-    require_sound(spark, run, is_deep=True)
     assert settle(spark, run, "release", 3)["load_seq"] is None
     assert settle(spark, run, "discard")["records"] == 1
+    for name in ("gold_records", "gold_latest", "gold_stream_health"):
+        spark.sql(f"DELETE FROM {run.table(name).sql}")
     ran(spark, run, strict(run))
-    assert [offset for offset, _ in gold(spark, run)] == [0, 1, 2, 3, 5]
+    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (3, 3), (5, 2)]
     assert aside(spark, run) == [(3, "released", 3), (4, "discarded", 4)]
-    require_sound(spark, run)
+    require_sound(spark, run, is_deep=True)
 
 
 @pytest.mark.parametrize("name", ["claimed", "marked", "records", "latest"])
@@ -163,28 +164,23 @@ def test_a_release_that_dies_between_its_steps_is_finished_by_the_next_run(
     require_sound(spark, run)
 
 
-def test_a_broken_expectation_fails_the_load_instead_of_emptying_gold(spark: SparkSession, run: Run) -> None:
-    put(spark, run, [without_id(6 + nth, 7 + nth) for nth in range(12)])
-    tight = {"policies": {"max_quarantined_share": 0.5}}
-
-    with pytest.raises(GateFailedError, match=r"more than policies\.max_quarantined_share of load 3"):
-        ran(spark, run, strict(run, **tight))
-
-    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
-    released = Decision(RELEASED, "as they are", "ann")
-    gate_decision.decide(spark, run, strict(run, **tight), released, is_dry_run=False)
-    assert len(gold(spark, run)) == 16
-    require_sound(spark, run)
-
-
-def test_other_expectations_look_at_what_is_left(spark: SparkSession, run: Run) -> None:
+def test_other_checks_see_what_is_left_and_too_many_unmet_rows_fail_the_load(spark: SparkSession, run: Run) -> None:
     put(spark, run, [message(6, 7), without_id(7, 8)])
     also = {"expect_column_value_lengths_to_be_between": {"column": "payload.id", "min_value": 1}}
     never_null = {"expect_column_values_to_not_be_null": {"column": "payload.id"}}
-
     ran(spark, run, strict(run, gate={"expectations": [never_null, NOT_NULL, also]}))
+    assert gold(spark, run)[-1] == (6, 3)
+    require_sound(spark, run)
+
+    put(spark, run, [without_id(8 + nth, 9 + nth) for nth in range(12)])
+    tight = {"policies": {"max_quarantined_share": 0.5}}
+    with pytest.raises(GateFailedError, match=r"more than policies\.max_quarantined_share of load 4"):
+        ran(spark, run, strict(run, **tight))
 
     assert gold(spark, run)[-1] == (6, 3)
+    released = Decision(RELEASED, "as they are", "ann")
+    gate_decision.decide(spark, run, strict(run, **tight), released, is_dry_run=False)
+    assert len(gold(spark, run)) == 17
     require_sound(spark, run)
 
 
@@ -256,9 +252,8 @@ def test_of_two_gate_runs_at_once_neither_removes_what_the_other_keeps_out(
     require_sound(spark, run)
 
 
-def test_a_restore_undoes_what_was_decided_and_what_was_kept_aside(spark: SparkSession, run: Run) -> None:
-    settle(spark, run, "release", 3)
-    ran(spark, run, strict(run))
+def test_a_restore_undoes_what_was_decided_and_what_was_kept_out(spark: SparkSession, run: Run) -> None:
+    settle_and_run(spark, run)
 
     restore.restore(spark, run, strict(run), 2, reason="too early", by="ann", is_dry_run=False)
 
@@ -277,8 +272,6 @@ def test_a_rebuild_finds_them_anew_and_an_erased_key_is_given_up(spark: SparkSes
     asked = Request("erase", "asked to", "ann", erase=Erase("t", hashlib.sha256(b"erased").hexdigest()))
     requests.carry_out(spark, run, strict(run), asked, is_dry_run=False)
     assert aside(spark, run) == [(3, "discarded", 3), (4, "held", None)]
-    ran(spark, run, strict(run))
-    require_sound(spark, run)
 
     settle(spark, run, "release", 4)
     ran(spark, run, strict(run))
@@ -290,19 +283,6 @@ def test_a_rebuild_finds_them_anew_and_an_erased_key_is_given_up(spark: SparkSes
     assert [offset for offset, _ in gold(spark, run)] == [0, 1, 2, 5]
     assert aside(spark, run) == [(4, "held", None)]
     require_sound(spark, run, is_deep=True)
-
-
-def test_gold_made_anew_keeps_to_what_people_decided(spark: SparkSession, run: Run) -> None:
-    settle(spark, run, "release", 3)
-    ran(spark, run, strict(run))
-    for name in ("gold_records", "gold_latest", "gold_stream_health"):
-        spark.sql(f"DELETE FROM {run.table(name).sql}")
-
-    ran(spark, run, strict(run))
-
-    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (3, 3), (5, 2)]
-    assert aside(spark, run) == [(3, "released", 3), (4, "held", None)]
-    require_sound(spark, run)
 
 
 def test_what_dies_in_an_amendment_is_amended_by_the_next_run(
