@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 
 LARGEST = 2**63 - 1
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 
 WRITTEN = [name for name in TABLE_NAMES if name not in (BRONZE_TOPICS, GATE_DECISIONS, GOLD_LATEST_BY_STREAM, GOLD_REJECTS)]
 """All but what only a broker, a person, a key in several streams or an expectation fills."""

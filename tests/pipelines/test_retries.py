@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 
 _AT = datetime(2026, 11, 26, 20, tzinfo=UTC)
 

@@ -24,7 +24,7 @@ from pipelines.recover import rebuild
 from silver.load import steps
 from silver.state.request import Erase, Request, Reset, Wanted
 from tests.pipelines.operate.test_requests import asked
-from tests.pipelines.recover.test_restore import restored
+from tests.pipelines.recover.test_restore import restored, three_loads
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, ran, require_sound, stop
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from silver.state.request import Kind
+    from tests.support.prepared import History
 
 pytestmark = pytest.mark.spark
 
@@ -134,39 +135,38 @@ def test_every_entry_is_listed() -> None:
     assert entries == READS | set(WRITES)
 
 
+def require_refused(spark: SparkSession, run: Run) -> None:
+    """Fail unless every entry refuses to write another pipeline's tables."""
+    job = Job.on(spark, settings_of(Run("others", run.lakehouse, run.report)), run.report)
+    for attempt in chain.from_iterable(WRITES.values()):
+        with pytest.raises(TableStateError, match=r"another pipeline's; nothing was written(.|\n)*tests(.|\n)*others"):
+            attempt(job)
+
+
 def test_another_pipeline_writes_nothing_by_any_entry(spark: SparkSession, run: Run) -> None:
     bronze_owner.create_bronze(spark, run)
     put(spark, run, of("t", 0, [1]))
-    other = Run("others", run.lakehouse, run.report)
-    job = Job.on(spark, settings_of(other), run.report)
     root = run.lakehouse.local_root
     assert root is not None
     before = sorted(root.rglob("*"))
 
-    def require_refused(attempt: Callable[[], object]) -> None:
-        with pytest.raises(TableStateError, match=r"another pipeline's; nothing was written(.|\n)*tests(.|\n)*others"):
-            attempt()
-
-    require_refused(lambda: bronze_owner.create_bronze(spark, other))
-    for attempt in chain.from_iterable(WRITES.values()):
-        require_refused(partial(attempt, job))
+    with pytest.raises(TableStateError, match=r"another pipeline's; nothing was written(.|\n)*tests(.|\n)*others"):
+        bronze_owner.create_bronze(spark, Run("others", run.lakehouse, run.report))
+    require_refused(spark, run)
     assert [path for path in sorted(root.rglob("*")) if ".lock" not in path.name] == before
 
-    ran(spark, run, settings_of(run))
-    shutil.rmtree(root / "bronze_records")  # the ledger still says whose the rest is
-    for attempt in chain.from_iterable(WRITES.values()):
-        require_refused(partial(attempt, job))
 
-
-def test_an_older_bronze_belongs_to_the_pipeline_that_the_ledger_names(spark: SparkSession, new_run: Callable[[], Run]) -> None:
-    run = new_run()
-    put(spark, run, of("t", 0, [1]))  # made without a name
-    ran(spark, run, settings_of(run))
-    other = Run("others", run.lakehouse, run.report)
-
+def test_the_ledger_says_whose_tables_they_are_where_bronze_has_no_name_or_is_gone(
+    spark: SparkSession, prepared: Callable[[History], Run]
+) -> None:
+    run = prepared(three_loads)  # its Bronze was made without a name
     with pytest.raises(TableStateError, match="pipeline tests"):
-        bronze_owner.create_bronze(spark, other)
+        bronze_owner.create_bronze(spark, Run("others", run.lakehouse, run.report))
     bronze_owner.create_bronze(spark, run)
 
     assert tables.properties(spark, run.table("bronze_records"))["tidemark.pipeline"] == "tests"
     assert bronze_owner.require(spark, run) == "tests"
+    root = run.lakehouse.local_root
+    assert root is not None
+    shutil.rmtree(root / "bronze_records")
+    require_refused(spark, run)

@@ -71,102 +71,60 @@ def test_the_simplified_example_a_name_and_a_number_keeps_each_number_once(
     assert by_name == {b"ada": [3, 6, 9, 12], b"grace": [1, 4, 7, 10], b"linus": [2, 5, 8, 11]}
 
 
-def test_a_budget_that_is_passed_keeps_gold_where_it_is_until_it_is_loosened(
-    spark: SparkSession, run: Run, tmp_path: Path, broker: LocalBroker, topic: Callable[..., str]
+def test_late_records_duplicates_and_a_restart_wait_for_a_person_and_then_reach_gold(
+    spark: SparkSession,
+    run: Run,
+    tmp_path: Path,
+    broker: LocalBroker,
+    topic: Callable[..., str],
+    *,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = topic()
     config = config_for(tmp_path, broker, name, gate={"budgets": {"duplicate": {"critical": 0}}})
-    numbered = [Sent(b"v", headers=[("seq", b"%d" % number)]) for number in (1, 2, 2, 3)]
 
-    send(broker.bootstrap_servers, name, numbered[:2])
-    assert cli.main(["run", "--config", str(config)]) == 0
-    send(broker.bootstrap_servers, name, numbered[2:])
-    assert cli.main(["run", "--config", str(config)]) == 3
+    def ends(*command: str) -> tuple[int, str]:
+        """The exit code of a command, and what it prints."""
+        capsys.readouterr()
+        return cli.main([*command, "--config", str(config)]), capsys.readouterr().out
 
-    gold = spark.read.table(run.table("gold_records").sql)
-    assert [row["sequence"] for row in gold.orderBy("offset").collect()] == [1, 2]
-    failed = spark.read.table(run.table("gate_results").sql).where("outcome = 'failed'").collect()
-    assert [(row["expectation"], row["severity"], row["first_load_seq"]) for row in failed] == [
-        ("budget_duplicate", "critical", 2)
-    ]
+    def in_gold() -> list[tuple[int, int, str]]:
+        rows = spark.read.table(run.table("gold_records").sql).orderBy("epoch", "sequence").collect()
+        return [(row["epoch"], row["sequence"], row["arrival"]) for row in rows]
 
-    loosened = ["--set", "gate.budgets={duplicate: {warn: 0}}"]
-    assert cli.main(["run", "--config", str(config), *loosened]) == 0
-    gold = spark.read.table(run.table("gold_records").sql)
-    assert [row["sequence"] for row in gold.orderBy("offset").collect()] == [1, 2, 3]
+    def put(*numbers: int, value: bytes = b"first") -> None:
+        send(broker.bootstrap_servers, name, [Sent(value, headers=[("seq", b"%d" % n)]) for n in numbers])
 
-
-def test_a_producer_that_starts_anew_opens_the_breaker_until_a_person_declares_an_epoch_and_nothing_is_lost(
-    spark: SparkSession,
-    run: Run,
-    tmp_path: Path,
-    broker: LocalBroker,
-    topic: Callable[..., str],
-    *,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    name = topic()
-    config = config_for(tmp_path, broker, name)
-    first, anew = ([Sent(b"%s %d" % (word, n), headers=[("seq", b"%d" % n)]) for n in range(1, 21)] for word in (b"a", b"b"))
-    send(broker.bootstrap_servers, name, first)
-    assert cli.main(["run", "--config", str(config)]) == 0
-    send(broker.bootstrap_servers, name, anew)
-
-    assert cli.main(["run", "--config", str(config)]) == 5
-    assert spark.read.table(run.table("silver_loads").sql).count() == 1
-    capsys.readouterr()
-    assert cli.main(["plan", "--config", str(config)]) == 0
-    assert "The breaker would stop this load." in capsys.readouterr().out
-
-    reset = [
-        "watermark",
-        "reset",
-        name,
-        "0",
-        "--new-epoch",
-        "--reason",
-        "installed anew",
-        "--by",
-        "ann",
-        "--config",
-        str(config),
-    ]
-    assert cli.main([*reset, "--dry-run"]) == 0
-    assert spark.read.table(run.table("silver_loads").sql).count() == 1
-    assert cli.main(reset) == 0
-    assert cli.main(["run", "--config", str(config)]) == 0
-    assert spark.read.table(run.table("gold_records").sql).count() == 40
-
-
-def test_a_late_record_waits_until_a_person_releases_it_and_then_reaches_gold(
-    spark: SparkSession,
-    run: Run,
-    tmp_path: Path,
-    broker: LocalBroker,
-    topic: Callable[..., str],
-    *,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    name = topic()
-    config = config_for(tmp_path, broker, name)
-    send(broker.bootstrap_servers, name, [Sent(b"%d" % n, headers=[("seq", b"%d" % n)]) for n in (1, 2, 4, 3, 5)])
-    assert cli.main(["run", "--config", str(config)]) == 0
-    decide = ["quarantine", "release", name, "0", "3", "--reason", "asked the sender", "--by", "ann", "--config", str(config)]
-
-    assert cli.main(decide) == 0
-    assert cli.main(decide) == 0
-    said = capsys.readouterr().out
-    assert cli.main(["run", "--config", str(config)]) == 0
-    capsys.readouterr()
-    assert cli.main(["why", name, "0", "3", "--config", str(config)]) == 0
-
-    assert "Released 1 record (late 1), as load 2." in said
-    assert "There is nothing to do." in said
-    gold = spark.read.table(run.table("gold_records").sql).orderBy("sequence").select("sequence", "arrival").collect()
-    assert [tuple(row) for row in gold] == [(1, "in_order"), (2, "in_order"), (3, "late"), (4, "in_order"), (5, "in_order")]
-    explained = capsys.readouterr().out
+    by_ann = ("--reason", "asked the sender", "--by", "ann")
+    put(1, 2, 4, 3, *range(5, 21))
+    assert ends("run")[0] == 0
+    release = ("quarantine", "release", name, "0", "3", *by_ann)
+    assert "Released 1 record (late 1), as load 2." in ends(*release)[1]
+    assert "There is nothing to do." in ends(*release)[1]
+    assert ends("run")[0] == 0
+    late = [(0, n, "late" if n == 3 else "in_order") for n in range(1, 21)]
+    assert in_gold() == late
+    explained = ends("why", name, "0", "3")[1]
     assert "It was released by ann in load 2" in explained
     assert "Published by gate run" in explained
+
+    put(20, 21)
+    assert ends("run")[0] == 3
+    assert in_gold() == late
+    failed = spark.read.table(run.table("gate_results").sql).where("outcome = 'failed' AND severity = 'critical'").collect()
+    assert [(row["expectation"], row["first_load_seq"]) for row in failed] == [("budget_duplicate", 3)]
+    assert ends("run", "--set", "gate.budgets={duplicate: {warn: 0}}")[0] == 0
+    assert in_gold() == [*late, (0, 21, "in_order")]
+
+    put(*range(1, 21), value=b"installed again")
+    assert ends("run")[0] == 5
+    loads = spark.read.table(run.table("silver_loads").sql)
+    assert loads.count() == 3
+    assert "The breaker would stop this load." in ends("plan")[1]
+    reset = ("watermark", "reset", name, "0", "--new-epoch", *by_ann)
+    assert (ends(*reset, "--dry-run")[0], loads.count()) == (0, 3)
+    assert (ends(*reset)[0], ends("run")[0]) == (0, 0)
+    assert in_gold() == [*late, (0, 21, "in_order"), *((1, n, "in_order") for n in range(1, 21))]
 
 
 def test_bad_records_keep_their_bytes_in_bronze_end_in_their_class_and_stop_nothing(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 
 ANN, BOB = b"ann@example.org", b"bob@example.org"
 TABLES = ("bronze_records", "silver_records", "gold_records", "gold_latest", "silver_loads", "silver_rejects", "by_key")

@@ -20,18 +20,17 @@ from silver.state.request import Erase, Request
 from tests.pipelines.operate.test_requests import asked, kept, marks, waiting
 from tests.pipelines.recover.test_restore import offsets_in_gold
 from tests.support.bronze import Record, put
-from tests.support.silver import copy_of
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, ran, require_sound, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
+    from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.spark
 
@@ -50,26 +49,24 @@ def changes(done: dict[str, Any]) -> set[tuple[str, str, int]]:
     return {(row["before"], row["after"], row["records"]) for row in done["changes"]}
 
 
-@pytest.fixture(scope="module")
-def decided(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+def decided(spark: SparkSession, run: Run) -> None:
     """Load 1: 1 2 100 3 4 2, of which 3 and 4 are late. Load 2 releases 3. Load 3: 101 twice. All published."""
-    run = run_at(tmp_path_factory.mktemp("decided") / "lakehouse")
     settings = settings_of(run)
     put(spark, run, numbered(0, [(1, 1), (2, 2), (100, 3), (3, 4), (4, 5), (2, 2)]))
     ran(spark, run, settings)
     asked(spark, run, settings, "release", offset=3)
     put(spark, run, numbered(6, [(101, 6), (101, 6)]))
     ran(spark, run, settings)
-    return run
 
 
 @pytest.fixture
-def run(decided: Run, tmp_path: Path) -> Run:
+def run(prepared: Callable[[History], Run]) -> Run:
     """A run over a copy of those tables."""
-    return copy_of(decided, tmp_path / "copy", decided.report)
+    return prepared(decided)
 
 
-def test_what_would_change_is_shown_record_by_record_and_nothing_is_touched(spark: SparkSession, run: Run) -> None:
+def test_what_would_change_is_shown_record_by_record_and_nothing_is_touched(spark: SparkSession, histories: Histories) -> None:
+    run = histories.original(decided)
     versions = [tables.version(spark, run.table(name)) for name in ("silver_records", "silver_rejects", "silver_loads")]
 
     same = rebuilt(spark, run, settings_of(run))

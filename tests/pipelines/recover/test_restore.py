@@ -13,17 +13,16 @@ from pipelines.recover import restore
 from silver.load import cutover, steps
 from tests.pipelines.operate.test_requests import asked, kept, sent, waiting
 from tests.support.bronze import put
-from tests.support.silver import copy_of
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, ran, require_sound, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
+    from tests.support.prepared import History
 
 pytestmark = pytest.mark.spark
 
@@ -42,28 +41,23 @@ def offsets_in_gold(spark: SparkSession, run: Run) -> dict[str, list[int]]:
     }
 
 
-@pytest.fixture(scope="module")
-def three_loads(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+def three_loads(spark: SparkSession, run: Run) -> None:
     """Load 1: 1 2 4 3, the last one late. Load 2 releases it. Load 3: 5 and 2 again. All published; all keys the same."""
-    run = run_at(tmp_path_factory.mktemp("three") / "lakehouse")
     settings = settings_of(run)
     put(spark, run, sent(0, [1, 2, 4, 3]))
     ran(spark, run, settings)
     asked(spark, run, settings, "release")
     put(spark, run, sent(4, [5, 2]))
     ran(spark, run, settings)
-    return run
 
 
 @pytest.fixture
-def run(three_loads: Run, tmp_path: Path) -> Run:
+def run(prepared: Callable[[History], Run]) -> Run:
     """A run over a copy of those tables."""
-    return copy_of(three_loads, tmp_path / "copy", three_loads.report)
+    return prepared(three_loads)
 
 
-def test_silver_rejects_ledger_and_gold_go_back_together_and_the_next_run_decides_the_rest_again(
-    spark: SparkSession, run: Run
-) -> None:
+def test_all_tables_go_back_together_and_the_next_run_decides_the_rest_again(spark: SparkSession, run: Run) -> None:
     before = kept(spark, run)
 
     tried = restored(spark, run, 1, is_dry_run=True)

@@ -12,15 +12,13 @@ from expectations import gate
 from gold.publish import publish
 from jobs.cli.recovery import write_verified
 from lakehouse.errors import TableStateError
-from lakehouse.run.context import Run
 from lakehouse.settings.pipeline import Gate, Gold
-from lakehouse.table import Lakehouse
 from pipelines.operate import requests
 from pipelines.verify.run import verify
 from silver.load import steps
 from silver.state.request import Request, Wanted
 from tests.support.bronze import put
-from tests.support.silver import copy_of, load_records, message
+from tests.support.silver import load_records, message
 from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
@@ -29,16 +27,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from lakehouse.run.context import Run
     from silver.state.request import Kind
+    from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.spark
-
-
-class Quiet:
-    """A report that keeps nothing."""
-
-    def event(self, name: str, **fields: object) -> None:
-        pass
 
 
 def published(spark: SparkSession, run: Run) -> None:
@@ -53,10 +46,8 @@ def asked(spark: SparkSession, run: Run, what: Kind, **wanted: Any) -> None:
     requests.carry_out(spark, run, settings, request, is_dry_run=False)
 
 
-@pytest.fixture(scope="module")
-def sound(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def sound(spark: SparkSession, run: Run) -> None:
     """Every class but jump and fenced, a release, a discard and a replay, in five loads; all but the last are published."""
-    run = Run("tests", Lakehouse(root=str(tmp_path_factory.mktemp("sound") / "lakehouse")), Quiet())
     # A duplicate, a late record, a collision and an invalid one.
     sent = [(0, 1), (1, 2), (2, 3), (3, 2), (4, 6), (5, 4), (7, 7)]
     odd = [message(6, 3, value=b"another"), replace(message(8, 0), headers=(("seq", b"x"),))]
@@ -68,13 +59,12 @@ def sound(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Run:
     load_records(spark, run, [message(9, 8, key="k8"), message(10, 7, key="k7"), message(3, 4, partition=1), again])
     published(spark, run)
     load_records(spark, run, [message(11, 9, key="k9")])
-    return run
 
 
 @pytest.fixture
-def lake(sound: Run, tmp_path: Path) -> Run:
+def lake(prepared: Callable[[History], Run]) -> Run:
     """A copy of the sound lakehouse, to be damaged."""
-    return copy_of(sound, tmp_path / "lakehouse", Quiet())
+    return prepared(sound)
 
 
 def log_of(run: Run, name: str) -> list[Path]:
@@ -93,8 +83,8 @@ def failed(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["check"]: each for each in found["checks"] if not each["ok"]}
 
 
-def test_sound_tables_pass(spark: SparkSession, sound: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    found = verify(spark, sound, is_deep=True)
+def test_sound_tables_pass(spark: SparkSession, histories: Histories, capsys: pytest.CaptureFixture[str]) -> None:
+    found = verify(spark, histories.original(sound), is_deep=True)
 
     assert failed(found) == {}
     assert (found["ok"], found["last_load_seq"], found["published_load_seq"], found["open_claim"]) == (True, 5, 4, None)
@@ -211,9 +201,9 @@ def test_a_lost_commit_and_a_table_restored_alone_are_named(spark: SparkSession,
 
 
 def test_deep_finds_a_flipped_bit_a_changed_sequence_in_either_table_and_another_decision(
-    spark: SparkSession, lake: Run, tmp_path: Path
+    spark: SparkSession, lake: Run, histories: Histories, tmp_path: Path
 ) -> None:
-    flipped = copy_of(lake, tmp_path / "flipped", Quiet())
+    flipped = histories.copy(sound, tmp_path / "flipped")
     file = data_file(flipped, "bronze_records")
     value = ParquetFile(file).metadata.row_group(0).column(6)
     content = bytearray(file.read_bytes())

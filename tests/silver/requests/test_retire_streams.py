@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
+    from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.spark
 
@@ -85,29 +86,32 @@ BACK = [
 ]
 
 
-def test_a_stream_that_comes_back_is_decided_as_if_it_had_not_been_retired(
-    spark: SparkSession, run_at: Callable[[Path], Run], tmp_path: Path
-) -> None:
-    found = []
-    for retires in (True, False):
-        place = tmp_path / str(retires)
-        config = settings_of(run_at(place), **CONFIG)
-        loaded(spark, run_at(place), config, FIRST)
-        if retires:
-            assert retired(spark, run_at(place), config, is_dry_run=True) == 3
-            assert retired(spark, run_at(place), config) == 3
-            assert standing(spark, run_at(place)) == {(0, None): (None, None, 4)}
-            assert retired(spark, run_at(place), config) == 0
-        done = loaded(spark, run_at(place), config, BACK)
-        assert [done[name] for name in ("accepted", "duplicate", "late", "fenced")] == [3, 1, 1, 1]
-        marks = {stream: mark for stream, mark in standing(spark, run_at(place)).items() if stream[1] in ("a", "b", "d")}
-        found.append((decided(spark, run_at(place)), marks))
+def never_left(spark: SparkSession, run: Run) -> None:
+    """Load 1: FIRST. Load 2: BACK."""
+    for records in (FIRST, BACK):
+        loaded(spark, run, settings_of(run, **CONFIG), records)
 
-    assert found[0] == found[1]
-    whole = run_at(tmp_path / "True")
-    assert set(standing(spark, whole)) == {(0, None), (0, "a"), (0, "b"), (0, "d")}, "c stays away"
-    published(spark, whole, settings_of(whole, **CONFIG))
-    require_sound(spark, whole, is_deep=True)
+
+def came_back(spark: SparkSession, run: Run) -> None:
+    """Load 1: FIRST. Load 2 retires its streams. Load 3: BACK."""
+    config = settings_of(run, **CONFIG)
+    loaded(spark, run, config, FIRST)
+    assert retired(spark, run, config, is_dry_run=True) == 3
+    assert retired(spark, run, config) == 3
+    assert standing(spark, run) == {(0, None): (None, None, 4)}
+    assert retired(spark, run, config) == 0
+    done = loaded(spark, run, config, BACK)
+    assert [done[name] for name in ("accepted", "duplicate", "late", "fenced")] == [3, 1, 1, 1]
+
+
+def test_a_stream_that_comes_back_is_decided_as_if_it_had_not_been_retired(spark: SparkSession, histories: Histories) -> None:
+    whole, other = histories.original(came_back), histories.original(never_left)
+
+    assert decided(spark, whole) == decided(spark, other)
+    marks = standing(spark, whole)
+    assert set(marks) == {(0, None), (0, "a"), (0, "b"), (0, "d")}, "c stays away"
+    back = {(0, producer) for producer in "abd"}
+    assert {stream: marks[stream] for stream in back} == {stream: standing(spark, other)[stream] for stream in back}
 
 
 @pytest.mark.parametrize("is_finished", [False, True], ids=["claimed", "advanced"])
@@ -134,17 +138,15 @@ def test_a_retirement_that_was_killed_is_finished_by_the_next_run(
     assert [done[name] for name in ("accepted", "duplicate", "late", "fenced")] == [3, 1, 1, 1]
 
 
-def test_a_sleeper_brings_no_retired_stream_back(spark: SparkSession, new_run: Callable[[], Run]) -> None:
-    config = settings_of(new_run(), **CONFIG)
-    for records in (FIRST, BACK):
-        loaded(spark, new_run(), config, records)
-    retired(spark, new_run(), config)
-    before = standing(spark, new_run())
+def test_a_sleeper_brings_no_retired_stream_back(spark: SparkSession, prepared: Callable[[History], Run]) -> None:
+    run = prepared(never_left)
+    retired(spark, run, settings_of(run, **CONFIG))
+    before = standing(spark, run)
 
     for load_seq in (1, 2, 3):  # runners that stood still before their last step
-        watermarks.advance(spark, new_run(), load_seq)
+        watermarks.advance(spark, run, load_seq)
 
-    assert standing(spark, new_run()) == before == {(0, None): (None, None, 10)}
+    assert standing(spark, run) == before == {(0, None): (None, None, 10)}
 
 
 def test_what_a_person_decides_of_a_retired_stream_knows_where_it_stood(
@@ -170,29 +172,25 @@ def test_what_a_person_decides_of_a_retired_stream_knows_where_it_stood(
     require_sound(spark, new_run())
 
 
-def test_a_restore_and_a_rebuild_know_retired_streams(spark: SparkSession, new_run: Callable[[], Run]) -> None:
-    config = settings_of(new_run(), **CONFIG)
-    loaded(spark, new_run(), config, FIRST)
-    retired(spark, new_run(), config)  # load 2
-    loaded(spark, new_run(), config, BACK)  # load 3
-    whole = decided(spark, new_run())
+def test_a_restore_and_a_rebuild_know_retired_streams(spark: SparkSession, prepared: Callable[[History], Run]) -> None:
+    run = prepared(came_back)
+    config = settings_of(run, **CONFIG)
+    published(spark, run, config)
+    require_sound(spark, run, is_deep=True)
+    whole = decided(spark, run)
 
-    restore.restore(spark, new_run(), config, 2, reason="-", by="ann", is_dry_run=False)
-    assert standing(spark, new_run()) == {(0, None): (None, None, 4)}
-    loaded(spark, new_run(), config, [])
-    assert decided(spark, new_run()) == whole
+    for to, streams in ((2, {(0, None)}), (1, {(0, "a"), (0, "b"), (0, "c")})):
+        restore.restore(spark, run, config, to, reason="-", by="ann", is_dry_run=False)
+        assert set(standing(spark, run)) == streams
+        loaded(spark, run, config, [])
+        assert decided(spark, run) == whole
+    require_sound(spark, run)
+    retired(spark, run, config)
 
-    restore.restore(spark, new_run(), config, 1, reason="-", by="ann", is_dry_run=False)
-    assert set(standing(spark, new_run())) == {(0, "a"), (0, "b"), (0, "c")}
-    loaded(spark, new_run(), config, [])
-    assert decided(spark, new_run()) == whole
-    require_sound(spark, new_run())
-    retired(spark, new_run(), config)
-
-    shown: Any = rebuild.rebuild(spark, new_run(), config, is_applied=True, reason="-", by="ann")
+    shown: Any = rebuild.rebuild(spark, run, config, is_applied=True, reason="-", by="ann")
     assert shown["changes"] == []
-    assert set(standing(spark, new_run())) == {(0, "a"), (0, "b"), (0, "c"), (0, "d")}
-    require_sound(spark, new_run())
+    assert set(standing(spark, run)) == {(0, "a"), (0, "b"), (0, "c"), (0, "d")}
+    require_sound(spark, run)
 
 
 def test_maintain_retires_what_has_been_quiet_for_as_long_as_the_config_says(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 
 BY_PRODUCER: dict[str, Any] = {"producer": {"header": "producer"}}
 LIMITS = {"max_new_streams": 3, "topics": {"u": {"max_new_streams": 5}}}
