@@ -97,6 +97,11 @@ class Events:
         """Keep one event."""
         self.seen.append((name, fields))
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all events, in their order."""
+        return [name for name, _ in self.seen]
+
     def named(self, name: str) -> list[dict[str, object]]:
         """The fields of every event of that name."""
         return [fields for seen, fields in self.seen if seen == name]

@@ -1,24 +1,43 @@
-"""The tutorial and the script that plays it are the same."""
+"""The tutorial: every command of it is run, in its order, and prints what the page shows."""
 
 from __future__ import annotations
 
-import re
+import contextlib
+import io
+import shlex
+from typing import TYPE_CHECKING
 
+import pytest
+
+from bronze.dev_broker.broker import LocalBroker, create_topic
+from jobs import cli
 from tests import first_hour
 
-
-def test_the_page_has_the_commands_of_the_script_in_their_order() -> None:
-    page = first_hour.PAGE.read_text(encoding="utf-8")
-    assert re.findall(r"```sh\n(.*?)\n```", page, re.DOTALL) == first_hour.commands()
-    for text in (first_hour.PRODUCER, first_hour.CRON, first_hour.SYSTEMD):
-        assert text.rstrip() in page
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
-def test_what_a_step_must_print_is_what_the_page_shows() -> None:
-    page = first_hour.PAGE.read_text(encoding="utf-8")
-    shown = [step for step in first_hour.STEPS if step.is_shown]
-    assert [text for step in shown for text in step.says if text.rstrip("\n") not in page] == []
+def in_this_process(command: str, folder: Path) -> tuple[int, str]:
+    """Run a command of `tidemark` here, over the session of the tests; any other in a process."""
+    program, *arguments = shlex.split(command)
+    if program != "tidemark":
+        return first_hour.in_a_process(command, folder)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        code = cli.main(arguments)
+    return code, printed.getvalue()
 
 
-def test_the_first_hour_goes_as_the_page_says() -> None:
-    first_hour.main([])
+def test_what_a_command_must_print_is_what_the_page_shows() -> None:
+    pairs = list(zip(first_hour.steps(), first_hour.SAYS, strict=True))
+    assert [text for step, says in pairs for text in says if step["shown"] and text not in step["text"]] == []
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.usefixtures("spark")
+def test_the_first_hour_goes_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with LocalBroker() as broker:
+        create_topic(broker.bootstrap_servers, first_hour.TOPIC, first_hour.PARTITIONS)
+        played = [command for command, _ in first_hour.play(tmp_path, broker.bootstrap_servers, in_this_process)]
+    assert len(played) == len(first_hour.SAYS)

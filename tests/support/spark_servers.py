@@ -104,18 +104,10 @@ def submit(application: Path, *arguments: str, master: str, packages: Path, conf
     assert found.returncode == 0, found.stderr[-4000:]
 
 
-def beeline(url: str, query: str) -> list[list[str]]:
-    """The rows of a query over JDBC."""
-    command = [
-        str(HOME / "bin" / "beeline"),
-        "-u",
-        url,
-        "--silent=true",
-        "--showHeader=false",
-        "--outputformat=tsv2",
-        "-e",
-        query,
-    ]
+def beeline(url: str, *statements: str) -> list[list[str]]:
+    """The rows that statements answer with over JDBC, one after another."""
+    command = [str(HOME / "bin" / "beeline"), "-u", url, "--silent=true", "--showHeader=false", "--outputformat=tsv2"]
+    command += [part for each in statements for part in ("-e", each)]
     found = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS)
     assert found.returncode == 0, found.stderr[-4000:]
     # It writes its prompt, silent or not.

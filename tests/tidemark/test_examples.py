@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -76,6 +77,13 @@ def printed(*command: str | Path, **environment: str) -> list[str]:
     done = subprocess.run([*map(str, command)], env=given, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout.splitlines()
+
+
+def test_every_example_uses_functions_and_errors_that_there_are() -> None:
+    nodes = [node for name, text in EXAMPLES.items() if name != "tidemark.yml" for node in ast.walk(ast.parse(text))]
+    used = {each.attr for each in nodes if isinstance(each, ast.Attribute) and getattr(each.value, "id", None) == "tidemark"}
+    assert used
+    assert used <= set(tidemark.__all__)
 
 
 def test_the_script_runs_and_prints_what_became_of_the_records(place: Path) -> None:

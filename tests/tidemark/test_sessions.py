@@ -24,38 +24,31 @@ pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 ROOT = Path(__file__).parents[2]
 
+# One JVM: a session without Delta's settings, then one with them and without Delta's jars, then none that runs.
 LACKING = """
 import sys
 from pyspark.sql import SparkSession
 
 import tidemark
 
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-if sys.argv[2] == "jars":
-    builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-    builder = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-spark = builder.getOrCreate()
-for given in (spark, None) if sys.argv[2] == "settings" else (spark,):
+def refused(given):
     try:
         tidemark.plan(sys.argv[1], spark=given)
     except tidemark.ToolError as error:
-        print(error.what)
-        print(error.next_step.splitlines()[2])
-print(spark.version, spark._jsc is not None if sys.argv[2] == "jars" else spark.range(3).count())
-"""
-STOPPED = """
-import sys
-from pyspark.sql import SparkSession
+        print(error.what, *error.next_step.splitlines()[1:3])
 
-import tidemark
-from lakehouse.spark.session import open_session
-
-spark = open_session("a caller's")
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.getOrCreate()
+refused(spark)
+refused(None)  # the one that is found running
+print(spark.range(3).count())
 spark.stop()
-try:
-    tidemark.plan(sys.argv[1], spark=spark)
-except tidemark.ToolError as error:
-    print(error.what)
+builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+spark = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog").getOrCreate()
+refused(spark)
+print(spark._jsc is not None)
+spark.stop()
+refused(spark)
 """
 OVER_CONNECT = """
 import sys
@@ -79,27 +72,13 @@ def printed(program: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> str:
-    return str(write_config(tmp_path, root="lakehouse"))
-
-
-def test_a_session_without_the_settings_of_delta_is_told_the_lines_also_if_it_is_found_running(config: str) -> None:
-    lacks = "The Spark session lacks settings of Delta Lake."
-    line = '.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")'
-    assert printed(LACKING, config, "settings") == [lacks, line, lacks, line, "4.2.0 3"]
-
-
-def test_a_session_without_the_jars_of_delta_is_told_the_lines(config: str) -> None:
-    what, line, last = printed(LACKING, config, "jars")
-    assert what == "The Spark session lacks the jars of Delta Lake."
-    assert line == '.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")'
-    assert last == "4.2.0 True"
-    assert jars.packages() in printed(LACKING.replace("splitlines()[2]", "splitlines()[1]"), config, "jars")[1]
-
-
-def test_a_session_that_is_stopped_is_told_so(config: str) -> None:
-    assert printed(STOPPED, config) == ["The Spark session is stopped."]
+def test_a_session_without_delta_or_that_is_stopped_is_refused_with_the_lines_it_lacks(tmp_path: Path) -> None:
+    lines = f'.config("spark.jars.packages", "{jars.packages()}")'
+    lines += ' .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")'
+    settings = f"The Spark session lacks settings of Delta Lake. {lines}"
+    of_jars = f"The Spark session lacks the jars of Delta Lake. {lines}"
+    config = str(write_config(tmp_path, root="lakehouse"))
+    assert printed(LACKING, config) == [settings, settings, "3", of_jars, "True", "The Spark session is stopped."]
 
 
 @pytest.mark.kafka

@@ -71,11 +71,22 @@ def found_in(root: Path) -> dict[str, Any]:
     return status("tests", Lakehouse(root=str(root)))
 
 
-def test_a_stream_shows_its_watermark_and_what_was_accepted_last(root: Path) -> None:
-    without, with_sequence = found_in(root)["streams"]
+def test_it_reads_watermarks_totals_rejects_the_last_verdict_and_the_published_load(root: Path) -> None:
+    found = found_in(root)
+    without, with_sequence = found["streams"]
     assert (with_sequence["producer"], with_sequence["high_watermark"], with_sequence["load_seq"]) == ("p1", 7, 2)
     assert with_sequence["last_accepted"] == {"epoch": 2, "sequence": 7}
     assert (without["producer"], without["last_accepted"], without["last_offset"]) == (None, None, 9)
+    shown = ("records", "accepted", "invalid", "duplicate", "late")
+    assert [found["totals"][name] for name in shown] == [12, 7, 1, 4, 0]
+    assert [found["last_load"][name] for name in shown] == [6, 2, 0, 4, 0]
+    assert (found["last_load"]["load_seq"], found["last_load"]["run_id"]) == (2, "run-2")
+    rejects = [(each["class"], each["state"], each["records"]) for each in found["rejects"]]
+    assert rejects == [("duplicate", "held", 4), ("invalid", "held", 1)]
+    gate = found["gate"]  # a warning does not fail it
+    assert (gate["gate_run_id"], gate["passed"], gate["expectations"]) == ("new", True, 2)
+    assert [each["expectation"] for each in gate["unmet"]] == ["budget_late"]
+    assert found["published"] == {"load_seq": 1, "gate_run_id": "old", "published_at": NOON}
 
 
 def test_what_a_contiguous_stream_lacks_is_what_its_loads_stepped_over_and_silver_has_not_got_since(root: Path) -> None:
@@ -88,43 +99,16 @@ def test_what_a_contiguous_stream_lacks_is_what_its_loads_stepped_over_and_silve
     assert found_in(root)["missing"] == [lacking]
 
 
-def test_totals_are_over_all_loads_and_the_last_load_is_shown_alone(root: Path) -> None:
-    found = found_in(root)
-    shown = ("records", "accepted", "invalid", "duplicate", "late")
-    assert [found["totals"][name] for name in shown] == [12, 7, 1, 4, 0]
-    assert [found["last_load"][name] for name in shown] == [6, 2, 0, 4, 0]
-    assert (found["last_load"]["load_seq"], found["last_load"]["run_id"]) == (2, "run-2")
-
-
-def test_rejects_are_counted_in_records_by_class_and_state(root: Path) -> None:
-    assert [(each["class"], each["state"], each["records"]) for each in found_in(root)["rejects"]] == [
-        ("duplicate", "held", 4),
-        ("invalid", "held", 1),
-    ]
-
-
-def test_only_the_last_gate_run_gives_the_verdict_and_a_warning_does_not_fail_it(root: Path) -> None:
-    gate = found_in(root)["gate"]
-    assert (gate["gate_run_id"], gate["passed"], gate["expectations"]) == ("new", True, 2)
-    assert [each["expectation"] for each in gate["unmet"]] == ["budget_late"]
-
-
-def test_a_failed_gate_is_a_failed_verdict(root: Path) -> None:
-    failed = {**result("last", "conservation", "errored", "critical"), "evaluated_at": NOON + timedelta(days=1)}
-    write_rows(root, RESULTS, [failed])
-    gate = found_in(root)["gate"]
-    assert (gate["gate_run_id"], gate["passed"]) == ("last", False)
-
-
-def test_a_decision_is_told_of_the_gate_run_that_it_was_made_on(
+def test_a_failed_gate_is_a_failed_verdict_and_has_the_decision_on_its_own_run(
     config: Path, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     decided = {"decision": "released", "reason": "a \x1b[31m resend", "decided_by": "ann", "decided_at": NOON}
     write_rows(root, DECISIONS, [{**decided, "gate_run_id": "old", "first_load_seq": 1, "last_load_seq": 2}])
     assert found_in(root)["gate"]["decision"] is None
 
-    failed = {**result("last", "budget_late", "failed", "critical"), "evaluated_at": NOON + timedelta(days=1)}
+    failed = {**result("last", "budget_late", "errored", "critical"), "evaluated_at": NOON + timedelta(days=1)}
     write_rows(root, RESULTS, [failed])
+    assert (found_in(root)["gate"]["gate_run_id"], found_in(root)["gate"]["passed"]) == ("last", False)
     assert main(["status", "--config", str(config)]) == 0
     assert "`tidemark gate release` or `reject` decides" in capsys.readouterr().out
     write_rows(root, DECISIONS, [{**decided, "gate_run_id": "last", "first_load_seq": 1, "last_load_seq": 2}])
@@ -142,37 +126,29 @@ def test_a_claim_beyond_the_watermarks_is_an_unfinished_load(root: Path) -> None
     assert found_in(root)["unfinished_load"] == 3
 
 
-def test_gold_shows_the_last_published_load(root: Path) -> None:
-    assert found_in(root)["published"] == {"load_seq": 1, "gate_run_id": "old", "published_at": NOON}
+def test_what_is_printed_holds_the_same(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(*command: str) -> str:
+        assert main([*command, "--config", str(config)]) == 0
+        return capsys.readouterr().out
 
-
-def test_json_holds_the_same(config: Path, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", "--config", str(config), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(printed("status", "--json"))
     assert found["streams"][1]["last_accepted"] == {"epoch": 2, "sequence": 7}
-    assert found["published"]["published_at"] == "2026-11-21T12:00:00+00:00"
-    assert found["pipeline"] == "tests"
-
-
-def test_watermarks_are_shown_on_their_own(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["watermark", "show", "--config", str(config), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert [(each["producer"], each["high_watermark"], each["last_accepted"]) for each in shown] == [
-        (None, None, None),
-        ("p1", 7, {"epoch": 2, "sequence": 7}),
+    assert (found["pipeline"], found["published"]["published_at"]) == ("tests", "2026-11-21T12:00:00+00:00")
+    text = printed("status")
+    for said in (
+        "incidents",
+        "Kept out: 4 duplicate (held), 1 invalid (held).",
+        "Gate: passed for loads 1 to 2, 2 expectations, 1 not met.",
+        "warn: budget_late failed; observed 3, expected 0",
+        "Gold: published up to load 1.",
+    ):
+        assert said in text
+    shown = [
+        (each["producer"], each["high_watermark"], each["last_accepted"])
+        for each in json.loads(printed("watermark", "show", "--json"))
     ]
-    assert main(["watermark", "show", "--config", str(config)]) == 0
-    assert "high_watermark" in capsys.readouterr().out
-
-
-def test_people_read_streams_classes_verdict_and_published_load(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", "--config", str(config)]) == 0
-    printed = capsys.readouterr().out
-    assert "incidents" in printed
-    assert "Kept out: 4 duplicate (held), 1 invalid (held)." in printed
-    assert "Gate: passed for loads 1 to 2, 2 expectations, 1 not met." in printed
-    assert "warn: budget_late failed; observed 3, expected 0" in printed
-    assert "Gold: published up to load 1." in printed
+    assert shown == [(None, None, None), ("p1", 7, {"epoch": 2, "sequence": 7})]
+    assert "high_watermark" in printed("watermark", "show")
 
 
 def test_before_the_first_run_there_is_nothing_and_that_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,18 +157,18 @@ def test_json_prints_the_facts_and_writes_no_file(root: Path, tmp_path: Path, ca
     assert not (tmp_path / "report.html").exists()
 
 
-def test_it_writes_report_html_by_default_and_says_what_it_says_first_and_starts_no_jvm(root: Path, tmp_path: Path) -> None:
-    config = write_config(tmp_path, root=str(root))
+def test_report_and_sql_start_no_jvm_and_the_report_says_first_what_it_says(root: Path, tmp_path: Path) -> None:
+    write_config(tmp_path, root=str(root))
     program = (
         "import sys, jobs.cli\n"
-        f"code = jobs.cli.main(['report', '--config', {str(config)!r}, '--offline'])\n"
+        "code = jobs.cli.main(['sql', 'SELECT count(*) AS n FROM silver_records'])\n"
+        "code = code or jobs.cli.main(['report', '--offline'])\n"
         "loaded = {'pyspark', 'great_expectations'} & set(sys.modules)\n"
         "sys.exit(code or (f'loaded {loaded}' if loaded else 0))\n"
     )
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
-    assert not done.returncode, done.stderr
-    assert not done.stderr
-    assert done.stdout.startswith("report.html (")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("n\n1\nreport.html (")
     assert done.stdout.endswith("The gate passed.\n")
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")

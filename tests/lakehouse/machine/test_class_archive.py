@@ -28,42 +28,31 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("environment")
-def test_the_next_jvm_loads_its_classes_from_the_archive() -> None:
-    assert class_archive.jvm_options() == ()
-    made = class_archive.make(JVM)
-
-    options = class_archive.jvm_options()
-    said = subprocess.run([java_executable(), *options, "-Xshare:on", "-version"], capture_output=True, text=True, check=True)
-
-    assert options[0] == f"-XX:SharedArchiveFile={made}"
-    assert "sharing" in said.stderr  # how a JVM names that it runs from archives
+def started(*options: str) -> str:
+    """What a JVM says that starts with the archive, if there is one."""
+    command = [java_executable(), *class_archive.jvm_options(), *options, "-version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
 
 
-@pytest.mark.usefixtures("environment")
-def test_a_session_starts_from_it_once_it_is_there() -> None:
-    def options() -> str:
+def test_jvms_and_sessions_start_from_the_archive_that_replaced_a_former_one(environment: Path) -> None:
+    def of_session() -> str:
         return session._local("error")["spark.driver.extraJavaOptions"]
 
-    assert "SharedArchiveFile" not in options()
-    assert f"-XX:SharedArchiveFile={class_archive.make(JVM)}" in options()
+    (environment / "classes-0123456789ab.jsa").write_bytes(b"of a former Java")
+    assert class_archive.jvm_options() == ()
+    assert "SharedArchiveFile" not in of_session()
 
+    made = class_archive.make(JVM)
 
-def test_that_of_a_former_java_is_removed_and_nothing_else_is_left(environment: Path) -> None:
-    (environment / "classes-0123456789ab.jsa").write_bytes(b"of a former one")
-    assert list(environment.iterdir()) != [class_archive.make(JVM)]
-    assert [file.name for file in environment.iterdir()] == [class_archive.archive_file().name]
+    assert list(environment.iterdir()) == [made] == [class_archive.archive_file()]
+    assert class_archive.jvm_options()[0] == f"-XX:SharedArchiveFile={made}"
+    assert "sharing" in started("-Xshare:on")  # how a JVM names that it runs from archives
+    assert f"-XX:SharedArchiveFile={made}" in of_session()
 
-
-def test_one_that_is_broken_costs_a_session_nothing_but_time(environment: Path) -> None:
-    class_archive.make(JVM)
-    class_archive.archive_file().chmod(0o600)
-    class_archive.archive_file().write_bytes(b"no archive")
-    said = subprocess.run(
-        [java_executable(), *class_archive.jvm_options(), "-version"], capture_output=True, text=True, check=True
-    )
-    assert "no archive" not in said.stdout + said.stderr
-    assert environment.exists()
+    made.chmod(0o600)
+    made.write_bytes(b"no archive")
+    assert "no archive" not in started(), "a broken one costs nothing but time"
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,9 @@ def lock_of_one_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "CHECKSUM_FILE", sums)
 
 
-def test_the_cache_is_below_the_home_folder_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_below_the_home_folder_unless_told_otherwise_and_of_one_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", "/somewhere")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("TIDEMARK_JARS", raising=False)
@@ -58,14 +60,11 @@ def test_the_cache_is_below_the_home_folder_unless_told_otherwise(monkeypatch: p
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert jars.cache_dir().parent == Path("/caches/tidemark")
     monkeypatch.setenv("TIDEMARK_JARS", "/jars")
-    assert jars.cache_dir().parent == Path("/jars")
-
-
-def test_another_lock_has_another_folder(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = jars.cache_dir()
     (tmp_path / "other.xml").write_text("<ivy-module/>", encoding="utf-8")
     monkeypatch.setattr(jars, "LOCK_FILE", tmp_path / "other.xml")
-    assert jars.cache_dir().parent == cache.parent
-    assert jars.cache_dir() != cache
+    assert jars.cache_dir().parent == before.parent == Path("/jars")
+    assert jars.cache_dir() != before
 
 
 def dependencies() -> list[ET.Element]:
@@ -73,36 +72,22 @@ def dependencies() -> list[ET.Element]:
     return list(ET.parse(jars.LOCK_FILE).iter("dependency"))  # noqa: S314 -- our own file
 
 
-@pytest.mark.parametrize("conf", jars.CONFIGURATIONS)
-def test_lock_and_checksums_name_the_same_jars(conf: str) -> None:
-    locked = {f"{each.get('name')}-{each.get('rev')}.jar" for each in dependencies() if each.get("conf") == f"{conf}->master"}
-    assert locked == set(jars.pinned(conf))
-
-
-def test_nothing_in_the_lock_brings_modules_of_its_own() -> None:
+def test_lock_and_checksums_name_the_same_jars_and_nothing_brings_modules_of_its_own() -> None:
+    for conf in jars.CONFIGURATIONS:
+        of_conf = [each for each in dependencies() if each.get("conf") == f"{conf}->master"]
+        assert {f"{each.get('name')}-{each.get('rev')}.jar" for each in of_conf} == set(jars.pinned(conf))
     assert [each.attrib for each in dependencies() if not str(each.get("conf")).endswith("->master")] == []
     assert [(each.get("name"), part.tag) for each in dependencies() for part in each] == [("gcs-connector", "artifact")]
-
-
-def test_an_unknown_set_of_jars_is_a_usage_error(cache: Path) -> None:
-    with pytest.raises(UsageError, match="spark, broker, s3"):
-        jars.fetch("flink")
-
-
-def test_jars_that_are_there_are_used_without_java_or_network(
-    cache: Path, java_that: Callable[[str], None], lock_of_one_jar: None
-) -> None:
-    java_that("exit 1")
-    put(cache, b"good")
-    assert jars.fetch("spark") == cache
-    assert jars.spark_jars() == [cache / "spark" / "one-1.jar"]
 
 
 def test_no_jvm_is_started_from_a_jar_that_was_changed(
     cache: Path, java_that: Callable[[str], None], lock_of_one_jar: None
 ) -> None:
-    java_that(DELIVER + 'printf good > "$folder/one-1.jar"')
+    java_that("exit 1")
     jar = put(cache, b"good")
+    assert jars.fetch("spark") == cache, "jars that are there are used without Java or network"
+    assert jars.spark_jars() == [jar]
+    java_that(DELIVER + 'printf good > "$folder/one-1.jar"')
     before = jar.stat()
     jar.write_bytes(b"evil")
     os.utime(jar, ns=(before.st_atime_ns, before.st_mtime_ns))  # size and time tell nothing
@@ -138,19 +123,12 @@ def put(cache: Path, content: bytes, conf: str = "spark") -> Path:
 
 
 @pytest.mark.usefixtures("lock_of_one_jar")
-def test_a_fetch_leaves_the_jars_and_nothing_else(cache: Path, java_that: Callable[[str], None]) -> None:
-    java_that(DELIVER + 'printf good > "$folder/one-1.jar"')
-    assert jars.spark_jars() == [cache / "spark" / "one-1.jar"]
-    assert sorted(path.name for path in cache.iterdir() if path.name != ".lock") == ["spark"]
-
-
-@pytest.mark.usefixtures("lock_of_one_jar")
-def test_a_cache_that_lost_a_jar_is_fetched_again(cache: Path, java_that: Callable[[str], None]) -> None:
+def test_a_cache_that_lost_a_jar_is_fetched_again_and_holds_nothing_else(cache: Path, java_that: Callable[[str], None]) -> None:
     (cache / "spark").mkdir(parents=True)
     (cache / "spark" / "left-over.jar").touch()
     java_that(DELIVER + 'printf good > "$folder/one-1.jar"')
-    jars.fetch("spark")
-    assert [jar.name for jar in (cache / "spark").iterdir()] == ["one-1.jar"]
+    assert jars.spark_jars() == [cache / "spark" / "one-1.jar"]
+    assert [path.name for path in cache.rglob("*") if path.name != ".lock"] == ["spark", "one-1.jar"]
 
 
 @pytest.mark.usefixtures("lock_of_one_jar")
@@ -179,31 +157,28 @@ def test_a_failed_fetch_tells_of_mirrors_and_keeps_their_password(cache: Path, j
     assert not (cache / "spark").exists()
 
 
-def test_a_mirror_is_passed_on(cache: Path, java_that: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_is_passed_on_and_must_exist(
+    cache: Path, java_that: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = cache.parent.parent / "mirror.xml"
     settings.touch()
     monkeypatch.setenv("TIDEMARK_IVY_SETTINGS", str(settings))
     java_that('echo "error: $*"; exit 1')
     with pytest.raises(ToolError, match=f"-settings {settings}"):
         jars.fetch("spark")
-
-
-@pytest.mark.usefixtures("cache")
-def test_a_mirror_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_IVY_SETTINGS", "/nowhere/mirror.xml")
     with pytest.raises(ToolError, match="TIDEMARK_IVY_SETTINGS"):
         jars.fetch("spark")
 
 
 @pytest.mark.usefixtures("cache")
-def test_without_java_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_fetch_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="spark, broker, s3"):
+        jars.fetch("flink")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ToolError, match="apt install openjdk"):
         jars.fetch("spark")
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path / "file"))
     with pytest.raises(ToolError, match="TIDEMARK_JARS"):

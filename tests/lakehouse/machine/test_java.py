@@ -21,24 +21,16 @@ def install(folder: Path, script: str) -> Path:
     return java
 
 
-def test_java_home_goes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_goes_before_the_path_and_has_to_hold_a_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = install(tmp_path / "home", "echo 'openjdk version \"21.0.4\"' >&2")
-    install(tmp_path / "other", "exit 1")
-    monkeypatch.setenv("PATH", str(tmp_path / "other" / "bin"))
+    install(tmp_path / "stub", "echo 'Unable to locate a Java Runtime.' >&2; exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path / "stub" / "bin"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    assert java_executable() == java
-    assert java_version() == 21
-
-
-def test_a_java_home_that_leads_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (java_executable(), java_version()) == (java, 21)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "stub"))  # as macOS has it: it only says where to get one
+    with pytest.raises(ToolError, match="Unable to locate"):
+        java_version()
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(ToolError, match="JAVA_HOME") as caught:
         java_executable()
     assert caught.value.observed == "/nowhere"
-
-
-def test_a_stub_that_only_advertises_java_is_not_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(tmp_path, "echo 'Unable to locate a Java Runtime.' >&2; exit 1")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ToolError, match="Unable to locate"):
-        java_version()
