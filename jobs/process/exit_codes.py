@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -30,6 +31,9 @@ OUTPUT_CLOSED = 141
 
 _INTERRUPT_SECONDS = 10
 
+_commands = functools.cache(typer.main.get_command)
+"""The commands of an app, built once for a process: that takes longer than most of them."""
+
 # Base class of the command line parser's errors, whether typer bundles click or imports it.
 _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -52,7 +56,7 @@ def invoke(app: typer.Typer, argv: list[str] | None, *, program: str) -> int:
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     try:
-        code = int(typer.main.get_command(app).main(args=argv, prog_name=program, standalone_mode=False) or 0)
+        code = int(_commands(app).main(args=argv, prog_name=program, standalone_mode=False) or 0)
     except _PARSER_ERROR as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else program

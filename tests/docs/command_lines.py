@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,12 +90,18 @@ def _blocks(file: Path) -> Iterator[Line]:
                     yield Line(_name(file), text)
 
 
+@cache
 def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
 def _name(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
+
+
+@cache
+def _commands() -> Any:
+    return typer.main.get_command(app)
 
 
 def parse(words: list[str]) -> None:
@@ -104,7 +111,7 @@ def parse(words: list[str]) -> None:
         Exception: There is no such command or option, an argument is missing or its value is none; as typer raises it.
         LookupError: The words are no command, or those of a group.
     """
-    command: Any = typer.main.get_command(app)
+    command = _commands()
     rest = list(words)
     while hasattr(command, "commands"):
         if not rest or rest[0] not in command.commands:

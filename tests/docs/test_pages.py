@@ -9,31 +9,21 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.docs import reference, site_hook
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES_OF_README = 8_000
 LISTS = re.compile(r"\s*(?:[-*] |\d+\. |\||```)\S*")
 
 
-def test_the_readme_stays_short() -> None:
+def test_the_readme_is_short_and_what_is_written_from_the_code_is_current() -> None:
     assert (ROOT / "README.md").stat().st_size <= MOST_BYTES_OF_README
-
-
-@pytest.mark.parametrize("file", reference.PAGES, ids=lambda file: file.stem)
-def test_what_is_written_from_the_code_is_current(file: Path) -> None:
-    text = file.read_text(encoding="utf-8")
-    assert text == reference.PAGES[file](text), "python -m tests.docs.reference writes it anew"
-
-
-def test_a_row_of_a_key_that_is_no_key_is_found() -> None:
+    for file, write in reference.PAGES.items():
+        text = file.read_text(encoding="utf-8")
+        assert text == write(text), "python -m tests.docs.reference writes it again"
     with pytest.raises(KeyError):
         reference.keys_page("| `kafka.topic` | text | required | The topic. | `t` |")
 
@@ -88,8 +78,9 @@ def build(root: Path, folder: Path) -> str:
 def test_a_link_that_leads_nowhere_fails_the_site(tmp_path: Path) -> None:
     for name in (*site_hook.IN_ROOT, "mkdocs.yml"):
         shutil.copyfile(ROOT / name, tmp_path / name)
-    shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    (tmp_path / "tests" / "docs").mkdir(parents=True)
+    for folder in ("docs", "tests/docs"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copyfile(ROOT / "docs" / "tables.md", tmp_path / "docs" / "tables.md")
     shutil.copyfile(str(site_hook.__file__), tmp_path / "tests" / "docs" / "site_hook.py")
     (tmp_path / "code.py").touch()
     links = "[a](tables.md#nowhere), [b](nothing.md), [c](../nothing.py), [d](../code.py), [e](../SECURITY.md#threats-nowhere)"
@@ -112,22 +103,13 @@ def test_the_site_has_every_document_and_its_four_parts(site: Path) -> None:
     assert places == sorted(places)
 
 
-def test_the_site_asks_no_network(site: Path) -> None:
-    loaded = {url for _, page in pages(site) for url in page.loaded}
+def test_the_site_asks_no_network_and_shows_lists_and_tables_as_such(site: Path) -> None:
+    texts = {str(file): file.read_text(encoding="utf-8") for file in site.rglob("*.html")}
+    pages = {name: Page(text) for name, text in texts.items()}
+    loaded = {url for page in pages.values() for url in page.loaded}
     styles = {url for file in site.rglob("*.css") for url in re.findall(r"url\(([^)]+)\)", file.read_text(encoding="utf-8"))}
     assert any(url.endswith(".js") for url in loaded)
     assert {url for url in loaded | styles if re.match(r"[\"']?(?:https?:)?//", url)} == set()
     # The theme's script fetches mermaid for a page with such a diagram.
-    assert [name for name, text in texts(site) if 'class="mermaid"' in text] == []
-
-
-def test_lists_and_tables_are_shown_as_such(site: Path) -> None:
-    assert [(name, page.leaked) for name, page in pages(site) if page.leaked] == []
-
-
-def texts(site: Path) -> Iterable[tuple[str, str]]:
-    return ((file.name, file.read_text(encoding="utf-8")) for file in site.rglob("*.html"))
-
-
-def pages(site: Path) -> Iterable[tuple[str, Page]]:
-    return ((name, Page(text)) for name, text in texts(site))
+    assert [name for name, text in texts.items() if 'class="mermaid"' in text] == []
+    assert {name: page.leaked for name, page in pages.items() if page.leaked} == {}

@@ -57,43 +57,38 @@ def test_no_cell_of_csv_is_a_formula(text: str, separator: str) -> None:
         assert not cell.startswith((*"=+-@\t\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")) or is_number, cell
 
 
-def test_a_formula_of_csv_is_none_wherever_a_spreadsheet_splits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_formula_of_csv_is_none_wherever_a_spreadsheet_splits_and_numbers_stay(capsys: pytest.CaptureFixture[str]) -> None:
     cells = ["\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20x", "a;=1+1", 'a; "=1+1"', "a;-5", "a;=cmd|' /C calc'!A0;b"]
     output.write_csv(["name"], [(each,) for each in cells])
-    _, *lines = capsys.readouterr().out.splitlines()
-    assert lines == [
-        *("'\uff1d1+1", "'\uff0b1", "'\uff0d1", "'\uff20x"),
+    output.write_csv(["a", "b", "c", "d"], [(-5, "=1+1", "-5", "@x")])
+    assert capsys.readouterr().out.splitlines() == [
+        *("name", "'\uff1d1+1", "'\uff0b1", "'\uff0d1", "'\uff20x"),
         *("a;'=1+1", '"a;\' ""=1+1"""', "a;-5", "a;'=cmd|' /C calc'!A0;b"),
+        *("a,b,c,d", "-5,'=1+1,-5,'@x"),
     ]
 
 
-def test_an_error_of_ours_is_lines_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_lines_that_nothing_in_it_forges(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = dict.fromkeys(("where", "observed", "expected", "next_step"), FORGED)
+
     def fail() -> None:
-        raise BreakerOpenError(
-            f"{FORGED} opened.", where=f"stream {FORGED}", observed=FORGED, expected=FORGED, next_step=FORGED
-        )
+        raise BreakerOpenError(f"{FORGED} opened.", **parts)
+
+    def fail_unexpectedly() -> None:
+        forged = '{"event": "run.finished", "exit_code": 0}'
+        raise ValueError(f"x\x1b]0;owned\x07\u009b2J\u202e\n{forged}\n{FORGED}") from KeyError(FORGED)
 
     assert exit_codes.exit_code_of(fail) == 5
     said = capsys.readouterr().err
     assert is_harmless(said)
     assert all(line.startswith(("tidemark: ", "  ")) for line in said.splitlines())
     assert not any(line.lstrip().startswith("{") for line in said.splitlines())
-
-
-def test_an_error_that_nobody_expected_is_harmless_too(capsys: pytest.CaptureFixture[str]) -> None:
-    def fail() -> None:
-        forged = '{"event": "run.finished", "exit_code": 0}'
-        raise ValueError(f"x\x1b]0;owned\x07\u009b2J\u202e\n{forged}\n{FORGED}") from KeyError(FORGED)
-
-    assert exit_codes.exit_code_of(fail) == 1
+    assert exit_codes.exit_code_of(fail_unexpectedly) == 1
     said = capsys.readouterr().err
     assert is_harmless(said)
     assert "run.finished" in said
     assert all(line.startswith(("  | ", "tidemark: unexpected ValueError")) for line in said.splitlines()[1:]), said
-
-
-def test_an_error_keeps_its_parts_as_they_were_for_programs() -> None:
-    assert TidemarkError("x", where=FORGED).where == FORGED
+    assert TidemarkError("x", where=FORGED).where == FORGED, "programs get the parts whole"
 
 
 def test_a_log_line_is_one_line_of_harmless_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,11 +109,6 @@ def test_what_is_shown_is_harmless_in_every_form(capsys: pytest.CaptureFixture[s
     output.write_json({FORGED: rows})
     output.write(FORGED)
     assert is_harmless(capsys.readouterr().out)
-
-
-def test_numbers_of_csv_stay_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    output.write_csv(["a", "b", "c", "d"], [(-5, "=1+1", "-5", "@x")])
-    assert capsys.readouterr().out == "a,b,c,d\n-5,'=1+1,-5,'@x\n"
 
 
 def test_labels_of_metrics_are_harmless() -> None:

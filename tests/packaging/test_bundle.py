@@ -31,14 +31,6 @@ STAGES = {
 MODELS: dict[str, Any] = {"jobs": Job, "schemas": Schema, "volumes": Volume}
 
 
-def before(task: str) -> set[str]:
-    """The tasks that must have succeeded for a task to run, by the default condition."""
-    if MEDALLION[task].get("run_if", "ALL_SUCCESS") != "ALL_SUCCESS":
-        return set()
-    direct = {each["task_key"] for each in MEDALLION[task].get("depends_on", [])}
-    return direct.union(*(before(each) for each in direct))
-
-
 def outcomes(failing: str) -> dict[str, str]:
     """What becomes of each task where one fails, by the platform's rules for `run_if`."""
     ended: dict[str, str] = {}
@@ -80,15 +72,13 @@ def test_a_resource_has_a_key_of_its_own_across_all_kinds() -> None:
     assert [key for key, count in Counter(key for _, key, _ in resources()).items() if count > 1] == []
 
 
-@pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind, key, _ in resources() if kind in MODELS])
-def test_the_platforms_own_model_takes_each_resource(kind: str, key: str) -> None:
-    assert MODELS[kind].from_dict(of_kind(kind)[key]).as_dict().keys() == of_kind(kind)[key].keys()
-
-
-@pytest.mark.parametrize("field", ["retries", "run_as_user"])
-def test_the_platforms_own_model_refuses_what_it_does_not_know(field: str) -> None:
-    with pytest.raises(ValueError, match=field):
-        MODELS["jobs"].from_dict({**JOBS["medallion"], field: 1})
+def test_the_platforms_models_take_each_resource_and_no_unknown_field() -> None:
+    for kind, model in MODELS.items():
+        for key, content in of_kind(kind).items():
+            assert model.from_dict(content).as_dict().keys() == content.keys(), key
+    for field in ("retries", "run_as_user"):
+        with pytest.raises(ValueError, match=field):
+            Job.from_dict({**JOBS["medallion"], field: 1})
 
 
 def test_every_wheel_task_names_an_entry_point_of_the_wheel_and_its_environment() -> None:
@@ -100,26 +90,12 @@ def test_every_wheel_task_names_an_entry_point_of_the_wheel_and_its_environment(
     assert {(job, task["environment_key"]) for job, task in WHEEL_TASKS} == environments
 
 
-def test_every_environment_installs_the_locked_versions_beside_the_wheel() -> None:
+def test_environments_install_locked_versions_and_pinned_tools_build_the_wheel() -> None:
     environments = [each["spec"]["dependencies"] for content in JOBS.values() for each in content.get("environments", [])]
     assert environments == [["-r ./files/requirements.txt", "../dist/*.whl"]] * len({job for job, _ in WHEEL_TASKS})
     pins = (ROOT / "resources" / "files" / "requirements.txt").read_text(encoding="utf-8").splitlines()
     assert [line for line in pins if not line.startswith("#") and "==" not in line] == []
-
-
-def test_the_wheel_is_built_by_tools_that_are_pinned_and_checked() -> None:
-    build = BUNDLE["artifacts"]["wheel"]["build"]
-    assert "--build-constraints requirements-build.lock --require-hashes" in build
-    assert "--hash=sha256:" in (ROOT / "requirements-build.lock").read_text(encoding="utf-8")
-
-
-def test_the_stages_run_one_after_another_and_the_gate_lets_gold_out() -> None:
-    assert {task: before(task) for task in STAGES} == {
-        "bronze": set(),
-        "silver": {"bronze"},
-        "gate": {"bronze", "silver"},
-        "gold": {"bronze", "silver", "gate"},
-    }
+    assert "--build-constraints requirements-build.lock --require-hashes" in BUNDLE["artifacts"]["wheel"]["build"]
 
 
 def test_a_failed_gate_keeps_gold_back_refreshes_the_dashboard_and_fails_the_run() -> None:
@@ -137,15 +113,15 @@ def test_a_failed_gate_keeps_gold_back_refreshes_the_dashboard_and_fails_the_run
     # The platform calls a run failed where one of its last tasks did not succeed.
     assert {ended[task] for task in MEDALLION.keys() - needed} == {"success", "upstream failed"}
     assert set(outcomes("none").values()) == {"success"}
+    kept_back = {task: [each for each in STAGES if outcomes(task)[each] == "upstream failed"] for task in STAGES}
+    stages = list(STAGES)
+    assert kept_back == {task: stages[nth + 1 :] for nth, task in enumerate(stages)}, "the stages run one after another"
 
 
 def test_one_run_at_a_time_with_a_queue_limits_and_somebody_who_hears_of_it() -> None:
     for content in JOBS.values():
-        assert (content["max_concurrent_runs"], content["queue"], content["timeout_seconds"] > 0) == (
-            1,
-            {"enabled": True},
-            True,
-        )
+        assert (content["max_concurrent_runs"], content["queue"]) == (1, {"enabled": True})
+        assert content["timeout_seconds"] > 0
         assert content["email_notifications"]["on_failure"] == ["${var.notify}"]
     for job in ("medallion", "maintenance"):
         (rule,) = JOBS[job]["health"]["rules"]
@@ -158,13 +134,12 @@ def test_all_but_the_gate_are_retried() -> None:
     assert MEDALLION["gate"]["disable_auto_optimization"] is True
 
 
-@pytest.mark.parametrize("task", [task for _, task in WHEEL_TASKS], ids=[task["task_key"] for _, task in WHEEL_TASKS])
-def test_the_flags_of_a_task_come_to_settings_in_order(task: dict[str, Any]) -> None:
-    settings = settings_of(task)
-
-    assert (settings.lakehouse.catalog, settings.lakehouse.schema_) == ("main", "tidemark")
-    assert settings.lakehouse.volume == f"/Volumes/main/tidemark/{of_kind('volumes')['files']['name']}"
-    assert settings.kafka.topics == ("incidents", "payments")
+def test_the_flags_of_every_task_are_settings_in_order() -> None:
+    for _, task in WHEEL_TASKS:
+        settings = settings_of(task)
+        assert (settings.lakehouse.catalog, settings.lakehouse.schema_) == ("main", "tidemark")
+        assert settings.lakehouse.volume == f"/Volumes/main/tidemark/{of_kind('volumes')['files']['name']}"
+        assert settings.kafka.topics == ("incidents", "payments")
 
 
 def test_only_the_ingest_reads_the_secrets() -> None:

@@ -28,12 +28,8 @@ def encoded(part: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_widgets_show_the_columns_of_a_dataset_and_no_others(name: str) -> None:
+def test_a_dataset_reads_our_tables_by_bare_names_and_its_columns_are_shown(name: str) -> None:
     assert columns_used()[name] == set(QUERIES[name].named_selects)
-
-
-@pytest.mark.parametrize("name", QUERIES)
-def test_a_dataset_reads_tables_of_ours_by_their_bare_names(name: str) -> None:
     inner = {each.alias for each in QUERIES[name].find_all(exp.CTE)}
     read = [table for table in QUERIES[name].find_all(exp.Table) if table.name not in inner]
     assert {table.name for table in read} <= {*TABLE_NAMES, views.MISSING}
@@ -41,27 +37,18 @@ def test_a_dataset_reads_tables_of_ours_by_their_bare_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("widget", PLOTTED, ids=[widget["name"] for widget in PLOTTED])
-def test_a_widget_shows_what_it_asks_for(widget: dict[str, Any]) -> None:
+def test_a_widget_shows_what_it_asks_for_as_text(widget: dict[str, Any]) -> None:
     asked = {field["name"] for each in widget["queries"] for field in each["query"]["fields"]}
     assert encoded(widget["spec"]["encodings"]) == asked
     assert {each["query"]["datasetName"] for each in widget["queries"]} <= QUERIES.keys()
     assert widget["spec"]["frame"]["title"]
+    for column in widget["spec"]["encodings"].get("columns", []):
+        assert column.keys() == {"fieldName", "displayName"}  # no html, link or image of what a producer sent
 
 
-def test_what_a_producer_sent_is_shown_as_text() -> None:
-    columns = [column for widget in PLOTTED for column in widget["spec"]["encodings"].get("columns", [])]
-    assert {key for column in columns for key in column} == {"fieldName", "displayName"}  # no html, link or image
-
-
-def test_the_verdict_comes_first() -> None:
-    first = DASHBOARD["pages"][0]["layout"]
-    shown = [
-        placed["widget"]["name"] for placed in sorted(first, key=lambda each: (each["position"]["y"], each["position"]["x"]))
-    ]
-    assert shown[:2] == ["gate-title", "verdict"]
-
-
-def test_widgets_have_names_of_their_own_and_fill_the_grid_without_overlap() -> None:
+def test_the_verdict_comes_first_and_widgets_fill_the_grid_without_overlap() -> None:
+    first = sorted(DASHBOARD["pages"][0]["layout"], key=lambda each: (each["position"]["y"], each["position"]["x"]))
+    assert [placed["widget"]["name"] for placed in first][:2] == ["gate-title", "verdict"]
     names = [widget["name"] for widget in widgets()]
     assert [name for name in names if names.count(name) > 1 or not re.fullmatch("[a-z-]{1,60}", name)] == []
     for page in (page for page in DASHBOARD["pages"] if page["pageType"] == "PAGE_TYPE_CANVAS"):

@@ -71,19 +71,13 @@ def session_builders(path: Path) -> list[str]:
     ]
 
 
-def test_no_file_names_the_host_of_a_package_registry() -> None:
-    assert lines_with(REGISTRY_HOST) == []
+@pytest.mark.parametrize("pattern", [REGISTRY_HOST, MACHINE_PATH], ids=["the host of a registry", "a path of one machine"])
+def test_no_file_names(pattern: re.Pattern[str]) -> None:
+    assert lines_with(pattern) == []
 
 
-def test_no_file_holds_a_path_of_one_machine() -> None:
-    assert lines_with(MACHINE_PATH) == []
-
-
-def test_every_suppression_of_a_check_gives_its_reason() -> None:
+def test_every_suppression_of_a_check_gives_its_reason(tmp_path: Path) -> None:
     assert [line for path in committed() if path.suffix == ".py" for line in unreasoned(path)] == []
-
-
-def test_a_suppression_without_a_reason_is_found(tmp_path: Path) -> None:
     bare, reasoned = "x = 1  # " + "noqa: E501, S101", "y = 2  # " + "type: ignore[misc]  # the library has no stubs for it"
     (tmp_path / "module.py").write_text(f"{bare}\n{reasoned}\n", encoding="utf-8")
     assert unreasoned(tmp_path / "module.py") == ["module.py:1: # " + "noqa: E501, S101"]
@@ -100,51 +94,34 @@ def test_the_ci_script_can_be_run() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-@pytest.mark.parametrize("lock", LOCKS)
-def test_every_locked_requirement_is_pinned_and_hashed(lock: str) -> None:
-    text = (ROOT / lock).read_text(encoding="utf-8").replace("\\\n", " ")
-    entries = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
-    assert [entry for entry in entries if not re.match(r"[a-z0-9.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)] == []
+def test_every_lock_pins_the_same_versions_by_their_hashes() -> None:
+    for lock in LOCKS:
+        text = (ROOT / lock).read_text(encoding="utf-8").replace("\\\n", " ")
+        entries = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+        assert [entry for entry in entries if not re.match(r"[a-z0-9.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)] == []
+    users, developers = locked("requirements.lock"), locked("requirements-dev.lock")
+    for lock, others in (("requirements.lock", developers), ("requirements-build.lock", developers), (PRODUCTION, users)):
+        pinned = locked(lock)
+        assert {name: others.get(name) for name in pinned} == pinned
 
 
-def test_the_locks_cover_every_declared_dependency() -> None:
-    for_users = {*names(PROJECT["project"]["dependencies"]), *names(PROJECT["project"]["optional-dependencies"]["local"])}
-    for_users -= OF_THIS_CHECKOUT
-    groups = PROJECT["dependency-groups"]
-    assert for_users - locked("requirements.lock").keys() == set()
+def test_the_locks_cover_what_is_declared_and_give_users_no_tools() -> None:
+    users, production = locked("requirements.lock").keys(), locked(PRODUCTION).keys()
+    of_wheel, groups = names(PROJECT["project"]["dependencies"]), PROJECT["dependency-groups"]
+    for_users = (of_wheel | names(PROJECT["project"]["optional-dependencies"]["local"])) - OF_THIS_CHECKOUT
+    assert for_users - users == set()
     assert names(groups["build"]) - locked("requirements-build.lock").keys() == set()
     assert (for_users | names(groups["dev"])) - locked("requirements-dev.lock").keys() == set()
-
-
-def test_our_producer_kit_is_installed_from_this_checkout_and_asked_of_no_index() -> None:
-    assert names(PROJECT["project"]["optional-dependencies"]["local"]) & OF_THIS_CHECKOUT == OF_THIS_CHECKOUT
-    assert [lock for lock in (*LOCKS, PRODUCTION) if locked(lock).keys() & OF_THIS_CHECKOUT] == []
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert "--no-deps --no-build-isolation --editable ./producer --editable ." in makefile
-
-
-def test_a_user_gets_no_tool_of_the_developers() -> None:
-    declared = names(PROJECT["dependency-groups"]["dev"]) | names(PROJECT["dependency-groups"]["build"])
-    assert declared & locked("requirements.lock").keys() == set()
-
-
-def test_every_lock_pins_the_same_versions() -> None:
-    users, developers = locked("requirements.lock"), locked("requirements-dev.lock")
-    assert {name: developers.get(name) for name in users} == users
-    build = locked("requirements-build.lock")
-    assert {name: developers.get(name) for name in build} == build
-    production = locked(PRODUCTION)
-    assert {name: users.get(name) for name in production} == production
-
-
-def test_production_takes_what_the_wheel_needs_and_brings_no_spark() -> None:
-    production = locked(PRODUCTION).keys()
-    assert names(PROJECT["project"]["dependencies"]) - production == set()
+    assert (names(groups["dev"]) | names(groups["build"])) & users == set()
+    assert of_wheel - production == set()
     assert production & {"pyspark", "delta-spark", "py4j"} == set()
 
 
-def test_no_build_brings_tools_that_no_lock_pins() -> None:
+def test_what_is_installed_is_pinned_by_a_lock_or_of_this_checkout() -> None:
+    assert names(PROJECT["project"]["optional-dependencies"]["local"]) >= OF_THIS_CHECKOUT
+    assert [lock for lock in (*LOCKS, PRODUCTION) if locked(lock).keys() & OF_THIS_CHECKOUT] == []
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "--no-deps --no-build-isolation --editable ./producer --editable ." in makefile
     installs = [line for line in makefile.splitlines() if "pip install" in line]
     assert [line for line in installs if "--no-build-isolation" not in line and "--only-binary :all:" not in line] == []
     assert [line for line in installs if "--require-hashes" not in line and "--no-deps" not in line] == []

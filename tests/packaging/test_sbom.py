@@ -55,43 +55,29 @@ def test_it_names_each_python_package_that_make_setup_installs(components: list[
     assert "pkg:pypi/pyspark@4.2.0" in locked
 
 
-def test_it_names_each_jar_of_the_lock_by_its_hash(components: list[dict[str, Any]]) -> None:
+def test_it_names_each_jar_of_the_lock_by_its_hash_and_those_inside_pyspark(components: list[dict[str, Any]]) -> None:
     named = {digest["content"] for each in components if each["purl"].startswith("pkg:maven/") for digest in each["hashes"]}
     assert named == {digest for conf in jars.CONFIGURATIONS for digest in jars.pinned(conf).values()}
-
-
-def test_it_names_each_jar_inside_pyspark(components: list[dict[str, Any]]) -> None:
     (pyspark,) = [each for each in components if each["name"] == "pyspark"]
-    named = {
-        f"{each['name']}-{each['version']}.jar" if "version" in each else f"{each['name']}.jar"
-        for each in pyspark["components"]
-    }
+    files = {"-".join(filter(None, (each["name"], each.get("version")))) + ".jar" for each in pyspark["components"]}
     folder = distribution("pyspark").locate_file("pyspark/jars")
-    assert named == {jar.name for jar in folder.glob("*.jar")}  # type: ignore[attr-defined]  # a Path, for an installed package
+    assert files == {jar.name for jar in folder.glob("*.jar")}  # type: ignore[attr-defined]  # a Path, for an installed package
 
 
-def test_everything_is_under_a_licence_that_was_approved() -> None:
-    spdx = get_spdx_licensing()
-    parts = [*sbom.python_packages(), *sbom.locked_jars()]
-    others = {part.purl.name: part.license for part in parts if set(spdx.license_keys(part.license)) - APPROVED}
-    assert others == {}
-
-
-def test_the_table_of_reviewed_licences_holds_nothing_that_is_gone() -> None:
+def test_every_licence_was_approved_and_no_other_package_was_reviewed() -> None:
+    spdx, of_jvm = get_spdx_licensing(), list(sbom.locked_jars())
+    parts = [*sbom.python_packages(), *of_jvm]
+    assert {part.purl.name: part.license for part in parts if set(spdx.license_keys(part.license)) - APPROVED} == {}
     reviewed = sbom._REVIEWED
     assert set(reviewed["python"]) <= {requirement.name for requirement, _ in sbom.locked_requirements()}
-    assert set(reviewed["jvm"]) == {part.purl.namespace for part in sbom.locked_jars()}
+    assert set(reviewed["jvm"]) == {part.purl.namespace for part in of_jvm}
 
 
-def test_the_notices_of_spark_delta_and_kafka_are_kept(written: Path) -> None:
+def test_notices_are_kept_and_the_table_of_licences_names_every_part(written: Path, components: list[dict[str, Any]]) -> None:
     text = (written / "NOTICE").read_text(encoding="utf-8")
     assert re.search(r"Apache Spark\nCopyright", text)
     assert "Apache Kafka\nCopyright" in text
     assert "Delta Lake" in text
-
-
-def test_the_table_of_licences_names_every_part(written: Path, components: list[dict[str, Any]]) -> None:
-    text = (written / "licenses.md").read_text(encoding="utf-8")
-    rows = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if line.startswith("| ")][1:]
-    names = {f"{each['group']}:{each['name']}" if "group" in each else each["name"] for each in components}
-    assert names <= set(rows)
+    table = (written / "licenses.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert {f"{each['group']}:{each['name']}" if "group" in each else each["name"] for each in components} <= set(rows)

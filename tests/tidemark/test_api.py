@@ -29,7 +29,7 @@ def _working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_config_is_a_file_or_a_mapping(tmp_path: Path) -> None:
+def test_a_config_is_a_file_or_a_mapping_and_overrides_are_values_or_texts(tmp_path: Path) -> None:
     file = tmp_path / "own.yml"
     file.write_text(json.dumps(NOTHING), encoding="utf-8")
     configs = (file, str(file), NOTHING, {**NOTHING, "lakehouse": {"root": Path("lakehouse")}})
@@ -37,9 +37,6 @@ def test_a_config_is_a_file_or_a_mapping(tmp_path: Path) -> None:
     assert found == [found[0]] * 4
     assert (found[0].pipeline, found[0].streams, found[0].last_load, found[0].lag) == ("tests", (), None, None)
     assert found[0].lakehouse == str(tmp_path / "lakehouse")
-
-
-def test_overrides_are_values_of_python_or_texts_as_on_the_command_line(tmp_path: Path) -> None:
     overrides = {"pipeline": "mine", "kafka.topics": ["a", "b"], "policies.max_jump": "5", "lakehouse.root": tmp_path / "other"}
     assert tidemark.status(NOTHING, overrides=overrides).lakehouse == str(tmp_path / "other")
     with pytest.raises(tidemark.ConfigError, match=r"policies\.max_jmp"):
@@ -94,10 +91,11 @@ def test_a_wrong_argument_is_a_usage_error(call: Callable[[], object]) -> None:
         call()
 
 
-def test_a_record_that_is_not_there_is_an_error_that_says_so() -> None:
+def test_where_nothing_was_read_yet_answers_are_empty_and_a_record_is_an_error() -> None:
     with pytest.raises(tidemark.TidemarkError, match="Nothing was read yet"):
         tidemark.why(NOTHING, "t", 0, 1)
     assert tidemark.quarantine(NOTHING) == tidemark.Quarantine(records=(), count=0)
+    assert tidemark.sql(NOTHING, "select 1 as one").to_pylist() == [{"one": 1}]
 
 
 def test_every_error_can_be_caught_by_its_name_in_tidemark() -> None:
@@ -162,8 +160,3 @@ def test_progress_goes_to_the_log_of_python_without_secrets(
         ("ERROR", 'run.failed {"exit_code": 1}'),
     ]
     assert capsys.readouterr() == ("", "")
-
-
-def test_sql_over_tables_that_are_not_there_is_an_arrow_table_of_its_own(tmp_path: Path) -> None:
-    found = tidemark.sql(NOTHING, "select 1 as one")
-    assert found.to_pylist() == [{"one": 1}]

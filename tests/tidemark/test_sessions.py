@@ -72,7 +72,7 @@ def printed(program: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_session_without_delta_or_that_is_stopped_is_refused_with_the_lines_it_lacks(tmp_path: Path) -> None:
+def test_a_session_that_lacks_delta_or_is_stopped_is_refused_with_the_lines(tmp_path: Path) -> None:
     lines = f'.config("spark.jars.packages", "{jars.packages()}")'
     lines += ' .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")'
     settings = f"The Spark session lacks settings of Delta Lake. {lines}"

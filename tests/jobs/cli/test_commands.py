@@ -178,7 +178,7 @@ def test_no_secret_of_the_config_is_shown(config: Path, capsys: pytest.CaptureFi
     assert "hunter2" not in captured.err
 
 
-def test_every_error_ends_with_its_own_code_and_only_an_unexpected_one_with_a_traceback(
+def test_every_error_has_its_code_and_only_an_unexpected_one_a_traceback(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     expected = {"ConfigError": 2, "UsageError": 2, "GateFailedError": 3, "BreakerOpenError": 5}

@@ -144,7 +144,7 @@ def test_the_lakehouse_may_be_named_by_a_relative_path_or_a_link(
             assert list(found.rows) == [(b'{"id": 1}',)]
 
 
-def test_a_damaged_table_is_named_but_one_that_the_query_does_not_name_is_not_looked_at(
+def test_a_damaged_table_is_named_unless_the_query_names_only_others(
     lakehouse: Lakehouse, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path(tables(lakehouse)["silver_watermarks"].location)

@@ -89,7 +89,7 @@ def test_it_reads_watermarks_totals_rejects_the_last_verdict_and_the_published_l
     assert found["published"] == {"load_seq": 1, "gate_run_id": "old", "published_at": NOON}
 
 
-def test_what_a_contiguous_stream_lacks_is_what_its_loads_stepped_over_and_silver_has_not_got_since(root: Path) -> None:
+def test_missing_sequences_of_a_contiguous_stream_are_those_silver_still_lacks(root: Path) -> None:
     gaps = [{"epoch": 2, "first_sequence": 3, "last_sequence": 4}, {"epoch": 2, "first_sequence": 7, "last_sequence": 9}]
     write_rows(root, LOADS, [load(3) | {"producer": "p1", "missing_ranges": gaps}])
     kept = {**STREAM, "producer": "p1", "epoch": 2}

@@ -24,35 +24,26 @@ def at(topic: str, partition: int, decided: int | None, bronze: int) -> dict[str
     return {"topic": topic, "partition": partition, "decided_offset": decided, "bronze_offset": bronze, "offsets": behind}
 
 
-def test_lag_is_counted_up_to_kafkas_end_for_partitions_that_no_table_knows_too(
-    broker: LocalBroker, topic: Callable[..., str]
-) -> None:
-    name = topic(3)
+def test_lag_is_counted_up_to_kafkas_end_for_every_partition_and_topic(broker: LocalBroker, topic: Callable[..., str]) -> None:
+    name, again = topic(3), topic()
     send(broker.bootstrap_servers, name, [Sent(b"v", partition=partition) for partition in (0, 0, 0, 0, 0, 1, 1)])
-    kafka = Kafka.model_validate({"bootstrap_servers": broker.bootstrap_servers, "topics": [name]})
-
-    told = ends(kafka, [at(name, 0, decided=1, bronze=3)], [])
-
-    assert told["kafka"] == {"asked": True, "why": None}
-    columns = ("partition", "decided_offset", "bronze_offset", "end_offset", "lag")
-    assert [tuple(row[column] for column in columns) for row in told["partitions"]] == [
-        (0, 1, 3, 5, 3),
-        (1, None, None, 2, 2),
-        (2, None, None, 0, 0),
+    send(broker.bootstrap_servers, again, [Sent(b"v")] * 5)
+    kafka = Kafka.model_validate({"bootstrap_servers": broker.bootstrap_servers, "topics": [name, again]})
+    # One topic was created again: it goes on under another name. Of the other, no table knows two partitions.
+    stored = [
+        {"topic": again, "stored_as": f"{again}@2", "incarnation": 2},
+        {"topic": again, "stored_as": again, "incarnation": 1},
     ]
+    known = [at(name, 0, decided=1, bronze=3), at(again, 0, decided=99, bronze=99), at(f"{again}@2", 0, decided=2, bronze=2)]
 
+    found = ends(kafka, known, stored)
 
-def test_a_topic_that_was_created_anew_is_told_under_the_name_that_it_goes_on_as(
-    broker: LocalBroker, topic: Callable[..., str]
-) -> None:
-    name = topic()
-    send(broker.bootstrap_servers, name, [Sent(b"v")] * 5)
-    kafka = Kafka.model_validate({"bootstrap_servers": broker.bootstrap_servers, "topics": [name]})
-    stored = [{"topic": name, "stored_as": f"{name}@2", "incarnation": 2}, {"topic": name, "stored_as": name, "incarnation": 1}]
-
-    told = ends(kafka, [at(name, 0, decided=99, bronze=99), at(f"{name}@2", 0, decided=2, bronze=2)], stored)
-
-    assert [(row["topic"], row["end_offset"], row["lag"]) for row in told["partitions"]] == [
-        (name, None, 0),
-        (f"{name}@2", 5, 2),
-    ]
+    assert found["kafka"] == {"asked": True, "why": None}
+    columns = ("topic", "partition", "decided_offset", "bronze_offset", "end_offset", "lag")
+    assert {tuple(row[column] for column in columns) for row in found["partitions"]} == {
+        (name, 0, 1, 3, 5, 3),
+        (name, 1, None, None, 2, 2),
+        (name, 2, None, None, 0, 0),
+        (again, 0, 99, 99, None, 0),
+        (f"{again}@2", 0, 2, 2, 5, 2),
+    }

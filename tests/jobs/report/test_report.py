@@ -61,7 +61,7 @@ def test_history_is_the_ledger_summed_up(found: dict[str, Any], root: Path) -> N
     assert [(each["first_load_seq"], each["last_load_seq"]) for each in found["slices"]] == [(n, n) for n in range(1, 8)]
 
 
-def test_many_streams_are_told_as_one_and_many_loads_in_slices_and_nothing_is_left_out(
+def test_many_streams_are_shown_as_one_and_many_loads_in_slices(
     root: Path, settings: Settings, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report_facts, "MAX_STREAMS", 3)
@@ -76,31 +76,24 @@ def test_many_streams_are_told_as_one_and_many_loads_in_slices_and_nothing_is_le
     assert few["streams"] == found["streams"][:3]
 
 
-def test_the_streams_that_most_was_kept_out_of_come_first(found: dict[str, Any]) -> None:
+def test_streams_gate_runs_and_quarantine_are_listed_with_their_totals(found: dict[str, Any], root: Path) -> None:
     kept_out = [row["records"] - row["accepted"] for row in found["streams"]]
-    assert kept_out == sorted(kept_out, reverse=True)
-
-
-def test_the_gates_runs_and_what_they_did_not_find_met(found: dict[str, Any]) -> None:
+    assert kept_out == sorted(kept_out, reverse=True), "the streams that most was kept out of come first"
     assert [run["last_load_seq"] for run in found["gate_runs"]] == [7, 6, 5, 4, 3, 2, 1]
     assert [run["passed"] for run in found["gate_runs"]] == [True, False, True, True, False, True, True]
-    last = [row for row in found["gate_results"] if row["last_load_seq"] == 7]
-    assert [(row["expectation"], row["outcome"]) for row in last] == [
-        ("records_are_conserved", "passed"),
-        ("budget_late", "passed"),
-    ]
-    assert {row["outcome"] for row in found["gate_results"] if row["last_load_seq"] < 7} == {"failed"}
-
-
-def test_totals_stand_beside_lists(found: dict[str, Any], root: Path) -> None:
+    last = [(row["expectation"], row["outcome"]) for row in found["gate_results"] if row["last_load_seq"] == 7]
+    assert last == [("records_are_conserved", "passed"), ("budget_late", "passed")]
+    assert {row["outcome"] for row in found["gate_results"] if row["last_load_seq"] < 7} == {"failed"}, "of others the unmet"
     assert found["quarantine_total"]["records"] == sql(root, "SELECT sum(records) FROM quarantine_open")[0][0]
-    assert (found["missing_total"]["ranges"], found["missing_total"]["sequences"]) == sql(
-        root, "SELECT count(*), sum(sequences) FROM silver_missing"
-    )[0]
-    assert len(found["missing_rows"]) == found["missing_total"]["ranges"]
+    [missing] = sql(root, "SELECT count(*), sum(sequences) FROM silver_missing")
+    assert (found["missing_total"]["ranges"], found["missing_total"]["sequences"]) == missing
+    assert len(found["missing_rows"]) == missing[0]
+    first = found["quarantine_rows"][0]
+    at = f"topic = '{first['topic']}' AND partition = {first['partition']} AND class = '{first['class']}'"
+    assert (first["first_offset"],) in sql(root, f"SELECT first_offset FROM quarantine_open WHERE {at}")
 
 
-def test_missing_means_what_the_gate_counts_and_what_is_followed_up_stands_beside_it(found: dict[str, Any], root: Path) -> None:
+def test_missing_is_what_the_gate_counts_with_what_is_still_open(found: dict[str, Any], root: Path) -> None:
     (missing,) = [tile for tile in tiles(found) if tile["label"] == "Missing"]
     (stepped_over,) = sql(root, "SELECT sum(missing) FROM silver_loads")[0]
     lacking = found["missing_total"]
@@ -116,13 +109,6 @@ def test_a_gate_that_failed_says_what_comes_next_until_somebody_decided(found: d
     said = " ".join(verdict({**found, "gate": {**failed, "decision": by}})["said"])
     assert "tidemark gate show" not in said
     assert "released by ann" in said
-
-
-def test_a_group_in_quarantine_names_an_offset_to_ask_about(found: dict[str, Any], root: Path) -> None:
-    first = found["quarantine_rows"][0]
-    at = f"topic = '{first['topic']}' AND partition = {first['partition']} AND class = '{first['class']}'"
-    offsets = [offset for (offset,) in sql(root, f"SELECT first_offset FROM quarantine_open WHERE {at}")]
-    assert first["first_offset"] in offsets
 
 
 def test_the_last_runs_are_told_with_their_stages_and_failures(root: Path) -> None:
@@ -141,11 +127,8 @@ def test_where_kafka_cannot_be_asked_the_facts_say_why_and_count_up_to_bronzes_e
     told = facts(settings, Lakehouse(root=str(root)))
     assert told["kafka"] == {"asked": False, "why": "librdkafka cannot read a JKS file as ssl.truststore.location"}
     lags = [(row["topic"], row["partition"], row["end_offset"], row["lag"]) for row in told["partitions"]]
-    assert lags == [("incidents", 0, None, 0), ("incidents", 1, None, 10), ("payments", 0, None, 20), ("payments", 1, None, 30)]
-
-
-def test_nothing_in_bronze_is_nothing_behind() -> None:
     assert ends(None, [], []) == {"kafka": {"asked": False, "why": "--offline"}, "partitions": []}
+    assert lags == [("incidents", 0, None, 0), ("incidents", 1, None, 10), ("payments", 0, None, 20), ("payments", 1, None, 30)]
 
 
 def test_json_prints_the_facts_and_writes_no_file(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,46 +35,38 @@ def filled(lakehouse: Lakehouse) -> Lakehouse:
     return lakehouse
 
 
-def test_a_folder_says_whose_tables_it_holds_and_refuses_a_second_commit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_in_store", [False, True], ids=["folder", "store"])
+def test_a_root_says_whose_tables_it_holds_and_refuses_a_second_commit(
+    tmp_path: Path, *, is_in_store: bool, request: pytest.FixtureRequest
+) -> None:
     lakehouse = Lakehouse(root=str(tmp_path / "lake"))
-    assert look(lakehouse, []) == Found(is_there=False, ours=[], others=[], owner=None)
+    if is_in_store:
+        lakehouse = Lakehouse(root=new_root(), storage=storage(request.getfixturevalue("s3")))
+    nothing = Found(is_there=False, ours=[], others=[], owner=None)
+    assert look(lakehouse, []) == nothing
     assert is_exclusive(lakehouse) is True
+    assert look(lakehouse, []).others == []
     assert list(tmp_path.iterdir()) == []  # neither the folder nor anything of the probe
 
     filled(lakehouse)
     there = Found(is_there=True, ours=["bronze_records", "silver_records"], others=["somebody_elses"], owner="orders")
     assert look(lakehouse, ["by_day"]) == there
-    before = sorted((tmp_path / "lake").rglob("*"))
+    before = sorted(tmp_path.rglob("*"))
     assert is_exclusive(lakehouse) is True
-    assert sorted((tmp_path / "lake").rglob("*")) == before
+    assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_root_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+def test_a_root_below_a_file_or_behind_another_login_is_an_error(tmp_path: Path, s3: int) -> None:
     (tmp_path / "file").touch()
+    refused = Lakehouse(root=new_root(), storage=replace(storage(s3), secret_access_key="of-somebody-else"))
+    for lakehouse in (Lakehouse(root=str(tmp_path / "file" / "lake")), refused):
+        with pytest.raises(ERRORS):
+            is_exclusive(lakehouse)
     with pytest.raises(ERRORS):
-        is_exclusive(Lakehouse(root=str(tmp_path / "file" / "lake")))
-
-
-def test_a_store_says_whose_tables_it_holds_and_refuses_a_second_commit(s3: int) -> None:
-    lakehouse = Lakehouse(root=new_root(), storage=storage(s3))
-    assert look(lakehouse, []) == Found(is_there=False, ours=[], others=[], owner=None)
-    assert is_exclusive(lakehouse) is True
-    assert look(lakehouse, []).others == []
-
-    filled(lakehouse)
-    there = Found(is_there=True, ours=["bronze_records", "silver_records"], others=["somebody_elses"], owner="orders")
-    assert look(lakehouse, ["by_day"]) == there
+        look(refused, [])
 
 
 def test_a_store_that_overwrites_is_found_out(s3: int) -> None:
     with before_store(s3) as (port, interference):
         interference.hides_refusals = True
         assert is_exclusive(Lakehouse(root=new_root(), storage=storage(port))) is False
-
-
-def test_a_store_that_refuses_this_login_is_an_error(s3: int) -> None:
-    lakehouse = Lakehouse(root=new_root(), storage=replace(storage(s3), secret_access_key="of-somebody-else"))
-    with pytest.raises(ERRORS):
-        is_exclusive(lakehouse)
-    with pytest.raises(ERRORS):
-        look(lakehouse, [])

@@ -41,9 +41,7 @@ def test_a_cache_folder_that_is_yet_to_be_made_is_judged_by_the_one_above(tmp_pa
     assert doctor.check_disk(tmp_path / "new" / "cache").observed.endswith("GiB free")
 
 
-def test_a_diagnosis_names_everything_once_and_jars_for_a_store_where_tables_are_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_diagnosis_names_everything_once_and_a_stores_jars_if_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path))
     names = [finding.name for finding in doctor.diagnose()]
     assert len(names) == len(set(names))

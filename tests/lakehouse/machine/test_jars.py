@@ -50,9 +50,7 @@ def lock_of_one_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "CHECKSUM_FILE", sums)
 
 
-def test_the_cache_is_below_the_home_folder_unless_told_otherwise_and_of_one_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_of_a_lock_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/somewhere")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("TIDEMARK_JARS", raising=False)

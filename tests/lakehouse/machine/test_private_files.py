@@ -41,12 +41,6 @@ def test_a_runs_report_and_state_are_the_owners_alone_whatever_the_umask(tmp_pat
     assert sorted(path.name for path in (tmp_path / "lake").rglob("*") if path.is_file()) == ["r1.json", "state.json"]
 
 
-def test_a_folder_that_somebody_made_keeps_its_mode(tmp_path: Path) -> None:
-    (tmp_path / "_reports").mkdir(mode=0o750)
-
-    assert mode(private_files.folder(tmp_path / "_reports")) == 0o750
-
-
 @pytest.mark.parametrize("name", ["state.tmp", ".report.html.unfinished"])
 def test_a_link_that_waits_under_a_name_of_before_is_not_followed(tmp_path: Path, name: str) -> None:
     victim = tmp_path / "victim"
@@ -63,11 +57,12 @@ def test_a_link_that_waits_under_a_name_of_before_is_not_followed(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted({name, "report.html", "state.json", "victim"})
 
 
-def test_a_file_that_cannot_be_finished_leaves_nothing(tmp_path: Path) -> None:
+def test_a_folder_keeps_its_mode_and_a_file_that_cannot_be_finished_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "_reports").mkdir(mode=0o750)
+    assert mode(private_files.folder(tmp_path / "_reports")) == 0o750
     with pytest.raises(UnicodeEncodeError):
-        private_files.replace_file(tmp_path / "state.json", "\ud800")
-
-    assert list(tmp_path.iterdir()) == []
+        private_files.replace_file(tmp_path / "_reports" / "state.json", "\ud800")
+    assert list((tmp_path / "_reports").iterdir()) == []
 
 
 def test_a_query_spills_into_a_folder_of_its_own_that_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ def test_records_of_an_undone_load_that_never_reached_silver_are_not_appended_by
     assert spark.read.table(run.table("silver_watermarks").sql).where("partition = 1").count() == 0
     done: dict[str, Any] = bronze_to_silver.run(spark, run, settings_of(run))
     assert (done["loads"], done["accepted"], done["duplicate"], done["late"] + done["collision"]) == ([5], 2, 1, 1)
-    require_sound(spark, run, is_deep=True)
+    require_sound(spark, run)
 
 
 def test_who_wakes_after_a_rebuild_changes_none_of_its_tables(spark: SparkSession, run: Run) -> None:
@@ -164,7 +164,7 @@ def test_an_erasure_that_was_undone_before_it_was_carried_out_erases_nothing(
         assert spark.read.table(run.table(name).sql).where("key IS NULL OR erased IS NOT NULL").count() == 0
     assert waiting(spark, run) == [(2, "late", "held", None)]
     assert spark.sql(f"SHOW TBLPROPERTIES {run.table('bronze_records').sql} ('delta.appendOnly')").collect()[0][1] == "true"
-    require_sound(spark, run, is_deep=True)
+    require_sound(spark, run)
 
 
 def test_an_erasure_that_fails_in_bronze_leaves_it_append_only(
