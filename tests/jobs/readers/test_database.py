@@ -219,10 +219,12 @@ def test_a_file_that_cannot_be_written_is_said_and_no_part_of_it_stays(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_an_empty_lakehouse_and_a_missing_extension_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    empty = Lakehouse(root=str(tmp_path))
+def test_an_empty_lakehouse_and_a_missing_extension_say_what_to_do(
+    lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = Lakehouse(root=str(tmp_path / "none"))
     with pytest.raises(UsageError, match="tidemark run"), run_query(empty, "SELECT * FROM gold_records"):
         pass
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(ToolError, match="duckdb-extension-delta"), connect(empty):
+    with pytest.raises(ToolError, match="duckdb-extension-delta"), connect(lakehouse):
         pass
