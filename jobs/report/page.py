@@ -7,6 +7,7 @@ styles by their hashes, so nothing else would run.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ def page(found: dict[str, Any]) -> str:
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["moment"] = moment
-    scripts = [_script(vl_convert.javascript_bundle(_VEGA)), _script(_file("report.js"))]
+    scripts = _scripts()
     style = _file("report.css")
     return environment.get_template("report.html.j2").render(
         facts=found,
@@ -48,12 +49,24 @@ def page(found: dict[str, Any]) -> str:
         tiles=tiles(found),
         tables=tables(found),
         data=chart_data(found),
-        specs={name: vl_convert.vegalite_to_vega(chart) for name, chart in charts().items()},
+        specs=_specs(),
         scripts=[Markup(script) for script in scripts],  # noqa: S704 -- our own file, and Vega's
         style=Markup(style),  # noqa: S704 -- our own file
         policy=_policy(scripts, style),
         version=__version__,
     )
+
+
+@functools.cache
+def _scripts() -> list[str]:
+    """Vega and our own script, which no fact changes."""
+    return [_script(vl_convert.javascript_bundle(_VEGA)), _script(_file("report.js"))]
+
+
+@functools.cache
+def _specs() -> dict[str, Any]:
+    """Vega's specification of each chart, which no fact changes."""
+    return {name: vl_convert.vegalite_to_vega(chart) for name, chart in charts().items()}
 
 
 def _file(name: str) -> str:

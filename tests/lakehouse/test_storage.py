@@ -105,11 +105,7 @@ GOOGLE, S3A = "spark.hadoop.fs.gs", "spark.hadoop.fs.s3a"
         (S3Storage(), {}, {}),
         (
             S3Storage("http://minio:9000", None, "id", "secret", "token"),
-            {
-                f"{S3A}.endpoint": "http://minio:9000",
-                f"{S3A}.endpoint.region": "us-east-1",
-                f"{S3A}.session.token": "token",
-            },
+            {f"{S3A}.endpoint": "http://minio:9000", f"{S3A}.endpoint.region": "us-east-1", f"{S3A}.session.token": "token"},
             {
                 "AWS_ENDPOINT_URL": "http://minio:9000",
                 "AWS_ALLOW_HTTP": "true",

@@ -61,11 +61,7 @@ def main(folder: Path = ROOT / "dist") -> None:
     """Write the three files."""
     found = [*python_packages(), *locked_jars(), *pyspark_jars()]
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (
-        ("sbom.cdx.json", sbom(found)),
-        ("licenses.md", licenses(found)),
-        ("NOTICE", notice(found)),
-    ):
+    for name, text in (("sbom.cdx.json", sbom(found)), ("licenses.md", licenses(found)), ("NOTICE", notice(found))):
         (folder / name).write_text(text, encoding="utf-8")
         sys.stdout.write(f"{folder / name}\n")
 

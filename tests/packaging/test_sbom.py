@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Each is approved by the Open Source Initiative, but CC0-1.0, a dedication to the public domain of one file inside numpy.
 APPROVED = {
-    *("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0", "Zlib"),
+    *("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0", "Zlib")
 }
 
 

@@ -137,13 +137,7 @@ def _running(command: list[str], log: Path, port: int) -> Iterator[None]:
     """A process that listens on the port; ended with the block."""
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            env=environment(),
-            cwd=log.parent,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(), cwd=log.parent, start_new_session=True
         )
     try:
         until = time.monotonic() + _PATIENCE_SECONDS

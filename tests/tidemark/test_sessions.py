@@ -90,7 +90,4 @@ def test_a_session_of_spark_connect_is_used_and_keeps_its_settings(
     kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [name]}
     config = write_config(tmp_path, root=str(tmp_path / "lakehouse"), kafka=kafka)
     with connect_server(tmp_path) as url:
-        assert printed(OVER_CONNECT, str(config), url) == [
-            "pyspark.sql.connect.session 3 3 True",
-            "Europe/Berlin 3",
-        ]
+        assert printed(OVER_CONNECT, str(config), url) == ["pyspark.sql.connect.session 3 3 True", "Europe/Berlin 3"]

@@ -75,33 +75,17 @@ def test_two_requests_for_a_key_have_hashes_of_their_own_and_one_of_version_0_1_
     assert Request.from_json(json.dumps(kept)).erase == Erase("t", "00", salt="", is_of_all_incarnations=False)
 
 
-def test_no_table_that_holds_a_records_key_keeps_statistics_of_it_in_its_log() -> None:
-    contracts = [BRONZE, silver_records("struct<id:string>"), gold_records(), gold_latest(), gold_latest_by_stream()]
-
+def test_no_table_keeps_statistics_of_what_a_producer_may_have_chosen() -> None:
+    of_layers = [silver_records("struct<id:string>"), gold_records(), gold_latest(), gold_latest_by_stream()]
+    contracts = [BRONZE, *of_layers, REJECTS, LOADS, WATERMARKS, RESULTS, DECISIONS, GOLD_REJECTS, STREAM_HEALTH]
+    # That of topics holds what brokers and operators say, and no statistics rule.
+    assert {*(each.name for each in contracts), "bronze_topics"} == set(TABLE_NAMES)
     for contract in contracts:
-        kept = statistics(contract.name)["delta.dataSkippingStatsColumns"].split(",")
-        assert {"key", "value", "headers", "payload"}.isdisjoint(kept)
-        assert {*contract.clustered_by, *kept} == set(kept)
-        assert set(kept) <= set(contract.names)
-
-
-def test_no_table_keeps_statistics_of_a_text_that_a_producer_may_have_chosen() -> None:
-    contracts = {
-        each.name: each
-        for each in (
-            *(BRONZE, silver_records("struct<id:string>"), REJECTS, LOADS, WATERMARKS, RESULTS, DECISIONS),
-            *(gold_records(), gold_latest(), gold_latest_by_stream(), GOLD_REJECTS, STREAM_HEALTH),
-        )
-    }
-    assert {*contracts, "bronze_topics"} == set(
-        TABLE_NAMES
-    )  # which holds what brokers and operators say, and no statistics rule
-
-    for contract in contracts.values():
         types = {column.name: column.type for column in contract.columns}
-        kept = statistics(contract.name)["delta.dataSkippingStatsColumns"].split(",")
-        texts = {name for name in kept if types[name] not in ("int", "bigint", "timestamp")}
-        assert texts <= {"topic", "kind", "rules_fingerprint"}
+        kept = set(statistics(contract.name)["delta.dataSkippingStatsColumns"].split(","))
+        others = {name for name in kept if types[name] not in ("int", "bigint", "timestamp")}  # neither key, value nor payload
+        assert others <= {"topic", "kind", "rules_fingerprint"}, contract.name
+        assert {*contract.clustered_by} <= kept, contract.name
     # What our own readers prune by, see `lakehouse.delta.small_tables`.
     assert {"load_seq", "kind"} <= set(statistics("silver_loads")["delta.dataSkippingStatsColumns"].split(","))
     assert "evaluated_at" in statistics("gate_results")["delta.dataSkippingStatsColumns"]

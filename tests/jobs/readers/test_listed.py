@@ -31,10 +31,7 @@ PRODUCERS = 1_200
 LONG = "x" * 1_024
 """The longest name that a producer can have; what is longer is invalid."""
 HUGE = "x" * 300_000
-CONFIG: dict[str, Any] = {
-    "producer": {"header": "producer"},
-    "policies": {"max_quarantined_share": 1, "contiguous": True},
-}
+CONFIG: dict[str, Any] = {"producer": {"header": "producer"}, "policies": {"max_quarantined_share": 1, "contiguous": True}}
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from lakehouse.table import Lakehouse
     from tests.support.object_store import Request
 
-pytestmark = [
-    pytest.mark.skipif(PLACE not in ("azure", "google"), reason="the session reaches them with TESTS_PLACE only"),
-]
+pytestmark = [pytest.mark.skipif(PLACE not in ("azure", "google"), reason="the session reaches them with TESTS_PLACE only")]
 
 TIMES = examples(few=6, many=50)
 
