@@ -78,7 +78,7 @@ def test_the_platforms_models_take_each_resource_and_no_unknown_field() -> None:
             assert model.from_dict(content).as_dict().keys() == content.keys(), key
     for field in ("retries", "run_as_user"):
         with pytest.raises(ValueError, match=field):
-            Job.from_dict({**JOBS["medallion"], field: 1})
+            MODELS["jobs"].from_dict({**JOBS["medallion"], field: 1})
 
 
 def test_every_wheel_task_names_an_entry_point_of_the_wheel_and_its_environment() -> None:

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 ROOT = Path(__file__).parents[2]
 
-# One JVM: a session without Delta's settings, then one with them and without Delta's jars, then none that runs.
+# One JVM: a session without Delta's settings, then one with them and without Delta's jars.
 LACKING = """
 import sys
 from pyspark.sql import SparkSession
@@ -47,8 +47,19 @@ builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSession
 spark = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog").getOrCreate()
 refused(spark)
 print(spark._jsc is not None)
+"""
+STOPPED = """
+import sys
+
+import tidemark
+from lakehouse.spark.session import open_session
+
+spark = open_session("a caller's")
 spark.stop()
-refused(spark)
+try:
+    tidemark.plan(sys.argv[1], spark=spark)
+except tidemark.ToolError as error:
+    print(error.what)
 """
 OVER_CONNECT = """
 import sys
@@ -72,13 +83,14 @@ def printed(program: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_session_that_lacks_delta_or_is_stopped_is_refused_with_the_lines(tmp_path: Path) -> None:
+def test_a_session_that_lacks_delta_is_refused_with_the_lines_and_a_stopped_one(tmp_path: Path) -> None:
     lines = f'.config("spark.jars.packages", "{jars.packages()}")'
     lines += ' .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")'
     settings = f"The Spark session lacks settings of Delta Lake. {lines}"
     of_jars = f"The Spark session lacks the jars of Delta Lake. {lines}"
     config = str(write_config(tmp_path, root="lakehouse"))
-    assert printed(LACKING, config) == [settings, settings, "3", of_jars, "True", "The Spark session is stopped."]
+    assert printed(LACKING, config) == [settings, settings, "3", of_jars, "True"]
+    assert printed(STOPPED, config) == ["The Spark session is stopped."]
 
 
 @pytest.mark.kafka

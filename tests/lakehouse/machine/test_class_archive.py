@@ -30,7 +30,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def started(*options: str) -> str:
     """What a JVM says that starts with the archive, if there is one."""
-    command = [java_executable(), *class_archive.jvm_options(), *options, "-version"]
+    command = [str(java_executable()), *class_archive.jvm_options(), *options, "-version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout + done.stderr
 
