@@ -58,7 +58,7 @@ def test_a_key_that_is_not_clear_is_refused_before_anything_starts_and_not_repea
     assert "ann-secret" not in told
 
 
-def test_two_requests_for_a_key_have_hashes_of_their_own_and_one_of_version_0_1_is_what_it_was() -> None:
+def test_each_request_for_a_key_has_its_own_hash_and_one_of_0_1_is_still_read() -> None:
     one, two = (Request("erase", "why", "ann", erase=Erase.of("t@2", b"k")) for _ in range(2))
     assert one.erase is not None
     assert two.erase is not None

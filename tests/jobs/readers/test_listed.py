@@ -58,8 +58,8 @@ def said(
     def run(*command: str) -> tuple[str, str]:
         capfd.readouterr()
         assert cli.main([*command, "--config", str(config)]) == 0
-        told = capfd.readouterr()
-        return told.out, told.err
+        captured = capfd.readouterr()
+        return captured.out, captured.err
 
     return run
 

@@ -97,7 +97,7 @@ def test_of_writers_of_one_version_one_succeeds_and_its_commit_is_there(spark: S
 
 @_STOPS_CALLS
 @pytest.mark.parametrize(("store", "calls", "most"), [(LOCAL_LOG_STORE, "link,linkat", 1), (_OF_DELTA, "rename", _WRITERS)])
-def test_writers_that_meet_right_before_their_commit_are_told_apart_and_by_deltas_own_log_store_are_not(
+def test_of_writers_that_meet_before_a_commit_one_succeeds_unlike_deltas_own_store(
     spark: SparkSession, tmp_path: Path, store: str, calls: str, most: int
 ) -> None:
     """Delta's own acknowledges all of them, and keeps the last. Or else the test before this one proves nothing."""

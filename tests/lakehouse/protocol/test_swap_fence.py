@@ -91,7 +91,7 @@ def claimed_records(spark: SparkSession, run: Run) -> Plan:
     return planned
 
 
-def test_who_wakes_after_a_restore_marks_nothing_as_released_that_silver_no_longer_holds(spark: SparkSession, run: Run) -> None:
+def test_a_release_that_a_restore_took_back_is_not_marked_by_a_run_that_wakes(spark: SparkSession, run: Run) -> None:
     stale = claimed_by_hand(spark, run, RELEASE)
     steps.append_silver(spark, run, stale)
     bronze_to_silver.run(spark, run, settings_of(run))  # somebody else finishes load 3
@@ -111,7 +111,7 @@ def test_who_wakes_after_a_restore_marks_nothing_as_released_that_silver_no_long
     require_sound(spark, run, is_deep=True)
 
 
-def test_records_of_an_undone_load_that_never_reached_silver_are_not_appended_by_who_wakes(
+def test_records_of_an_undone_load_are_not_appended_by_a_run_that_wakes(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(spark, run, [*sent(4, [5, 5, 0]), *sent(0, [1], partition=1)])
