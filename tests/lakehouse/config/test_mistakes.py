@@ -13,6 +13,81 @@ BASE = {
     "sequence": "sequence: {header: seq}",
 }
 
+# The same within the section `kafka`: what is written there after its servers, the key and the way out below `kafka`.
+KAFKA = [
+    ("topics: incidents", "topics", "For example topics: [incidents]"),
+    ("topics: []", "topics", "For example topics: [incidents]"),
+    ("topics: [a, a]", "topics", "Remove the second mention"),
+    ("topics: ['inc.*']", "topics[0]", "exact name"),
+    ("topics: [a, ..]", "topics[1]", "exact name"),
+    ("topics: [a], starting_offsets: begin", "starting_offsets", "earliest, latest"),
+    ("topics: [a], starting_offsets: {a: 5}", "starting_offsets", '{incidents: {"0"'),
+    ("topics: [a], starting_offsets: {a: {0: -3}}", "starting_offsets", "-2 is its earliest"),
+    ("topics: [a, b], starting_offsets: {a: {0: 3}}", "starting_offsets", "kafka.topics"),
+    ("topics: [a], max_offsets_per_trigger: 0", "max_offsets_per_trigger", "1000000"),
+    ("topics: [a], max_offsets_per_trigger: '5'", "max_offsets_per_trigger", "1000000"),
+    ("topics: [a], properties: [a]", "properties", "security.protocol: SASL_SSL"),
+]
+
+# A client property, its value, and the way out.
+PROPERTIES = [
+    ("sasl.oauthbearer.token.endpoint.url", "file:///etc/passwd", "https://login.example.org"),
+    ("sasl.oauthbearer.jwks.endpoint.url", "jar:http://a/b!/c", "https://login.example.org"),
+    ("sasl.oauthbearer.token.endpoint.url", "'https:///etc/passwd'", "https://login.example.org"),
+    ("sasl.oauthbearer.token.endpoint.url", "http://169.254.169.254/latest", "https://login.example.org"),
+    ("sasl.oauthbearer.token.endpoint.url", "http://a@2852039166/latest", "https://login.example.org"),
+    ("sasl.oauthbearer.token.endpoint.url", "'http://[fe80::1]/latest'", "https://login.example.org"),
+    ("sasl.kerberos.kinit.cmd", "/opt/kinit", "Leave it out"),
+    ("ssl.truststore.location", "http://a/b", "/etc/kafka/truststore.p12"),
+    ("sasl.oauthbearer.assertion.private.key.file", "file:/etc/passwd", "/etc/kafka/truststore.p12"),
+    ("sasl.jaas.config", "com.sun.security.auth.module.JndiLoginModule required a=b;", "ScramLoginModule"),
+    ("sasl.jaas.config", "a.B required; com.sun.security.auth.module.LdapLoginModule optional;", "ScramLoginModule"),
+    ("sasl.jaas.config", "'\"com.sun.security.auth.module.JndiLoginModule\" required;'", "ScramLoginModule"),
+    ("sasl.jaas.config", "a.B required /* c=d; */;", "in double quotes"),
+    ("sasl.login.callback.handler.class", "javax.management.loading.MLet", "the library's own class"),
+    ("metric.reporters", "'a.B, java.lang.Runtime'", "the library's own class"),
+    ("config.providers", "file", "${env:NAME}"),
+    ("config.providers.file.class", "org.apache.kafka.common.config.provider.FileConfigProvider", "${env:NAME}"),
+    ("bootstrap.servers", "x", "kafka.bootstrap_servers"),
+    ("value.deserializer", "x", "Leave it out"),
+    ("key.deserializer", "x", "Leave it out"),
+    ("enable.auto.commit", "x", "with the tables"),
+    ("auto.offset.reset", "x", "starting_offsets"),
+    ("isolation.level", "read_uncommitted", "Remove the line"),
+    ("kafka.acks", "x", "without the prefix: acks"),
+    ("a", "{b: c}", "in quotes"),
+]
+
+# The same within other sections: what is written there, the key below the section, and the way out.
+EXPECTATIONS = [
+    ("expect_x", "", "an item of its own"),
+    ("{expect_a: {}, expect_b: {}}", "", "an item of its own"),
+    ("{ExpectColumn: {}}", ".ExpectColumn", "expect_column_values_to_be_between"),
+    ("{expect_a: payload.id}", ".expect_a", "expect_a: {column: payload.id}"),
+    ("{expect_a: {severity: fatal}}", ".expect_a.severity", "Leave it out for critical"),
+]
+MODELS = [
+    ("{name: by day, sql: here.sql}", "0].name", "incidents_by_day"),
+    ("{name: Gold_Latest, sql: here.sql}", "0].name", "another name"),
+    ("{name: lag, sql: here.sql}", "0].name", "another name"),
+    ("{name: a, sql: here.sql}, {name: A, sql: here.sql}", "1].name", "Rename one"),
+    ("{name: a, sql: none.sql}", "0].sql", "Create the file"),
+    ("{name: a}", "0].sql", "sql/incidents_by_day.sql"),
+]
+WATCH = [
+    ("metrics_file: 's3://bucket/tidemark.prom'", "metrics_file", "/var/lib/node_exporter/incidents.prom"),
+    ("metrics_port: 70000", "metrics_port", "For example metrics_port: 9464"),
+    ("alerts: {webhook: {url: hooks.example.org}}", "alerts.webhook.url", "https://hooks.example.org"),
+    ("alerts: {webhook: {url: 'https://[::1'}}", "alerts.webhook.url", "https://hooks.example.org"),
+    ("alerts: {webhook: {url: 'https://a/', headers: {A b: c}}}", "alerts.webhook.headers.A b", "Authorization"),
+    ("alerts: {webhook: {url: 'https://a/', headers: {A: \"b\\nc\"}}}", "alerts.webhook.headers.A", "Remove the line end"),
+    ("alerts: {mail_command: []}", "alerts.mail_command", "[sendmail, ops@example.org]"),
+    ("alerts: {mail_command: mail}", "alerts.mail_command", "a list"),
+    ("alerts: {max_lag: 5}", "alerts.max_lag", "Name one of them"),
+]
+PROTOBUF = "value: {format: protobuf, schema: a INT, message: A, descriptor:"
+REGISTRY = "value: {format: json, schema: a INT, registry: {url:"
+
 # What is written at a section (it replaces the right one), the key that the error names, and words of its way out.
 MISTAKES: list[tuple[str, str, str]] = [
     # The levels and their keys
@@ -34,92 +109,11 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("kafka: {bootstrap_servers: localhost, topics: [a]}", "kafka.bootstrap_servers", "broker-1:9092"),
     ("kafka: {bootstrap_servers: 'a:99999', topics: [a]}", "kafka.bootstrap_servers", "host:port"),
     ("kafka: {bootstrap_servers: ['a:1'], topics: [a]}", "kafka.bootstrap_servers", "localhost:9092"),
-    ("kafka: {bootstrap_servers: 'b:1', topics: incidents}", "kafka.topics", "For example topics: [incidents]"),
-    ("kafka: {bootstrap_servers: 'b:1', topics: []}", "kafka.topics", "For example topics: [incidents]"),
-    ("kafka: {bootstrap_servers: 'b:1', topics: [a, a]}", "kafka.topics", "Remove the second mention"),
-    ("kafka: {bootstrap_servers: 'b:1', topics: ['inc.*']}", "kafka.topics[0]", "exact name"),
-    ("kafka: {bootstrap_servers: 'b:1', topics: [a, ..]}", "kafka.topics[1]", "exact name"),
-    ("kafka: {bootstrap_servers: 'b:1', topics: [a], starting_offsets: begin}", "kafka.starting_offsets", "earliest, latest"),
-    ("kafka: {bootstrap_servers: 'b:1', topics: [a], starting_offsets: {a: 5}}", "kafka.starting_offsets", '{incidents: {"0"'),
-    (
-        "kafka: {bootstrap_servers: 'b:1', topics: [a], starting_offsets: {a: {0: -3}}}",
-        "kafka.starting_offsets",
-        "-2 is its earliest",
-    ),
-    (
-        "kafka: {bootstrap_servers: 'b:1', topics: [a, b], starting_offsets: {a: {0: 3}}}",
-        "kafka.starting_offsets",
-        "kafka.topics",
-    ),
+    *((f"kafka: {{bootstrap_servers: 'b:1', {given}}}", f"kafka.{key}", way) for given, key, way in KAFKA),
     *(
-        (
-            f"kafka: {{bootstrap_servers: 'b:1', topics: [a], properties: {{{name}: {value}}}}}",
-            f"kafka.properties.{name}",
-            way,
-        )
-        for name, value, way in (
-            ("sasl.oauthbearer.token.endpoint.url", "file:///etc/passwd", "https://login.example.org"),
-            ("sasl.oauthbearer.jwks.endpoint.url", "jar:http://a/b!/c", "https://login.example.org"),
-            ("sasl.oauthbearer.token.endpoint.url", "'https:///etc/passwd'", "https://login.example.org"),
-            ("sasl.oauthbearer.token.endpoint.url", "http://169.254.169.254/latest", "https://login.example.org"),
-            ("sasl.oauthbearer.token.endpoint.url", "http://a@2852039166/latest", "https://login.example.org"),
-            ("sasl.oauthbearer.token.endpoint.url", "'http://[fe80::1]/latest'", "https://login.example.org"),
-            ("sasl.kerberos.kinit.cmd", "/opt/kinit", "Leave it out"),
-            ("ssl.truststore.location", "http://a/b", "/etc/kafka/truststore.p12"),
-            ("sasl.oauthbearer.assertion.private.key.file", "file:/etc/passwd", "/etc/kafka/truststore.p12"),
-            ("sasl.jaas.config", "com.sun.security.auth.module.JndiLoginModule required a=b;", "ScramLoginModule"),
-            ("sasl.jaas.config", "a.B required; com.sun.security.auth.module.LdapLoginModule optional;", "ScramLoginModule"),
-            ("sasl.jaas.config", "'\"com.sun.security.auth.module.JndiLoginModule\" required;'", "ScramLoginModule"),
-            ("sasl.jaas.config", "a.B required /* c=d; */;", "in double quotes"),
-            ("sasl.login.callback.handler.class", "javax.management.loading.MLet", "the library's own class"),
-            ("metric.reporters", "'a.B, java.lang.Runtime'", "the library's own class"),
-            ("config.providers", "file", "${env:NAME}"),
-            ("config.providers.file.class", "org.apache.kafka.common.config.provider.FileConfigProvider", "${env:NAME}"),
-        )
+        (f"kafka: {{bootstrap_servers: 'b:1', topics: [a], properties: {{{name}: {value}}}}}", f"kafka.properties.{name}", way)
+        for name, value, way in PROPERTIES
     ),
-    ("kafka: {bootstrap_servers: 'b:1', topics: [a], max_offsets_per_trigger: 0}", "kafka.max_offsets_per_trigger", "1000000"),
-    (
-        "kafka: {bootstrap_servers: 'b:1', topics: [a], max_offsets_per_trigger: '5'}",
-        "kafka.max_offsets_per_trigger",
-        "1000000",
-    ),
-    (
-        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {bootstrap.servers: x}}",
-        "kafka.properties.bootstrap.servers",
-        "kafka.bootstrap_servers",
-    ),
-    (
-        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {value.deserializer: x}}",
-        "kafka.properties.value.deserializer",
-        "Leave it out",
-    ),
-    (
-        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {key.deserializer: x}}",
-        "kafka.properties.key.deserializer",
-        "Leave it out",
-    ),
-    (
-        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {enable.auto.commit: x}}",
-        "kafka.properties.enable.auto.commit",
-        "with the tables",
-    ),
-    (
-        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {auto.offset.reset: x}}",
-        "kafka.properties.auto.offset.reset",
-        "starting_offsets",
-    ),
-    (
-        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {isolation.level: read_uncommitted}}",
-        "kafka.properties.isolation.level",
-        "Remove the line",
-    ),
-    (
-        "kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {kafka.acks: x}}",
-        "kafka.properties.kafka.acks",
-        "without the prefix: acks",
-    ),
-    ("kafka: {bootstrap_servers: 'b:1', topics: [a], properties: {a: {b: c}}}", "kafka.properties.a", "in quotes"),
-    ("kafka: {bootstrap_servers: 'b:1', topics: [a], properties: [a]}", "kafka.properties", "security.protocol: SASL_SSL"),
     # Lakehouse
     ("lakehouse: {}", "lakehouse", "{root: ./lakehouse}"),
     ("lakehouse: {root: ./a, catalog: main, schema: s}", "lakehouse", "either root, or catalog and schema"),
@@ -154,22 +148,10 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("value: {format: protobuf}", "value.schema", "a schema for json, avro and protobuf"),
     ("value: {format: protobuf, schema: a INT}", "value", "descriptor and message or registry for protobuf"),
     ("value: {format: protobuf, schema: a INT, message: A}", "value", "or descriptor and message, where none does"),
-    ("value: {format: protobuf, schema: a INT, message: A, descriptor: none.desc}", "value.descriptor", "like incident.desc"),
-    (
-        "value: {format: protobuf, schema: a INT, message: A, descriptor: 'base64:AA'}",
-        "value.descriptor",
-        "protoc --include_imports",
-    ),
-    (
-        "value: {format: protobuf, schema: a INT, message: A, descriptor: 'base64:CgsKAWEiBQoBQhIA'}",
-        "value.descriptor",
-        "protoc --include_imports",
-    ),
-    (
-        "value: {format: protobuf, schema: a INT, message: A, descriptor: 'base64:CggKAWEiAwoBQg=='}",
-        "value.message",
-        "docs/formats.md",
-    ),
+    (f"{PROTOBUF} none.desc}}", "value.descriptor", "like incident.desc"),
+    (f"{PROTOBUF} 'base64:AA'}}", "value.descriptor", "protoc --include_imports"),
+    (f"{PROTOBUF} 'base64:CgsKAWEiBQoBQhIA'}}", "value.descriptor", "protoc --include_imports"),
+    (f"{PROTOBUF} 'base64:CggKAWEiAwoBQg=='}}", "value.message", "docs/formats.md"),
     ("value: {format: json, schema: a INT, message: A}", "value", "nothing for json"),
     ("value: {format: avro}", "value.schema", "a schema for json, avro and protobuf"),
     ("value: {format: avro, schema: a INT}", "value", "avro_schema or registry for avro"),
@@ -178,17 +160,9 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("value: {format: avro, schema: a INT, avro_schema: '\"long\"'}", "value.avro_schema", "like incident.avsc"),
     ("value: {format: avro, schema: a INT, avro_schema: '[]'}", "value.avro_schema", "Correct one of the two"),
     ("value: {format: text, registry: {url: 'http://r:8081'}}", "value", "nothing for text"),
-    (
-        "value: {format: json, schema: a INT, registry: {url: 'file:///x'}}",
-        "value.registry.url",
-        "https://registry.example.org",
-    ),
-    ("value: {format: json, schema: a INT, registry: {url: 'http://a:b@r'}}", "value.registry.url", "password: ${env:"),
-    (
-        "value: {format: json, schema: a INT, registry: {url: 'http://r', password: x}}",
-        "value.registry.password",
-        "Add username",
-    ),
+    (f"{REGISTRY} 'file:///x'}}}}", "value.registry.url", "https://registry.example.org"),
+    (f"{REGISTRY} 'http://a:b@r'}}}}", "value.registry.url", "password: ${env:"),
+    (f"{REGISTRY} 'http://r', password: x}}}}", "value.registry.password", "Add username"),
     ("sequence: {field: a..b}", "sequence.field", "Write it like seq or meta.seq"),
     ("value: {format: json, schema: just_a_name}", "value.schema", "id STRING"),
     ("value: {format: json, schema: 'a ARRAY<INT'}", "value.schema", "id STRING"),
@@ -222,40 +196,15 @@ MISTAKES: list[tuple[str, str, str]] = [
         (f"gold: {{models: [{{name: {name}, sql: tidemark.yml}}]}}", "gold.models[0].name", "For example incidents_by_day")
         for name in ("_checkpoints", "_shadow", "_reports", "_watch", "_data_docs")
     ),
-    ("gate: {expectations: [expect_x]}", "gate.expectations[0]", "an item of its own"),
-    ("gate: {expectations: [{expect_a: {}, expect_b: {}}]}", "gate.expectations[0]", "an item of its own"),
-    ("gate: {expectations: [{ExpectColumn: {}}]}", "gate.expectations[0].ExpectColumn", "expect_column_values_to_be_between"),
-    ("gate: {expectations: [{expect_a: payload.id}]}", "gate.expectations[0].expect_a", "expect_a: {column: payload.id}"),
-    (
-        "gate: {expectations: [{expect_a: {severity: fatal}}]}",
-        "gate.expectations[0].expect_a.severity",
-        "Leave it out for critical",
-    ),
+    *((f"gate: {{expectations: [{given}]}}", f"gate.expectations[0]{key}", way) for given, key, way in EXPECTATIONS),
     ("policies: {contiguous: yes}", "policies.contiguous", "For example contiguous: true"),
     ("policies: {max_quarantined_share: 20%}", "policies.max_quarantined_share", "a share is a number from 0 to 1"),
     ("gate: {budgets: {late: 0}}", "gate.budgets.late", "For example late: {warn: 0}"),
     ("gate: {data_docs: yes}", "gate.data_docs", "For example data_docs: true"),
     # Gold
-    ("gold: {models: [{name: by day, sql: here.sql}]}", "gold.models[0].name", "incidents_by_day"),
-    ("gold: {models: [{name: Gold_Latest, sql: here.sql}]}", "gold.models[0].name", "another name"),
-    ("gold: {models: [{name: lag, sql: here.sql}]}", "gold.models[0].name", "another name"),
-    ("gold: {models: [{name: a, sql: here.sql}, {name: A, sql: here.sql}]}", "gold.models[1].name", "Rename one"),
-    ("gold: {models: [{name: a, sql: none.sql}]}", "gold.models[0].sql", "Create the file"),
-    ("gold: {models: [{name: a}]}", "gold.models[0].sql", "sql/incidents_by_day.sql"),
+    *((f"gold: {{models: [{given}]}}", f"gold.models[{key}", way) for given, key, way in MODELS),
     # Watch
-    ("watch: {metrics_file: 's3://bucket/tidemark.prom'}", "watch.metrics_file", "/var/lib/node_exporter/incidents.prom"),
-    ("watch: {metrics_port: 70000}", "watch.metrics_port", "For example metrics_port: 9464"),
-    ("watch: {alerts: {webhook: {url: hooks.example.org}}}", "watch.alerts.webhook.url", "https://hooks.example.org"),
-    ("watch: {alerts: {webhook: {url: 'https://[::1'}}}", "watch.alerts.webhook.url", "https://hooks.example.org"),
-    ("watch: {alerts: {webhook: {url: 'https://a/', headers: {A b: c}}}}", "watch.alerts.webhook.headers.A b", "Authorization"),
-    (
-        "watch: {alerts: {webhook: {url: 'https://a/', headers: {A: \"b\\nc\"}}}}",
-        "watch.alerts.webhook.headers.A",
-        "Remove the line end",
-    ),
-    ("watch: {alerts: {mail_command: []}}", "watch.alerts.mail_command", "[sendmail, ops@example.org]"),
-    ("watch: {alerts: {mail_command: mail}}", "watch.alerts.mail_command", "a list"),
-    ("watch: {alerts: {max_lag: 5}}", "watch.alerts.max_lag", "Name one of them"),
+    *((f"watch: {{{given}}}", f"watch.{key}", way) for given, key, way in WATCH),
     ("lakehouse: {root: 'abfss://c@a/l'}\nwatch: {metrics_port: 9464}", "watch", "{state_file: "),
     # References
     ("pipeline: ${env:NOT_SET}", "pipeline", "export NOT_SET=..."),
@@ -329,46 +278,37 @@ def test_a_file_that_is_no_config_is_named_with_its_place(tmp_path: Path, text: 
     assert words in str(error)
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "words"),
-    [
-        ("TIDEMARK_KAFKA__TOPIC", "[a]", "Did you mean TIDEMARK_KAFKA__TOPICS?"),
-        ("TIDEMARK_BOOTSTRAP_SERVERS", "b:1", "Did you mean TIDEMARK_KAFKA__BOOTSTRAP_SERVERS?"),
-        ("TIDEMARK_FOO", "x", "Known are TIDEMARK_PIPELINE,"),
-        ("TIDEMARK_", "x", "unknown setting"),
-        ("TIDEMARK_KAFKA__", "x", "unknown setting"),
-        ("TIDEMARK_KAFKA__TOPICS__0", "x", "Did you mean TIDEMARK_KAFKA__TOPICS?"),
-        ("TIDEMARK_KAFKA__PROPERTIES__", "x", "unknown setting"),
-        ("TIDEMARK_POLICIES", "[a", "not valid YAML"),
-        ("TIDEMARK_POLICIES", "{late: accept, late: drop}", "the key is there twice"),
-        ("TIDEMARK_POLICIES", "[" * 3_000, "more than 100 levels"),
-        ("TIDEMARK_POLICIES__MAX_JUMP", "9" * 5_000, "more than 500 digits"),
-        ("TIDEMARK_POLICIES__LATE", "ignore", "For example late: quarantine"),
-        ("TIDEMARK_POLICIES__TOPICS__INCIDENT__LATE", "drop", "Did you mean incidents?"),
-        ("TIDEMARK_PIPELINE", "", "Add at the top level: pipeline: incidents"),
-    ],
-)
-def test_a_wrong_variable_is_named(tmp_path: Path, variable: str, value: str, words: str) -> None:
-    error = load_text(tmp_path, "\n".join(BASE.values()), environ={variable: value})
-    assert [mistake.place for mistake in error.mistakes] == [f"environment variable {variable}"]
-    assert words in str(error)
+FROM_OUTSIDE = [
+    ("TIDEMARK_KAFKA__TOPIC", "[a]", "Did you mean TIDEMARK_KAFKA__TOPICS?"),
+    ("TIDEMARK_BOOTSTRAP_SERVERS", "b:1", "Did you mean TIDEMARK_KAFKA__BOOTSTRAP_SERVERS?"),
+    ("TIDEMARK_FOO", "x", "Known are TIDEMARK_PIPELINE,"),
+    ("TIDEMARK_", "x", "unknown setting"),
+    ("TIDEMARK_KAFKA__", "x", "unknown setting"),
+    ("TIDEMARK_KAFKA__TOPICS__0", "x", "Did you mean TIDEMARK_KAFKA__TOPICS?"),
+    ("TIDEMARK_KAFKA__PROPERTIES__", "x", "unknown setting"),
+    ("TIDEMARK_POLICIES", "[a", "not valid YAML"),
+    ("TIDEMARK_POLICIES", "{late: accept, late: drop}", "the key is there twice"),
+    ("TIDEMARK_POLICIES", "[" * 3_000, "more than 100 levels"),
+    ("TIDEMARK_POLICIES__MAX_JUMP", "9" * 5_000, "more than 500 digits"),
+    ("TIDEMARK_POLICIES__LATE", "ignore", "For example late: quarantine"),
+    ("TIDEMARK_POLICIES__TOPICS__INCIDENT__LATE", "drop", "Did you mean incidents?"),
+    ("TIDEMARK_PIPELINE", "", "Add at the top level: pipeline: incidents"),
+    ("kafka.topic", "[a]", "Did you mean kafka.topics?"),
+    ("", "x", "unknown setting"),
+    ("kafka.topics", "[", "not valid YAML"),
+    ("policies.max_jump", "many", "For example max_jump"),
+    ("policies.max_jump", "9" * 5_000, "more than 500 digits"),
+    ("policies.topics.incident", "{late: drop}", "Did you mean incidents?"),
+    ("policies.topics.incidents.lat", "drop", "a mapping of keys and values"),
+    ("policies.topics.", "{}", "unknown setting"),
+    ("kafka.properties.auto.offset.reset", "latest", "starting_offsets"),
+]
 
 
-@pytest.mark.parametrize(
-    ("flag", "value", "words"),
-    [
-        ("kafka.topic", "[a]", "Did you mean kafka.topics?"),
-        ("", "x", "unknown setting"),
-        ("kafka.topics", "[", "not valid YAML"),
-        ("policies.max_jump", "many", "For example max_jump"),
-        ("policies.max_jump", "9" * 5_000, "more than 500 digits"),
-        ("policies.topics.incident", "{late: drop}", "Did you mean incidents?"),
-        ("policies.topics.incidents.lat", "drop", "a mapping of keys and values"),
-        ("policies.topics.", "{}", "unknown setting"),
-        ("kafka.properties.auto.offset.reset", "latest", "starting_offsets"),
-    ],
-)
-def test_a_wrong_flag_is_named(tmp_path: Path, flag: str, value: str, words: str) -> None:
-    error = load_text(tmp_path, "\n".join(BASE.values()), overrides={flag: value})
-    assert [mistake.place for mistake in error.mistakes] == [f"flag {flag}"]
+@pytest.mark.parametrize(("name", "value", "words"), FROM_OUTSIDE)
+def test_a_wrong_variable_or_flag_is_named(tmp_path: Path, name: str, value: str, words: str) -> None:
+    is_variable = name.startswith("TIDEMARK_")
+    error = load_text(tmp_path, "\n".join(BASE.values()), **{"environ" if is_variable else "overrides": {name: value}})
+    kind = "environment variable" if is_variable else "flag"
+    assert [mistake.place for mistake in error.mistakes] == [f"{kind} {name}"]
     assert words in str(error)
