@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 # A change is judged by the same examples each time; `pytest --hypothesis-profile explore` draws others.
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("explore", derandomize=False)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("explore", derandomize=False, deadline=None)
 settings.load_profile("repeatable")
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from bronze.dev_broker.broker import LocalBroker
     from lakehouse.run.context import Run
 
+    Topic = Callable[..., str]
+    Runs = Callable[[], Run]
+
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
@@ -47,9 +50,7 @@ def checkpoint(run: Run) -> Path:
     return Path(run.lakehouse.folder("_checkpoints/bronze_records"))
 
 
-def test_bronze_holds_every_byte_that_was_sent(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_bronze_holds_every_byte_that_was_sent(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic) -> None:
     sent = [
         Sent(b"value", b"key", [("seq", b"1"), ("trace", b"\x00\xff")]),
         Sent(b"null key", None, [("seq", b"2")]),
@@ -76,7 +77,7 @@ def test_bronze_holds_every_byte_that_was_sent(
 
 
 def test_producer_epoch_and_sequence_are_read_while_a_record_is_in_hand(
-    spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker, topic: Callable[..., str]
+    spark: SparkSession, new_run: Runs, broker: LocalBroker, topic: Topic
 ) -> None:
     name, run = topic(), new_run()
     sources = Sources(Source("header", "seq"), producer=Source("value"))
@@ -102,30 +103,23 @@ def fails(value: Column) -> Column:
 
 
 def test_a_record_is_appended_once_however_often_bronze_runs(
-    spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker, topic: Callable[..., str]
+    spark: SparkSession, new_run: Runs, broker: LocalBroker, topic: Topic
 ) -> None:
     name, run = topic(2), new_run()
+    empty = ingest(spark, run, kafka_of(broker, name))
     send(broker.bootstrap_servers, name, [*numbers(1, 2), Sent(b"3", partition=1)])
-    first = ingest(spark, run, kafka_of(broker, name))
+    first = ingest(spark, new_run(), kafka_of(broker, name))
     idle = ingest(spark, new_run(), kafka_of(broker, name))
+    assert (empty.records, first.records) == (0, 3)
     assert (idle.records, idle.batches, idle.from_version, idle.to_version) == (0, 0, first.to_version, first.to_version)
     send(broker.bootstrap_servers, name, numbers(4))
-    third = ingest(spark, new_run(), kafka_of(broker, name))
-    assert (third.records, third.to_version) == (1, first.to_version + 1)
+    last = ingest(spark, new_run(), kafka_of(broker, name))
+    assert (last.records, last.to_version) == (1, first.to_version + 1)
     assert values(spark, run) == [b"1", b"2", b"4", b"3"]
 
 
-def test_an_empty_topic_is_no_error_and_its_first_records_come_later(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
-    name = topic()
-    assert [ingest(spark, run, kafka_of(broker, name)).records for _ in range(2)] == [0, 0]
-    send(broker.bootstrap_servers, name, numbers(1))
-    assert ingest(spark, run, kafka_of(broker, name)).records == 1
-
-
 def test_a_limit_cuts_the_input_into_versions_that_are_reported(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic
 ) -> None:
     name = topic()
     send(broker.bootstrap_servers, name, numbers(*range(10)))
@@ -137,9 +131,7 @@ def test_a_limit_cuts_the_input_into_versions_that_are_reported(
     assert values(spark, run) == [b"%d" % number for number in range(10)]
 
 
-def test_only_committed_transactions_reach_bronze(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_only_committed_transactions_reach_bronze(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic) -> None:
     name, servers = topic(), broker.bootstrap_servers
     send_transaction(servers, name, numbers(1, 2), commit=True)
     send_transaction(servers, name, numbers(3, 4), commit=False)
@@ -153,8 +145,8 @@ def test_only_committed_transactions_reach_bronze(
     assert values(spark, run) == [b"1", b"2", b"5", b"6"]
 
 
-def test_a_lost_checkpoint_goes_on_from_what_bronze_holds(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
+def test_a_lost_checkpoint_goes_on_from_what_bronze_holds_and_a_lost_table_is_refused(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic
 ) -> None:
     name = topic(2)
     send(broker.bootstrap_servers, name, [*numbers(1, 2), Sent(b"3", partition=1)])
@@ -165,18 +157,11 @@ def test_a_lost_checkpoint_goes_on_from_what_bronze_holds(
     assert ingest(spark, run, kafka_of(broker, name, starting_offsets="latest")).records == 1
     assert values(spark, run) == [b"1", b"2", b"4", b"3"]
 
-
-def test_a_table_that_was_deleted_alone_is_refused(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
-    name = topic()
-    send(broker.bootstrap_servers, name, numbers(1))
-    ingest(spark, run, kafka_of(broker, name))
     shutil.rmtree(run.table(BRONZE_RECORDS).location)
     with pytest.raises(TableStateError, match="deleted alone"):
         ingest(spark, run, kafka_of(broker, name))
     shutil.rmtree(checkpoint(run))
-    assert ingest(spark, run, kafka_of(broker, name)).records == 1
+    assert ingest(spark, run, kafka_of(broker, name)).records == 4
 
 
 def test_a_missing_topic_is_named_within_seconds(spark: SparkSession, run: Run, broker: LocalBroker) -> None:
@@ -197,24 +182,19 @@ def test_an_unreachable_broker_is_named_within_seconds(spark: SparkSession, run:
     assert not Path(run.table(BRONZE_RECORDS).location).exists()
 
 
-def test_client_properties_reach_the_client(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
+def test_client_properties_reach_the_client_and_no_error_repeats_a_secret(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic
 ) -> None:
     name = topic()
     send(broker.bootstrap_servers, name, numbers(1))
     with pytest.raises(SourceError, match="refuses its configuration") as refused:
         ingest(spark, run, kafka_of(broker, name, properties={"max.poll.records": "many"}))
     assert "many for configuration max.poll.records" in str(refused.value)
-    properties = {"max.poll.records": "1", "client.id": "tidemark", "request.timeout.ms": "40000"}
-    assert ingest(spark, run, kafka_of(broker, name, properties=properties)).records == 1
-
-
-def test_no_secret_is_repeated_when_the_client_refuses_it(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
-) -> None:
     properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     properties["sasl.jaas.config"] = 'no.such.LoginModule required password="hunter2";'
     with pytest.raises(SourceError, match="LoginModule") as refused:
-        ingest(spark, run, kafka_of(broker, topic(), properties=properties))
+        ingest(spark, run, kafka_of(broker, name, properties=properties))
     assert "hunter2" not in str(refused.value)
     assert refused.value.__cause__ is None
+    properties = {"max.poll.records": "1", "client.id": "tidemark", "request.timeout.ms": "40000"}
+    assert ingest(spark, run, kafka_of(broker, name, properties=properties)).records == 1

@@ -12,7 +12,6 @@ from bronze.records import bronze_records, timestamp_columns
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.contract import HEADERS
 from lakehouse.errors import ContractError
-from lakehouse.extract.sources import Source, Sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,27 +48,6 @@ def test_every_column_of_the_source_is_kept_as_it_is(spark: SparkSession) -> Non
     unread = ("producer", "epoch", "sequence", "problem", "rules_fingerprint")
     assert_df_equality(records.drop("ingested_at", "erased", "timestamp_ms", *unread), expected, ignore_nullable=True)
     assert {tuple(row) for row in records.select(*unread).collect()} == {(None,) * 5}
-
-
-def test_what_the_sources_read_stands_beside_the_bytes(spark: SparkSession) -> None:
-    sources = Sources(Source("header", "seq"), producer=Source("json", "$.who"), epoch=Source("bytes", "0:4", "int32"))
-    consumed = spark.createDataFrame(
-        [
-            (None, b'{"who": "a"}', "t", 0, 0, _AT, 0, [("seq", b"5")]),
-            (None, b'{"who": "a"}', "t", 0, 1, _AT, 0, None),
-            (None, None, "t", 0, 2, _AT, 0, [("seq", b"7")]),
-        ],
-        _CONSUMED,
-    )
-    epoch = int.from_bytes(b'{"wh')
-    read = bronze_records(consumed, "r1", sources=sources).select(
-        "producer", "epoch", "sequence", "problem", "rules_fingerprint"
-    )
-    assert [tuple(row) for row in read.collect()] == [
-        ("a", epoch, 5, None, sources.fingerprint),
-        ("a", None, None, "sequence_missing", sources.fingerprint),
-        (None, None, None, "producer_null", sources.fingerprint),
-    ]
 
 
 def test_a_source_without_headers_is_refused(spark: SparkSession) -> None:

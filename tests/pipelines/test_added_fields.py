@@ -61,19 +61,17 @@ def test_an_added_field_is_in_every_table_and_null_before(
         *old, new = payloads(spark, run, name)
         assert old == [before(0), before(1)], name  # the second load was claimed under the old schema
         assert (str(new["at"]), new["l"], new["m"]) == ("2026-11-26", [{"n": 2, "odd-one": "o"}], [("k", 1.0)]), name
-    require_sound(spark, run, is_deep=True)
     done = rebuild.rebuild(spark, run, of(run, NEW), is_applied=True, reason="all of it", by="ann")
     assert done["changes"] == []
     assert [str(each["at"]) for each in payloads(spark, run, "silver_records")] == ["2026-11-26"] * 3
     require_sound(spark, run, is_deep=True)
 
 
-@pytest.mark.parametrize("schema", ["id INT, l ARRAY<STRUCT<n: INT>>", "id STRING", "l ARRAY<STRUCT<n: INT>>, id STRING"])
-def test_what_is_no_addition_is_refused_with_the_rebuild(spark: SparkSession, run: Run, schema: str) -> None:
+def test_a_schema_that_adds_no_field_is_refused_with_the_rebuild(spark: SparkSession, run: Run) -> None:
     put(spark, run, [sent(0)])
     ran(spark, run, of(run, OLD))
-
-    with pytest.raises(ContractError, match="tidemark rebuild"):
-        ran(spark, run, of(run, schema))
+    for schema in ("id INT, l ARRAY<STRUCT<n: INT>>", "id STRING", "l ARRAY<STRUCT<n: INT>>, id STRING"):
+        with pytest.raises(ContractError, match="tidemark rebuild"):
+            ran(spark, run, of(run, schema))
 
     ran(spark, run, of(run, OLD))

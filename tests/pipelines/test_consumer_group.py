@@ -11,8 +11,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from jobs.cli import main
+from lakehouse.settings.kafka import Kafka
 from pipelines import bronze_to_silver, kafka_to_bronze
-from tests.support.kafka import Sent, send
+from tests.support.kafka import Sent, send, sequenced
 from tests.support.small_config import settings_of, write_config
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-def numbered(*sequences: int, partition: int = 0) -> list[Sent]:
-    return [Sent(b"v", headers=[("seq", b"%d" % each)], partition=partition) for each in sequences]
+def with_group(run: Run, broker: LocalBroker, topic: str, group: str | None) -> Settings:
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [topic], "commit_group": group}
+    return settings_of(run).model_copy(update={"kafka": Kafka.model_validate(kafka)})
 
 
 def loaded(spark: SparkSession, run: Run, settings: Settings) -> list[str]:
@@ -52,11 +54,13 @@ def test_the_group_stands_after_what_silver_decided_whatever_became_of_it(
     run = new_run()
     settings = with_group(run, broker, name, group)
 
-    send(broker.bootstrap_servers, name, [*numbered(1, 2, 2, 1), *numbered(7, partition=1), Sent(b"no sequence", partition=1)])
+    send(
+        broker.bootstrap_servers, name, [*sequenced(1, 2, 2, 1), *sequenced(7, partition=1), Sent(b"no sequence", partition=1)]
+    )
     assert loaded(spark, run, settings) == ["silver.group_committed"]
     assert committed(broker, group) == {(name, 0): 4, (name, 1): 2}
 
-    send(broker.bootstrap_servers, name, numbered(8, partition=2))
+    send(broker.bootstrap_servers, name, sequenced(8, partition=2))
     loaded(spark, new_run(), settings)
     assert committed(broker, group) == {(name, 0): 4, (name, 1): 2, (name, 2): 1}
 
@@ -65,7 +69,7 @@ def test_a_group_that_somebody_consumes_in_is_refused_and_the_load_stands(
     spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str]
 ) -> None:
     name, group = topic(), "tidemark-taken"
-    send(broker.bootstrap_servers, name, numbered(1, 2))
+    send(broker.bootstrap_servers, name, sequenced(1, 2))
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "enable.auto.commit": False})
     consumer.subscribe([name])
     deadline = time.monotonic() + 60
@@ -87,9 +91,9 @@ def test_status_tells_the_lag_when_asked(
     spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], tmp_path: Path, *, capsys: Any
 ) -> None:
     name = topic(2)
-    send(broker.bootstrap_servers, name, numbered(1, 2))
+    send(broker.bootstrap_servers, name, sequenced(1, 2))
     loaded(spark, run, with_group(run, broker, name, None))
-    send(broker.bootstrap_servers, name, [*numbered(3, 4, 5), *numbered(9, partition=1)])
+    send(broker.bootstrap_servers, name, [*sequenced(3, 4, 5), *sequenced(9, partition=1)])
     kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [name]}
     config = write_config(tmp_path, root=str(run.lakehouse.root), kafka=kafka)
 
@@ -107,9 +111,3 @@ def test_status_tells_the_lag_when_asked(
     told = capsys.readouterr()
     assert "Kafka has no topic misspelt, or this login may not see it." in told.out
     assert f"Asking {broker.bootstrap_servers}" in told.err
-
-
-def with_group(run: Run, broker: LocalBroker, topic: str, group: str | None) -> Settings:
-    settings = settings_of(run, topics=[topic])
-    kafka = settings.kafka.model_copy(update={"bootstrap_servers": broker.bootstrap_servers, "commit_group": group})
-    return settings.model_copy(update={"kafka": kafka})

@@ -25,7 +25,7 @@ from tests.support.bronze import Record, put
 from tests.support.small_config import small_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -44,49 +44,44 @@ ACCEPTED = "SELECT topic, partition, producer, epoch, sequence FROM {} ORDER BY 
 VIEWS = [(RANGES, "silver_missing"), (ACCEPTED, "silver_last_accepted")]
 
 
-@pytest.fixture
-def named(spark: SparkSession, tmp_path: Path, run: Run) -> Iterator[Run]:
-    """A run over tables that a catalog names."""
-    spark.sql(f"CREATE DATABASE tidemark_named LOCATION '{tmp_path / 'named'}'")
-    yield replace(run, lakehouse=Lakehouse(catalog="spark_catalog", schema="tidemark_named"))
-    spark.sql("DROP DATABASE tidemark_named CASCADE")
+PLACE = {"catalog": "spark_catalog", "schema": "tidemark_named", "volume": "/v"}
 
 
-def loaded(spark: SparkSession, run: Run) -> None:
+@pytest.fixture(scope="module")
+def named(
+    spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Run, Job]]:
+    """A run and a job over tables that a catalog names, with records in Silver."""
+    folder = tmp_path_factory.mktemp("named")
+    spark.sql(f"CREATE DATABASE tidemark_named LOCATION '{folder}'")
+    run = replace(run_at(folder), lakehouse=Lakehouse(catalog="spark_catalog", schema="tidemark_named"))
+    settings = Settings.model_validate(small_config("", lakehouse=PLACE), context={"folder": Path()})
+    job = Job.on(spark, settings, run.report)
+    assert medallion.partitions(job) == []
     put(spark, run, [*SENT, *OTHER])
     create_tables(spark, run, RULES)
     steps.load_once(spark, run, RULES)
+    yield run, job
+    spark.sql("DROP DATABASE tidemark_named CASCADE")
 
 
-def test_a_rebuild_leaves_no_shadow_in_the_schema(spark: SparkSession, named: Run) -> None:
-    loaded(spark, named)
+def test_tables_that_a_catalog_names_have_their_views_and_watermarks(spark: SparkSession, named: tuple[Run, Job]) -> None:
+    run, job = named
+    found = [spark.sql(query.format(run.table(view).sql)).collect() for query, view in VIEWS]
+    assert [[tuple(row) for row in each] for each in found] == [OPEN, LAST]
+    assert positions(medallion.partitions(job)) == {("t", 0): (10, 5), ("u", 0): (3, 1)}
+
+
+def test_a_rebuild_leaves_no_shadow_in_the_schema(spark: SparkSession, named: tuple[Run, Job]) -> None:
+    run, _ = named
     kafka = {"bootstrap_servers": "localhost:9092", "topics": ["t", "u"]}
-    place = {"catalog": "spark_catalog", "schema": "tidemark_named", "volume": "/v"}
-    config = small_config("", kafka=kafka, lakehouse=place, policies={"late": "accept", "contiguous": True})
+    config = small_config("", kafka=kafka, lakehouse=PLACE, policies={"late": "accept", "contiguous": True})
     settings = Settings.model_validate(config, context={"folder": Path()})
 
-    tried, done = (rebuild(spark, named, settings, is_applied=each, reason="", by="ann") for each in (False, True))
+    tried, done = (rebuild(spark, run, settings, is_applied=each, reason="", by="ann") for each in (False, True))
 
     assert (tried["changes"], done["changes"], done["records"], done["load_seq"]) == ([], [], 8, 3)
-    found = spark.sql(ACCEPTED.format(named.table("silver_last_accepted").sql)).collect()
+    found = spark.sql(ACCEPTED.format(run.table("silver_last_accepted").sql)).collect()
     assert [tuple(row) for row in found] == LAST
     tables = {row["tableName"] for row in spark.sql("SHOW TABLES IN tidemark_named").collect()}
     assert {name for name in tables if name.startswith("_shadow")} == set()
-
-
-def test_who_watches_tables_that_a_catalog_names_is_told_their_watermarks(spark: SparkSession, named: Run) -> None:
-    place = {"catalog": "spark_catalog", "schema": "tidemark_named", "volume": "/v"}
-    settings = Settings.model_validate(small_config("", lakehouse=place), context={"folder": Path()})
-    assert medallion.partitions(Job.on(spark, settings, named.report)) == []
-    loaded(spark, named)
-
-    found = medallion.partitions(Job.on(spark, settings, named.report))
-
-    assert positions(found) == {("t", 0): (10, 5), ("u", 0): (3, 1)}
-
-
-def test_tables_that_a_catalog_names_are_loaded_too_with_the_views_beside_them(spark: SparkSession, named: Run) -> None:
-    loaded(spark, named)
-
-    found = [spark.sql(query.format(named.table(view).sql)).collect() for query, view in VIEWS]
-    assert [[tuple(row) for row in each] for each in found] == [OPEN, LAST]

@@ -30,33 +30,15 @@ SCHEMA = (
     "DECIMAL(38,10), day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, a ARRAY<DECIMAL(5,2)>, m MAP<STRING, BIGINT>, "
     "o STRUCT<m: MAP<STRING, ARRAY<MAP<STRING, STRUCT<at: TIMESTAMP NOT NULL>>>>, `odd-n\u00e4me`: INT COMMENT 'it\\'s'>"
 )
-WHOLE: dict[str, Any] = {
-    "s": "t",
-    "x": "AP8=",
-    "b": True,
-    "i1": 1,
-    "i2": 2,
-    "i4": 4,
-    "i8": 2**63 - 1,
-    "f4": 1.5,
-    "f8": 1e400,
-    "d": 1.25,
-    "day": "9999-12-31",
-    "at": "0001-01-01T00:00:00Z",
-    "local": "9999-12-31T23:59:59",
-    "a": [1, None, 2.5],
-    "m": {"k": 1, "l": None},
-    "o": {"m": {"k": [{"l": {"at": 0}}, None]}, "odd-n\u00e4me": 7},
-}
+WHOLE = (
+    """{"s": "t", "x": "AP8=", "b": true, "i1": 1, "i2": 2, "i4": 4, "i8": 9223372036854775807, "f4": 1.5, "f8": 1e400, """
+    """"d": 1.25, "day": "9999-12-31", "at": "0001-01-01T00:00:00Z", "local": "9999-12-31T23:59:59", "a": [1, null, 2.5], """
+    """"m": {"k": 1, "l": null}, "o": {"m": {"k": [{"l": {"at": 0}}, null]}, "odd-n\u00e4me": 7}}"""
+)
 VALUES: list[bytes | None] = [
-    json.dumps(WHOLE).replace("Infinity", "1e400").encode(),
-    b'{"s": ""}',
-    b'{"s": null}',
-    b'{"i4": 1}',
-    json.dumps({**WHOLE, "at": "+294247-01-10T04:00:54Z"}).encode(),
-    b'{"s": "", "d": 1e32000000}',
-    b"\xff",
-    None,
+    WHOLE.encode(),
+    *(b'{"s": ""}', b'{"s": null}', b'{"i4": 1}', WHOLE.replace("0001-01-01T00:00:00Z", "+294247-01-10T04:00:54Z").encode()),
+    *(b'{"s": "", "d": 1e32000000}', b"\xff", None),
 ]
 
 
@@ -72,7 +54,6 @@ def test_every_accepted_type_goes_through_every_stage_and_every_reader(spark: Sp
 
     silver = spark.read.table(run.table("silver_records").sql).orderBy("offset")
     assert [row[0] for row in silver.selectExpr("payload IS NULL").collect()] == [False, False, *[True] * 6]
-    require_sound(spark, run, is_deep=True)
     for name in ("silver_records", "gold_records", "gold_latest"):
         _read_alike(spark, run, name)
 

@@ -1,4 +1,4 @@
-"""Topics that are read each by rules of their own, in one pipeline: from Bronze to Gold, and by all that reads them again."""
+"""Topics with rules of their own in one pipeline: from Bronze to Gold, and through all that reads them again."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from tests.support.small_config import small_config
 from tests.support.stages import ran, require_sound
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
@@ -63,13 +66,38 @@ FIRST = [
     *(sent("t", 0, 5), sent("t", 1, 6), sent("t", 2, 5)),
     *(sent("orders", 0, 1, seq=9), sent("orders", 1, 3, seq=8), sent("orders", 2, 1, seq=7)),
     *(sent("raw", 0, 3, who="a"), sent("raw", 1, 1, who="b"), sent("raw", 2, 3, who="a"), sent("raw", 3, 4)),
-    *(
-        sent("logs", 0, 7, epoch=1),
-        sent("logs", 1, 1, epoch=2),
-        Record(2, b"no JSON", headers=(("seq", b"2"), ("epoch", b"2")), topic="logs"),
-    ),
+    *(sent("logs", 0, 7, epoch=1), sent("logs", 1, 1, epoch=2)),
+    Record(2, b"no JSON", headers=(("seq", b"2"), ("epoch", b"2")), topic="logs"),
     *(sent("code", 0, 4), Record(1, b"{}", headers=(("seq", b"1"),), topic="code")),
 ]
+OTHER_ORDERS = {**TOPICS, "orders": {**TOPICS["orders"], "sequence": {"header": "seq"}}}
+
+
+@pytest.fixture(scope="module")
+def decided_once(
+    spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Run, dict[str, Any]]:
+    """The first records through every stage, and the plan before it."""
+    run = run_at(tmp_path_factory.mktemp("topics") / "lakehouse")
+    put(spark, run, FIRST, Sources.of(of(run)))
+    planned = bronze_to_silver.preview(spark, run, of(run))
+    ran(spark, run, of(run))
+    return run, planned
+
+
+@pytest.fixture
+def decided(decided_once: tuple[Run, Any], copied: Callable[[Run, Path], Run], tmp_path: Path) -> Run:
+    """A run over a copy of these tables."""
+    return copied(decided_once[0], tmp_path / "copied")
+
+
+def rebuilt(spark: SparkSession, run: Run, settings: Settings) -> Any:
+    return rebuild.rebuild(spark, run, settings, is_applied=True, reason="all of it", by="ann")
+
+
+def duplicates(spark: SparkSession, run: Run, settings: Settings) -> dict[Any, int]:
+    """By stream, as Bronze's order of arrival has them."""
+    return {each.stream: each.duplicates for each in arrival_order.orders(spark, run, settings)["bronze"]}
 
 
 def kept(spark: SparkSession, run: Run, name: str = "silver_records") -> dict[str, list[Any]]:
@@ -113,16 +141,20 @@ OUT = [
 ]
 
 
-def test_each_topic_is_read_decided_and_decoded_by_its_own_rules(spark: SparkSession, run: Run) -> None:
-    settings = of(run)
-    sources = Sources.of(settings)
-    put(spark, run, FIRST, sources)
-    ran(spark, run, settings)
+def test_a_plan_reads_as_the_load_will(decided_once: tuple[Run, dict[str, Any]]) -> None:
+    streams, kept_out = decided_once[1]["streams"], decided_once[1]["kept_out"]
+    counted = {row["topic"]: (row["accepted"], row["duplicate"], row["invalid"]) for row in streams if row["producer"] is None}
+    assert counted == {"t": (2, 1, 0), "orders": (2, 1, 0), "logs": (3, 0, 0), "code": (0, 0, 2), "raw": (0, 0, 1)}
+    assert json.dumps(kept_out, default=str)
 
+
+def test_each_topic_is_read_decided_and_decoded_by_its_own_rules(spark: SparkSession, decided_once: tuple[Run, Any]) -> None:
+    run = decided_once[0]
+    settings = of(run)
     assert out(spark, run) == OUT
     expected = {name: rows for name, rows in EXPECTED.items() if name != "code"}
     assert kept(spark, run) == kept(spark, run, "gold_records") == expected
-    by_topic = {name: {sources.of_topic(name).fingerprint} for name in NAMES}
+    by_topic = {name: {Sources.of(settings).of_topic(name).fingerprint} for name in NAMES}
     assert fingerprints(spark, run, "silver_watermarks") == fingerprints(spark, run, "silver_loads") == by_topic
     assert fingerprints(spark, run, "bronze_records") == {**by_topic, "code": {None}}
     assert by_topic["t"] == {Sources(Source("header", "seq")).fingerprint}
@@ -132,57 +164,44 @@ def test_each_topic_is_read_decided_and_decoded_by_its_own_rules(spark: SparkSes
     told = why(run.lakehouse, "orders", 0, 2)
     assert (told["class"], told["sequence"], told["winner"]["offset"]) == ("duplicate", 1, 0)
     assert why(run.lakehouse, "raw", 0, 2)["producer"] == "a"
-    order = {each.stream: each.duplicates for each in arrival_order.orders(spark, run, settings)["bronze"]}
-    assert order["orders", 0, None] == order["raw", 0, "a"] == order["t", 0, None] == 1
+    of_bronze = duplicates(spark, run, settings)
+    assert of_bronze["orders", 0, None] == of_bronze["raw", 0, "a"] == of_bronze["t", 0, None] == 1
 
 
-@pytest.mark.parametrize("is_read", [True, False], ids=["columns", "bytes"])
-def test_a_second_load_goes_on_and_a_rebuild_changes_nothing(spark: SparkSession, run: Run, is_read: bool) -> None:
+def test_later_loads_go_on_and_a_rebuild_changes_nothing(spark: SparkSession, run: Run) -> None:
+    """Some records were read when they came into Bronze, and others are read from their bytes by Silver."""
     settings = of(run)
-    sources = Sources.of(settings) if is_read else None
+    sources = Sources.of(settings)
     put(spark, run, FIRST[:6], sources)
     ran(spark, run, settings)
-    put(spark, run, FIRST[6:], sources)
+    put(spark, run, FIRST[6:], None)
     put(spark, run, [sent("orders", 3, 2), sent("orders", 4, 4), sent("t", 3, 7)], sources)
     ran(spark, run, settings)
-    put(spark, run, [sent("t@2", 0, 1), sent("orders@2", 0, 5)], sources)  # created anew, and accepted
+    put(spark, run, [sent("t@2", 0, 1), sent("orders@2", 0, 5)], None)  # created again, and accepted
     ran(spark, run, settings)
 
     assert ("orders", 3, "late", None) in out(spark, run)
     found = kept(spark, run)
     assert (found["orders@2"], found["orders"][-1][2]) == ([(None, 0, 5, fields(id="o5", lines=[1, 5]))], 4)
-    requests.carry_out(
-        spark, run, settings, Request("release", "checked", "ann", wanted=Wanted(kind="late", topic="orders")), is_dry_run=False
-    )
+    late = Request("release", "checked", "ann", wanted=Wanted(kind="late", topic="orders"))
+    requests.carry_out(spark, run, settings, late, is_dry_run=False)
     assert [row[2] for row in kept(spark, run)["orders"]] == [1, 3, 2, 4]
-    require_sound(spark, run, is_deep=True)
-    done: dict[str, Any] = rebuild.rebuild(spark, run, settings, is_applied=True, reason="all of it", by="ann")
+    done = rebuilt(spark, run, settings)
     assert (done["changes"], done["repeated"]) == ([], 1)
     require_sound(spark, run, is_deep=True)
 
 
-def test_a_rule_that_changes_stops_only_by_the_topic_that_it_is_for(spark: SparkSession, run: Run) -> None:
-    settings = of(run)
-    put(spark, run, FIRST, Sources.of(settings))
-    ran(spark, run, settings)
-
+def test_a_rule_that_changes_stops_only_by_the_topic_that_it_is_for(spark: SparkSession, decided: Run) -> None:
+    run = decided
     with pytest.raises(RulesChangedError, match="for the topic orders"):
-        ran(spark, run, of(run, {**TOPICS, "orders": {**TOPICS["orders"], "sequence": {"header": "seq"}}}))
+        ran(spark, run, of(run, OTHER_ORDERS))
+    logs = {**TOPICS, "logs": {**TOPICS["logs"], "sequence": {"header": "seq"}}}
     with pytest.raises(RulesChangedError, match="for the topic t") as raised:
-        ran(
-            spark,
-            run,
-            of(run, sequence={"json": "$.n"}, topics={**TOPICS, "logs": {**TOPICS["logs"], "sequence": {"header": "seq"}}}),
-        )
+        ran(spark, run, of(run, logs, sequence={"json": "$.n"}))
     assert "for the topic orders" not in str(raised.value)
-    done: dict[str, Any] = rebuild.rebuild(
-        spark,
-        run,
-        of(run, {**TOPICS, "orders": {**TOPICS["orders"], "sequence": {"header": "seq"}}}),
-        is_applied=True,
-        reason="r",
-        by="ann",
-    )
+
+    done = rebuilt(spark, run, of(run, OTHER_ORDERS))
+
     assert {(each["before"], each["after"]) for each in done["changes"]} == {
         ("accepted", "accepted"),  # under another sequence
         ("accepted", "late, held"),
@@ -191,38 +210,21 @@ def test_a_rule_that_changes_stops_only_by_the_topic_that_it_is_for(spark: Spark
     require_sound(spark, run, is_deep=True)
 
 
-def test_a_topic_that_is_not_read_any_more_keeps_its_rules_and_its_fields(spark: SparkSession, run: Run) -> None:
-    settings = of(run)
-    put(spark, run, FIRST, Sources.of(settings))
-    ran(spark, run, settings)
+def test_a_topic_that_is_not_read_any_more_keeps_its_rules_and_its_fields(spark: SparkSession, decided: Run) -> None:
+    run, settings = decided, of(decided)
     fewer = of(run, {name: own for name, own in TOPICS.items() if name not in ("orders", "raw")}, ("t", "logs", "code"))
     put(spark, run, [sent("t", 3, 7)], Sources.of(fewer))
     ran(spark, run, fewer)
 
     assert kept(spark, run)["orders"] == EXPECTED["orders"]
     assert kept(spark, run)["t"][-1] == (None, 0, 7, fields(id="7", amount=7.5))
-    require_sound(spark, run, is_deep=True)
-    order = {each.stream: each.duplicates for each in arrival_order.orders(spark, run, fewer)["bronze"]}
-    assert order["orders", 0, None] == 1
-    requests.carry_out(
-        spark, run, fewer, Request("reset", "anew", "ann", reset=Reset("t", 0, None, None, is_new_epoch=True)), is_dry_run=False
-    )
-    done: dict[str, Any] = rebuild.rebuild(spark, run, fewer, is_applied=True, reason="all of it", by="ann")
-    assert done["changes"] == []
+    assert duplicates(spark, run, fewer)["orders", 0, None] == 1
+    reset = Request("reset", "from the start", "ann", reset=Reset("t", 0, None, None, is_new_epoch=True))
+    requests.carry_out(spark, run, fewer, reset, is_dry_run=False)
+    assert rebuilt(spark, run, fewer)["changes"] == []
     require_sound(spark, run, is_deep=True)
     put(spark, run, [sent("orders", 3, 4)], Sources.of(settings))
     ran(spark, run, settings)
     assert kept(spark, run)["orders"][-1] == (None, 0, 4, fields(id="o4", lines=[1, 4]))
     with pytest.raises(ContractError, match="tidemark rebuild"):
         ran(spark, run, of(run, {**TOPICS, "orders": {**TOPICS["orders"], "value": {"schema": "id STRING"}}}))
-
-
-def test_a_plan_reads_as_the_load_will(spark: SparkSession, run: Run) -> None:
-    settings = of(run)
-    put(spark, run, FIRST, Sources.of(settings))
-    told: dict[str, Any] = bronze_to_silver.preview(spark, run, settings)
-    counted = {
-        row["topic"]: (row["accepted"], row["duplicate"], row["invalid"]) for row in told["streams"] if row["producer"] is None
-    }
-    assert counted == {"t": (2, 1, 0), "orders": (2, 1, 0), "logs": (3, 0, 0), "code": (0, 0, 2), "raw": (0, 0, 1)}
-    assert json.dumps(told["kept_out"], default=str)

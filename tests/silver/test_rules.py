@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -39,20 +40,6 @@ def test_the_rules_hold_the_policies_in_force_of_each_topic_that_has_its_own() -
     assert hash(rules) == hash(Rules.of(settings))
 
 
-@pytest.mark.parametrize("topics", [(), (("orders.v1", Policy(5, "accept")), ("a", Policy()))], ids=["none", "two"])
-def test_a_claim_gives_the_rules_back_with_the_policies_of_topics(topics: tuple[tuple[str, Policy], ...]) -> None:
-    rules = Rules(Source("header", "seq"), max_jump=100, topics=topics)
-
-    assert Rules.from_json(rules.to_json()) == rules
-    assert rules.fingerprint == Rules(Source("header", "seq")).fingerprint
-
-
-def test_a_claim_of_before_topics_had_policies_is_read() -> None:
-    older = {name: value for name, value in json.loads(BY_HEADER.to_json()).items() if name != "topics"}
-
-    assert Rules.from_json(json.dumps(older)) == BY_HEADER
-
-
 ORDERS = OfTopic(Source("json", "$.id"), epoch=Source("header", "e"), payload=Payload("avro", "id STRING"))
 READ_OTHERWISE = Rules(
     Source("header", "seq"),
@@ -65,9 +52,40 @@ READ_OTHERWISE = Rules(
 )
 
 
-def test_a_claim_gives_the_rules_of_single_topics_back_and_says_nothing_of_them_where_there_are_none() -> None:
-    assert Rules.from_json(READ_OTHERWISE.to_json()) == READ_OTHERWISE
-    assert "own" not in json.loads(BY_HEADER.to_json())
+WRITTEN = [
+    Written("avro", has_prefix=True, undecodable_ids=(4, 5), schemas=((1, "x"),)),
+    Written("protobuf", has_prefix=True, undecodable_ids=(4, 5), schemas=((1, "x"),)),
+    Written("protobuf", "y", message="shop.Order"),
+]
+CLAIMED = {
+    "policies": replace(BY_HEADER, late="quarantine"),
+    "policies of topics": replace(BY_HEADER, topics=(("orders.v1", Policy(5, "accept")), ("a", Policy()))),
+    "rules of topics": READ_OTHERWISE,
+    **{
+        f"written {nth}": replace(BY_HEADER, payload=Payload(each.format, "a INT"), written=each)
+        for nth, each in enumerate(WRITTEN)
+    },
+}
+
+
+@pytest.mark.parametrize("rules", CLAIMED.values(), ids=CLAIMED)
+def test_a_claim_gives_the_rules_back_without_the_schemas_of_a_registry(rules: Rules) -> None:
+    kept = replace(rules, written=rules.written and replace(rules.written, schemas=()))
+    assert Rules.from_json(rules.to_json()) == kept
+    assert rules.fingerprint == BY_HEADER.fingerprint
+
+
+def test_a_claim_says_nothing_of_what_there_is_not_and_an_older_one_is_read() -> None:
+    claimed = json.loads(BY_HEADER.to_json())
+    assert not {"own", "written"} & set(claimed)
+    assert "message" not in json.loads(replace(BY_HEADER, written=WRITTEN[0]).to_json())["written"]
+    older = {name: value for name, value in claimed.items() if name != "topics"}  # before topics had policies
+    assert Rules.from_json(json.dumps(older)) == BY_HEADER
+
+
+@pytest.mark.parametrize("undecodable", ["quarantine", "accept"])
+def test_the_fingerprint_does_not_depend_on_what_happens_to_undecodable_values(undecodable: Any) -> None:
+    assert replace(BY_HEADER, payload=Payload("text", undecodable=undecodable)).fingerprint == BY_HEADER.fingerprint
 
 
 def test_a_topics_rules_have_the_fingerprint_that_they_would_have_alone() -> None:

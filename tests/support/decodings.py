@@ -1,17 +1,70 @@
-"""Rules that only say how values are decoded."""
+"""What is read of values, many of them in one Spark job: their payloads, their keys, and the reason where there is none."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+from typing import TYPE_CHECKING, Any
 
-from lakehouse.extract.sources import Source
-from silver.rules import Rules
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.extract.columns import extract
+from lakehouse.extract.sources import Source, Sources
+from lakehouse.spark import frames, value_formats
+from silver.extract.payload import decoded
+from silver.rules import Payload, Rules
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
     from lakehouse.extract.written import Written
-    from silver.rules import Payload
+
+WRONG = "value_not_of_schema"
 
 
 def decoding(payload: Payload, written: Written | None = None) -> Rules:
     """Rules that decode all values into a payload."""
     return Rules(Source("offset"), payload=payload, written=written)
+
+
+def records(spark: SparkSession, values: Sequence[Any], *, column: str = "value") -> DataFrame:
+    """Records of Bronze: what each holds in the column, its place in the list as its offset."""
+    return frames.of_contract(spark, [{"offset": number, column: value} for number, value in enumerate(values)], BRONZE)
+
+
+def payloads(
+    spark: SparkSession, payload: Payload, values: Sequence[bytes | None], written: Written | None = None
+) -> list[Any]:
+    """The payload of each value, as plain data; the reason where there is none."""
+    if payload.format == "protobuf":
+        value_formats.require(spark, ["protobuf"])
+    found = decoded(records(spark, values), decoding(payload, written)).select("offset", "payload", "undecodable")
+    rows = sorted(found.toArrow().to_pylist(), key=lambda row: row["offset"])
+    return [row["undecodable"] or row["payload"] for row in rows]
+
+
+def extracted(
+    spark: SparkSession, sources: Sources, values: Sequence[Any], *, column: str = "value"
+) -> list[tuple[str | None, int | None, int | None, str | None]]:
+    """What the sources read from each record: producer, epoch, sequence and problem."""
+    if sources.written is not None and sources.written.format == "protobuf":
+        value_formats.require(spark, ["protobuf"])
+    found = extract(records(spark, values, column=column), sources).orderBy("offset")
+    return [tuple(row) for row in found.select("producer", "epoch", "sequence", "problem").collect()]
+
+
+def prefixed(number: int, value: bytes) -> bytes:
+    """A value behind the id of its schema, as Confluent's serializers write it."""
+    return b"\0" + number.to_bytes(4) + value
+
+
+def drawn_bytes(whole: bytes) -> list[bytes]:
+    """300 texts of up to 39 bytes, and 300 times a value with up to three bytes changed, cut off somewhere; always the same."""
+    chance = random.Random(7)
+    values = [chance.randbytes(chance.randrange(40)) for _ in range(300)]
+    for _ in range(300):
+        changed = bytearray(whole)
+        for _ in range(chance.randrange(1, 4)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        values.append(bytes(changed[: chance.randrange(len(changed) + 1)]))
+    return values

@@ -12,27 +12,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bronze.dev_broker import process
 from bronze.dev_broker.broker import BrokerState, LocalBroker, create_topic, down, running, state_dir, up
 from lakehouse.errors import SourceError, ToolError
+from tests.support.kafka import Sent, send
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as started:
-        yield started
-
-
-def send(bootstrap_servers: str, topic: str, *values: bytes) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 4_000_000})
-    refusals: list[object] = []
-    for value in values:
-        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: refusals.append(error) if error else None)
-    assert producer.flush(30) == 0
-    assert refusals == []
 
 
 def receive(bootstrap_servers: str, topic: str, count: int) -> list[bytes | None]:
@@ -44,16 +30,10 @@ def receive(bootstrap_servers: str, topic: str, count: int) -> list[bytes | None
         consumer.close()
 
 
-def test_a_record_comes_back_as_it_was_sent(broker: LocalBroker) -> None:
-    create_topic(broker.bootstrap_servers, "round_trip", 2)
-    send(broker.bootstrap_servers, "round_trip", b"first", b"\xff\x00")
-    assert receive(broker.bootstrap_servers, "round_trip", 2) == [b"first", b"\xff\x00"]
-
-
-def test_a_value_of_two_megabytes_fits(broker: LocalBroker) -> None:
-    create_topic(broker.bootstrap_servers, "wide", 1)
-    send(broker.bootstrap_servers, "wide", b"x" * 2_000_000)
-    assert [len(value or b"") for value in receive(broker.bootstrap_servers, "wide", 1)] == [2_000_000]
+def test_records_of_up_to_two_megabytes_come_back_as_they_were_sent(broker: LocalBroker, topic: Callable[..., str]) -> None:
+    name, values = topic(2), [b"first", b"\xff\x00", b"x" * 2_000_000]
+    send(broker.bootstrap_servers, name, map(Sent, values))
+    assert receive(broker.bootstrap_servers, name, 3) == values
 
 
 def test_a_misspelt_topic_is_refused_and_not_created(broker: LocalBroker) -> None:
@@ -65,13 +45,9 @@ def test_a_misspelt_topic_is_refused_and_not_created(broker: LocalBroker) -> Non
     assert refusals[0] is not None
 
 
-def test_a_topic_that_exists_is_refused(broker: LocalBroker) -> None:
-    create_topic(broker.bootstrap_servers, "twice", 1)
+def test_a_topic_that_exists_or_whose_config_is_wrong_is_refused(broker: LocalBroker, topic: Callable[..., str]) -> None:
     with pytest.raises(SourceError, match="already exists"):
-        create_topic(broker.bootstrap_servers, "twice", 1)
-
-
-def test_a_topic_takes_its_own_config(broker: LocalBroker) -> None:
+        create_topic(broker.bootstrap_servers, topic(), 1)
     with pytest.raises(SourceError, match=r"cleanup\.policy"):
         create_topic(broker.bootstrap_servers, "odd", 1, {"cleanup.policy": "nonsense"})
 
@@ -79,7 +55,7 @@ def test_a_topic_takes_its_own_config(broker: LocalBroker) -> None:
 def test_a_broker_stopped_and_started_keeps_records_and_address() -> None:
     with LocalBroker() as broker:
         create_topic(broker.bootstrap_servers, "kept", 1)
-        send(broker.bootstrap_servers, "kept", b"before")
+        send(broker.bootstrap_servers, "kept", [Sent(b"before")])
         address, first_pid = broker.bootstrap_servers, broker.pid
         broker.stop()
         assert broker.pid is None

@@ -15,6 +15,9 @@ _LOST = (
     "topic was processed.\n"
     "If you don't want your streaming query to fail on such cases, set the source option failOnDataLoss to false.\nReason: "
 )
+_OR = ".\nThis could be either 1) a user error"
+_UNREAD = "Could not read records in offset [10, 110) for topic partition t-0"
+_NOPE = "Invalid value NOPE for configuration security.protocol: String must be one of: PLAINTEXT"
 _ASSIGNED = "you must specify all TopicPartitions.\nSpecified: Set(t-0) Assigned: Set(t-0, t-1)"
 _WRITE_FAILED = "[TASK_WRITE_FAILED] Task failed while writing rows to file:/lake/bronze_records. SQLSTATE: 58030"
 _KAFKA = Kafka.model_validate(
@@ -37,67 +40,56 @@ def told(cause: str, *, trace: str = "") -> SourceError | AnotherWriterError:
     return failure(error, _KAFKA, "/lake/_checkpoints/bronze_records")
 
 
-@pytest.mark.parametrize(
-    ("cause", "what", "observed", "next_step"),
-    [
-        (
-            "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic-partition.",
-            "does not exist",
-            "UnknownTopicOrPartitionException: This server does not host this topic-partition.",
-            "kafka.topics",
-        ),
-        (
-            "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed: Invalid username or password",
-            "does not accept who we are",
-            "SaslAuthenticationException: Authentication failed: Invalid username or password",
-            "kafka.properties",
-        ),
-        (
-            "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [t]",
-            "does not let us read",
-            "TopicAuthorizationException: Not authorized to access topics: [t]",
-            "rights",
-        ),
-        (
-            f"{_LOST}Partition t-0 offset was changed from 1000 to 10.\nThis could be either 1) a user error",
-            "went back",
-            "Partition t-0 offset was changed from 1000 to 10",
-            "tidemark topic accept",
-        ),
-        (f"{_LOST}Partitions Set(u-0) have been deleted.", "is gone", "Partitions Set(u-0) have been deleted", "kafka.topics"),
-        (
-            f"{_LOST}Could not read records in offset [10, 110) for topic partition t-0\nwith consumer group g.",
-            "no longer has records",
-            "Could not read records in offset [10, 110) for topic partition t-0",
-            "tidemark topic accept",
-        ),
-        (
-            "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment. Call: listNodes",
-            "did not answer in time",
-            "TimeoutException: Timed out waiting for a node assignment. Call: listNodes",
-            "security.protocol",
-        ),
-        (
-            f"assertion failed: If startingOffsets contains specific offsets, {_ASSIGNED}",
-            "does not name every partition",
-            "Specified: Set(t-0) Assigned: Set(t-0, t-1)",
-            "-2",
-        ),
-        (
-            "Invalid value NOPE for configuration security.protocol: String must be one of: PLAINTEXT",
-            "refuses its configuration",
-            "Invalid value NOPE for configuration security.protocol: String must be one of: PLAINTEXT",
-            "kafka.properties",
-        ),
-        (
-            "java.lang.IllegalStateException: Incomplete log file in the offset commit log",
-            "empty or cut off",
-            "Incomplete log file in the offset commit log",
-            "Remove the folder /lake/_checkpoints/bronze_records",
-        ),
-        ("Something new.", "Reading Kafka into Bronze failed", "Something new.", "the next run"),
-    ],
-)
+OF_KAFKA = "org.apache.kafka.common.errors."
+# What Spark says, what we say, the end of Spark's words that is repeated, and what to do.
+FAILURES = [
+    *(
+        (f"{OF_KAFKA}{seen}", what, seen, next_step)
+        for seen, what, next_step in (
+            (
+                "UnknownTopicOrPartitionException: This server does not host this topic-partition.",
+                "does not exist",
+                "kafka.topics",
+            ),
+            (
+                "SaslAuthenticationException: Authentication failed: Invalid username",
+                "does not accept who we are",
+                "kafka.properties",
+            ),
+            ("TopicAuthorizationException: Not authorized to access topics: [t]", "does not let us read", "rights"),
+            (
+                "TimeoutException: Timed out waiting for a node assignment. Call: listNodes",
+                "did not answer in time",
+                "security.protocol",
+            ),
+        )
+    ),
+    *(
+        (f"{_LOST}{seen}{more}", what, seen, next_step)
+        for seen, more, what, next_step in (
+            ("Partition t-0 offset was changed from 1000 to 10", _OR, "went back", "tidemark topic accept"),
+            ("Partitions Set(u-0) have been deleted", ".", "is gone", "kafka.topics"),
+            (_UNREAD, "\nwith consumer group g.", "no longer has records", "tidemark topic accept"),
+        )
+    ),
+    (
+        f"assertion failed: If startingOffsets contains specific offsets, {_ASSIGNED}",
+        "does not name every partition",
+        "Specified: Set(t-0) Assigned: Set(t-0, t-1)",
+        "-2",
+    ),
+    (_NOPE, "refuses its configuration", _NOPE, "kafka.properties"),
+    (
+        "java.lang.IllegalStateException: Incomplete log file in the offset commit log",
+        "empty or cut off",
+        "Incomplete log file in the offset commit log",
+        "Remove the folder /lake/_checkpoints/bronze_records",
+    ),
+    ("Something new.", "Reading Kafka into Bronze failed", "Something new.", "the next run"),
+]
+
+
+@pytest.mark.parametrize(("cause", "what", "observed", "next_step"), FAILURES)
 def test_a_failure_says_what_was_seen_and_what_to_do(cause: str, what: str, observed: str, next_step: str) -> None:
     error = told(cause)
     assert isinstance(error, SourceError)
@@ -108,7 +100,7 @@ def test_a_failure_says_what_was_seen_and_what_to_do(cause: str, what: str, obse
 
 
 def test_a_cause_that_only_the_stack_trace_has_is_found() -> None:
-    cause = "Could not read records in offset [10, 110) for topic partition t-0\nwith consumer group g."
+    cause = f"{_UNREAD}\nwith consumer group g."
     error = told(_WRITE_FAILED, trace=f"Caused by: org.apache.spark.sql.kafka010.KafkaIllegalStateException: {_LOST}{cause}")
     assert "no longer has records" in error.what
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from bronze.dev_broker.broker import LocalBroker
 
+    Topic = Callable[..., str]
+
 pytestmark = pytest.mark.kafka
 
 
@@ -24,7 +26,7 @@ def settings(broker: LocalBroker, *topics: str) -> Kafka:
 
 
 def test_a_sample_has_the_beginning_and_the_end_of_each_partition_and_says_what_it_leaves_out(
-    broker: LocalBroker, topic: Callable[..., str]
+    broker: LocalBroker, topic: Topic
 ) -> None:
     name = topic(3)
     send(broker.bootstrap_servers, name, sequenced(*range(40)))
@@ -40,7 +42,7 @@ def test_a_sample_has_the_beginning_and_the_end_of_each_partition_and_says_what_
     assert [each.offset for each in from_beginning.records if each.partition == 0] == [0, 1, 2]
 
 
-def test_a_sample_has_whole_records_that_were_committed_and_no_others(broker: LocalBroker, topic: Callable[..., str]) -> None:
+def test_a_sample_has_whole_records_that_were_committed_and_no_others(broker: LocalBroker, topic: Topic) -> None:
     name = topic()
     send_transaction(broker.bootstrap_servers, name, sequenced(1, 2), commit=False)
     send(broker.bootstrap_servers, name, [Sent(b"v", key=b"k", headers=[("seq", b"7"), ("seq", None)], timestamp=1_000)])
@@ -54,9 +56,7 @@ def test_a_sample_has_whole_records_that_were_committed_and_no_others(broker: Lo
     assert (unreadable.value, unreadable.headers) == (b"named", None)
 
 
-def test_a_topic_without_records_and_one_that_lost_its_first_ones_are_read(
-    broker: LocalBroker, topic: Callable[..., str]
-) -> None:
+def test_a_topic_without_records_and_one_that_lost_its_first_ones_are_read(broker: LocalBroker, topic: Topic) -> None:
     empty, cut = topic(), topic()
     send(broker.bootstrap_servers, cut, sequenced(*range(10)))
     delete_records(broker.bootstrap_servers, cut, before=8)

@@ -29,26 +29,25 @@ def test_the_promises_of_bronze_are_options_of_the_source() -> None:
     assert {name: options[name] for name in expected} == expected
 
 
-def test_every_client_property_passes_with_its_real_value_and_over_our_defaults() -> None:
-    options = reader_options(kafka(properties={"client.id": "x", "sasl.password": "hunter2", "max.poll.records": "7"}))
-    assert options["kafka.client.id"] == "x"
-    assert options["kafka.sasl.password"] == "hunter2"
-    assert options["kafka.max.poll.records"] == "7"
+STARTS = {"one": {"0": 5}, "two": {"0": -2}}
+# Settings, the start that is given, an option, and what it is; None where it is not set.
+OPTIONS: list[tuple[dict[str, object], str | None, str, str | None]] = [
+    ({"properties": {"client.id": "x"}}, None, "kafka.client.id", "x"),
+    ({"properties": {"sasl.password": "hunter2"}}, None, "kafka.sasl.password", "hunter2"),
+    ({"properties": {"max.poll.records": "7"}}, None, "kafka.max.poll.records", "7"),  # over our default
+    ({}, None, "kafka.default.api.timeout.ms", "30000"),
+    ({"properties": {"request.timeout.ms": "60000"}}, None, "kafka.default.api.timeout.ms", None),
+    ({"max_offsets_per_trigger": None}, None, "maxOffsetsPerTrigger", None),
+    ({"starting_offsets": STARTS}, None, "startingOffsets", '{"one": {"0": 5}, "two": {"0": -2}}'),
+    ({"starting_offsets": STARTS}, "latest", "startingOffsets", "latest"),
+]
 
 
-def test_our_api_timeout_gives_way_to_a_longer_request_timeout() -> None:
-    assert reader_options(kafka())["kafka.default.api.timeout.ms"] == "30000"
-    assert "kafka.default.api.timeout.ms" not in reader_options(kafka(properties={"request.timeout.ms": "60000"}))
-
-
-def test_no_limit_is_no_option() -> None:
-    assert "maxOffsetsPerTrigger" not in reader_options(kafka(max_offsets_per_trigger=None))
-
-
-def test_offsets_per_partition_are_json_and_a_given_start_wins() -> None:
-    start = kafka(starting_offsets={"one": {"0": 5}, "two": {"0": -2}})
-    assert reader_options(start)["startingOffsets"] == '{"one": {"0": 5}, "two": {"0": -2}}'
-    assert reader_options(start, "latest")["startingOffsets"] == "latest"
+@pytest.mark.parametrize(("settings", "start", "option", "value"), OPTIONS)
+def test_an_option_is_set_by_the_config_or_not_at_all(
+    settings: dict[str, object], start: str | None, option: str, value: str | None
+) -> None:
+    assert reader_options(kafka(**settings), start).get(option) == value
 
 
 def test_one_server_that_listens_is_enough() -> None:

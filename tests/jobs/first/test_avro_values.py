@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
-import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,27 +13,25 @@ from jobs.first.avro_values import Decoder, Steps
 from lakehouse.extract.on_driver import OfOtherType
 from lakehouse.settings import avro_schema
 from lakehouse.settings.avro_schema import AvroSchemaError
+from tests.support.avro import record, written
 from tests.support.examples import examples
 
 SIZE = {"type": "enum", "name": "Size", "symbols": ["S", "L"]}
 AT = {"type": "long", "logicalType": "timestamp-millis"}
-META = {"type": "record", "name": "Meta", "fields": [{"name": "seq", "type": "long"}, {"name": "at", "type": AT}]}
-WHOLE = {
-    "type": "record",
-    "name": "Order",
-    "namespace": "shop",
-    "fields": [
-        {"name": "sizes", "type": {"type": "array", "items": SIZE}},
-        {"name": "size", "type": "Size"},
-        {"name": "seq", "type": ["null", "long"]},
-        {"name": "tags", "type": {"type": "map", "values": ["null", "string"]}},
-        {"name": "meta", "type": ["null", META]},
-        {"name": "again", "type": "Meta"},
-        {"name": "amount", "type": "double"},
-        {"name": "raw", "type": "bytes"},
-        {"name": "by", "type": ["int", "string"]},
-    ],
-}
+META = record("Meta", seq="long", at=AT)
+WHOLE = record(
+    "Order",
+    "shop",
+    sizes={"type": "array", "items": SIZE},
+    size="Size",
+    seq=["null", "long"],
+    tags={"type": "map", "values": ["null", "string"]},
+    meta=["null", META],
+    again="Meta",
+    amount="double",
+    raw="bytes",
+    by=["int", "string"],
+)
 VALUE = {
     "sizes": ["S", "L"],
     "size": "L",
@@ -53,15 +49,13 @@ def decoder(schema: Any) -> Decoder:
     return Decoder.of(avro_schema.writer(json.dumps(schema)))
 
 
-def written(schema: Any, value: Any) -> bytes:
-    out = io.BytesIO()
-    # Written without logical types, as a time may be any number there.
-    fastavro.schemaless_writer(out, json.loads(json.dumps(schema).replace(', "logicalType": "timestamp-millis"', "")), value)
-    return out.getvalue()
+# Written without logical types, as a time may be any number there.
+BODY = written(json.loads(json.dumps(WHOLE).replace(', "logicalType": "timestamp-millis"', "")), VALUE)
+WHOLE_DECODER = decoder(WHOLE)
 
 
 def test_scalars_at_the_top_and_in_records_are_kept_and_the_rest_is_stepped_over() -> None:
-    assert decoder(WHOLE).fields(written(WHOLE, VALUE), Steps()) == {
+    assert decoder(WHOLE).fields(BODY, Steps()) == {
         "size": b"L",
         "seq": b"7",
         "again.seq": b"3",
@@ -69,9 +63,6 @@ def test_scalars_at_the_top_and_in_records_are_kept_and_the_rest_is_stepped_over
         "amount": OfOtherType("double", "1.5"),
         "raw": OfOtherType("bytes", "0x3137"),
     }
-
-
-BODY, WHOLE_DECODER = written(WHOLE, VALUE), decoder(WHOLE)
 
 
 @settings(max_examples=examples(300, 20_000), deadline=None)
@@ -82,16 +73,14 @@ def test_any_bytes_decode_or_do_not(junk: bytes, start: int, end: int) -> None:
 
 
 def test_a_value_that_claims_more_than_it_has_is_none_and_a_long_text_with_other_bytes_stays_text() -> None:
-    text = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
+    text = record("R", a="string")
     assert decoder(text).fields(b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"x", Steps()) is None
     assert decoder(text).fields(b"\x04\xffA", Steps()) == {"a": "\ufffdA".encode()}
 
 
 def test_bytes_that_stand_for_many_steps_are_counted_before_they_are_taken() -> None:
-    nothing = [{"name": f"n{n}", "type": "null"} for n in range(500)]
-    item = {"type": "record", "name": "Item", "fields": [{"name": "b", "type": "boolean"}, *nothing]}
-    fields = [{"name": "items", "type": {"type": "array", "items": item}}, {"name": "seq", "type": "long"}]
-    found = decoder({"type": "record", "name": "R", "fields": fields})
+    item = record("Item", b="boolean", **{f"n{n}": "null" for n in range(500)})
+    found = decoder(record("R", items={"type": "array", "items": item}, seq="long"))
     steps = Steps(100_000)
     assert found.steps_per_byte > 500
     assert found.fields(b"\x02\x01\x00\x0a", steps) == {"seq": b"5"}
@@ -99,14 +88,7 @@ def test_bytes_that_stand_for_many_steps_are_counted_before_they_are_taken() -> 
     assert steps.left > 90_000
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        "string",
-        {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": "int"}}]},
-        {"type": "record", "name": "R", "fields": []},
-    ],
-)
+@pytest.mark.parametrize("schema", ["string", record("R", a={"type": "array", "items": "int"}), record("R")])
 def test_a_schema_without_fields_to_look_at_has_no_decoder(schema: Any) -> None:
     with pytest.raises(AvroSchemaError, match="no fields"):
         decoder(schema)

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     from bronze.dev_broker.broker import LocalBroker
 
+    Check = Callable[..., tuple[int, dict[str, dict[str, Any]]]]
+
 pytestmark = pytest.mark.kafka
 
 KAFKA = ("brokers", "sequence", "order", "values", "tables", "commits")
 
 
 @pytest.fixture
-def checked(
-    broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, dict[str, dict[str, Any]]]]:
+def checked(broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
     """Checks a config over a topic; answers the exit code and the findings by their names."""
 
     def check(topic: str, *, servers: str | None = None, **more: Any) -> tuple[int, dict[str, dict[str, Any]]]:
@@ -51,9 +51,7 @@ def filled(broker: LocalBroker, topic: Callable[..., str]) -> str:
     return name
 
 
-def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(
-    filled: str, checked: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(filled: str, checked: Check, tmp_path: Path) -> None:
     code, found = checked(filled, value={"format": "text"})
     assert code == 0
     assert {name: found[name]["observed"] for name in ("sequence", "order", "values", f"topic {filled}")} == {
@@ -68,7 +66,7 @@ def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(
 
 
 def test_what_the_records_lack_is_named_with_what_they_have(
-    filled: str, checked: Callable[..., Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    filled: str, checked: Check, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     code, found = checked(filled, sequence={"header": "SEQ"})
     assert (code, found["sequence"]["ok"]) == (1, False)
@@ -78,9 +76,7 @@ def test_what_the_records_lack_is_named_with_what_they_have(
     assert "\nNO  sequence " in capsys.readouterr().out
 
 
-def test_a_sequence_that_needs_a_producer_is_said_to(
-    broker: LocalBroker, topic: Callable[..., str], checked: Callable[..., Any]
-) -> None:
+def test_a_sequence_that_needs_a_producer_is_said_to(broker: LocalBroker, topic: Callable[..., str], checked: Check) -> None:
     name = topic()
     headers = [[("seq", b"%d" % (n // 2 + 100 * (n % 2))), ("who", b"w%d" % (n % 2))] for n in range(60)]
     send(broker.bootstrap_servers, name, [Sent(b"v%d" % n, headers=each) for n, each in enumerate(headers)])
@@ -89,7 +85,7 @@ def test_a_sequence_that_needs_a_producer_is_said_to(
     assert (code, found["producer"]["observed"]) == (0, "header who in 60 of 60 records, 2 different")
 
 
-def test_a_topic_that_is_not_there_and_brokers_that_do_not_answer(filled: str, checked: Callable[..., Any]) -> None:
+def test_a_topic_that_is_not_there_and_brokers_that_do_not_answer(filled: str, checked: Check) -> None:
     code, found = checked(f"{filled}x")
     assert (code, found[f"topic {filled}x"]["ok"]) == (1, False)
     assert "topics that this login may see" in found[f"topic {filled}x"]["observed"]
@@ -97,16 +93,14 @@ def test_a_topic_that_is_not_there_and_brokers_that_do_not_answer(filled: str, c
     assert (code, found["brokers"]["ok"], "sequence" in found, found["tables"]["ok"]) == (1, False, False, True)
 
 
-def test_each_mistake_of_the_config_has_a_line_and_the_machine_is_looked_at(filled: str, checked: Callable[..., Any]) -> None:
+def test_each_mistake_of_the_config_has_a_line_and_the_machine_is_looked_at(filled: str, checked: Check) -> None:
     code, found = checked(filled, sequenze={"header": "seq"}, policies={"late": "later"})
     assert code == 1
     assert {name for name, each in found.items() if not each["ok"]} == {"config sequenze", "config policies.late"}
     assert "sequence" in found["config sequenze"]["next_step"]
 
 
-def test_tables_of_another_pipeline_and_strange_ones_are_named(
-    filled: str, checked: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_tables_of_another_pipeline_and_strange_ones_are_named(filled: str, checked: Check, tmp_path: Path) -> None:
     lakehouse = Lakehouse(root=str(tmp_path / "lake"))
     table(lakehouse, "bronze_records", **{OWNER: "theirs"})
     table(lakehouse, "strange")
@@ -115,7 +109,7 @@ def test_tables_of_another_pipeline_and_strange_ones_are_named(
     assert "1 table of pipeline theirs, and tables that are not Tidemark's: strange" in found["tables"]["observed"]
 
 
-def test_tables_that_only_a_session_reaches_are_said_to_be_not_looked_at(filled: str, checked: Callable[..., Any]) -> None:
+def test_tables_that_only_a_session_reaches_are_said_to_be_not_looked_at(filled: str, checked: Check) -> None:
     place = {"catalog": "main", "schema": "s", "volume": "/Volumes/main/s/v"}
     code, found = checked(filled, lakehouse=place)
     assert (code, "not looked at" in found["tables"]["observed"]) == (0, True)

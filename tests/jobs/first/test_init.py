@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,22 +15,24 @@ from jobs.first.init import Asked, init
 from jobs.process.exit_codes import scrub_text
 from lakehouse.config.load import load
 from lakehouse.settings.extractor import Extractor
-from tests.jobs.first.test_avro_values import written
 from tests.support.answering_registry import answering
+from tests.support.avro import record, written
+from tests.support.decodings import prefixed
 from tests.support.kafka import Sent, send, sequenced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from bronze.dev_broker.broker import LocalBroker
 
-pytestmark = pytest.mark.kafka
+    Filled = Callable[..., str]
+    Begin = Callable[..., tuple[int, str, str]]
 
-Init = "Callable[..., tuple[int, Any]]"
+pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def filled(broker: LocalBroker, topic: Callable[..., str]) -> Callable[..., str]:
+def filled(broker: LocalBroker, topic: Callable[..., str]) -> Filled:
     """Makes a topic with these records."""
 
     def make(*records: Sent, partitions: int = 1) -> str:
@@ -41,9 +44,7 @@ def filled(broker: LocalBroker, topic: Callable[..., str]) -> Callable[..., str]
 
 
 @pytest.fixture
-def begin(
-    broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
+def begin(broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Begin:
     """Runs init for a topic in an empty folder; answers exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
 
@@ -56,9 +57,7 @@ def begin(
     return run
 
 
-def test_a_config_is_written_that_names_what_was_found_and_the_commands_that_follow(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_a_config_is_written_that_names_what_was_found_and_the_commands_that_follow(filled: Filled, begin: Begin) -> None:
     name = filled(*sequenced(*range(1, 31)), *sequenced(*range(25, 40)))
 
     code, out, _ = begin(name, "--root", "./lake")
@@ -75,9 +74,7 @@ def test_a_config_is_written_that_names_what_was_found_and_the_commands_that_fol
     assert not Path("lake").exists()
 
 
-def test_a_file_that_is_there_is_replaced_only_by_force(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_a_file_that_is_there_is_replaced_only_by_force(filled: Filled, begin: Begin) -> None:
     name = filled(*sequenced(1, 2, 3))
     Path("tidemark.yml").write_text("mine")
 
@@ -88,7 +85,7 @@ def test_a_file_that_is_there_is_replaced_only_by_force(
 
 
 def test_where_nothing_fits_no_config_is_written_and_the_producer_is_shown_what_to_add(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], broker: LocalBroker
+    filled: Filled, begin: Begin, broker: LocalBroker
 ) -> None:
     name = filled(*(Sent(b'{"id": "o-%d"}' % (n % 7), key=b"k%d" % n) for n in range(30)))
 
@@ -102,9 +99,7 @@ def test_where_nothing_fits_no_config_is_written_and_the_producer_is_shown_what_
     assert command[:4] == ["init", "--brokers", broker.bootstrap_servers, "--topic"]
 
 
-def test_of_several_that_fit_the_first_is_taken_and_it_is_said_by_which_order(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_of_several_that_fit_the_first_is_taken_and_it_is_said_by_which_order(filled: Filled, begin: Begin) -> None:
     name = filled(*(Sent(b'{"id": %d, "b": %d}' % (n, n), headers=[("seq", b"%d" % n)]) for n in range(30)))
 
     assert "first of several that fit" in " ".join(begin(name)[1].split())
@@ -116,7 +111,7 @@ def test_of_several_that_fit_the_first_is_taken_and_it_is_said_by_which_order(
 
 
 def test_a_person_at_a_terminal_is_asked_for_what_is_missing_and_which_of_several(
-    filled: Callable[..., str], broker: LocalBroker, tmp_path: Path
+    filled: Filled, broker: LocalBroker, tmp_path: Path
 ) -> None:
     name = filled(*(Sent(b'{"id": %d}' % n, headers=[("seq", b"%d" % n)]) for n in range(30)))
     answers = {
@@ -139,19 +134,8 @@ def test_a_person_at_a_terminal_is_asked_for_what_is_missing_and_which_of_severa
     assert init(replace(nothing, is_forced=True, brokers=broker.bootstrap_servers, topics=[name]), ask=None, as_json=True) == 0
 
 
-def test_a_sequence_of_each_producer_is_written_with_its_producer(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
-) -> None:
-    records = [
-        Sent(b"v%d" % n, headers=[("n", b"%d" % (n // 2 + 100 * (n % 2))), ("who", b"w%d" % (n % 2))]) for n in range(60)
-    ]
-    assert begin(filled(*records))[0] == 0
-    settings = load("tidemark.yml", environ={})
-    assert (settings.sequence, settings.producer) == (Extractor(header="n"), Extractor(header="who"))
-
-
 def test_what_a_hostile_producer_sends_is_escaped_and_bounded_and_the_config_runs(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+    filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME_SECRET", "never-shown")
     names = ["\x1b[2J\r\n", "${env:HOME_SECRET}", "on: {x", "# y", "\u202etxt"]
@@ -170,9 +154,7 @@ def test_what_a_hostile_producer_sends_is_escaped_and_bounded_and_the_config_run
     assert max(map(len, out.splitlines())) < 2_000
 
 
-def test_the_findings_as_json_name_every_candidate_with_its_numbers(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_the_findings_as_json_name_every_candidate_with_its_numbers(filled: Filled, begin: Begin) -> None:
     name = filled(*sequenced(3, 4, 9))
 
     code, out, _ = begin(name, "--json")
@@ -184,31 +166,8 @@ def test_the_findings_as_json_name_every_candidate_with_its_numbers(
     assert found["next"] == ["tidemark check", "tidemark plan", "tidemark run"]
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--property", "sasl.password=hunter2"], "A secret is given in plain text"),
-        (["--property", 'sasl.jaas.config=a.B required username="u" password="hunter2";'], "A secret is given in plain text"),
-        (["--property", "security.protocol"], "--property needs a name and a value"),
-        (["--sequence", "key"], "--sequence names nothing that the config knows"),
-        (["--sequence", "json:seq"], "--sequence names nothing that the config knows"),
-        (["--producer", "offset"], "--producer names nothing that the config knows"),
-        (["--sequence", "header:SEQ"], "No record of the sample has a sequence where --sequence names it"),
-        (["--config", "no/such/folder/x.yml"], "There is no such folder"),
-    ],
-)
-def test_a_wrong_option_ends_with_2_and_writes_nothing(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], more: Sequence[str], said: str
-) -> None:
-    code, out, err = begin(filled(*sequenced(1, 2, 3)), *more)
-    assert (code, out) == (2, "")
-    assert said in err
-    assert "hunter2" not in err
-    assert not Path("tidemark.yml").exists()
-
-
 def test_a_secret_is_written_as_the_reference_that_was_given(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+    filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BROKER_PASSWORD", "hunter2-hunter2")
     reference = "ssl.key.password=${env:BROKER_PASSWORD}"
@@ -217,9 +176,7 @@ def test_a_secret_is_written_as_the_reference_that_was_given(
     assert scrub_text("hunter2-hunter2") != "hunter2-hunter2"
 
 
-def test_a_topic_that_is_not_there_is_named_with_the_nearest_that_is(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_a_topic_that_is_not_there_is_named_with_the_nearest_that_is(filled: Filled, begin: Begin) -> None:
     name = filled(*sequenced(1))
     code, _, err = begin(name + "x")
     assert code == 1
@@ -227,7 +184,7 @@ def test_a_topic_that_is_not_there_is_named_with_the_nearest_that_is(
 
 
 def test_values_of_a_schema_registry_are_told_and_the_config_says_how_their_fields_are_read(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+    filled: Filled, begin: Begin
 ) -> None:
     name = filled(
         *(replace(each, value=b"\0\0\0\0\7\x02a") for each in sequenced(*range(1, 31))), Sent(None, b"k", [("seq", b"31")])
@@ -252,14 +209,12 @@ def test_values_of_a_schema_registry_are_told_and_the_config_says_how_their_fiel
     assert (value.format, value.registry is not None) == ("avro", True)
 
 
-ORDER_FIELDS = [{"name": "seq", "type": "long"}]
-ORDER = {"schema": json.dumps({"type": "record", "name": "Order", "fields": ORDER_FIELDS})}
-WIDE_FIELDS = [*ORDER_FIELDS, {"name": "who", "type": "string"}, {"name": "amount", "type": "double"}]
-WIDE = {"type": "record", "name": "Order", "fields": WIDE_FIELDS}
+ORDER = {"schema": json.dumps(record("Order", seq="long"))}
+WIDE = record("Order", seq="long", who="string", amount="double")
 
 
 def behind(number: int, *bodies: bytes) -> list[Sent]:
-    return [Sent(b"\0" + number.to_bytes(4) + body, key=b"k") for body in bodies]
+    return [Sent(prefixed(number, body), key=b"k") for body in bodies]
 
 
 def avro(*sequences: int) -> list[Sent]:
@@ -269,7 +224,7 @@ def avro(*sequences: int) -> list[Sent]:
 
 
 def test_the_fields_of_avro_values_are_looked_at_and_the_config_names_registry_and_fields(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+    filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REGISTRY_USER", "registry-reader")
     monkeypatch.setenv("REGISTRY_PASSWORD", "hunter2-hunter2")
@@ -294,22 +249,8 @@ def test_the_fields_of_avro_values_are_looked_at_and_the_config_names_registry_a
     assert settings.registry.username == "registry-reader"
 
 
-def test_json_behind_a_prefix_is_looked_at_behind_it(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
-) -> None:
-    schema = {"schema": '{"properties": {"n": {"type": "integer"}}}', "schemaType": "JSON"}
-    name = filled(*behind(8, *(b'{"n": %d, "${env:HOME}": "", "at": "2026-01-01"}' % n for n in range(30))))
-    with answering({8: schema}) as url:
-        code, out, _ = begin(name, "--registry", url, "--json")
-        assert (code, json.loads(out)["chosen"]) == (0, {"sequence": "json:$.n"})
-        told = json.loads(out)["registry"]
-        assert told["payloads"]["json"]["schema"] == "n STRING, at STRING"
-        assert begin(name, "--registry", url, "--sequence", "json:$.n", "--force")[0] == 0
-        assert main(["check"]) == 0
-
-
 def test_what_the_registry_does_not_have_and_protobuf_are_told_and_a_header_is_found_all_the_same(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
+    filled: Filled, begin: Begin
 ) -> None:
     bodies = [*behind(9, *(b"\0\x08\x01" for _ in range(20))), *behind(4711, b"x")]
     name = filled(*(replace(each, headers=[("seq", b"%d" % n)]) for n, each in enumerate(bodies)))
@@ -324,15 +265,14 @@ def test_what_the_registry_does_not_have_and_protobuf_are_told_and_a_header_is_f
     assert "no field is read here: fields of Protobuf" in " ".join(text.replace("\n# ", " ").split())
 
 
-def test_topics_of_avro_and_json_each_have_their_value(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_topics_of_avro_and_json_each_have_their_value(filled: Filled, begin: Begin) -> None:
     first, second = filled(*avro(*range(0, 40, 2))), filled(*behind(8, *(b'{"n": %d}' % n for n in range(9))))
     plain = filled(*sequenced(*range(1, 9)))
     schema = {"schema": '{"properties": {"n": {"type": "integer"}}}', "schemaType": "JSON"}
     with answering({7: {"schema": json.dumps(WIDE)}, 8: schema}) as url:
         code, out, _ = begin(first, "--topic", second, "--topic", plain, "--registry", url)
-    assert code == 0, out
+        assert code == 0, out
+        assert main(["check"]) == 0
     settings = load("tidemark.yml")
     values = {topic: settings.of_topic(topic).value for topic in (first, second, plain)}
     assert {topic: each and each.format for topic, each in values.items()} == {first: "avro", second: "json", plain: None}
@@ -340,40 +280,39 @@ def test_topics_of_avro_and_json_each_have_their_value(
     assert sequences == [Extractor(field="seq"), Extractor(json="$.n"), Extractor(header="seq")]
 
 
-@pytest.mark.parametrize(
-    ("more", "code", "said"),
-    [
-        (["--registry", "http://127.0.0.1:1"], 1, "The schema registry cannot be reached"),
-        (["--registry", "localhost:8081"], 2, "The registry cannot be used"),
-        (["--registry", "http://ann:hunter2@localhost"], 2, "a password stands in the URL"),
-        (["--registry", "http://x", "--registry-property", "password=hunter2"], 2, "A secret is given in plain text"),
-        (["--registry", "http://x", "--registry-property", "url=http://y"], 2, "needs the name of a key"),
-        (
-            ["--registry", "http://x", "--registry-property", "password=${env:NO_SUCH_VARIABLE}"],
-            2,
-            "NO_SUCH_VARIABLE is not set",
-        ),
-        (
-            ["--registry", "http://x", "--registry-property", "ca=none.pem", "--registry-property", "key=k"],
-            2,
-            "key without cert",
-        ),
-        (["--registry-property", "username=ann"], 2, "--registry-property is given without --registry"),
-        (["--sequence", "field:seq"], 2, "Name the registry of the values: --registry"),
-    ],
-)
-def test_a_registry_that_cannot_be_asked_ends_init_and_writes_nothing(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], more: Sequence[str], code: int, said: str
-) -> None:
-    found, out, err = begin(filled(*avro(1, 2, 3)), *more)
-    assert (found, out) == (code, "")
-    assert said in err
-    assert "hunter2" not in err
-    assert not Path("tidemark.yml").exists()
+WRONG_OPTIONS = [
+    ("--property sasl.password=hunter2", "A secret is given in plain text"),
+    ('--property \'sasl.jaas.config=a.B required username="u" password="hunter2";\'', "A secret is given in plain text"),
+    ("--property security.protocol", "--property needs a name and a value"),
+    ("--sequence key", "--sequence names nothing that the config knows"),
+    ("--sequence json:seq", "--sequence names nothing that the config knows"),
+    ("--producer offset", "--producer names nothing that the config knows"),
+    ("--sequence header:SEQ", "No record of the sample has a sequence where --sequence names it"),
+    ("--config no/such/folder/x.yml", "There is no such folder"),
+    ("--registry localhost:8081", "The registry cannot be used"),
+    ("--registry http://ann:hunter2@localhost", "a password stands in the URL"),
+    ("--registry http://x --registry-property password=hunter2", "A secret is given in plain text"),
+    ("--registry http://x --registry-property url=http://y", "needs the name of a key"),
+    ("--registry http://x --registry-property password=${env:NO_SUCH_VARIABLE}", "NO_SUCH_VARIABLE is not set"),
+    ("--registry http://x --registry-property ca=none.pem --registry-property key=k", "key without cert"),
+    ("--registry-property username=ann", "--registry-property is given without --registry"),
+    ("--sequence field:seq", "Name the registry of the values: --registry"),
+    ("--registry http://127.0.0.1:1", "The schema registry cannot be reached"),
+]
+
+
+def test_a_wrong_option_or_registry_ends_init_and_writes_nothing(filled: Filled, begin: Begin) -> None:
+    name = filled(*avro(1, 2, 3))
+    for options, said in WRONG_OPTIONS:
+        code, out, err = begin(name, *shlex.split(options))
+        assert (code, out) == (1 if "cannot be reached" in said else 2, ""), options
+        assert said in err, options
+        assert "hunter2" not in err, options
+        assert not Path("tidemark.yml").exists(), options
 
 
 def test_a_person_at_a_terminal_is_asked_for_the_registry_where_values_look_as_one_s_do(
-    filled: Callable[..., str], broker: LocalBroker, tmp_path: Path
+    filled: Filled, broker: LocalBroker, tmp_path: Path
 ) -> None:
     name = filled(*avro(*range(0, 60, 2)))
     asked = Asked(broker.bootstrap_servers, [name], str(tmp_path), tmp_path / "own.yml", False, 100, [], {})
@@ -393,18 +332,7 @@ def test_a_person_at_a_terminal_is_asked_for_the_registry_where_values_look_as_o
     assert load(tmp_path / "own.yml").sequence == Extractor(field="seq")
 
 
-@pytest.mark.parametrize("value", [b"v", (7).to_bytes(8), b"\0\0", b""])
-def test_values_of_another_kind_are_none_of_a_registry(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]], value: bytes
-) -> None:
-    same = [replace(each, value=b"\0\0\0\0\7\x02a") for each in sequenced(*range(1, 31))]
-    code, said, _ = begin(filled(*same, replace(same[-1], value=value, headers=[("seq", b"31")])), "--json")
-    assert (code, json.loads(said)["schema_ids"]) == (0, [])
-
-
-def test_an_empty_topic_needs_a_sequence_that_is_named(
-    topic: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_an_empty_topic_needs_a_sequence_that_is_named(topic: Callable[..., str], begin: Begin) -> None:
     name = topic()
     code, out, _ = begin(name)
     assert (code, "no records yet" in out) == (1, True)
@@ -412,9 +340,7 @@ def test_an_empty_topic_needs_a_sequence_that_is_named(
     assert "nothing below is checked" in Path("tidemark.yml").read_text()
 
 
-def test_topics_that_nothing_fits_together_are_each_read_by_what_fits_it(
-    filled: Callable[..., str], begin: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_topics_that_nothing_fits_together_are_each_read_by_what_fits_it(filled: Filled, begin: Begin) -> None:
     first, second = filled(*sequenced(*range(1, 31))), filled(*sequenced(*range(1, 31)))
     odd = filled(*(Sent(b'{"n": %d, "by": "w%d"}' % (n // 2 + 100 * (n % 2), n % 2)) for n in range(40)))
     code, said, _ = begin(first, "--topic", second, "--topic", odd)

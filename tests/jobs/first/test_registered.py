@@ -12,14 +12,16 @@ from jobs.first import candidates, registered
 from lakehouse.errors import RegistryError
 from lakehouse.settings.payload_schema import parse
 from lakehouse.settings.registry import Registry
-from tests.jobs.first.test_avro_values import written
 from tests.support.answering_registry import answering
+from tests.support.avro import record as named_record
+from tests.support.avro import written
+from tests.support.decodings import prefixed
 
 JSON_SCHEMA = {"schema": '{"type": "object", "properties": {"n": {"type": "integer"}}}', "schemaType": "JSON"}
 
 
 def record(**types: Any) -> dict[str, Any]:
-    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in types.items()]}
+    return named_record("R", **types)
 
 
 def avro(schema: Any) -> dict[str, str]:
@@ -27,9 +29,7 @@ def avro(schema: Any) -> dict[str, str]:
 
 
 def sample(*values: tuple[int, bytes], topic: str = "t") -> list[Sampled]:
-    return [
-        Sampled(topic, 0, offset, b"k", b"\0" + number.to_bytes(4) + body, ()) for offset, (number, body) in enumerate(values)
-    ]
+    return [Sampled(topic, 0, offset, b"k", prefixed(*value), ()) for offset, value in enumerate(values)]
 
 
 def looked(schemas: dict[int, Any], records: list[Sampled]) -> registered.Registered:

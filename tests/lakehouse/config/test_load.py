@@ -4,6 +4,7 @@ import os
 import re
 import time
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from lakehouse.config.keys import all_keys, dotted
 from lakehouse.config.load import ConfigMistakesError, load, redacted, show_yaml
 from lakehouse.config.sources import RESERVED
 from lakehouse.errors import ConfigError
+from lakehouse.settings.gate import Budget
 
 ROOT = Path(__file__).parents[3]
 
@@ -126,38 +128,34 @@ def test_the_process_environment_is_read_when_none_is_given(tmp_path: Path, monk
     assert load(write(tmp_path, MINIMAL)).pipeline == "from_env"
 
 
-def test_values_of_variables_and_flags_are_yaml(tmp_path: Path) -> None:
-    environ = {
-        "TIDEMARK_KAFKA__TOPICS": "[a, b]",
-        "TIDEMARK_POLICIES__MAX_JUMP": "12",
-        "TIDEMARK_GATE__BUDGETS__LATE_SHARE__WARN": "0.5",
-        "TIDEMARK_GATE__DATA_DOCS": "true",
-    }
-    settings = load(
-        write(tmp_path, MINIMAL), environ=environ, overrides={"kafka.starting_offsets": '{"a": {"0": 3}, "b": {"0": -2}}'}
-    )
-    assert settings.kafka.topics == ("a", "b")
-    assert settings.policies.max_jump == 12
-    assert settings.gate.budgets["late_share"].warn == 0.5
-    assert settings.gate.data_docs is True
-    assert settings.kafka.starting_offsets == {"a": {"0": 3}, "b": {"0": -2}}
+# Variables, flags, and what a setting is then.
+FROM_OUTSIDE: list[tuple[dict[str, str], dict[str, str], str, object]] = [
+    ({"TIDEMARK_KAFKA__TOPICS": "[a, b]"}, {}, "kafka.topics", ("a", "b")),
+    ({"TIDEMARK_POLICIES__MAX_JUMP": "12"}, {}, "policies.max_jump", 12),
+    ({"TIDEMARK_GATE__BUDGETS__LATE_SHARE__WARN": "0.5"}, {}, "gate.budgets", {"late_share": Budget(warn=0.5)}),
+    ({"TIDEMARK_GATE__DATA_DOCS": "true"}, {}, "gate.data_docs", True),
+    (
+        {"TIDEMARK_KAFKA__TOPICS": "[a]"},
+        {"kafka.starting_offsets": '{"a": {"0": -2}}'},
+        "kafka.starting_offsets",
+        {"a": {"0": -2}},
+    ),
+    # Text is taken as it is.
+    ({"TIDEMARK_KAFKA__BOOTSTRAP_SERVERS": "[::1]:9092"}, {}, "kafka.bootstrap_servers", "[::1]:9092"),
+    ({"TIDEMARK_PIPELINE": "0123"}, {}, "pipeline", "0123"),
+    ({}, {"kafka.properties.client.id": "true # no comment"}, "kafka.properties", {"client.id": "true # no comment"}),
+    ({"TIDEMARK_KAFKA__PROPERTIES__SASL_MECHANISM": "PLAIN"}, {}, "kafka.properties", {"sasl.mechanism": "PLAIN"}),
+    # A whole section is replaced, and then refined.
+    ({"TIDEMARK_SEQUENCE__ENCODING": "int32", "TIDEMARK_SEQUENCE": '{bytes: "0:4"}'}, {}, "sequence.argument", "0:4"),
+]
 
 
-def test_text_from_outside_is_taken_as_it_is(tmp_path: Path) -> None:
-    environ = {"TIDEMARK_KAFKA__BOOTSTRAP_SERVERS": "[::1]:9092", "TIDEMARK_PIPELINE": "0123"}
-    settings = load(write(tmp_path, MINIMAL), environ=environ, overrides={"kafka.properties.client.id": "true # not a comment"})
-    assert (settings.kafka.bootstrap_servers, settings.pipeline) == ("[::1]:9092", "0123")
-    assert settings.kafka.client_properties()["client.id"] == "true # not a comment"
-
-
-def test_a_kafka_property_is_set_by_variable_with_underscores_for_points(tmp_path: Path) -> None:
-    settings = load(write(tmp_path, MINIMAL), environ={"TIDEMARK_KAFKA__PROPERTIES__SASL_JAAS_CONFIG": "a.Login required;"})
-    assert settings.kafka.client_properties()["sasl.jaas.config"] == "a.Login required;"
-
-
-def test_a_whole_section_can_be_replaced_and_then_refined(tmp_path: Path) -> None:
-    environ = {"TIDEMARK_SEQUENCE__ENCODING": "int32", "TIDEMARK_SEQUENCE": '{bytes: "0:4"}'}
-    assert load(write(tmp_path, MINIMAL), environ=environ).sequence.describe() == "bytes 0:4 (int32)"
+@pytest.mark.parametrize(("environ", "flags", "setting", "value"), FROM_OUTSIDE)
+def test_variables_and_flags_are_yaml_where_text_is_not_wanted(
+    tmp_path: Path, environ: dict[str, str], flags: dict[str, str], setting: str, value: object
+) -> None:
+    settings = load(write(tmp_path, MINIMAL), environ=environ, overrides=flags)
+    assert attrgetter(setting)(settings) == value
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))

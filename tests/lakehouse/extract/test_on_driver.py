@@ -13,6 +13,7 @@ from lakehouse.extract import on_driver
 from lakehouse.extract.columns import extract, fingerprint
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
+from tests.support.examples import examples
 from tests.support.hostile_bytes import NAMES, NUMBERS
 
 if TYPE_CHECKING:
@@ -28,37 +29,6 @@ JSON = st.sampled_from(
         *(b'{"m": {"seq": 9223372036854775807}}', b'{"m": {"seq": 9223372036854775808}}', b'{"m": {"seq": ""}}'),
     ]
 )
-SEQUENCES = [
-    Source("header", "seq"),
-    Source("header", "seq", "int64"),
-    Source("value", encoding="utf8"),
-    Source("value", encoding="int32"),
-    Source("json", "$.m.seq"),
-    Source("bytes", "0:8", "int64"),
-    Source("bytes", "1:3"),
-    Source("offset"),
-]
-
-
-@pytest.mark.parametrize("source", SEQUENCES, ids=lambda source: f"{source.form}-{source.encoding}")
-@settings(max_examples=1, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
-@given(st.lists(st.tuples(HEADERS, NUMBERS | JSON | st.none()), min_size=80, max_size=80))
-def test_a_record_is_read_as_spark_reads_it(spark: SparkSession, source: Source, records: list[Any]) -> None:
-    rows = [
-        {"offset": offset, "value": value, "headers": [{"key": name, "value": text} for name, text in headers] or None}
-        for offset, (headers, value) in enumerate(records)
-    ]
-    sources = Sources(source, producer=Source("header", "p"))
-    found = extract(frames.of_contract(spark, rows, BRONZE), sources).orderBy("offset")
-    told = [tuple(row) for row in found.select("sequence", "producer", "problem").collect()]
-
-    for (headers, value), spark_says, offset in zip(records, told, range(len(records)), strict=True):
-        record = on_driver.Record(value, headers, offset)
-        (number, unread), (name, unnamed) = on_driver.number(source, record), on_driver.name(sources.producer or source, record)
-        problem = f"sequence_{unread}" if unread else (f"producer_{unnamed}" if unnamed else None)
-        assert (number if problem is None else None, name, problem) == spark_says, (headers, value)
-
-
 OF_TOPICS = Sources(
     Source("header", "seq"),
     producer=Source("header", "p"),
@@ -68,14 +38,21 @@ OF_TOPICS = Sources(
         ("c", Sources(Source("bytes", "0:8", "int64"), producer=Source("json", "$.m"))),
         ("d", Sources(Source("offset"))),
         ("e", Sources(Source("json", "$.m.seq"), epoch=Source("header", "seq"))),
+        ("f", Sources(Source("header", "seq", "int64"), producer=Source("header", "p"))),
+        ("g", Sources(Source("value", encoding="int32"), producer=Source("header", "p"))),
+        ("h", Sources(Source("bytes", "1:3"), producer=Source("header", "p"))),
     ),
 )
-TOPICS = ["a", "a@2", "A", "a.b", "a.b@11", "aXb", "c", "d", "d@2", "e", "t", "t@3", "ab"]
+TOPICS = ["a", "a@2", "A", "a.b", "a.b@11", "aXb", "c", "d", "d@2", "e", "f", "g", "h", "t", "t@3", "ab"]
 
 
-@settings(max_examples=1, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@settings(
+    max_examples=examples(2, 6),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
+    deadline=None,
+)
 @given(st.lists(st.tuples(st.sampled_from(TOPICS), HEADERS, NUMBERS | JSON | st.none()), min_size=200, max_size=200))
-def test_each_record_is_read_by_the_sources_of_its_topic(spark: SparkSession, records: list[Any]) -> None:
+def test_a_record_is_read_by_its_topics_sources_as_spark_reads_it(spark: SparkSession, records: list[Any]) -> None:
     rows = [
         {
             "topic": topic,

@@ -6,24 +6,11 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from lakehouse.settings.kafka import _OWNED, Kafka
+from tests.lakehouse.config.test_mistakes import PROPERTIES
 
-VALUES = {
-    **dict.fromkeys(_OWNED, "x"),
-    "isolation.level": "read_uncommitted",
-    "config.providers": "file",
-    "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
-    "sasl.jaas.config": "com.sun.security.auth.module.JndiLoginModule required a=b;",
-    "sasl.kerberos.kinit.cmd": "/opt/kinit",
-    "sasl.login.class": "java.lang.Runtime",
-    "interceptor.classes": "a.B",
-    "partition.assignment.strategy": "java.lang.Runtime",
-    "metric.reporters": "java.lang.Runtime",
-    "security.providers": "java.lang.Runtime",
-    "sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd",
-    "sasl.oauthbearer.jwks.endpoint.url": "http://169.254.169.254/latest",
-    "ssl.truststore.location": "http://a/b",
-    "sasl.oauthbearer.assertion.file": "file:/etc/passwd",
-}
+VALUES = {name: value.strip("'") for name, value, _ in PROPERTIES if name not in ("a", "kafka.acks")} | dict.fromkeys(
+    _OWNED, "x"
+)
 
 
 @pytest.mark.parametrize("spelt", [str, str.upper, str.title, str.capitalize, lambda name: name[:-1] + name[-1].upper()])

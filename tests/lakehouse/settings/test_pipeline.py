@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -33,12 +34,8 @@ def test_what_is_left_out_has_its_documented_default() -> None:
     assert settings.kafka.max_offsets_per_trigger == 1_000_000
     assert settings.policies == Policies(late="quarantine", max_jump=None, max_quarantined_share=0.5)
     assert (settings.producer, settings.epoch, settings.value) == (None, None, None)
-    assert (settings.gate.budgets, settings.gate.expectations, settings.gate.data_docs, settings.gold.models) == (
-        {},
-        (),
-        False,
-        (),
-    )
+    gate = settings.gate
+    assert (gate.budgets, gate.expectations, gate.data_docs, settings.gold.models) == ({}, (), False, ())
 
 
 @pytest.mark.parametrize("value", [None, {"format": "text"}, {"format": "json", "schema": "seq BIGINT"}])
@@ -71,17 +68,8 @@ def test_null_lifts_the_limit_on_offsets_per_trigger() -> None:
 
 
 def test_a_topic_has_the_policies_that_it_names_and_the_others_of_all_topics() -> None:
-    given = {
-        "late": "drop",
-        "max_jump": 100,
-        "max_quarantined_share": 0.2,
-        "topics": {
-            "a": {"late": "accept"},
-            "b": {"max_jump": None, "late": None},
-            "c": {"max_quarantined_share": 0.2},
-            "d": {},
-        },
-    }
+    own = {"a": {"late": "accept"}, "b": {"max_jump": None, "late": None}, "c": {"max_quarantined_share": 0.2}, "d": {}}
+    given = {"late": "drop", "max_jump": 100, "max_quarantined_share": 0.2, "topics": own}
 
     policies = Policies.model_validate(given)
 
@@ -129,9 +117,10 @@ def test_a_valid_topic_name_is_accepted(name: str) -> None:
     assert Kafka(bootstrap_servers="b:1", topics=(name,)).topics == (name,)
 
 
-@pytest.mark.parametrize(
-    "servers", ["localhost:9092", "a.b:1,c-d:65535", "a:1, b:2", "[::1]:9092", "SASL_SSL://broker:9092", "10.0.0.1:9092"]
-)
+SERVERS = ["localhost:9092", "a.b:1,c-d:65535", "a:1, b:2", "[::1]:9092", "SASL_SSL://broker:9092", "10.0.0.1:9092"]
+
+
+@pytest.mark.parametrize("servers", SERVERS)
 def test_bootstrap_servers_in_every_form_that_clients_take(servers: str) -> None:
     assert Kafka(bootstrap_servers=servers, topics=("t",)).bootstrap_servers == servers
 
@@ -146,12 +135,11 @@ def test_a_start_per_partition_has_text_keys_whatever_was_written() -> None:
     assert kafka.starting_offsets == {"incidents": {"0": 5, "1": -2}}
 
 
-def test_a_relative_root_starts_at_the_config_folder_and_a_uri_nowhere(tmp_path: Path) -> None:
-    context = {"folder": tmp_path}
-    assert LakehouseSettings.model_validate({"root": "./lake"}, context=context).root == str(tmp_path / "lake")
-    assert LakehouseSettings.model_validate({"root": "/abs"}, context=context).root == "/abs"
-    assert LakehouseSettings.model_validate({"root": "s3://bucket/lake"}, context=context).root == "s3://bucket/lake"
-    assert LakehouseSettings.model_validate({"root": "dbfs:/lake"}, context=context).root == "dbfs:/lake"
+@pytest.mark.parametrize(
+    ("given", "root"), [("./lake", "/etc/lake"), *[(each,) * 2 for each in ("/abs", "s3://b/lake", "dbfs:/lake")]]
+)
+def test_a_relative_root_starts_at_the_config_folder_and_a_uri_nowhere(given: str, root: str) -> None:
+    assert LakehouseSettings.model_validate({"root": given}, context={"folder": Path("/etc")}).root == root
 
 
 def test_a_catalog_has_a_volume_of_its_own_unless_one_is_given() -> None:
@@ -160,35 +148,34 @@ def test_a_catalog_has_a_volume_of_its_own_unless_one_is_given() -> None:
     assert LakehouseSettings(root="/lake").volume is None
 
 
-@pytest.mark.parametrize(
-    "ddl",
-    [
-        "id STRING",
-        "id STRING, amount DOUBLE",
-        "id: string, amount: decimal(10,2)",
-        "tags ARRAY<STRING>, meta STRUCT<a: INT, b: MAP<STRING, INT>>",
-        "`odd-name` BIGINT NOT NULL, ts TIMESTAMP COMMENT 'when, in UTC'",
-        "a INT COMMENT 'smile :)'",
-    ],
-)
+DDLS = [
+    *("id STRING", "id STRING, amount DOUBLE", "id: string, amount: decimal(10,2)"),
+    "tags ARRAY<STRING>, meta STRUCT<a: INT, b: MAP<STRING, INT>>",
+    *("`odd-name` BIGINT NOT NULL, ts TIMESTAMP COMMENT 'when, in UTC'", "a INT COMMENT 'smile :)'"),
+]
+
+
+@pytest.mark.parametrize("ddl", DDLS)
 def test_a_ddl_that_spark_reads_is_accepted(ddl: str) -> None:
     assert ValueFormat(format="json", schema=ddl).schema_ == ddl
 
 
-def test_an_expectation_is_read_from_its_yaml_form_and_shown_in_it() -> None:
-    given = {"expect_column_values_to_not_be_null": {"column": "payload.id", "severity": "warn"}}
-    expectation = UserExpectation.model_validate(given)
-    assert (expectation.name, expectation.arguments, expectation.severity) == (
-        "expect_column_values_to_not_be_null",
-        {"column": "payload.id"},
-        "warn",
-    )
-    assert expectation.model_dump() == given
+NOT_NULL, ROWS = "expect_column_values_to_not_be_null", "expect_table_row_count_to_be_between"
 
 
-def test_an_expectation_without_arguments_is_critical() -> None:
-    expectation = UserExpectation.model_validate({"expect_table_row_count_to_be_between": None})
-    assert (expectation.arguments, expectation.severity) == ({}, "critical")
+@pytest.mark.parametrize(
+    ("given", "name", "arguments", "severity"),
+    [
+        ({NOT_NULL: {"column": "payload.id", "severity": "warn"}}, NOT_NULL, {"column": "payload.id"}, "warn"),
+        ({ROWS: None}, ROWS, {}, "critical"),
+    ],
+)
+def test_an_expectation_is_read_from_its_yaml_form(
+    given: dict[str, Any], name: str, arguments: dict[str, Any], severity: str
+) -> None:
+    found = UserExpectation.model_validate(given)
+    assert (found.name, found.arguments, found.severity) == (name, arguments, severity)
+    assert given[name] is None or found.model_dump() == given
 
 
 def test_a_budget_keeps_whole_numbers_whole() -> None:

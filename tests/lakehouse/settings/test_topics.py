@@ -87,44 +87,40 @@ def test_flags_name_topics_with_points() -> None:
     assert settings.of_topic("orders").value == of({"orders": {"value": {"schema": "id STRING"}}}).of_topic("orders").value
 
 
-@pytest.mark.parametrize(
-    ("topics", "more", "told"),
-    [
-        ({"payment": {"producer": None}}, {}, "topics.payment .*kafka.topics does not name this topic.*Did you mean payments?"),
-        ({"Orders": {"producer": None}}, {}, "kafka.topics does not name this topic"),
-        ({"orders*": {"producer": None}}, {}, "kafka.topics does not name this topic"),
-        ({"x' OR '1'='1": {"producer": None}}, {}, "kafka.topics does not name this topic"),
-        (["orders"], {}, "It belongs elsewhere: kafka.topics"),
-        ({"orders": {"late": "drop"}}, {}, "unknown key.*policies.late"),
-        ({"orders": {"sequence": "key"}}, {}, "the record key cannot be the sequence"),
-        ({"orders": {"epoch": {"offset": True}}}, {}, "the Kafka offset is no producer"),
-        ({"orders": {"sequence": {"field": "id"}}}, {}, "topics.orders .*Avro or Protobuf value, and values are neither"),
-        ({"orders": {"value": {"format": "protobuf"}}}, {}, "neither descriptor and message nor registry"),
-        ({"orders": {"value": {"format": "avro"}}}, {}, "neither avro_schema nor registry"),
-        (
-            {"orders": {"value": {"schema": "ID STRING"}}},
-            {},
-            "the payload's field ID is STRING in topics.orders.value, and id is STRING in value",
-        ),
-        (
-            {"orders": {"value": {"schema": "a INT"}}, "payments": {"value": {"schema": "a ARRAY<INT>"}}},
-            {},
-            r"field a is ARRAY<INT> in topics.payments.value, and a is INT in topics.orders.value",
-        ),
-        (
-            {"orders": {"value": {"format": "text", "schema": None}}},
-            {},
-            "topics.orders.value decodes into text, and value into fields",
-        ),
-        ({"orders": {"value": None}}, {"value": {"format": "text"}}, "topics .*decoded into text, and others not at all"),
-        ({"orders": {"value": {"format": "text"}}}, {"value": None}, "topics .*decoded into text, and others not at all"),
-        (
-            {"stock.v1": {"value": {"registry": {"url": "http://b:8081"}}}},
-            {"value": {**BASE["value"], "registry": {"url": "http://a:8081"}}},
-            "topics.stock.v1.value.registry .*another registry than that of value",
-        ),
-    ],
-)
+NOT_NAMED, NOT_ALL = "kafka.topics does not name this topic", "topics .*decoded into text, and others not at all"
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    ({"payment": {"producer": None}}, {}, f"topics.payment .*{NOT_NAMED}.*Did you mean payments?"),
+    *(({name: {"producer": None}}, {}, NOT_NAMED) for name in ("Orders", "orders*", "x' OR '1'='1")),
+    (["orders"], {}, "It belongs elsewhere: kafka.topics"),
+    *(
+        ({"orders": own}, {}, told)
+        for own, told in (
+            ({"late": "drop"}, "unknown key.*policies.late"),
+            ({"sequence": "key"}, "the record key cannot be the sequence"),
+            ({"epoch": {"offset": True}}, "the Kafka offset is no producer"),
+            ({"sequence": {"field": "id"}}, "topics.orders .*Avro or Protobuf value, and values are neither"),
+            ({"value": {"format": "protobuf"}}, "neither descriptor and message nor registry"),
+            ({"value": {"format": "avro"}}, "neither avro_schema nor registry"),
+            ({"value": {"schema": "ID STRING"}}, "field ID is STRING in topics.orders.value, and id is STRING in value"),
+            ({"value": {"format": "text", "schema": None}}, "topics.orders.value decodes into text, and value into fields"),
+        )
+    ),
+    (
+        {"orders": {"value": {"schema": "a INT"}}, "payments": {"value": {"schema": "a ARRAY<INT>"}}},
+        {},
+        r"field a is ARRAY<INT> in topics.payments.value, and a is INT in topics.orders.value",
+    ),
+    ({"orders": {"value": None}}, {"value": {"format": "text"}}, NOT_ALL),
+    ({"orders": {"value": {"format": "text"}}}, {"value": None}, NOT_ALL),
+    (
+        {"stock.v1": {"value": {"registry": {"url": "http://b:8081"}}}},
+        {"value": {**BASE["value"], "registry": {"url": "http://a:8081"}}},
+        "topics.stock.v1.value.registry .*another registry than that of value",
+    ),
+]
+
+
+@pytest.mark.parametrize(("topics", "more", "told"), REFUSED)
 def test_what_cannot_be_is_refused_with_its_place(topics: Any, more: dict[str, Any], told: str) -> None:
     assert re.search(told, mistake(topics, **more).replace("\n", " ")), mistake(topics, **more)
 

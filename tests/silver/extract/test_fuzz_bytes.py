@@ -5,11 +5,13 @@ A Spark job for each record would be too dear: an example is a batch of records,
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.spark
 
 _BATCH = 100
 _QUIET = settings(
-    max_examples=examples(2, 10),
+    max_examples=examples(2, 6),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
 )
@@ -64,9 +66,7 @@ def test_every_form_reads_from_any_bytes_what_the_reference_reads(spark: SparkSe
         )
         for place, source in enumerate(_SOURCES)
     ]
-    found = {}
-    for each in read:
-        found.update({(row["source"], row["offset"]): row for row in each.collect()})
+    found = {(row["source"], row["offset"]): row for row in reduce(DataFrame.unionByName, read).collect()}
     for place, source in enumerate(_SOURCES):
         for offset, (value, headers) in enumerate(records):
             row = found[place, offset]

@@ -10,7 +10,7 @@ from lakehouse.extract.sources import Source
 from silver.extract.payload import decoded
 from silver.rules import OfTopic, Payload, Rules
 from tests.support.bronze import Record, frame
-from tests.support.decodings import decoding
+from tests.support.decodings import payloads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,49 +23,33 @@ OWN = {
     "b": Payload("json", "x STRUCT<y: DECIMAL(10,2)>, id STRING NOT NULL", 40),
     "c": None,
 }
+TOPICS = ("t", "a", "a@2", "b", "c", "A")
 VALUES = [
     *(b'{"id": "i", "at": "2026-01-01T00:00:00Z", "n": 5}', b'{"n": "five", "id": "i"}', b'{"x": {"y": 1.5}, "n": 7}', None),
-    *(
-        b"{}",
-        b"[]",
-        b"",
-        b"\xff",
-        b"{" + b" " * 50 + b"}",
-        b'{"x": {"y": 1e9999}}',
-        b'{"at": "12:00", "x": 7}',
-        b'{"id": 7} more',
-    ),
+    *(b"{}", b"[]", b"", b"\xff", b"{" + b" " * 50 + b"}", b'{"x": {"y": 1e9999}}', b'{"at": "12:00", "x": 7}'),
+    b'{"id": 7} more',
 ]
-RECORDS = [
-    Record(offset, value=value, topic=topic)
-    for topic in ("t", "a", "a@2", "b", "c", "A")
-    for offset, value in enumerate(VALUES)
-]
+NOTHING = dict.fromkeys(("id", "at", "n", "x"))
 
 
 def test_each_value_is_decoded_as_its_topic_has_it_and_has_no_field_of_another(spark: SparkSession) -> None:
     own = tuple((topic, OfTopic(Source("offset"), payload=payload)) for topic, payload in OWN.items())
     rules = Rules(Source("offset"), payload=DEFAULT, own=own)
-    found = decoded(frame(spark, RECORDS), rules)
+    records = [Record(offset, value=value, topic=topic) for topic in TOPICS for offset, value in enumerate(VALUES)]
+    found = decoded(frame(spark, records), rules)
     assert rules.payload_type is not None
-    assert (
-        found.select("payload").schema[0].dataType
-        == spark.sql(f"SELECT CAST(NULL AS {rules.payload_type.sql()}) AS payload").schema[0].dataType
-    )
-    rows = found.select("topic", "offset", "payload", "undecodable", "value").toArrow().to_pylist()
+    cast = spark.sql(f"SELECT CAST(NULL AS {rules.payload_type.sql()}) AS payload")
+    assert found.select("payload").schema[0].dataType == cast.schema[0].dataType
+    told = found.selectExpr("struct(topic, offset) AS place", "payload", "undecodable", "value").toArrow().to_pylist()
+    rows = {tuple(row.pop("place").values()): row for row in told}
 
-    expected: list[Any] = []
-    for topic in ("t", "a", "a@2", "b", "c", "A"):
+    alone = {payload: payloads(spark, payload, VALUES) for payload in (DEFAULT, *OWN.values()) if payload}
+    expected: dict[tuple[str, int], Any] = {}
+    for topic in TOPICS:
         payload = OWN.get(topic.partition("@")[0], DEFAULT)
-        records = [each for each in RECORDS if each.topic == topic]
-        if payload is None:
-            nothing = dict.fromkeys(("id", "at", "n", "x"))
-            expected += [(topic, each.offset, None if each.value is None else nothing, None, each.value) for each in records]
-            continue
-        alone = decoded(frame(spark, records), decoding(payload)).select("offset", "payload", "undecodable", "value").toArrow()
-        for row in alone.to_pylist():
-            whole = row["payload"] and {**dict.fromkeys(("id", "at", "n", "x")), **row["payload"]}
-            expected.append((topic, row["offset"], whole, row["undecodable"], row["value"]))
-    assert sorted((tuple(row.values()) for row in rows), key=lambda row: row[:2]) == sorted(expected, key=lambda row: row[:2])
-    reasons = {row["undecodable"] for row in rows}
-    assert reasons == {None, "value_too_long", "value_not_utf8", "value_not_of_schema"}
+        decoded_alone = alone[payload] if payload else [None if value is None else {} for value in VALUES]
+        for offset, (one, value) in enumerate(zip(decoded_alone, VALUES, strict=True)):
+            whole, reason = (None, one) if one is None or isinstance(one, str) else (NOTHING | one, None)
+            expected[topic, offset] = {"payload": whole, "undecodable": reason, "value": value}
+    assert rows == expected
+    assert {row["undecodable"] for row in rows.values()} == {None, "value_too_long", "value_not_utf8", "value_not_of_schema"}
