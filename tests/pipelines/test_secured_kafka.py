@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    Config = Callable[[str], Path]
+    Output = pytest.CaptureFixture[str]
+
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
 LOGIN, TOPIC, HIDDEN = "TESTS_KAFKA_LOGIN", "orders", "payrolls"
@@ -43,7 +46,7 @@ def login(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 @pytest.fixture
-def config(secured: SecuredBroker, tmp_path: Path) -> Callable[[str], Path]:
+def config(secured: SecuredBroker, tmp_path: Path) -> Config:
     """Writes a config by `init`, as a newcomer would."""
 
     def make(topic: str) -> Path:
@@ -63,7 +66,7 @@ def config(secured: SecuredBroker, tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
-def _checked(config: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]], str]:
+def _checked(config: Path, capsys: Output) -> tuple[int, dict[str, dict[str, Any]], str]:
     capsys.readouterr()
     code = cli.main(["check", "--config", str(config), "--json"])
     printed = capsys.readouterr()
@@ -71,9 +74,7 @@ def _checked(config: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dic
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_topic_goes_from_init_to_gold(
-    config: Callable[[str], Path], asked: Callable[..., Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_topic_goes_from_init_to_gold(config: Config, asked: Callable[..., Any], capsys: Output) -> None:
     file = config(TOPIC)
     assert f"${{env:{LOGIN}}}" in file.read_text()
     assert _checked(file, capsys)[0] == 0
@@ -85,9 +86,7 @@ def test_a_topic_goes_from_init_to_gold(
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_wrong_password_is_said_and_repeated_nowhere(
-    config: Callable[[str], Path], login: Callable[[str], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_password_is_said_and_repeated_nowhere(config: Config, login: Callable[[str], None], capsys: Output) -> None:
     file = config(TOPIC)
     login("swordfish")
 
@@ -101,7 +100,7 @@ def test_a_wrong_password_is_said_and_repeated_nowhere(
 
 
 def test_a_certificate_that_this_machine_does_not_know_is_said(
-    config: Callable[[str], Path], secured: SecuredBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    config: Config, secured: SecuredBroker, tmp_path: Path, capsys: Output
 ) -> None:
     file, unknown = config(TOPIC), tmp_path / "unknown.pem"
     make_certificate(tmp_path / "other.p12", unknown)
@@ -110,9 +109,7 @@ def test_a_certificate_that_this_machine_does_not_know_is_said(
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_topic_without_the_right_to_read_it_is_named(
-    config: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_topic_without_the_right_to_read_it_is_named(config: Config, capsys: Output) -> None:
     file = config(TOPIC)
     file.write_text(file.read_text().replace(TOPIC, HIDDEN))
 

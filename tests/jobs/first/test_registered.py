@@ -143,7 +143,8 @@ def test_values_of_no_registry_ask_none() -> None:
 
 def test_a_few_values_without_the_prefix_are_a_producers_mistakes() -> None:
     records = sample(*[(7, b"\x02")] * 40)
-    records[3] = records[3]._replace(value=b"oops")
-    assert registered.schema_ids(records) == {}
+    for value in (b"v", (7).to_bytes(8), b"\0\0", b"", b"oops"):
+        records[3] = records[3]._replace(value=value)
+        assert registered.schema_ids(records) == {}, value
     found = looked({7: avro(record(seq="long"))}, records)
     assert (found.formats, found.undecoded) == ({"t": "avro"}, 1)

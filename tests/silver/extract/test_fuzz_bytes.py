@@ -5,13 +5,11 @@ A Spark job for each record would be too dear: an example is a batch of records,
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import BRONZE
@@ -41,35 +39,35 @@ _RECORDS = st.lists(st.tuples(VALUES, _HEADERS), min_size=_BATCH, max_size=_BATC
 _SOURCES = (
     *(Source("header", "x", encoding) for encoding in ("utf8", "int32", "int64")),
     *(Source("value", encoding=encoding) for encoding in ("utf8", "int32", "int64")),
-    Source("bytes", "0:2"),
-    Source("bytes", "1:5", "int32"),
-    Source("bytes", "0:8", "int64"),
-    Source("json", "$.seq"),
+    *(Source("bytes", "0:2"), Source("bytes", "1:5", "int32"), Source("bytes", "0:8", "int64"), Source("json", "$.seq")),
 )
+_BY_TOPIC = {
+    f"t{nth}": Sources(source, source if source.form != "json" else None, source) for nth, source in enumerate(_SOURCES)
+}
 
 
-def frame(spark: SparkSession, records: list[Any]) -> Any:
-    rows = [
-        {"offset": number, "value": value, "headers": headers and [{"key": key, "value": each} for key, each in headers]}
-        for number, (value, headers) in enumerate(records)
+def rows(records: list[Any], topic: str = "t") -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": topic,
+            "offset": number,
+            "value": value,
+            "headers": pairs and [{"key": key, "value": each} for key, each in pairs],
+        }
+        for number, (value, pairs) in enumerate(records)
     ]
-    return frames.of_contract(spark, rows, BRONZE)
 
 
 @_QUIET
 @given(records=_RECORDS)
 def test_every_form_reads_from_any_bytes_what_the_reference_reads(spark: SparkSession, records: list[Any]) -> None:
-    given_rows = frame(spark, records)
-    read = [
-        extract(given_rows, Sources(source, source if source.form != "json" else None, source)).select(
-            F.lit(place).alias("source"), "offset", "sequence", "producer", "problem"
-        )
-        for place, source in enumerate(_SOURCES)
-    ]
-    found = {(row["source"], row["offset"]): row for row in reduce(DataFrame.unionByName, read).collect()}
-    for place, source in enumerate(_SOURCES):
+    given_rows = [row for topic in _BY_TOPIC for row in rows(records, topic)]
+    sources = Sources(Source("offset"), own=tuple(_BY_TOPIC.items()))
+    read = extract(frames.of_contract(spark, given_rows, BRONZE), sources)
+    found = {(row["topic"], row["offset"]): row for row in read.collect()}
+    for topic, source in zip(_BY_TOPIC, _SOURCES, strict=True):
         for offset, (value, headers) in enumerate(records):
-            row = found[place, offset]
+            row = found[topic, offset]
             number, name = readings.number(source, value, headers), readings.name(source, value, headers)
             is_json = source.form == "json"
             expected = None if number is None or (name is None and not is_json) else number
@@ -82,10 +80,11 @@ def test_every_form_reads_from_any_bytes_what_the_reference_reads(spark: SparkSe
 @given(records=_RECORDS)
 def test_every_type_of_payload_is_decoded_or_refused_from_any_bytes(spark: SparkSession, records: list[Any]) -> None:
     for payload in (Payload("text", max_bytes=1_000), Payload("json", SCHEMA, max_bytes=1_000)):
-        rows = decoded(frame(spark, records), decoding(payload))
+        decodings = decoded(frames.of_contract(spark, rows(records), BRONZE), decoding(payload))
         text = F.to_json(F.struct("payload")).alias("text")
-        found = {row["offset"]: row for row in rows.select("offset", "payload", "undecodable", text).collect()}
-        again = {row["offset"]: row for row in rows.select("offset", "undecodable", text).orderBy(F.desc("offset")).collect()}
+        found = {row["offset"]: row for row in decodings.select("offset", "payload", "undecodable", text).collect()}
+        backwards = decodings.select("offset", "undecodable", text).orderBy(F.desc("offset"))
+        again = {row["offset"]: row for row in backwards.collect()}
         for offset, (value, _) in enumerate(records):
             row = found[offset]
             assert (row["payload"] is None) == (value is None or row["undecodable"] is not None), (value, row)
