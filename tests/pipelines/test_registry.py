@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import ssl
-import subprocess
-import threading
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
@@ -26,9 +19,7 @@ from bronze.dev_broker.process import free_port
 from jobs.cli.commands import main
 from lakehouse.config.load import load
 from lakehouse.errors import RegistryError
-from lakehouse.run.schema_registry import SchemaRegistry
 from lakehouse.settings.pipeline import Settings
-from lakehouse.settings.registry import Registry
 from lakehouse.table import Lakehouse
 from pipelines import medallion
 from pipelines.job import Job
@@ -350,73 +341,3 @@ def test_init_reads_the_fields_of_a_registry_and_its_config_is_checked_and_runs(
         *((n, None) for n in range(1, 31)),
         *((n, 1.5) for n in range(31, 41)),
     ]
-
-
-class Guard(BaseHTTPRequestHandler):
-    """Hands on to the registry what has the password; fails once, as a busy registry does."""
-
-    to: str
-    failures = 1
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        login = b"Basic " + base64.b64encode(b"ann:s3cret")
-        status, body = 401, b"{}"
-        if self.headers.get("Authorization", "").encode() == login:
-            if Guard.failures:
-                Guard.failures -= 1
-                status = 503
-            else:
-                try:
-                    with urlopen(self.to + self.path) as answer:  # noqa: S310 -- the test's own server
-                        status, body = answer.status, answer.read()
-                except HTTPError as error:
-                    status, body = error.code, error.read()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def guarded(url: str, tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """The registry behind TLS and a password; its URL, and the certificate that it is checked by."""
-    certificate, key = certificate_of(tmp_path)
-    Guard.to, Guard.failures = url, 1
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Guard)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"https://localhost:{server.server_port}", certificate
-    server.shutdown()
-    server.server_close()
-
-
-def certificate_of(folder: Path) -> tuple[Path, Path]:
-    certificate, key = folder / "tls.pem", folder / "tls.key"
-    made = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    named = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(["openssl", "req", *made, *named], check=True, capture_output=True)
-    return certificate, key
-
-
-def test_a_registry_behind_tls_and_a_password_is_asked_once_for_each_id(sent: Sent, guarded: tuple[str, Path]) -> None:
-    address, certificate = guarded
-    sent.avro(OLD, {"seq": 1, "id": "a"})
-    number = sent.number()
-    given = {"url": address, "username": "ann", "password": "s3cret", "ca": str(certificate)}
-    asked = SchemaRegistry(Registry.model_validate(given))
-
-    assert json.loads(asked.of_format("avro", number, met_at="here"))["name"] == "Order"
-
-    Guard.failures = 1_000_000
-    assert json.loads(asked.of_format("avro", number, met_at="here"))["name"] == "Order"
-    others = {"refuses": {**given, "password": "wrong"}, "cannot be reached": {**given, "ca": None}}
-    for told, other in others.items():
-        with pytest.raises(RegistryError, match=told) as refused:
-            SchemaRegistry(Registry.model_validate(other)).of_format("avro", number, met_at="here")
-        assert "s3cret" not in str(refused.value)

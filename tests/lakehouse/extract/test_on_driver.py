@@ -35,7 +35,7 @@ OF_TOPICS = Sources(
     own=(
         ("a", Sources(Source("json", "$.m.seq"), epoch=Source("header", "seq"))),
         ("a.b", Sources(Source("value", encoding="utf8"), producer=Source("header", "other", "int32"))),
-        ("c", Sources(Source("bytes", "0:8", "int64"), producer=Source("json", "$.m"))),
+        ("c", Sources(Source("bytes", "0:8", "int64"), producer=Source("json", "$.m.seq"))),
         ("d", Sources(Source("offset"))),
         ("e", Sources(Source("json", "$.m.seq"), epoch=Source("header", "seq"))),
         ("f", Sources(Source("header", "seq", "int64"), producer=Source("header", "p"))),

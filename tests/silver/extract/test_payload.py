@@ -110,7 +110,7 @@ def test_moments_are_those_that_every_reader_holds_and_do_not_depend_on_today(sp
 
 @pytest.mark.timeout(120)  # a cost that doubles with each level ends here, or never
 def test_a_schema_of_many_levels_costs_a_little_more_for_each(spark: SparkSession) -> None:
-    levels = 30
+    levels = 24
     schema = f"a {'ARRAY<' * levels}DECIMAL(10,2){'>' * levels}, m {'MAP<STRING, ' * levels}DECIMAL(10,2){'>' * levels}"
     given = {
         f'{{"{name}": {before * levels}{number}{after * levels}}}'.encode(): number
