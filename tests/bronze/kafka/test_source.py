@@ -1,4 +1,4 @@
-"""The options of the Kafka source, and the look whether a broker answers."""
+"""What Spark's source and librdkafka are given of the config, and the look whether a broker answers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from bronze.kafka.metadata import LookError, client_config
 from bronze.kafka.source import reader_options, require_reachable
 from lakehouse.errors import SourceError
 from lakehouse.settings.pipeline import Kafka
@@ -61,3 +62,70 @@ def test_servers_that_do_not_listen_are_all_named() -> None:
     assert "127.0.0.1:1: Connection refused" in str(refused.value.observed)
     assert "::1:1: " in str(refused.value.observed)
     assert "no-such-host.invalid:9092: " in str(refused.value.observed)
+
+
+_SERVERS = {"bootstrap.servers": "b:1"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "config"),
+    [
+        ({"max.poll.records": "5", "fetch.min.bytes": "1", "group.id": "g"}, {}),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.jaas.config": 'a.b.ScramLoginModule required username="ada" password="p\\"w; x=1";',
+            },
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": "ada",
+                "sasl.password": 'p"w; x=1',
+            },
+        ),
+        (
+            {"sasl.jaas.config": "a.PlainLoginModule required username='$ConnectionString' password=secret;"},
+            {"sasl.username": "$ConnectionString", "sasl.password": "secret"},
+        ),
+        (
+            {
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": "/ca.pem",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": "/me.pem",
+                "ssl.key.password": "secret",
+                "ssl.endpoint.identification.algorithm": "",
+            },
+            {
+                "ssl.ca.location": "/ca.pem",
+                "ssl.certificate.location": "/me.pem",
+                "ssl.key.location": "/me.pem",
+                "ssl.key.password": "secret",
+                "ssl.endpoint.identification.algorithm": "none",
+            },
+        ),
+        (
+            {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "/me.p12", "ssl.keystore.password": "secret"},
+            {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "secret"},
+        ),
+    ],
+)
+def test_what_decides_how_we_connect_is_told_in_librdkafkas_words(properties: dict[str, str], config: dict[str, str]) -> None:
+    assert client_config(_SERVERS | properties) == _SERVERS | config
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"},
+        {"sasl.jaas.config": "nonsense hunter2"},
+        {"sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler"},
+        {"ssl.truststore.location": "/trust.jks", "ssl.truststore.password": "hunter2"},
+        {"ssl.truststore.location": "/trust.p12", "ssl.truststore.type": "PKCS12"},
+    ],
+)
+def test_what_librdkafka_cannot_do_is_no_look_and_no_secret_is_told(properties: dict[str, str]) -> None:
+    with pytest.raises(LookError) as refused:
+        client_config(_SERVERS | properties)
+    assert "hunter2" not in str(refused.value)

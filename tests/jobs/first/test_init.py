@@ -74,14 +74,22 @@ def test_a_config_is_written_that_names_what_was_found_and_the_commands_that_fol
     assert not Path("lake").exists()
 
 
-def test_a_file_that_is_there_is_replaced_only_by_force(filled: Filled, begin: Begin) -> None:
+def test_a_file_that_is_there_is_replaced_only_by_force_and_keeps_the_reference_to_a_secret(
+    filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = filled(*sequenced(1, 2, 3))
     Path("tidemark.yml").write_text("mine")
+    monkeypatch.setenv("BROKER_PASSWORD", "hunter2-hunter2")
 
     assert begin(name)[0] == 2
     assert Path("tidemark.yml").read_text() == "mine"
-    assert begin(name, "--force")[0] == 0
-    assert load("tidemark.yml", environ={}).kafka.topics == (name,)
+    assert begin(name, "--force", "--property", "ssl.key.password=${env:BROKER_PASSWORD}")[0] == 0
+    assert load("tidemark.yml", environ={"BROKER_PASSWORD": "x"}).kafka.topics == (name,)
+    assert "    ssl.key.password: ${env:BROKER_PASSWORD}\n" in Path("tidemark.yml").read_text()
+    assert scrub_text("hunter2-hunter2") != "hunter2-hunter2"
+    code, _, err = begin(name + "x", "--force")
+    assert code == 1
+    assert f"Did you mean {name}?" in err or "topics that this login may see" in err
 
 
 def test_where_nothing_fits_no_config_is_written_and_the_producer_is_shown_what_to_add(
@@ -164,23 +172,6 @@ def test_the_findings_as_json_name_every_candidate_with_its_numbers(filled: Fill
     (seq,) = [each for each in found["candidates"] if each["name"] == "header:seq"]
     assert (seq["present"], seq["lowest"], seq["highest"], seq["steps"]["gaps"]) == (3, 3, 9, 1)
     assert found["next"] == ["tidemark check", "tidemark plan", "tidemark run"]
-
-
-def test_a_secret_is_written_as_the_reference_that_was_given(
-    filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BROKER_PASSWORD", "hunter2-hunter2")
-    reference = "ssl.key.password=${env:BROKER_PASSWORD}"
-    assert begin(filled(*sequenced(1, 2, 3)), "--property", reference)[0] == 0
-    assert "    ssl.key.password: ${env:BROKER_PASSWORD}\n" in Path("tidemark.yml").read_text()
-    assert scrub_text("hunter2-hunter2") != "hunter2-hunter2"
-
-
-def test_a_topic_that_is_not_there_is_named_with_the_nearest_that_is(filled: Filled, begin: Begin) -> None:
-    name = filled(*sequenced(1))
-    code, _, err = begin(name + "x")
-    assert code == 1
-    assert f"Did you mean {name}?" in err or "topics that this login may see" in err
 
 
 def test_values_of_a_schema_registry_are_told_and_the_config_says_how_their_fields_are_read(

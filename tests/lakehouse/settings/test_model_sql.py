@@ -73,19 +73,19 @@ def test_queries_over_gold_are_taken(query: str) -> None:
     assert problem(query) is None
 
 
-@pytest.mark.parametrize("command", [["config", "check"], ["run"]])
+@pytest.mark.parametrize(
+    ("command", "query", "said"),
+    [
+        ("config check", b"SELECT reflect('java.lang.System', 'getenv', 'HOME')", "the query holds a call of reflect"),
+        ("run", b"SELECT reflect('java.lang.System', 'getenv', 'HOME')", "the query holds a call of reflect"),
+        ("config check", b"\xff\xfe", "this file cannot be read"),
+    ],
+)
 def test_such_a_model_ends_every_command_before_it_starts_anything(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, query: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "keys.sql").write_text("SELECT reflect('java.lang.System', 'getenv', 'HOME') AS home", encoding="utf-8")
+    (tmp_path / "keys.sql").write_bytes(query)
     config = write_config(tmp_path, root=str(tmp_path / "lakehouse"), gold={"models": [{"name": "keys", "sql": "keys.sql"}]})
-    assert main([*command, "--config", str(config)]) == 2
-    assert "the query holds a call of reflect" in capsys.readouterr().err
+    assert main([*command.split(), "--config", str(config)]) == 2
+    assert said in capsys.readouterr().err
     assert not (tmp_path / "lakehouse").exists()
-
-
-def test_a_model_that_is_no_text_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "keys.sql").write_bytes(b"\xff\xfe")
-    config = write_config(tmp_path, root=str(tmp_path / "lakehouse"), gold={"models": [{"name": "keys", "sql": "keys.sql"}]})
-    assert main(["config", "check", "--config", str(config)]) == 2
-    assert "this file cannot be read" in capsys.readouterr().err

@@ -81,7 +81,7 @@ def topics(draw: st.DrawFn) -> tuple[list[Topic], bool]:
 
 
 @settings(
-    max_examples=examples(3, 20),
+    max_examples=examples(3, 6),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
