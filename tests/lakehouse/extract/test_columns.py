@@ -18,7 +18,7 @@ from lakehouse.spark import frames
 from tests.support.decodings import extracted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
@@ -29,7 +29,7 @@ Given = bytes | tuple[tuple[str, bytes | None], ...] | None
 """A value, or headers."""
 
 
-def read(spark: SparkSession, cases: Iterable[tuple[Sources, Iterable[Given]]]) -> list[list[tuple[Any, ...]]]:
+def read(spark: SparkSession, cases: Sequence[tuple[Sources, Sequence[Given]]]) -> list[list[tuple[Any, ...]]]:
     """What each sources read from each of its records: producer, epoch, sequence, problem. Each is a topic of its own."""
     rows, own = [], []
     for nth, (sources, given) in enumerate(cases):
