@@ -145,7 +145,7 @@ def test_only_committed_transactions_reach_bronze(spark: SparkSession, run: Run,
     assert values(spark, run) == [b"1", b"2", b"5", b"6"]
 
 
-def test_a_lost_checkpoint_goes_on_from_what_bronze_holds_and_a_lost_table_is_refused(
+def test_a_lost_checkpoint_goes_on_where_bronze_ends_and_a_lost_table_is_refused(
     spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic
 ) -> None:
     name = topic(2)

@@ -48,7 +48,7 @@ EXPECTATIONS: list[tuple[str, dict[str, Any], str]] = [
     (IN_SET, {"column": "payload.n", "value_set": ["a"]}, ".value_set"),
 ]
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    *(({"value": FIELDS, "gate": {"expectations": [{name: given}]}}, told) for name, given, told in EXPECTATIONS),
+    *(({"value": FIELDS, "gate": {"expectations": [{name: given}]}}, message) for name, given, message in EXPECTATIONS),
     ({"gate": {"expectations": [{NOT_NULL: {"column": "payload.id"}}]}}, "`value` section"),
     ({"value": {"format": "json", "schema": "id STRNG"}}, "STRNG"),
     ({"sequence": {"custom": "nowhere_at_all:sequence"}}, "nowhere_at_all"),
@@ -79,9 +79,9 @@ def written(file: Path, changes: dict[str, Any]) -> Path:
     return file
 
 
-@pytest.mark.parametrize(("changes", "told"), MISTAKES)
+@pytest.mark.parametrize(("changes", "message"), MISTAKES)
 def test_config_check_and_a_run_end_before_they_start_anything(
-    changes: dict[str, Any], told: str, config_file: Path, capsys: pytest.CaptureFixture[str]
+    changes: dict[str, Any], message: str, config_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said: list[str] = []
 
@@ -94,8 +94,8 @@ def test_config_check_and_a_run_end_before_they_start_anything(
         medallion.run(Job.on(None, settings, Report()))  # type: ignore[arg-type]  # no session is needed to find it
 
     assert main(["config", "check", "--config", str(written(config_file, changes))]) == ConfigError.exit_code
-    assert told in capsys.readouterr().err
-    with pytest.raises(ConfigError, match=re.escape(told)):
+    assert message in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=re.escape(message)):
         run()
     assert said == []
     assert [path.name for path in config_file.parent.iterdir()] == ["tidemark.yml"]

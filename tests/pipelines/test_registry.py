@@ -226,8 +226,8 @@ def test_avro_json_and_protobuf_of_one_pipeline_reach_gold_and_resends_do_not(
         json_orders.topic: [(2, "duplicate", None), (3, "invalid", "sequence_missing")],
         plain.topic: [(1, "duplicate", None)],
     }
-    told = run.report.named("silver.schema_misfit")  # type: ignore[attr-defined] # the fixture's report
-    whys = {(each["schema_id"], each["why"]) for each in told}
+    misfits = run.report.named("silver.schema_misfit")  # type: ignore[attr-defined] # the fixture's report
+    whys = {(each["schema_id"], each["why"]) for each in misfits}
     assert whys == {(odd, "shop.Odd: id is int64, and STRING is wanted"), (wrong, "it is no Protobuf schema")}
     bronze = spark.read.table(run.table("bronze_records").sql).where("rules_fingerprint IS NOT NULL")
     read_at_ingest = {row["topic"]: row["count"] for row in bronze.groupBy("topic").count().collect()}

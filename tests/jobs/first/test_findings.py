@@ -46,7 +46,7 @@ def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Finding], 
 
 
 @pytest.mark.parametrize(
-    ("sequences", "told"),
+    ("sequences", "described"),
     [
         ((1, 2, 3), "rises, without a gap"),
         ((1, 5, 9, 10), "rises, with 2 gaps"),
@@ -55,12 +55,12 @@ def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Finding], 
         ((1, 2, 9, 4, 10), "rises in part, with 1 gap; 1 record below an earlier one that never came before"),
     ],
 )
-def test_a_sequence_rises_with_gaps_with_resends_and_with_jumps_back(sequences: tuple[int, ...], told: str) -> None:
+def test_a_sequence_rises_with_gaps_with_resends_and_with_jumps_back(sequences: tuple[int, ...], described: str) -> None:
     findings, options = found(with_header(*sequences))
     steps = findings["header:seq"].steps
     assert steps is not None
-    assert steps.describe() == told
-    assert (options == ["header:seq"]) == ("in part" not in told)
+    assert steps.describe() == described
+    assert (options == ["header:seq"]) == ("in part" not in described)
 
 
 def test_numbers_that_fall_do_not_fit() -> None:

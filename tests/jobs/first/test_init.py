@@ -74,7 +74,7 @@ def test_a_config_is_written_that_names_what_was_found_and_the_commands_that_fol
     assert not Path("lake").exists()
 
 
-def test_a_file_that_is_there_is_replaced_only_by_force_and_keeps_the_reference_to_a_secret(
+def test_a_file_is_replaced_only_by_force_and_keeps_a_reference_to_a_secret(
     filled: Filled, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = filled(*sequenced(1, 2, 3))

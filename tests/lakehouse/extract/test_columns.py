@@ -40,11 +40,11 @@ def read(spark: SparkSession, cases: Sequence[tuple[Sources, Sequence[Given]]]) 
             rows.append({"topic": f"t{nth}", "offset": offset, "value": None if has_headers else each, "headers": headers})
     frame = frames.of_contract(spark, rows, BRONZE)
     found = extract(frame, Sources(Source("offset"), own=tuple(own)))
-    told = {
+    by_place = {
         (row[0], row[1]): tuple(row[2:])
         for row in found.select("topic", "offset", "producer", "epoch", "sequence", "problem").collect()
     }
-    return [[told[f"t{nth}", offset] for offset, _ in enumerate(given)] for nth, (_, given) in enumerate(cases)]
+    return [[by_place[f"t{nth}", offset] for offset, _ in enumerate(given)] for nth, (_, given) in enumerate(cases)]
 
 
 # What each source reads as the sequence, or the problem without the word in front.
@@ -159,8 +159,8 @@ SEQUENCES: dict[Source, dict[Any, int | str]] = {
 def test_each_source_reads_a_whole_number_or_says_why_there_is_none(spark: SparkSession) -> None:
     found = read(spark, [(Sources(source), list(given)) for source, given in SEQUENCES.items()])
     for (source, given), rows in zip(SEQUENCES.items(), found, strict=True):
-        told = [row[2] if row[3] is None else row[3].removeprefix("sequence_") for row in rows]
-        assert dict(zip(given, told, strict=True)) == given, source
+        outcomes = [row[2] if row[3] is None else row[3].removeprefix("sequence_") for row in rows]
+        assert dict(zip(given, outcomes, strict=True)) == given, source
 
 
 def in_every_role(form: Any, encoding: Any) -> Sources:

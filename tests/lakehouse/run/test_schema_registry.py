@@ -26,7 +26,7 @@ def test_a_registry_behind_tls_and_a_password_is_asked_once_for_each_id(tmp_path
 
         failures += [503] * 100
         assert json.loads(asked.of_format("avro", 7, met_at="here"))["name"] == "Order"
-        for told, other in {"refuses": {**given, "password": "wrong"}, "cannot be reached": {**given, "ca": None}}.items():
-            with pytest.raises(RegistryError, match=told) as refused:
+        for message, other in {"refuses": {**given, "password": "wrong"}, "cannot be reached": {**given, "ca": None}}.items():
+            with pytest.raises(RegistryError, match=message) as refused:
                 SchemaRegistry(Registry.model_validate(other)).of_format("avro", 7, met_at="here")
             assert "s3cret" not in str(refused.value)

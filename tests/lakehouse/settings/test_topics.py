@@ -93,8 +93,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     *(({name: {"producer": None}}, {}, NOT_NAMED) for name in ("Orders", "orders*", "x' OR '1'='1")),
     (["orders"], {}, "It belongs elsewhere: kafka.topics"),
     *(
-        ({"orders": own}, {}, told)
-        for own, told in (
+        ({"orders": own}, {}, message)
+        for own, message in (
             ({"late": "drop"}, "unknown key.*policies.late"),
             ({"sequence": "key"}, "the record key cannot be the sequence"),
             ({"epoch": {"offset": True}}, "the Kafka offset is no producer"),
@@ -120,9 +120,9 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("topics", "more", "told"), REFUSED)
-def test_what_cannot_be_is_refused_with_its_place(topics: Any, more: dict[str, Any], told: str) -> None:
-    assert re.search(told, mistake(topics, **more).replace("\n", " ")), mistake(topics, **more)
+@pytest.mark.parametrize(("topics", "more", "message"), REFUSED)
+def test_what_cannot_be_is_refused_with_its_place(topics: Any, more: dict[str, Any], message: str) -> None:
+    assert re.search(message, mistake(topics, **more).replace("\n", " ")), mistake(topics, **more)
 
 
 def test_fields_of_one_type_may_be_in_several_topics_whether_required_or_not() -> None:

@@ -150,8 +150,8 @@ def test_each_value_is_decoded_as_its_topic_has_it_and_has_no_field_of_another(s
     assert rules.payload_type is not None
     cast = spark.sql(f"SELECT CAST(NULL AS {rules.payload_type.sql()}) AS payload")
     assert found.select("payload").schema[0].dataType == cast.schema[0].dataType
-    told = found.selectExpr("struct(topic, offset) AS place", "payload", "undecodable", "value").toArrow().to_pylist()
-    rows = {tuple(row.pop("place").values()): row for row in told}
+    decoded_rows = found.selectExpr("struct(topic, offset) AS place", "payload", "undecodable", "value").toArrow().to_pylist()
+    rows = {tuple(row.pop("place").values()): row for row in decoded_rows}
 
     alone = {payload: payloads(spark, payload, VALUES) for payload in (DEFAULT, *OWN.values()) if payload}
     expected: dict[tuple[str, int], Any] = {}

@@ -93,9 +93,7 @@ def loaded(loaded_once: Run, copied: Callable[[Run, Path], Run], tmp_path: Path)
     return copied(loaded_once, tmp_path / "copied")
 
 
-def test_under_the_documented_config_one_undecodable_value_waits_and_the_rest_is_in_gold(
-    spark: SparkSession, loaded: Run
-) -> None:
+def test_under_the_documented_config_undecodable_values_wait_and_the_rest_is_in_gold(spark: SparkSession, loaded: Run) -> None:
     run = loaded
     assert offsets(spark, run, "gold_records") == offsets(spark, run, "silver_records") == [0, 2]
     assert marks(spark, run) == [3]
@@ -121,7 +119,7 @@ def test_under_the_documented_config_one_undecodable_value_waits_and_the_rest_is
     require_sound(spark, run, is_deep=True)
 
 
-def test_accepted_values_have_a_null_payload_and_a_rebuild_under_quarantine_holds_them(spark: SparkSession, run: Run) -> None:
+def test_accepted_values_have_a_null_payload_and_a_stricter_rebuild_holds_them(spark: SparkSession, run: Run) -> None:
     put(spark, run, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
     budget = {"gate": {"budgets": {"undecodable": {"warn": 0}}}}
     accept = settings_of(run, value={**SCHEMA, "undecodable": "accept"}, **{**EXAMPLE, **budget})
