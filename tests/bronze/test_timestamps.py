@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import signal
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from bronze.ingest import ingest
 from jobs import cli
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.settings.pipeline import Kafka
 from tests.support.kafka import Sent, send, send_header_name
-from tests.support.programs import ended
 from tests.support.small_config import write_config
 
 if TYPE_CHECKING:
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from bronze.dev_broker.broker import LocalBroker
     from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -174,32 +172,6 @@ def test_records_without_a_time_go_through_every_stage_and_every_look(  # noqa: 
     capsys.readouterr()
     assert cli.main(["sql", "SELECT count(timestamp_ms) AS n FROM bronze_records", "--format", "csv", *config]) == 0
     assert capsys.readouterr().out.split() == ["n", "6"]
-
-
-@pytest.mark.fault
-def test_killed_at_each_point_the_next_run_reads_every_record_once_also_of_a_topic_that_starts_at_the_latest(
-    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path
-) -> None:
-    run = new_run()
-    with LocalBroker() as broker:
-        servers = broker.bootstrap_servers
-        kafka = kafka_of(broker, "t", "u", starting_offsets="latest")
-        named = {"bootstrap_servers": servers, "topics": ["t", "u"], "starting_offsets": "latest"}
-        config = write_config(tmp_path, root=str(run.lakehouse.root), kafka=named)
-        create_topic(servers, "t", 1, _ANY)
-        create_topic(servers, "u", 1)
-        send(servers, "t", sent(_GOOD))
-        assert ingest(spark, new_run(), kafka).records == 0
-        records = sent(_GOOD, _GOOD, _MOST, _GOOD, _MOST)
-        send(servers, "t", records)
-        assert ended(config, "jobs.ingest_bronze", at="bronze.carried_on") == -signal.SIGKILL
-        assert ended(config, "jobs.ingest_bronze", at="bronze.begun_anew") == -signal.SIGKILL
-        send(servers, "u", sent(_GOOD))
-        ingest(spark, new_run(), kafka)
-    assert [row[1:2] + row[5:] for row in held(spark, run, "t")] == [
-        (offset + 1, *row[5:]) for offset, row in enumerate(expected(records))
-    ]
-    assert len(held(spark, run, "u")) == 1
 
 
 def test_times_of_the_years_1_to_9999_are_times() -> None:

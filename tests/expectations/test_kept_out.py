@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from expectations import gate
-from gold import publish as publishing
 from gold import undo
 from jobs.readers import quarantine
 from jobs.readers.status import sentences, status
@@ -19,7 +18,6 @@ from lakehouse.protocol import gold_rejects
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.operate import gate_decision, requests
 from pipelines.recover import rebuild, restore
-from silver.load import steps as load
 from silver.state.request import Erase, Kind, Request, Wanted
 from tests.support.bronze import put
 from tests.support.silver import message
@@ -83,11 +81,6 @@ def settle(spark: SparkSession, run: Run, kind: Kind, offset: int | None = None,
     return requests.carry_out(spark, run, strict(run, **more), asked, is_dry_run=False)
 
 
-def settle_and_run(spark: SparkSession, run: Run) -> None:
-    settle(spark, run, "release", 3)
-    ran(spark, run, strict(run))
-
-
 def test_unmet_rows_are_kept_out_and_listed_with_why_while_the_rest_is_published(
     spark: SparkSession, histories: Histories
 ) -> None:
@@ -142,28 +135,6 @@ def test_a_released_row_reaches_gold_once_and_a_discarded_one_never(spark: Spark
     require_sound(spark, run, is_deep=True)
 
 
-@pytest.mark.parametrize("name", ["claimed", "marked", "records", "latest"])
-def test_a_release_that_dies_between_its_steps_is_finished_by_the_next_run(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    steps: dict[str, tuple[Any, str]] = {
-        "claimed": (load, "append_rejects"),
-        "marked": (load, "advance"),
-        "records": (publishing, "_merge_latest"),
-        "latest": (publishing, "_write_health"),
-    }
-    with monkeypatch.context() as patched:
-        patched.setattr(*steps[name], stop)
-        with pytest.raises(Stopped):
-            settle_and_run(spark, run)
-
-    ran(spark, run, strict(run))
-
-    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (3, 3), (5, 2)]
-    assert aside(spark, run) == [(3, "released", 3), (4, "held", None)]
-    require_sound(spark, run)
-
-
 def test_other_checks_see_what_is_left_and_too_many_unmet_rows_fail_the_load(spark: SparkSession, run: Run) -> None:
     put(spark, run, [message(6, 7), without_id(7, 8)])
     also = {"expect_column_value_lengths_to_be_between": {"column": "payload.id", "min_value": 1}}
@@ -181,41 +152,6 @@ def test_other_checks_see_what_is_left_and_too_many_unmet_rows_fail_the_load(spa
     released = Decision(RELEASED, "as they are", "ann")
     gate_decision.decide(spark, run, strict(run, **tight), released, is_dry_run=False)
     assert len(gold(spark, run)) == 17
-    require_sound(spark, run)
-
-
-def test_a_range_audited_anew_under_another_config_takes_back_what_a_dead_publishing_let_out(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(spark, run, [message(6, 7), without_id(7, 8)])
-    with monkeypatch.context() as patched:
-        patched.setattr(publishing, "_write_health", stop)
-        with pytest.raises(Stopped):
-            ran(spark, run, strict(run, gate={}))
-    assert gold(spark, run)[-1] == (7, 3)
-
-    ran(spark, run, strict(run))
-
-    assert gold(spark, run)[-1] == (6, 3)
-    assert [offset for offset, _, _ in aside(spark, run)] == [3, 4, 7]
-    assert gold(spark, run, "gold_latest") == [(1, 1), (6, 3)]
-    require_sound(spark, run)
-
-
-def test_a_gate_that_dies_before_its_results_leaves_nothing_that_holds(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(spark, run, [without_id(6, 7)])
-    bronze_to_silver.run(spark, run, strict(run))
-    with monkeypatch.context() as patched:
-        patched.setattr(gate, "_record", stop)
-        with pytest.raises(Stopped):
-            silver_to_gold.run_gate(spark, run, strict(run))
-    assert len(aside(spark, run)) == 2
-
-    ran(spark, run, strict(run))
-
-    assert [offset for offset, _, _ in aside(spark, run)] == [3, 4, 6]
     require_sound(spark, run)
 
 
@@ -253,7 +189,8 @@ def test_of_two_gate_runs_at_once_neither_removes_what_the_other_keeps_out(
 
 
 def test_a_restore_undoes_what_was_decided_and_what_was_kept_out(spark: SparkSession, run: Run) -> None:
-    settle_and_run(spark, run)
+    settle(spark, run, "release", 3)
+    ran(spark, run, strict(run))
 
     restore.restore(spark, run, strict(run), 2, reason="too early", by="ann", is_dry_run=False)
 

@@ -75,22 +75,6 @@ def start_runner(tmp_path_factory: pytest.TempPathFactory, place: Place) -> Iter
         runner.kill()
 
 
-@pytest.fixture
-def mortals(start_runner: Callable[..., Runner]) -> Callable[[int], Iterator[Runner]]:
-    """Gives so many processes, each ready, to be killed; the next one starts while one is at work."""
-
-    def ready(how_many: int) -> Iterator[Runner]:
-        following = start_runner()
-        for nth in range(how_many):
-            runner = following
-            if nth + 1 < how_many:
-                following = start_runner()
-            runner.get_ready()
-            yield runner
-
-    return ready
-
-
 @pytest.fixture(scope="session")
 def team(start_runner: Callable[..., Runner]) -> list[Runner]:
     """Three such processes for tests that let them live."""

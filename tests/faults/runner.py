@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
+from jobs import cli
 from jobs.process.context import load_settings, open_session
 from jobs.run.once import run_once
 from lakehouse.errors import AnotherWriterError, TidemarkError
@@ -70,9 +71,12 @@ def main() -> None:
 def _run(spark: SparkSession, config: Path, report: Lines, order: Mapping[str, Any]) -> dict[str, object]:
     from tests.faults import without_fences
 
+    config = Path(order.get("config") or config)
     settings = load_settings(config, order.get("settings"))
     os.environ.update({"TIDEMARK_CRASH_AT": order.get("crash_at") or "", "TIDEMARK_STOP_AT": order.get("stop_at") or ""})
     without_fences.set_lock(is_on=order.get("is_locked", True))
+    if command := order.get("command"):
+        return {"exit_code": cli.main([*command, "--config", str(config)])}
     while True:
         try:
             return {"exit_code": 0, **run_once(Job.on(spark, settings, report), stage=order.get("stage"))}

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse.errors import StorageError
-from lakehouse.extract.sources import Source
 from pipelines import medallion
 from pipelines.job import Job
 from silver.rules import Rules
-from silver.state import tables
-from tests.support.bronze import Record, put
+from silver.state.tables import create_tables
+from tests.faults.test_two_runs import bronze, marks, rejects, silver
 from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
@@ -29,32 +28,24 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
 
-_RULES = Rules(Source("header", "seq"))
 _WITHOUT_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 """Root without the right to pass over a file's mode: root is who runs the tests where a disk can be mounted."""
 
 
-def loaded_once(spark: SparkSession, run: Run) -> None:
-    """Silver is as it should be after one load of what `some` put."""
-    assert [row["offset"] for row in spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()] == [0, 1, 3]
-    assert [row["records"] for row in spark.read.table(run.table("silver_rejects").sql).collect()] == [1]
-    assert [row["load_seq"] for row in spark.read.table(run.table("silver_loads").sql).collect()] == [1]
-    assert [row["high_watermark"] for row in spark.read.table(run.table("silver_watermarks").sql).collect()] == [3]
+def require_loaded_once(spark: SparkSession, run: Run) -> None:
+    """Silver is as it should be after one load of 1 2 2 3."""
+    assert (silver(spark, run), rejects(spark, run), marks(spark, run)) == ([(0, 1), (1, 2), (3, 3)], [(2, 1)], [(3, 3)])
+    assert spark.read.table(run.table("silver_loads").sql).count() == 1
 
 
-def some(spark: SparkSession, run: Run) -> None:
-    put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
-    tables.create_tables(spark, run, _RULES)
-
-
-@pytest.mark.parametrize("table", ["silver_loads", "silver_records", "silver_watermarks"])
 def test_a_disk_that_is_full_under_a_table_ends_the_run_and_the_next_one_with_room_finishes(
-    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path, disk: Callable[[Path], Disk], table: str
+    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path, disk: Callable[[Path], Disk]
 ) -> None:
     run = new_run()
     settings = settings_of(run)
-    full = disk(tmp_path / "lakehouse" / table)
-    some(spark, run)
+    full = disk(tmp_path / "lakehouse" / "silver_records")
+    bronze(spark, run, 0, [1, 2, 2, 3])
+    create_tables(spark, run, Rules.of(settings))
     full.fill()
 
     with pytest.raises(StorageError, match=r"A disk is full(.|\n)*No space left on device(.|\n)*make room"):
@@ -62,7 +53,7 @@ def test_a_disk_that_is_full_under_a_table_ends_the_run_and_the_next_one_with_ro
     full.clear()
     medallion.run(Job.on(spark, settings, run.report), "silver")
 
-    loaded_once(spark, run)
+    require_loaded_once(spark, run)
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root, and setpriv to give its rights up")
@@ -78,7 +69,8 @@ def test_sparks_own_disk_is_full_or_a_table_may_not_be_written_and_the_next_run_
     run = new_run()
     own = disk(tmp_path / "spark")
     runner = start_runner(prefix=_WITHOUT_OVERRIDE, environment={"SPARK_LOCAL_DIRS": str(tmp_path / "spark")})
-    some(spark, run)
+    bronze(spark, run, 0, [1, 2, 2, 3])
+    create_tables(spark, run, Rules.of(settings_of(run)))
     log = tmp_path / "lakehouse" / "silver_records" / "_delta_log"
     runner.get_ready()
 
@@ -96,4 +88,4 @@ def test_sparks_own_disk_is_full_or_a_table_may_not_be_written_and_the_next_run_
     assert (full["exit_code"], refused["exit_code"], done["exit_code"]) == (1, 1, 0)
     assert "A disk is full" in full["error"]
     assert "A file may not be written" in refused["error"]
-    loaded_once(spark, run)
+    require_loaded_once(spark, run)

@@ -222,21 +222,3 @@ def test_what_0_1_took_for_the_latest_is_made_anew_by_the_next_publish_and_verif
     tables.overwrite(others, run.table("gold_latest"))
     found: Any = verify.verify(spark, run, is_deep=True)
     assert [each["check"] for each in found["checks"] if not each["ok"]] == ["latest_by_rule"]
-
-
-def test_a_publishing_that_stops_between_the_two_tables_is_finished_by_the_next(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, config = new_run(), settings_of(new_run())
-    put(spark, run, [Record.of(0, 1), Record.of(0, 1, partition=1)])
-    ran(spark, run, config)
-    put(spark, run, [Record.of(1, 2)])
-    with monkeypatch.context() as patched:
-        patched.setattr(keeping, "crash_point", stop)
-        with pytest.raises(Stopped):
-            ran(spark, run, config)
-    put(spark, run, [Record.of(1, 2, partition=1)])
-    ran(spark, run, config)
-
-    assert held(spark, run) == {("t", b"k"): (1, 1)}
-    require_sound(spark, run, is_deep=True)

@@ -12,14 +12,13 @@ from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
 from expectations import gate, verdict
-from gold import publish as publishing
 from gold.publish import publish
 from gold.sql_models import refresh_models
 from jobs.readers.database import run_query
 from lakehouse.delta import tables
 from lakehouse.errors import GateFailedError, ModelError
 from lakehouse.settings.pipeline import Gate, Gold, GoldModel
-from tests.support.silver import load_records, message, two_loads
+from tests.support.silver import two_loads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,30 +115,6 @@ def test_a_gate_run_that_failed_publishes_nothing_and_models_wait(
     assert refresh_models(spark, run, Gold(models=(model(tmp_path, "keys", "SELECT 1 AS one"),))) == ()
 
     assert not tables.exists(spark, run.table("gold_records"))
-
-
-def test_after_a_crash_a_retry_that_covers_more_loads_loses_nothing_and_writes_nothing_twice(
-    spark: SparkSession, audited: Run, gate_run: GateRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def crash(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(publishing, "_write_health", crash)
-        with pytest.raises(KeyboardInterrupt):
-            publish(spark, audited, gate_run, Gold())
-    load_records(spark, audited, [message(7, 9, key="k1"), message(8, 10, key=None)])
-
-    second = gate.audit(spark, audited, Gate())
-    assert second is not None
-    done = publish(spark, audited, second, Gold())
-
-    assert (done.first_load_seq, done.last_load_seq, done.records) == (1, 3, 11)
-    assert_gold_holds_silver(spark, audited)
-    assert commit(spark, audited, "gold_records")["mode"] == "Append"
-    assert latest(spark, audited) == {"k1": 9, "k2": 2, "k3": 3, "k4": 4, "k8": 8}
-    loads = table(spark, audited, "gold_stream_health").groupBy("load_seq").count().orderBy("load_seq").collect()
-    assert [tuple(row) for row in loads] == [(1, 2), (2, 1), (3, 1)]
 
 
 def test_a_publisher_that_is_late_or_repeats_or_has_a_rival_changes_no_row(

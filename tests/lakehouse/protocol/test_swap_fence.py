@@ -21,7 +21,7 @@ from lakehouse.errors import UndoneError
 from lakehouse.protocol import swap_fence
 from lakehouse.settings.pipeline import Gate
 from lakehouse.spark import frames
-from pipelines import bronze_to_silver, silver_to_gold
+from pipelines import bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild, restore
 from silver.load import planner as plan
@@ -260,15 +260,3 @@ def _tried(found: dict[str, str], name: str, write: Callable[[], object]) -> Non
         write()
     except Exception as error:  # noqa: BLE001 -- whatever it is, the test says so
         found[name] = f"{type(error).__name__}: {error.__cause__ or error}"
-
-
-def test_gate_and_gold_go_on_after_a_restore_with_nothing_left_to_do(spark: SparkSession, run: Run) -> None:
-    settings = settings_of(run)
-    ran(spark, run, settings)
-    restored(spark, run, 2)
-
-    done = silver_to_gold.run_gold(spark, run, settings)
-
-    assert done["gate_run_id"] is None
-    assert offsets_in_gold(spark, run)["gold_records"] == [0, 1, 3]
-    require_sound(spark, run)

@@ -13,9 +13,6 @@ from lakehouse.contracts.gate import GateRun
 from lakehouse.delta import tables
 from pipelines import silver_to_gold
 from pipelines.operate import requests
-from silver.load import steps
-from silver.requests import erase_key
-from silver.rules import Rules
 from silver.state.request import Erase, Request
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
@@ -127,27 +124,6 @@ def test_a_key_is_gone_from_every_table_and_what_is_sent_again_does_not_come_bac
     silver_to_gold.run_gate(spark, new_run(), settings)
     silver_to_gold.run_gold(spark, new_run(), settings)
     assert tables_with(spark, run, ANN) == []
-    require_sound(spark, run, is_deep=True)
-
-
-@pytest.mark.parametrize("step", ["silver", "advance"])
-def test_an_erasure_that_stopped_anywhere_is_finished_by_the_next_run(
-    spark: SparkSession, new_run: Callable[[], Run], settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    run = new_run()
-    loaded(spark, run, settings, HISTORY)
-    before = {"silver": (erase_key, "_in_silver"), "advance": (steps, "advance")}
-    with monkeypatch.context() as patched:
-        patched.setattr(*before[step], stop)
-        with pytest.raises(Stopped):
-            erased(spark, run, settings)
-
-    done = steps.load_once(spark, new_run(), Rules.of(settings))
-
-    assert done is not None
-    assert (done.load_seq, done.is_repeat) == (2, True)
-    assert tables_with(spark, run, ANN) == []
-    assert spark.read.table(run.table("silver_loads").sql).where("load_seq = 2").collect()[0]["erased"] == 8
     require_sound(spark, run, is_deep=True)
 
 

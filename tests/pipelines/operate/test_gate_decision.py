@@ -120,33 +120,6 @@ def test_a_release_publishes_the_audited_range_and_the_next_run_goes_on_after_it
     require_sound(spark, run)
 
 
-@pytest.mark.parametrize("is_asked_again", [False, True])
-def test_a_release_that_died_before_it_published_is_finished_without_another_audit(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch, is_asked_again: bool
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(gate_decision, "crash_point", stop)
-        with pytest.raises(Stopped):
-            asked(spark, run, RELEASE)
-    loaded(spark, run, Record.of(4, 4), Record.of(5, 4))
-    assert offsets(spark, run) == [0, 1]
-    with pytest.raises(UsageError, match="released, and not published yet"):
-        asked(spark, run, REJECT)
-
-    if is_asked_again:
-        asked(spark, run, RELEASE)
-    else:
-        told = silver_to_gold.run_gate(spark, run, strict(run))
-        assert (told["first_load_seq"], told["passed"], told["decision"]) == (2, False, "released")
-        assert silver_to_gold.run_gold(spark, run, strict(run))["records"] == 1
-
-    assert len(decisions(spark, run)) == 1
-    assert (gate_runs(spark, run), offsets(spark, run)) == ([(1, 1), (2, 2)], [0, 1, 2])
-    with pytest.raises(GateFailedError, match=r"loads 3 to 3"):
-        ran(spark, run, strict(run))
-    require_sound(spark, run)
-
-
 def test_a_rejected_range_never_comes_into_gold_and_an_erasure_in_it_is_followed_before(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,32 +214,6 @@ def test_a_release_keeps_no_sequence_twice_and_an_impossible_reset_writes_nothin
     assert marks(spark, run) == [(1, 1, 6, None, 3)]
 
 
-@pytest.mark.parametrize("steps", [0, 2], ids=["claim", "rejects"])
-def test_a_release_that_stopped_after_any_step_is_finished_by_the_next_run(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, steps: int
-) -> None:
-    run = new_run()
-    settings = settings_of(run)
-    loaded(spark, run, settings, sent(0, [1, 3, 2]))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(load, ("append_silver", "append_rejects", "advance")[steps], stop)
-        with pytest.raises(Stopped):
-            asked(spark, run, settings, "release")
-    put(spark, run, sent(3, [4]))
-
-    done = [load.load_once(spark, new_run(), Rules.of(settings)) for _ in range(2)]
-
-    assert [each and (each.load_seq, each.is_repeat, each.records) for each in done] == [(2, True, 0), (3, False, 1)]
-    assert kept(spark, run) == [
-        (0, 0, 1, "in_order", 1),
-        (1, 0, 3, "in_order", 1),
-        (2, 0, 2, "late", 2),
-        (3, 0, 4, "in_order", 3),
-    ]
-    assert waiting(spark, run) == [(2, "late", "released", 2)]
-
-
 def test_only_streams_that_opened_the_breaker_start_again_in_a_declared_epoch(
     spark: SparkSession, prepared: Callable[[History], Run]
 ) -> None:

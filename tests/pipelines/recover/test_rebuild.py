@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakehouse.delta import tables
-from lakehouse.errors import AnotherWriterError, RulesChangedError, TableStateError
+from lakehouse.errors import AnotherWriterError
 from pipelines import bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild, restore
-from silver.load import cutover
 from silver.rebuild import replay
 from silver.requests import erase_key
 from silver.state.request import Erase, Request
-from tests.pipelines.operate.test_requests import asked, kept, marks, waiting
+from tests.pipelines.operate.test_requests import asked, kept, waiting
 from tests.pipelines.recover.test_restore import offsets_in_gold
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
@@ -82,49 +81,6 @@ def test_what_would_change_is_shown_record_by_record_and_nothing_is_touched(spar
     first = stricter["samples"][0]
     assert (first["offset"], first["before"], first["after"], first["sequence_after"]) == (2, "accepted", "jump, held", 100)
     assert versions == [tables.version(spark, run.table(name)) for name in ("silver_records", "silver_rejects", "silver_loads")]
-
-
-def test_another_extractor_is_put_in_place_at_once_however_often_it_stops_and_gold_follows_when_it_has_passed(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = settings_of(run, sequence={"header": "n"})
-    with pytest.raises(RulesChangedError, match="tidemark rebuild"):
-        bronze_to_silver.run(spark, run, settings)
-
-    for point in ("swap.claimed", "swap.fenced", "swap.records", "swap.rejects", "swap.loads"):
-
-        def stop(name: str, point: str = point) -> None:
-            if name == point:
-                raise Stopped
-
-        with monkeypatch.context() as patched:
-            patched.setattr(cutover, "crash_point", stop)
-            is_first = point == "swap.claimed"
-            with pytest.raises(Stopped):
-                rebuilt(spark, run, settings, is_applied=True) if is_first else bronze_to_silver.run(spark, run, settings)
-    with pytest.raises(TableStateError, match="Finish it first"):
-        rebuilt(spark, run, settings)
-
-    put(spark, run, numbered(8, [(102, 7)]))
-    after = bronze_to_silver.run(spark, run, settings)
-    assert offsets_in_gold(spark, run)["gold_records"] == [0, 1, 2, 3, 6]
-    require_sound(spark, run)
-    ran(spark, run, settings)
-
-    assert (after["repeated"], after["accepted"]) == ([6], 1)
-    assert [(row[0], row[2], row[4]) for row in kept(spark, run)] == [
-        (0, 1, 4),
-        (1, 2, 4),
-        (2, 3, 4),
-        (3, 4, 4),
-        (4, 5, 4),
-        (6, 6, 5),
-        (8, 7, 7),
-    ]
-    assert waiting(spark, run) == [(5, "duplicate", "discarded", None), (7, "duplicate", "discarded", None)]
-    assert marks(spark, run) == [(0, 7, 8, None, 7)]
-    assert offsets_in_gold(spark, run) == {"gold_records": [0, 1, 2, 3, 4, 6, 8], "gold_latest": [8]}
-    require_sound(spark, run, is_deep=True)
 
 
 def test_damaged_tables_are_made_whole_from_bronze_and_without_a_ledger_peoples_decisions_are_named_as_changes(

@@ -10,7 +10,7 @@ from lakehouse.delta import tables
 from lakehouse.errors import ClaimStuckError, TableStateError, UsageError
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.recover import restore
-from silver.load import cutover, steps
+from silver.load import steps
 from tests.pipelines.operate.test_requests import asked, kept, sent, waiting
 from tests.support.bronze import put
 from tests.support.small_config import settings_of
@@ -115,34 +115,6 @@ def test_where_all_tables_were_put_back_by_hand_delta_remembers_their_transactio
     after = ran(spark, run, settings)
 
     assert (done["load_seq"], after["loads"], after["accepted"]) == (4, [5], 1)
-    require_sound(spark, run)
-
-
-def test_a_restore_that_stops_after_every_step_is_finished_by_the_next_run(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = settings_of(run)
-
-    def stopping_at(point: str) -> Callable[[str], None]:
-        def stop(name: str) -> None:
-            if name == point:
-                raise Stopped
-
-        return stop
-
-    for point in ("swap.claimed", "swap.fenced", "swap.records", "swap.loads", "swap.advanced"):
-        with monkeypatch.context() as patched:
-            patched.setattr(cutover, "crash_point", stopping_at(point))
-            with pytest.raises(Stopped):
-                restored(spark, run, 1) if point == "swap.claimed" else bronze_to_silver.run(spark, run, settings)
-    with pytest.raises(UsageError, match="load 2"):
-        restored(spark, run, 2, is_dry_run=True)
-
-    after = ran(spark, run, settings)
-
-    assert (after["loads"], after["records"], after["accepted"]) == ([5], 2, 1)
-    assert [row[0] for row in kept(spark, run)] == [0, 1, 2, 4]
-    assert offsets_in_gold(spark, run) == {"gold_records": [0, 1, 2, 4], "gold_latest": [4]}
     require_sound(spark, run)
 
 

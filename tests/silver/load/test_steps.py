@@ -190,30 +190,6 @@ def test_of_two_runs_that_claim_the_same_load_one_goes_on(spark: SparkSession, n
     assert kept(spark, second) == [(0, 1)]
 
 
-@pytest.mark.parametrize("steps", [1, 3], ids=["silver, then Bronze is vacuumed", "advance"])  # the others: tests/faults
-def test_a_load_that_stopped_after_any_step_is_finished_with_what_it_had_claimed(
-    spark: SparkSession, new_run: Callable[[], Run], steps: int
-) -> None:
-    stopped = new_run()
-    put(spark, stopped, [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 2, 3])])
-    create_tables(spark, stopped, BY_HEADER)
-    planned = planner.plan(spark, stopped, BY_HEADER, recover.recover(spark, stopped, BY_HEADER))
-    assert planned is not None
-    load.claim(spark, stopped, planned)
-    for step in (load.append_silver, load.append_rejects, load.advance)[:steps]:
-        step(spark, stopped, planned)
-    put(spark, stopped, [Record.of(offset, offset) for offset in range(4, 8)])  # Bronze grows before the retry
-    if steps == 1:
-        compact_and_vacuum(spark, stopped.table("bronze_records").sql)
-
-    done = [load_all(spark, new_run()) for _ in range(1 if steps == 3 else 2)]
-
-    assert [each and (each.load_seq, each.is_repeat) for each in done] == ([(1, True), (2, False)][-len(done) :])
-    assert kept(spark, new_run()) == [(0, 1), (1, 2), (3, 3), (4, 4), (5, 5), (6, 6), (7, 7)]
-    rejects = spark.read.table(stopped.table("silver_rejects").sql).select("first_offset", "records").collect()
-    assert [tuple(row) for row in rejects] == [(2, 1)]
-
-
 _POLICIES = {
     "t": Policy(contiguous=True),
     "u": Policy(max_jump=25, late="accept", contiguous=True),

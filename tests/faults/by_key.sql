@@ -1,0 +1,1 @@
+SELECT key, count(*) AS records FROM gold_records GROUP BY key

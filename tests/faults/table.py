@@ -1,0 +1,224 @@
+"""What a row of the crash table is made of: tables that were copied at a crash point, and the next run over them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from bronze.ingest import ingest
+from jobs.readers.database import connect
+from lakehouse.run.crash_points import crash_point
+from lakehouse.settings.pipeline import Settings
+from pipelines import bronze_to_silver, silver_to_gold
+from pipelines.operate import requests
+from pipelines.recover import restore
+from silver.state.request import Request
+from tests.support.bronze import put
+from tests.support.small_config import small_config, write_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from bronze.dev_broker.broker import LocalBroker
+    from lakehouse.run.context import Run
+    from silver.state.request import Kind
+    from tests.support.bronze import Record
+
+ANN = b"ann@example.org"
+"""The key that is erased."""
+OF_ANN = ("bronze_records", "silver_records", "gold_latest_by_stream", "gold_latest", "gold_records")
+READ = {
+    "bronze": 'SELECT "offset" FROM bronze_records',
+    "topics": "SELECT cause FROM bronze_topics",
+    "loads": "SELECT DISTINCT load_seq, kind FROM silver_loads",
+    "claimed": "SELECT DISTINCT load_seq FROM silver_loads",
+    "silver": 'SELECT "offset" FROM silver_records',
+    "silver by load": 'SELECT "offset", load_seq FROM silver_records',
+    "rejects": "SELECT first_offset, class, state FROM silver_rejects",
+    "finished": "SELECT max(load_seq) FROM silver_watermarks HAVING count(*) > 0",
+    "watermark": "SELECT high_watermark, last_offset FROM silver_watermarks WHERE partition = 0",
+    "gate runs": "SELECT DISTINCT first_load_seq, last_load_seq FROM gate_results",
+    "gold": 'SELECT "offset" FROM gold_records',
+    "latest by stream": 'SELECT "partition", "offset" FROM gold_latest_by_stream',
+    "latest": 'SELECT "offset" FROM gold_latest',
+    "published": "SELECT DISTINCT load_seq FROM gold_stream_health",
+    "counted": "SELECT records FROM by_key",
+    "erased": "SELECT sum(erased) FROM silver_loads WHERE kind = 'erase'",
+    "hashes": "SELECT count(*) FROM silver_rejects WHERE content_sha256 NOT LIKE 'erased:%'",
+    "kept out": 'SELECT "offset", state FROM gold_rejects SEMI JOIN gold_stream_health USING (load_seq, gate_run_id)',
+    **{f"ann in {name}": f"SELECT count(*) FROM {name} WHERE key = '{ANN.decode()}'::BLOB" for name in OF_ANN},
+}
+"""What a row reads of the tables."""
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A lakehouse of its own, and what its runs need; the broker is for protocols of Bronze."""
+
+    spark: SparkSession
+    folder: Path
+    run_at: Callable[[Path], Run]
+    config: dict[str, Any]
+    broker: LocalBroker | None = None
+
+    @property
+    def run(self) -> Run:
+        """A new run."""
+        return self.run_at(self.folder)
+
+    @property
+    def servers(self) -> str:
+        """The broker's address."""
+        return "localhost:9092" if self.broker is None else self.broker.bootstrap_servers
+
+    @property
+    def _keys(self) -> dict[str, Any]:
+        kafka = {"bootstrap_servers": self.servers, "topics": ["t"]}
+        return {**self.config, "kafka": kafka | self.config.get("kafka", {})}
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of its config."""
+        return Settings.model_validate(small_config(str(self.folder), **self._keys), context={"folder": Path()})
+
+    def config_file(self) -> Path:
+        """Write the config, for a process of its own."""
+        return write_config(self.folder.parent, root=str(self.folder), **self._keys)
+
+    def ingest(self) -> int:
+        """Run Bronze; how many records came."""
+        return ingest(self.spark, self.run, self.settings.kafka).records
+
+    def load(self) -> tuple[object, object]:
+        """Run Silver; the loads, and which of them were repeated."""
+        done = bronze_to_silver.run(self.spark, self.run, self.settings)
+        return done["loads"], done["repeated"]
+
+    def publish(self) -> tuple[object, object]:
+        """Run the gate and Gold; the first and last load that were audited, None if there were none."""
+        audited = silver_to_gold.run_gate(self.spark, self.run, self.settings)
+        silver_to_gold.run_gold(self.spark, self.run, self.settings)
+        return audited.get("first_load_seq"), audited.get("last_load_seq")
+
+    def run_all(self) -> tuple[object, object]:
+        """Run Silver, the gate and Gold; the loads, and which of them were repeated."""
+        done = self.load()
+        self.publish()
+        return done
+
+    def read(self, names: Iterable[str]) -> dict[str, list[Any]]:
+        """The sorted rows of each query of `READ`, of a single column its values; a table that is missing has none."""
+        with connect(self.run.lakehouse) as tables:
+            queries = {name: READ[name] for name in names}
+            there = {name for name, query in queries.items() if query.partition(" FROM ")[2].split()[0] in tables.names}
+            found = {name: tables.rows(f"{query} ORDER BY ALL") if name in there else [] for name, query in queries.items()}
+        return {name: [_value(row) for row in rows] for name, rows in found.items()}
+
+
+def _value(row: dict[str, Any]) -> Any:
+    return next(iter(row.values())) if len(row) == 1 else tuple(row.values())
+
+
+Act = Callable[[Lake], object]
+
+
+def came(*records: Record) -> Act:
+    """Records come to Bronze."""
+    return lambda lake: put(lake.spark, lake.run, records)
+
+
+def loaded(*records: Record) -> Act:
+    """Records come, and Silver takes them as one load."""
+    return lambda lake: (came(*records)(lake), lake.load())
+
+
+def published(*records: Record) -> Act:
+    """Records come, Silver takes them as one load, and they pass the gate into Gold."""
+    return lambda lake: (came(*records)(lake), lake.run_all())
+
+
+def decided(kind: Kind, **wanted: Any) -> Act:
+    """A person's request."""
+    request = Request(kind, "checked", "ann", **wanted)
+    return lambda lake: requests.carry_out(lake.spark, lake.run, lake.settings, request, is_dry_run=False)
+
+
+def restored(to: int) -> Act:
+    """All tables are taken back to a load."""
+    named = {"reason": "a wrong release", "by": "ann", "is_dry_run": False}
+    return lambda lake: restore.restore(lake.spark, lake.run, lake.settings, to, **named)  # type: ignore[arg-type] # as named
+
+
+class Row(NamedTuple):
+    """A crash point: its name; what was left where the run died, see `Group.watched`; what the next run reports.
+
+    Where it differs from the group's: what dies, what happens before the next run, and what there is after it.
+    """
+
+    point: str
+    left: tuple[list[Any], ...]
+    then: object
+    dies: Act | None = None
+    meanwhile: Act | None = None
+    after: dict[str, list[Any]] | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Crash points of one act over the same tables.
+
+    Attributes:
+        protocol: The protocol.
+        before: What was done before, once; each row copies the tables.
+        dies: What dies.
+        meanwhile: What happens before the next run.
+        then: The next run.
+        after: What the tables hold after it, see `READ`.
+        watched: What is read where a run died, by names of `READ`.
+        rows: The rows.
+        config: Keys of the config beyond the smallest.
+        killed: A point, and the orders of a process that gets SIGKILL there, see `Runner.go`.
+    """
+
+    protocol: str
+    before: tuple[Act, ...]
+    dies: Act
+    then: Act
+    watched: tuple[str, ...]
+    rows: tuple[Row, ...]
+    after: dict[str, list[Any]]
+    meanwhile: Act | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    killed: tuple[Any, ...] = ()
+
+    def judge(self, lake: Lake, row: Row) -> None:
+        """Compare what the dead run left; let the next run finish; compare again."""
+        assert lake.read(self.watched) == dict(zip(self.watched, row.left, strict=True))
+        for happens in (self.meanwhile, row.meanwhile):
+            if happens is not None:
+                happens(lake)
+        assert self.then(lake) == row.then
+        after = row.after or self.after
+        assert lake.read(after) == after
+
+
+def copy_at_points(act: Callable[[], object], folder: Path, copies: Path) -> None:
+    """Copy the tables at each crash point, when an act first comes to it: as they are when a process is killed there."""
+
+    def copy(name: str) -> None:
+        if not (copies / name).exists():
+            shutil.copytree(folder, copies / name)
+
+    with pytest.MonkeyPatch.context() as patched:
+        for module in list(sys.modules.values()):
+            if vars(module).get("crash_point") is crash_point:
+                patched.setattr(module, "crash_point", copy)
+        act()

@@ -1,0 +1,575 @@
+"""One crash table: each protocol dies at each of its crash points, and the next run finishes what was begun.
+
+A row says what the tables hold where the run died, and what the next run reports. The files of its tables were copied when a
+run came to the point: that is what a killed process leaves. In each protocol one process does get SIGKILL. `tests/model` has
+the interleavings, and `make faults` random moments.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bronze.dev_broker.broker import create_topic
+from lakehouse.contracts.gate import REJECTED, RELEASED, Decision
+from lakehouse.errors import GateFailedError, TableStateError, UsageError
+from pipelines.operate import accept_topic, erasure, gate_decision
+from pipelines.recover import rebuild
+from silver.state.request import Erase, Request, Reset, Wanted
+from tests.faults.kills import _ELSEWHERE, STAGES, Durations, Point, crash_points
+from tests.faults.table import (
+    ANN,
+    OF_ANN,
+    Act,
+    Group,
+    Lake,
+    Row,
+    came,
+    copy_at_points,
+    decided,
+    loaded,
+    published,
+    restored,
+)
+from tests.support import kept
+from tests.support.bronze import Record
+from tests.support.kafka import Sent, delete_records, send
+from tests.support.silver import message
+from tests.support.stages import require_sound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Run
+    from tests.faults.pool import Runner
+
+pytestmark = [pytest.mark.spark, pytest.mark.fault]
+
+
+def sent(start: int, *sequences: int, partition: int = 0) -> list[Record]:
+    """Records at offsets in a row."""
+    return [Record.of(offset, sequence, partition=partition) for offset, sequence in enumerate(sequences, start)]
+
+
+# Load: four records in Bronze, the third sent again; a fifth comes before the next run.
+
+
+def compact_and_vacuum(lake: Lake) -> None:
+    """Bronze has one file, and no version before it can be read."""
+    bronze = lake.run.table("bronze_records").sql
+    lake.spark.sql(f"OPTIMIZE {bronze}")
+    lake.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    lake.spark.sql(f"VACUUM {bronze} RETAIN 0 HOURS")
+    lake.spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+
+
+_SECOND_2 = [(2, "duplicate", "discarded")]
+
+LOAD = Group(
+    "load",
+    before=(came(*sent(0, 1, 2, 2, 3)),),
+    dies=Lake.load,
+    meanwhile=came(*sent(4, 4)),
+    then=Lake.load,
+    watched=("claimed", "silver", "rejects", "watermark"),
+    rows=(
+        Row("silver.claimed", ([1], [], [], []), ([1, 2], [1])),
+        Row("silver.appended", ([1], [0, 1, 3], [], []), ([1, 2], [1])),
+        Row("silver.appended", ([1], [0, 1, 3], [], []), ([1, 2], [1]), meanwhile=compact_and_vacuum),
+        Row("silver.rejected", ([1], [0, 1, 3], _SECOND_2, []), ([1, 2], [1])),
+        Row("silver.advanced", ([1], [0, 1, 3], _SECOND_2, [(3, 3)]), ([2], [])),
+    ),
+    after={"silver": [0, 1, 3, 4], "rejects": _SECOND_2, "watermark": [(4, 4)]},
+)
+
+
+# Bronze: a first read; a read over timestamps that are no time; a topic that lost records, and is accepted.
+
+_ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": str(2**63 - 1)}
+_GOOD, _ODD = 1_795_254_019_123, 2**63 - 1
+
+
+def in_topic(topic: str, *timestamps: int, first: int = 1) -> Act:
+    """Records in sequence come to a topic, each with a timestamp."""
+    records = [Sent(b"v", b"k", [("seq", b"%d" % nth)], 0, at) for nth, at in enumerate(timestamps, first)]
+    return lambda lake: send(lake.servers, topic, records)
+
+
+def new_topic(topic: str) -> Act:
+    """A topic that takes any timestamp."""
+    return lambda lake: create_topic(lake.servers, topic, 1, _ANY_TIME)
+
+
+def accept(lake: Lake) -> object:
+    """Accept what broke the topic; what it was."""
+    request = Request("accept", "known", "ann", wanted=Wanted(topic="short"))
+    return accept_topic.carry_out(lake.spark, lake.run, lake.settings, request, is_dry_run=False)["cause"]
+
+
+FIRST_READ = Group(
+    "bronze",
+    before=(new_topic("t"), in_topic("t", _GOOD, _GOOD, _GOOD)),
+    dies=Lake.ingest,
+    then=Lake.ingest,
+    watched=("topics", "bronze"),
+    rows=(
+        Row("bronze.created", ([], []), 3),
+        Row("bronze.topics_noted", (["begun"], []), 3),
+        Row("bronze.started", (["begun"], []), 3),
+        Row("bronze.ingested", (["begun"], [0, 1, 2]), 0),
+    ),
+    after={"topics": ["begun"], "bronze": [0, 1, 2]},
+    killed=("bronze.ingested", {"stage": "bronze"}),
+)
+
+ODD_TIMESTAMPS = Group(
+    "bronze",
+    before=(
+        *(new_topic("odd"), new_topic("other"), in_topic("odd", _GOOD), Lake.ingest),  # it starts behind the first record
+        *(in_topic("odd", _GOOD, _GOOD, _ODD, _GOOD, _ODD), in_topic("other", _GOOD)),
+    ),
+    dies=Lake.ingest,
+    then=Lake.ingest,
+    watched=("topics", "bronze"),
+    rows=(
+        Row("bronze.carried_on", (["begun", "begun"], [1, 2]), 4),
+        Row("bronze.begun_anew", (["begun", "begun", "begun"], [0, 1, 2, 3, 4, 5]), 0),
+    ),
+    after={"bronze": [0, 1, 2, 3, 4, 5]},  # offset 0 is of the other topic
+    config={"kafka": {"topics": ["odd", "other"], "starting_offsets": "latest"}},
+)
+
+ACCEPTANCE = Group(
+    "bronze",
+    before=(
+        *(new_topic("short"), in_topic("short", _GOOD, _GOOD), Lake.ingest, in_topic("short", _GOOD, _GOOD, first=3)),
+        lambda lake: delete_records(lake.servers, "short", before=3),
+    ),
+    dies=accept,
+    then=lambda lake: (accept(lake), lake.ingest(), lake.load()),
+    watched=("loads", "topics", "bronze"),
+    rows=(
+        Row("topic.claimed", ([(1, "accept")], ["begun"], [0, 1]), ("expired", 1, ([2], []))),
+        Row("topic.accepted", ([(1, "accept")], ["begun", "expired"], [0, 1]), (None, 1, ([2], []))),
+    ),
+    after={"loads": [(1, "accept"), (2, "records")], "topics": ["begun", "expired"], "bronze": [0, 1, 3]},
+    config={"kafka": {"topics": ["short"]}},
+)
+
+
+# Gate and Gold: load 1 is published, with one key in two streams; load 2 waits; load 3 comes before the next run.
+
+_COUNTED: dict[str, Any] = {"gold": {"models": [{"name": "by_key", "sql": str(Path(__file__).with_name("by_key.sql"))}]}}
+_OLD, _BOTH = [(1, 1)], [(1, 1), (2, 2)]
+_ZERO, _ONE = [(0, 0), (1, 0)], [(0, 1), (1, 0)]
+
+GOLD = Group(
+    "gate and Gold",
+    before=(published(*sent(0, 1), *sent(0, 1, partition=1)), loaded(*sent(1, 2))),
+    dies=Lake.publish,
+    meanwhile=loaded(*sent(1, 2, partition=1)),
+    then=Lake.publish,
+    watched=("gate runs", "gold", "latest by stream", "published", "counted"),
+    rows=(
+        Row("gate.audited", (_OLD, [0, 0], _ZERO, [1], [2]), (2, 3)),
+        Row("gate.recorded", (_BOTH, [0, 0], _ZERO, [1], [2]), (2, 3)),
+        Row("gold.records", (_BOTH, [0, 0, 1], _ZERO, [1], [2]), (2, 3)),
+        Row("gold.by_stream", (_BOTH, [0, 0, 1], _ONE, [1], [2]), (2, 3)),
+        Row("gold.latest", (_BOTH, [0, 0, 1], _ONE, [1], [2]), (2, 3)),
+        Row("gold.published", (_BOTH, [0, 0, 1], _ONE, [1, 2], [2]), (3, 3)),
+        Row("gold.model_made", (_BOTH, [0, 0, 1], _ONE, [1, 2], [3]), (3, 3)),
+    ),
+    after={"gold": [0, 0, 1, 1], "latest by stream": [(0, 1), (1, 1)], "latest": [1], "published": [1, 2, 3], "counted": [4]},
+    config=_COUNTED,
+    killed=("gold.latest", {"stage": "gate"}, {"stage": "gold"}),
+)
+
+
+def fails(lake: Lake) -> None:
+    """The gate lets nothing out."""
+    with pytest.raises(GateFailedError):
+        lake.publish()
+
+
+def gate_run(decision: str) -> Act:
+    """A person's decision on the last gate run."""
+    asked = Decision(decision, "looked at", "ann")
+    return lambda lake: gate_decision.decide(lake.spark, lake.run, lake.settings, asked, is_dry_run=False)
+
+
+def refuse_to_reject(lake: Lake) -> None:
+    """What was released cannot be rejected."""
+    with pytest.raises(UsageError, match="released, and not published yet"):
+        gate_run(REJECTED)(lake)
+
+
+GATE_DECISIONS = Group(
+    "gate and Gold",
+    before=(published(*sent(0, 1, 2)), loaded(*sent(2, 3, 1)), fails),
+    dies=gate_run(RELEASED),
+    meanwhile=loaded(*sent(4, 4)),
+    then=lambda lake: [lake.publish() for _ in range(2)],
+    watched=("gate runs", "gold"),
+    rows=(
+        Row("gate.decided", (_BOTH, [0, 1]), [(2, 2), (3, 3)], meanwhile=refuse_to_reject),
+        Row("gate.decided", (_BOTH, [0, 1]), [(3, 3), (None, None)], meanwhile=gate_run(RELEASED)),
+        Row("gate.decided", (_BOTH, [0, 1]), [(3, 3), (None, None)], dies=gate_run(REJECTED), after={"gold": [0, 1, 4]}),
+    ),
+    after={"gate runs": [(1, 1), (2, 2), (3, 3)], "gold": [0, 1, 2, 4]},
+    config={"gate": {"budgets": {"duplicate": {"critical": 0}}}},
+)
+
+
+# Cutover, a restore: load 1 is 1 2 4 3, with 3 late; load 2 releases it; load 3 is 5, and 2 again. All is published.
+
+_HELD, _RELEASED, _AGAIN = (3, "late", "held"), (3, "late", "released"), (5, "duplicate", "discarded")
+_ALL = [0, 1, 2, 3, 4]
+
+RESTORE = Group(
+    "cutover",
+    before=(published(*sent(0, 1, 2, 4, 3)), decided("release", wanted=Wanted()), published(*sent(4, 5, 2))),
+    dies=restored(1),
+    then=Lake.run_all,
+    watched=("claimed", "silver", "rejects", "finished", "gold", "published"),
+    rows=(
+        Row("swap.claimed", ([1, 2, 3, 4], _ALL, [_RELEASED, _AGAIN], [3], _ALL, [1, 2, 3]), ([4, 5], [4])),
+        Row("swap.fenced", ([1, 2, 3, 4], _ALL, [_RELEASED, _AGAIN], [3], _ALL, [1, 2, 3]), ([4, 5], [4])),
+        Row("swap.records", ([1, 2, 3, 4], [0, 1, 2], [_RELEASED, _AGAIN], [3], _ALL, [1, 2, 3]), ([4, 5], [4])),
+        Row("swap.rejects", ([1, 2, 3, 4], [0, 1, 2], [_HELD], [3], _ALL, [1, 2, 3]), ([4, 5], [4])),
+        Row("swap.loads", ([1, 4], [0, 1, 2], [_HELD], [3], _ALL, [1, 2, 3]), ([4, 5], [4])),
+        Row("swap.advanced", ([1, 4], [0, 1, 2], [_HELD], [4], _ALL, [1, 2, 3]), ([5], [])),
+        Row("gold.withdrawn", ([1, 4], [0, 1, 2], [_HELD], [4], [0, 1, 2], [1, 2, 3]), ([5], [])),
+        Row("gold.latest_anew", ([1, 4], [0, 1, 2], [_HELD], [4], [0, 1, 2], [1, 2, 3]), ([5], [])),
+    ),
+    after={
+        "loads": [(1, "records"), (4, "restore"), (5, "records")],
+        "silver by load": [(0, 1), (1, 1), (2, 1), (4, 5)],
+        "rejects": [_HELD, _AGAIN],
+        "gold": [0, 1, 2, 4],
+        "latest": [4],
+    },
+    killed=("swap.records", {"command": ["restore", "--to", "1", "--reason", "a wrong release"]}),
+)
+
+
+# Cutover, a rebuild: by `seq` load 1 is 1 2 100 3 4 2, with 3 and 4 late, load 2 releases 3, load 3 is 101 twice. By `n` it is
+# 1 2 3 4 5 2 and 6 twice. 7 comes before the next run.
+
+
+def two_numbers(start: int, *pairs: tuple[int, int]) -> list[Record]:
+    """Records with a number in header `seq`, and another in header `n`."""
+    headers = [(("seq", b"%d" % seq), ("n", b"%d" % n)) for seq, n in pairs]
+    return [Record(offset, key=b"k", value=each[0][1], headers=each) for offset, each in enumerate(headers, start)]
+
+
+def by_seq(act: Act) -> Act:
+    """An act under the config of before."""
+    return lambda lake: act(Lake(lake.spark, lake.folder, lake.run_at, {}))
+
+
+def rebuilt(lake: Lake, *, is_applied: bool = True) -> object:
+    """Rebuild Silver by the config of now."""
+    return rebuild.rebuild(lake.spark, lake.run, lake.settings, is_applied=is_applied, reason="another extractor", by="ann")
+
+
+def refuse_a_look(lake: Lake) -> None:
+    """Nothing is rebuilt for a look until the cutover is finished."""
+    with pytest.raises(TableStateError, match="Finish it first"):
+        rebuilt(lake, is_applied=False)
+
+
+_BY_SEQ, _BY_N = [0, 1, 2, 3, 6], [0, 1, 2, 3, 4, 6]
+_DUPLICATES = [(5, "duplicate", "discarded"), (7, "duplicate", "discarded")]
+_OUT_BY_SEQ = [_RELEASED, (4, "late", "held"), *_DUPLICATES]
+_CLAIMS = [1, 2, 3, 4, 5, 6]
+
+REBUILD = Group(
+    "cutover",
+    before=(
+        by_seq(published(*two_numbers(0, (1, 1), (2, 2), (100, 3), (3, 4), (4, 5), (2, 2)))),
+        by_seq(decided("release", wanted=Wanted(offset=3))),
+        by_seq(published(*two_numbers(6, (101, 6), (101, 6)))),
+    ),
+    dies=lambda lake: (rebuilt(lake), lake.run_all()),
+    meanwhile=came(*two_numbers(8, (102, 7))),
+    then=Lake.run_all,
+    watched=("claimed", "silver", "rejects", "finished", "gold"),
+    rows=(
+        Row("swap.claimed", (_CLAIMS, _BY_SEQ, _OUT_BY_SEQ, [3], _BY_SEQ), ([6, 7], [6]), meanwhile=refuse_a_look),
+        Row("swap.fenced", (_CLAIMS, _BY_SEQ, _OUT_BY_SEQ, [3], _BY_SEQ), ([6, 7], [6])),
+        Row("swap.records", (_CLAIMS, _BY_N, _OUT_BY_SEQ, [3], _BY_SEQ), ([6, 7], [6])),
+        Row("swap.rejects", (_CLAIMS, _BY_N, _DUPLICATES, [3], _BY_SEQ), ([6, 7], [6])),
+        Row("swap.loads", ([4, 5, 6], _BY_N, _DUPLICATES, [3], _BY_SEQ), ([6, 7], [6])),
+        Row("swap.advanced", ([4, 5, 6], _BY_N, _DUPLICATES, [6], _BY_SEQ), ([7], [])),
+        Row("gold.replaced", ([4, 5, 6], _BY_N, _DUPLICATES, [6], _BY_N), ([7], [])),
+        Row("gold.latest_anew", ([4, 5, 6], _BY_N, _DUPLICATES, [6], _BY_N), ([7], [])),
+    ),
+    after={
+        "silver by load": [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4), (6, 5), (8, 7)],
+        "rejects": _DUPLICATES,
+        "watermark": [(7, 8)],
+        "gold": [*_BY_N, 8],
+        "latest": [8],
+    },
+    config={"sequence": {"header": "n"}},
+)
+
+
+# A person's decision: of load 1, 1 3 2, the last one is late. 4 comes before the next run.
+
+_TWO = {state: [(2, "late", state)] for state in ("held", "released", "discarded")}
+
+DECISION = Group(
+    "decision",
+    before=(loaded(*sent(0, 1, 3, 2)),),
+    dies=decided("release", wanted=Wanted()),
+    meanwhile=came(*sent(3, 4)),
+    then=Lake.load,
+    watched=("claimed", "silver", "rejects", "watermark", "finished"),
+    rows=(
+        Row("silver.claimed", ([1, 2], [0, 1], _TWO["held"], [(3, 2)], [1]), ([2, 3], [2])),
+        Row("silver.appended", ([1, 2], [0, 1, 2], _TWO["held"], [(3, 2)], [1]), ([2, 3], [2])),
+        Row("silver.rejected", ([1, 2], [0, 1, 2], _TWO["released"], [(3, 2)], [1]), ([2, 3], [2])),
+        Row("silver.advanced", ([1, 2], [0, 1, 2], _TWO["released"], [(3, 2)], [2]), ([3], [])),
+        Row(
+            *("silver.rejected", ([1, 2], [0, 1], _TWO["discarded"], [(3, 2)], [1]), ([2, 3], [2])),
+            dies=decided("discard", wanted=Wanted()),
+            after={"silver": [0, 1, 3], "rejects": _TWO["discarded"], "watermark": [(4, 3)]},
+        ),
+        Row(
+            *("silver.claimed", ([1, 2], [0, 1], _TWO["held"], [(3, 2)], [1]), ([2, 3], [2])),
+            dies=decided("reset", reset=Reset("t", 0, to=9)),
+            after={"silver": [0, 1], "watermark": [(9, 3)]},
+        ),
+    ),
+    after={"silver by load": [(0, 1), (1, 1), (2, 2), (3, 3)], "rejects": _TWO["released"], "watermark": [(4, 3)]},
+    killed=("silver.appended", {"command": ["quarantine", "release", "--all", "--reason", "checked"]}),
+)
+
+
+# Erasure: load 1 has every class of Ann's, accepted, duplicate, late, collision and invalid, and is published.
+
+
+def of(key: bytes, offset: int, sequence: object, partition: int = 0) -> Record:
+    """A record of a person; its value and a header name the person."""
+    text = str(sequence).encode()
+    return Record(offset, key + b" " + text, key, (("seq", text), ("who", key)), partition)
+
+
+def forget(lake: Lake) -> object:
+    """Remove what still holds Ann's key; whether it is proven that nothing does."""
+    return erasure.forget(lake.spark, lake.run, lake.settings, ANN, is_dry_run=False)["is_proven"]
+
+
+_ANNS = [(0, 1), (2, 5), (3, 1), (5, 3), (7, 2), (10, "x"), (0, 1, 1)]
+_BOBS = [(1, 2), (4, 2), (8, 1), (11, 6), (1, 2, 1)]
+_ERASE_ANN = decided("erase", erase=Erase.of("t", ANN))
+
+ERASURE = Group(
+    "erasure",
+    before=(published(*(of(ANN, *each) for each in _ANNS), *(of(b"bob", *each) for each in _BOBS)),),
+    dies=_ERASE_ANN,
+    then=Lake.run_all,
+    watched=("hashes", *(f"ann in {name}" for name in OF_ANN), "finished"),
+    rows=(
+        Row("silver.claimed", ([4], [7], [3], [2], [1], [3], [1]), ([2], [2])),
+        Row("erase.rejects", ([1], [7], [3], [2], [1], [3], [1]), ([2], [2])),
+        Row("erase.silver", ([1], [7], [0], [2], [1], [3], [1]), ([2], [2])),
+        Row("erase.bronze", ([1], [0], [0], [2], [1], [3], [1]), ([2], [2])),
+        Row("silver.advanced", ([1], [0], [0], [2], [1], [3], [2]), ([], [])),
+        Row("erase.gold_latest_by_stream", ([1], [0], [0], [0], [1], [3], [2]), ([], [])),
+        Row("erase.gold_latest", ([1], [0], [0], [0], [0], [3], [2]), ([], [])),
+        Row("erase.gold_records", ([1], [0], [0], [0], [0], [0], [2]), ([], [])),
+    ),
+    after={
+        **{f"ann in {name}": [0] for name in OF_ANN},
+        "hashes": [1],
+        "loads": [(1, "records"), (2, "erase")],
+        "erased": [7],
+        "counted": [3],
+    },
+    config=_COUNTED,
+    killed=("erase.silver", {"command": ["erase", "--topic", "t", "--key", ANN.decode(), "--reason", "she asked"]}),
+)
+
+FORGETTING = Group(
+    "erasure",
+    before=(loaded(of(ANN, 0, 1), of(b"bob", 1, 2)), _ERASE_ANN),
+    dies=forget,
+    then=forget,
+    watched=("finished",),
+    rows=(*(Row(f"forget.{step}", ([2],), True) for step in ("properties", "vacuumed", "table")),),
+    after={"loads": [(1, "records"), (2, "erase")]},
+)
+
+
+# Row quarantine: loads 1 and 2 are published, but for offsets 3, of Ann's, and 4, which expectations keep out of Gold.
+
+_STRICT: dict[str, Any] = {
+    "gate": {
+        "expectations": [
+            {"expect_column_values_to_not_be_null": {"column": "payload.id", "on_fail": "quarantine_rows"}},
+            {"expect_column_values_to_be_between": {"column": "payload.n", "max_value": 100, "on_fail": "quarantine_rows"}},
+        ]
+    },
+    "value": {"format": "json", "schema": "id STRING, n BIGINT"},
+}
+
+
+def without_id(offset: int, sequence: int, *, key: bytes = b"k", n: int = 1) -> Record:
+    """A record that an expectation keeps out of Gold."""
+    return message(offset, sequence, key=key.decode(), value=b'{"n": %d}' % n)
+
+
+def publish_without_expectations(lake: Lake) -> None:
+    """Publish by a config without expectations."""
+    Lake(lake.spark, lake.folder, lake.run_at, _STRICT | {"gate": {}}).publish()
+
+
+def release_offset_3(lake: Lake) -> None:
+    """Release a row, and run."""
+    decided("release", wanted=Wanted(kind="unmet", offset=3))(lake)
+    lake.run_all()
+
+
+_TWO_OUT, _ONE_OUT, _GIVEN_UP = ([(3, state), (4, "held")] for state in ("held", "released", "discarded"))
+_BEFORE_ROWS = (
+    published(message(0, 1), message(1, 2, key="other")),
+    published(message(2, 3), without_id(3, 4, key=ANN), without_id(4, 5, n=101), message(5, 6)),
+)
+
+ROWS_KEPT_OUT = Group(
+    "row quarantine",
+    before=(*_BEFORE_ROWS, loaded(without_id(6, 7), message(7, 8))),
+    dies=Lake.publish,
+    then=Lake.publish,
+    watched=("kept out", "gold", "finished"),
+    rows=(
+        Row("gate.kept_aside", (_TWO_OUT, [0, 1, 2, 5], [3]), (3, 3)),
+        Row("gold.latest", (_TWO_OUT, [0, 1, 2, 5, 6, 7], [3]), (3, 3), dies=publish_without_expectations),
+    ),
+    after={"kept out": [*_TWO_OUT, (6, "held")], "gold": [0, 1, 2, 5, 7]},
+    config=_STRICT,
+    killed=("gate.kept_aside", {"stage": "gate"}),
+)
+
+ROWS_RELEASED = replace(
+    ROWS_KEPT_OUT,
+    before=_BEFORE_ROWS,
+    dies=release_offset_3,
+    then=Lake.run_all,
+    rows=(
+        Row("silver.claimed", (_TWO_OUT, [0, 1, 2, 5], [2]), ([3], [3])),
+        Row("silver.rejected", (_ONE_OUT, [0, 1, 2, 5], [2]), ([3], [3])),
+        Row("gold.records", (_ONE_OUT, [0, 1, 2, 3, 5], [3]), ([], [])),
+        Row("gold.latest", (_ONE_OUT, [0, 1, 2, 3, 5], [3]), ([], [])),
+        Row("erase.gold_rejects", (_GIVEN_UP, [0, 1, 2, 5], [3]), ([], []), dies=_ERASE_ANN, after={"kept out": _GIVEN_UP}),
+    ),
+    after={"kept out": _ONE_OUT, "gold": [0, 1, 2, 3, 5]},
+    killed=(),
+)
+
+ROWS_RESTORED = replace(
+    ROWS_RELEASED,
+    before=(*_BEFORE_ROWS, release_offset_3),
+    dies=restored(2),
+    rows=(Row("gold.withdrawn", (_ONE_OUT, [0, 1, 2, 5], [4]), ([], [])),),
+    after={"kept out": _TWO_OUT, "gold": [0, 1, 2, 5]},
+)
+
+TABLE = {name.lower(): each for name, each in globals().items() if isinstance(each, Group)}
+ROWS = [
+    pytest.param(group, row, id=f"{name}-{row.point}", marks=[pytest.mark.kafka] * (group.protocol == "bronze"))
+    for name, group in TABLE.items()
+    for row in group.rows
+]
+
+
+@pytest.fixture(scope="session")
+def lakes(
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    run_at: Callable[[Path], Run],
+    request: pytest.FixtureRequest,
+) -> Callable[..., Lake]:
+    """Copies tables: where a row's run died, or before the group's act. Each act runs once."""
+    made: dict[tuple[object, ...], Path] = {}
+
+    def new_lake(group: Group, original: Path | None = None) -> Lake:
+        broker = request.getfixturevalue("broker") if group.protocol == "bronze" else None
+        lake = Lake(spark, tmp_path_factory.mktemp("lake") / "lakehouse", run_at, group.config, broker)
+        if original is not None and original.exists():  # Bronze's first read begins with nothing
+            shutil.copytree(original, lake.folder)
+        return lake
+
+    def before(group: Group) -> Lake:
+        if (group.before,) not in made:
+            lake = new_lake(group)
+            for act in group.before:
+                act(lake)
+            made[group.before,] = lake.folder
+        return new_lake(group, made[group.before,])
+
+    def copied(group: Group, row: Row | None = None) -> Lake:
+        if row is None:
+            return before(group)
+        dies = row.dies or group.dies
+        if (group.before, dies) not in made:
+            lake = before(group)
+            made[group.before, dies] = tmp_path_factory.mktemp("died")
+            copy_at_points(lambda: dies(lake), lake.folder, made[group.before, dies])
+        return new_lake(group, made[group.before, dies] / row.point)
+
+    return copied
+
+
+def check(lake: Lake, group: Group, row: Row) -> None:
+    """Have the next run finish what died."""
+    group.judge(lake, row)
+    require_sound(lake.spark, lake.run, is_deep=True)
+
+
+@pytest.mark.parametrize(("group", "row"), ROWS[: len(LOAD.rows)])
+def test_a_load_that_dies_at_any_step_is_finished_by_the_next_run(lakes: Callable[..., Lake], group: Group, row: Row) -> None:
+    check(lakes(group, row), group, row)
+
+
+@pytest.mark.parametrize(("group", "row"), ROWS[len(LOAD.rows) :])
+def test_what_dies_at_a_crash_point_is_finished_by_the_next_run(lakes: Callable[..., Lake], group: Group, row: Row) -> None:
+    check(lakes(group, row), group, row)
+
+
+@pytest.mark.parametrize("group", [group for group in TABLE.values() if group.killed], ids=lambda group: group.protocol)
+def test_what_a_killed_process_had_begun_is_finished_by_the_next_run(
+    lakes: Callable[..., Lake], start_runner: Callable[..., Runner], group: Group
+) -> None:
+    runner, lake = start_runner(), lakes(group)
+    point, *orders = group.killed
+    config = str(lake.config_file())
+    runner.get_ready()
+    for order in orders[:-1]:
+        runner.go(config=config, **order)
+        assert runner.wait_for("done")["exit_code"] == 0
+    runner.go(config=config, crash_at=point, **orders[-1])
+    assert Point(point).strike(runner, Durations()) == f"at {point}"
+    check(lake, group, next(row for row in group.rows if row.point == point))
+
+
+def test_every_crash_point_of_the_product_has_a_row() -> None:
+    rows = {row.point for group in TABLE.values() for row in group.rows}
+    product = [name.replace("{}", "*") for name in kept.kept()["crash points"]]
+
+    assert [name for name in product if not fnmatch.filter(rows, name)] == []
+    assert [row for row in rows if not any(fnmatch.fnmatch(row, name) for name in product)] == []
+
+
+def test_every_stage_of_the_long_run_has_crash_points_to_die_at() -> None:
+    assert {name.partition(".")[0] for name in crash_points()} >= set(STAGES)
+    assert not _ELSEWHERE & set(crash_points())
