@@ -379,7 +379,7 @@ ERASURE = Group(
     then=Lake.run_all,
     watched=("hashes", *(f"ann in {name}" for name in OF_ANN), "finished"),
     rows=(
-        Row("silver.claimed", ([4], [7], [3], [2], [1], [3], [1]), ([2], [2])),
+        Row("silver.claimed", ([3], [7], [3], [2], [1], [3], [1]), ([2], [2])),
         Row("erase.rejects", ([1], [7], [3], [2], [1], [3], [1]), ([2], [2])),
         Row("erase.silver", ([1], [7], [0], [2], [1], [3], [1]), ([2], [2])),
         Row("erase.bronze", ([1], [0], [0], [2], [1], [3], [1]), ([2], [2])),
