@@ -368,8 +368,8 @@ def forget(lake: Lake) -> object:
     return erasure.forget(lake.spark, lake.run, lake.settings, ANN, is_dry_run=False)["is_proven"]
 
 
-_ANNS = [(0, 1), (2, 5), (3, 1), (5, 3), (7, 2), (10, "x"), (0, 1, 1)]
-_BOBS = [(1, 2), (4, 2), (8, 1), (11, 6), (1, 2, 1)]
+_ANNS: list[tuple[Any, ...]] = [(0, 1), (2, 5), (3, 1), (5, 3), (7, 2), (10, "x"), (0, 1, 1)]
+_BOBS: list[tuple[Any, ...]] = [(1, 2), (4, 2), (8, 1), (11, 6), (1, 2, 1)]
 _ERASE_ANN = decided("erase", erase=Erase.of("t", ANN))
 
 ERASURE = Group(
