@@ -152,6 +152,18 @@ def copy_objects(original: Lakehouse, new: Lakehouse) -> None:
         list(pool.map(copy, (each.path for each in found if each.type is FileType.File and each.size)))
 
 
+def upload(folder: Path, root: str, storage: S3Storage) -> None:
+    """Copy the tables of a folder under a root in a store."""
+    files, place = storage.files(), path_in_store(root)
+
+    def copy(file: Path) -> None:
+        with files.open_output_stream(f"{place}/{file.relative_to(folder).as_posix()}") as there:
+            there.write(file.read_bytes())
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(copy, (file for file in folder.rglob("*") if file.is_file())))
+
+
 def copy_schema(spark: SparkSession, original: Lakehouse, new: Lakehouse, folder: Path) -> None:
     """Copy the tables of a schema, which lie in folders, and what lies beside them, into the schema of another folder."""
     described = spark.sql(f"DESCRIBE DATABASE {original.schema}").collect()

@@ -1,4 +1,4 @@
-"""The functions as a caller meets them, as far as no Spark is needed; what they return is in `test_answers.py`."""
+"""The functions as a caller meets them, as far as no Spark is needed; what they return is in `tests/scenario`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tidemark
+from bronze.ingest import Ingested
+from gold.publish import Published
 from jobs.process import exit_codes
 from jobs.process.context import called_from_python, reporting
 from lakehouse import errors
+from lakehouse.contracts.silver import CLASSES
 from tests.support.small_config import small_config
 from tidemark import answers
 
@@ -102,6 +105,12 @@ def test_every_error_can_be_caught_by_its_name_in_tidemark() -> None:
     ours = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, errors.TidemarkError)}
     assert ours - set(tidemark.__all__) == set()
     assert all(hasattr(tidemark, name) for name in tidemark.__all__)
+
+
+def test_the_fields_of_counts_are_the_classes() -> None:
+    assert [field.name for field in fields(answers.Counts)] == ["records", *CLASSES]
+    assert {field.name for field in fields(answers.BronzeResult)} == {field.name for field in fields(Ingested)}
+    assert {field.name for field in fields(answers.GoldResult)} == {field.name for field in fields(Published)} | {"seconds"}
 
 
 def test_what_is_returned_is_frozen() -> None:

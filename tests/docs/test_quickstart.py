@@ -1,0 +1,67 @@
+"""README's quickstart, from the producer to the answers that it shows; and the demo."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from bronze.dev_broker.broker import create_topic
+from jobs.cli import main
+from tests.docs.command_lines import ROOT, Line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bronze.dev_broker.broker import LocalBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ADDRESS = "localhost:9092"
+
+
+def block(language: str, holding: str) -> str:
+    """The block of README that holds a text."""
+    found: list[str] = re.findall(rf"(?ms)^```{language}\n(.*?)^```$", README)
+    return next(each for each in found if holding in each)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_quickstart_goes_as_the_readme_says(
+    broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create_topic(broker.bootstrap_servers, "payments", 1)
+    here = {ADDRESS: broker.bootstrap_servers}
+    producer = block("python", "Producer(").replace(ADDRESS, broker.bootstrap_servers)
+    said: dict[str, str] = {}
+
+    def ran(lines: str, *more: str) -> None:
+        for line in lines.splitlines():
+            capsys.readouterr()
+            assert main([*Line("README.md", line).words(**here)[1:], *more]) == 0, line
+            said[line.split()[1]] = capsys.readouterr().out
+
+    with contextlib.chdir(tmp_path):
+        exec(producer, {})  # noqa: S102 -- the README's own text
+        ran(block("sh", "tidemark init"))
+        written = yaml.safe_load((tmp_path / "tidemark.yml").read_text(encoding="utf-8"))
+        shown = block("yaml", "pipeline:").replace(ADDRESS, broker.bootstrap_servers)
+        assert written == yaml.safe_load(shown)
+
+        exec(producer, {})  # noqa: S102 -- as above
+        ran(block("sh", "tidemark why"))
+    assert said["why"].startswith(block("text", "Topic payments"))
+    assert said["sql"].splitlines()[1:] == ["payments,0,1,10.00", "payments,0,2,25.00", "payments,0,3,5.00"]
+
+
+def test_the_demo_ends_well(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "jobs.cli", "demo", "--records", "800", "--into", "demo"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=1200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "The article's example: 15 records arrived, 11 were kept." in done.stdout

@@ -1,0 +1,150 @@
+"""Every command that writes, over copies of the scenario: plain as JSON, and one after another as text over cleaned logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tidemark
+from bronze.dev_broker.broker import create_topic
+from lakehouse.errors import BreakerOpenError, GateFailedError, TableStateError, TopicRecreatedError
+from tests.scenario.cases import LET_IN, WHY, WRITES, as_json, differences
+from tests.scenario.conftest import clean_logs
+from tests.scenario.corpus import ERASED
+from tests.scenario.lakehouse import FOLDER, ORDERS, Scenario, written
+from tests.support.kafka import delete_topic, send, sequenced
+from tests.support.small_config import small_config
+from tidemark import answers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from bronze.dev_broker.broker import LocalBroker
+    from tests.scenario.conftest import Said
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
+
+ANSWERS: dict[str, type[Any]] = {
+    "run": answers.RunResult,
+    "quarantine release": answers.Settled,
+    "quarantine discard": answers.Settled,
+}
+"""What functions return that write: each key of the JSON has its field."""
+
+
+OF_LOAD_5 = ("sql", "SELECT count(*) AS n FROM gold_records WHERE load_seq = 5", "--json")
+"""The load that waits behind the gate run that failed."""
+
+
+@pytest.mark.parametrize("command", [command for command in WRITES if command != "rebuild"])  # it takes longest: see below
+def test_a_command_commits_and_says_what_it_did(
+    command: str, scenario: Scenario, tell: Callable[..., Said], tmp_path: Path
+) -> None:
+    copy = scenario.copy_to(tmp_path)
+    before = copy.commits()
+
+    done = tell(copy, *command.split(), *WRITES[command], "--json").json
+
+    assert copy.commits() != before
+    if command in ANSWERS:
+        assert list(differences(done, as_json(answers.made(ANSWERS[command], done), is_whole=True))) == []
+
+
+def test_every_command_does_its_work_where_every_log_was_cleaned_before(
+    spark: SparkSession, cleaned: Scenario, tell: Callable[..., Said], tmp_path: Path
+) -> None:
+    copy = cleaned.copy_to(tmp_path)
+
+    def done(command: str, *more: str) -> Said:
+        clean_logs(spark, copy)
+        return tell(copy, *command.split(), *(more or WRITES[command]))
+
+    tell(copy, "run", "--stage", "silver", *LET_IN)
+    clean_logs(spark, copy)  # so that the versions which the gate run audited are gone
+    (tmp_path / "rejected").mkdir()
+    rejected = copy.copy_to(tmp_path / "rejected")
+    assert "is gone" in tell(rejected, "gate", "show", "--json").out
+    tell(rejected, "gate", "reject", *WHY)
+    tell(rejected, "run", *WRITES["run"])
+    assert tell(rejected, *OF_LOAD_5).json == [{"n": 0}]
+    refused = tell(copy, "gate", "release", *WHY, codes=(TableStateError.exit_code,))
+    assert "run --stage gate" in refused.err
+    tell(copy, "run", "--stage", "gate", codes=(GateFailedError.exit_code,))
+    done("gate release")
+    assert tell(copy, *OF_LOAD_5).json == [{"n": 2}]
+    for command in ("run", "quarantine release", "quarantine discard", "watermark reset", "restore"):
+        done(command)
+    done("run")
+    done("erase")
+    assert "0 otherwise than before" in done("rebuild").out
+    done("maintain")
+    done("maintain", "--erase", "--key", ERASED.decode())
+    done("run")
+    done("verify", "--deep")
+
+
+def test_a_run_at_which_the_breaker_opens_commits_nothing_and_names_streams_escaped(
+    scenario: Scenario, tell: Callable[..., Said], tmp_path: Path
+) -> None:
+    copy = scenario.copy_to(tmp_path)
+    said = tell(copy, "run", codes=(BreakerOpenError.exit_code,))
+    assert "\\x1b]0;owned" in said.err
+    assert copy.commits() == scenario.commits()
+
+
+@pytest.mark.parametrize("is_cleaned", [False, True], ids=["plain", "cleaned"])
+def test_a_topic_that_was_created_again_is_accepted(
+    is_cleaned: bool, spark: SparkSession, broker: LocalBroker, tell: Callable[..., Said], tmp_path: Path
+) -> None:
+    servers, topic = broker.bootstrap_servers, f"scenario-again-{is_cleaned}"
+    create_topic(servers, topic, 1)
+    kafka = {"bootstrap_servers": servers, "topics": [topic]}
+    made = written(tmp_path, small_config(str(tmp_path / FOLDER), kafka=kafka))
+    send(servers, topic, sequenced(1, 2))
+    tell(made, "run", "--stage", "bronze")
+    delete_topic(servers, topic)
+    create_topic(servers, topic, 1)
+    if is_cleaned:
+        clean_logs(spark, made)
+    tell(made, "run", "--stage", "bronze", codes=(TopicRecreatedError.exit_code,))
+    before = made.commits()
+
+    tell(made, "topic", "accept", topic, *WHY, "--dry-run")
+    assert made.commits() == before
+    accepted = tell(made, "topic", "accept", topic, *WHY, *([] if is_cleaned else ["--json"]))
+
+    assert made.commits() != before
+    assert topic in accepted.out
+    tell(made, "run", "--stage", "bronze")
+
+
+def test_python_runs_decides_and_raises_what_says_so(spark: SparkSession, scenario: Scenario, tmp_path: Path) -> None:
+    copy = scenario.copy_to(tmp_path)
+    given = {"policies.max_quarantined_share": 1}
+
+    silver = tidemark.run(copy.config, spark, "silver", overrides=given).silver
+    assert silver is not None
+    assert (len(silver.loads), silver.records > 100) == (1, True)
+    with pytest.raises(tidemark.GateFailedError, match="budget_late"):
+        tidemark.run(copy.config, spark, "gate", overrides=given)
+    loose = {**given, "gate.budgets": {}}
+    gate, gold = (getattr(tidemark.run(copy.config, spark, stage, overrides=loose), stage) for stage in ("gate", "gold"))
+    assert (gate.passed, gold.records > 0) == (True, True)
+
+    asked: dict[str, Any] = {"reason": "seen", "topic": ORDERS, "kind": "late", "spark": spark}
+    trial = tidemark.quarantine_release(copy.config, dry_run=True, **asked)
+    done = tidemark.quarantine_discard(copy.config, by="ann", **asked)
+    assert (trial.is_dry_run, trial.load_seq, trial.classes) == (True, done.load_seq, done.classes)
+    first = next(iter(done.streams))
+    assert (done.kind, done.records, first.topic) == ("discard", sum(done.classes.values()), ORDERS)
+
+    assert tidemark.verify(copy.config, spark=spark).ok
+    next((copy.root / "silver_records").rglob("*.parquet")).unlink()
+    with pytest.raises(tidemark.NotSoundError, match="files_are_there") as damage:
+        tidemark.verify(copy.config, spark=spark)
+    assert isinstance(damage.value, tidemark.TableStateError)
+    assert "files_are_there" in [each.check for each in damage.value.verification.checks if not each.ok]
