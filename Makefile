@@ -9,7 +9,7 @@ ARCHIVE := $(VENV)/.archived
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless tour faults chaos chaos-pulsar bundle-check screenshots docs lock sbom clean
+.PHONY: help setup dev java demo first-hour test test-all test-places check format bench bench-scale bench-endless tour mutants faults chaos chaos-pulsar bundle-check screenshots docs lock sbom clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -68,6 +68,9 @@ bench-endless: dev  ## Measure a thousand runs in one process: how long they tak
 
 tour: dev  ## Count what a reader of one load and of one record passes through, and how the modules hang together
 	@$(BIN)/python -m bench.tour
+
+mutants: dev  ## Apply 70 small faults to copies of the core, one at a time, and expect tests to catch each (40 minutes)
+	@$(BIN)/python -m tests.mutants.run
 
 faults: dev  ## Kill 300 processes over a million records, and compare with the reference (two hours)
 	@$(BIN)/python -m tests.faults.run

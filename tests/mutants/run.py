@@ -21,7 +21,19 @@ from queue import SimpleQueue
 
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("mutants.toml")
-FOLDERS = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "producer", "silver", "tests", "tidemark", "docs")
+FOLDERS = [
+    "bronze",
+    "docs",
+    "expectations",
+    "gold",
+    "jobs",
+    "lakehouse",
+    "pipelines",
+    "producer",
+    "silver",
+    "tests",
+    "tidemark",
+]
 FILES = ("pyproject.toml", "README.md")
 _SECONDS = 600
 _FAILED = 1
@@ -82,9 +94,7 @@ def run_tests(copy: Path, mutant: Mutant) -> tuple[str, str]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *mutant.tests]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(copy), str(copy / "producer")))}
     try:
-        done = subprocess.run(
-            command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS
-        )
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS)
         outcome = {0: "survived", _FAILED: "caught"}.get(done.returncode, "error")
         return outcome, done.stdout[-3000:] + done.stderr[-1000:]
     except subprocess.TimeoutExpired:

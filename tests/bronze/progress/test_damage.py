@@ -45,5 +45,5 @@ def test_a_checkpoint_that_matches_the_table_is_intact(checkpoint: Checkpoint, s
         (WHOLE, Streamed("q", 1, is_undone=True), "it finished batch 1, and the table was put back to an earlier one"),
     ],
 )
-def test_a_damaged_checkpoint_is_refused_with_the_reason(checkpoint: Checkpoint, streamed: Streamed | None, reason: str) -> None:
+def test_a_damaged_checkpoint_is_refused(checkpoint: Checkpoint, streamed: Streamed | None, reason: str) -> None:
     assert checkpoint.damage(streamed) == reason

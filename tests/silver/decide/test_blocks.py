@@ -23,7 +23,11 @@ def test_suspects_that_rise_are_one_block() -> None:
 
 
 def test_suspects_that_fall_or_repeat_are_separate_blocks() -> None:
-    assert blocks((0, 1, 6), (2, 3, 2), (4, 4, 3)) == [("suspect", 0, 1, 6, 7), ("suspect", 2, 3, 2, 3), ("suspect", 4, 4, 3, 3)]
+    assert blocks((0, 1, 6), (2, 3, 2), (4, 4, 3)) == [
+        ("suspect", 0, 1, 6, 7),
+        ("suspect", 2, 3, 2, 3),
+        ("suspect", 4, 4, 3, 3),
+    ]
 
 
 def test_an_accepted_record_ends_a_block() -> None:
