@@ -42,7 +42,8 @@ QUICK = [(look, form) for look in LOOKS for form in look.forms if form in BOTH a
 REST = [(look, form) for look in LOOKS for form in look.forms if (look, form) not in QUICK]
 CLEANED = [(look, JSON if JSON in look.forms else TEXT) for look in LOOKS if not look.cleaned]
 IN_STORE = [(look, JSON if JSON in look.forms else TEXT) for look in LOOKS if not look.s3]
-READERS = [look for look in LOOKS if look.is_reader and look.command != "sql"]
+FILTERS = {"--producer", "--topic"}
+READERS = [look for look in LOOKS if look.is_reader and look.command != "sql" and (not look.cleaned or FILTERS & {*look.words})]
 
 
 def test_every_command_and_format_of_the_application_has_a_case() -> None:
