@@ -205,9 +205,8 @@ def old_files(table: Files) -> list[str] | None:
     if log.files is None or log.violations:
         return None
     names = sorted(name.removeprefix("_delta_log/") for name in log.sizes if name.startswith("_delta_log/"))
-    live, start = {unquote(path) for path in log.files}, _last_checkpoint(names)
+    live, earlier = {unquote(path) for path in log.files}, before_checkpoint(names)
     found = {name for name in log.sizes if not name.startswith("_delta_log/")} - live
-    earlier = before(names, start)
     found.update(f"_delta_log/{name}" for name in earlier)
     for name in set(names).difference(earlier):
         if _COMMIT.fullmatch(name):
@@ -226,6 +225,12 @@ def before(names: Iterable[str], version: int) -> list[str]:
     """
     numbered = [(name, match) for name in names if (match := _OF_VERSION.fullmatch(name))]
     return sorted(name for name, match in numbered if int(match[1]) < version or name.endswith(".tmp"))
+
+
+def before_checkpoint(names: Iterable[str]) -> list[str]:
+    """The files of a log that belong to versions before its last complete checkpoint, see `before`."""
+    found = list(names)
+    return before(found, _last_checkpoint(found))
 
 
 def _paths(actions: Iterable[Action]) -> Iterator[str]:

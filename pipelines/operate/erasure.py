@@ -29,6 +29,8 @@ from pipelines.recover import shadows
 from pipelines.silver_to_gold import amend_gold
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from pyspark.sql import SparkSession
 
     from lakehouse.delta.stored_files import Files
@@ -200,12 +202,15 @@ def _forget_versions(spark: SparkSession, table: Table, stored: Files | None) ->
     crash_point("forget.vacuumed")
     removed = None if stored is None or files is None else files - _data_files(stored)
     in_log = None if stored is None else _start_log_anew(stored)
-    defaults = {name: found.properties.get(name, table.properties.get(name)) for name in _AT_ONCE}
-    again = {name: table.properties.get(name, value) for name, value in defaults.items() if value is not None}
-    if again:
-        delta.set_properties(spark, table, again)
+    # A try that a crash ended left the temporary values: they are no former ones.
+    former = {name: value for name, value in found.properties.items() if value != _AT_ONCE.get(name)}
+    again = {name: value for name in _AT_ONCE if (value := table.properties.get(name, former.get(name))) is not None}
     if unset := sorted(set(_AT_ONCE) - set(again)):
         maintenance.unset_properties(spark, table, unset)
+    if again:
+        delta.set_properties(spark, table, again)
+    if stored is not None and in_log is not None:  # these commits may have written a checkpoint
+        in_log += _remove_from_log(stored, log_files.before_checkpoint)
     return {"removed_files": removed, "removed_log_files": in_log}
 
 
@@ -229,8 +234,16 @@ def _start_log_anew(table: Files) -> int:
             expected="a checkpoint of its last version",
             next_step="Look at it with `tidemark verify`, and run this again.",
         )
-    # In order of version: a log may lack its first commits if a checkpoint follows; without that checkpoint it is broken.
-    gone = log_files.before(names, last)
+    return _remove_from_log(table, lambda names: log_files.before(names, last))
+
+
+def _remove_from_log(table: Files, choose: Callable[[Iterable[str]], list[str]]) -> int:
+    """Remove the chosen files of a log, in order of version, and return how many.
+
+    A log may lack its first commits if a checkpoint follows; without that checkpoint it is broken.
+    """
+    log = table.below("_delta_log")
+    gone = choose(log.sizes())
     for name in gone:
         log.remove(name)
     return len(gone)

@@ -531,9 +531,10 @@ def lakes(
 
 
 def check(lake: Lake, group: Group, row: Row) -> None:
-    """Have the next run finish what died."""
+    """Have the next run finish what died. The rows after it are literal, so one row of a group is verified as well."""
     group.judge(lake, row)
-    require_sound(lake.spark, lake.run, is_deep=True)
+    if row is group.rows[-1] and group.protocol != "bronze":
+        require_sound(lake.spark, lake.run, is_deep=True)
 
 
 @pytest.mark.parametrize(("group", "row"), ROWS[: len(LOAD.rows)])
