@@ -20,8 +20,6 @@ from tests.support.small_config import write_config
 from tests.support.spark_servers import connect_server
 
 if TYPE_CHECKING:
-    import duckdb
-
     from bronze.dev_broker.broker import LocalBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
@@ -37,58 +35,42 @@ _COMMANDS = [
     ["run"],
     ["verify", "--deep"],
 ]
+_NAMES = ("silver_records", "silver_watermarks", "gold_records")
 _PROGRAM = """
 import json, sys
 from jobs import cli
-commands, config = json.loads(sys.argv[1]), sys.argv[2]
-print(json.dumps([cli.main([*command, "--config", config, "--json"]) for command in commands]))
-"""
-
-_CLIENT = """
-import json, sys
 from lakehouse.spark.session import open_session
+commands, names, config, root = *map(json.loads, sys.argv[1:3]), *sys.argv[3:]
+codes = [cli.main([*command, "--config", config, "--json"]) for command in commands]
 spark, counts = open_session("a client"), {}
-for name in ("silver_records", "silver_watermarks", "gold_records"):
-    spark.sql(f"CREATE TABLE {name} USING delta LOCATION '{sys.argv[1]}/{name}'")
+for name in names:
+    spark.sql(f"CREATE TABLE {name} USING delta LOCATION '{root}/{name}'")
     counts[name] = spark.sql(f"SELECT count(*) FROM {name}").collect()[0][0]
-print(json.dumps(counts))
+print(json.dumps([codes, counts]))
 """
 
 
-def run_all(config: Path, url: str) -> None:
-    """All commands, one after another in a process that is a client of the server; each must end with 0."""
-    command = [sys.executable, "-c", _PROGRAM, json.dumps(_COMMANDS), str(config)]
+def run_all(config: Path, root: Path, url: str) -> dict[str, int]:
+    """All commands in a process that is a client of the server, and the rows of tables that it asks for by their names."""
+    command = [sys.executable, "-c", _PROGRAM, json.dumps(_COMMANDS), json.dumps(_NAMES), str(config), str(root)]
     environment = {**os.environ, "SPARK_REMOTE": url}
     done = subprocess.run(command, cwd=_REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=1_500)
     assert done.returncode == 0, done.stderr[-4000:]
-    found: list[int] = json.loads(done.stdout.splitlines()[-1])
-    failed = [command for command, code in zip(_COMMANDS, found, strict=True) if code]
-    assert failed == [], done.stderr[-6000:]
-
-
-def counted_by_name(root: Path, url: str) -> dict[str, int]:
-    """The rows of some tables, which a client of the server asks for by their names."""
-    command = [sys.executable, "-c", _CLIENT, str(root)]
-    environment = {**os.environ, "SPARK_REMOTE": url}
-    done = subprocess.run(command, cwd=_REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+    codes, counts = json.loads(done.stdout.splitlines()[-1])
+    assert codes == [0] * len(_COMMANDS), done.stderr[-6000:]
+    found: dict[str, int] = counts
     return found
 
 
-def tables(root: Path) -> dict[str, list[tuple[Any, ...]]]:
+def tables(root: Path) -> dict[str, list[Any]]:
     """The rows of every table, but for what says who wrote them, and when."""
-    found = {}
-    with query.connect(Lakehouse(root=str(root))) as opened:
-        for name in sorted(set(TABLE_NAMES) & query.tables(Lakehouse(root=str(root))).keys()):
-            found[name] = _rows(opened.connection, name)
+    lakehouse, found = Lakehouse(root=str(root)), {}
+    with query.connect(lakehouse) as opened:
+        for name in sorted(set(TABLE_NAMES) & query.tables(lakehouse).keys()):
+            described = opened.connection.execute(f"DESCRIBE {name}").fetchall()
+            columns = ", ".join(f'"{column[0]}"' for column in described if column[0] not in _VARYING)
+            found[name] = opened.connection.execute(f"SELECT {columns} FROM {name} ORDER BY ALL").fetchall()
     return found
-
-
-def _rows(database: duckdb.DuckDBPyConnection, name: str) -> list[tuple[Any, ...]]:
-    described = database.execute(f"DESCRIBE {name}").fetchall()
-    columns = ", ".join(f'"{column[0]}"' for column in described if column[0] not in _VARYING)
-    return database.execute(f"SELECT {columns} FROM {name} ORDER BY ALL").fetchall()
 
 
 @pytest.mark.usefixtures("spark")  # the commands' classic session
@@ -107,8 +89,7 @@ def test_commands_over_spark_connect_leave_the_tables_of_a_classic_session(tmp_p
     for command in _COMMANDS:
         assert cli.main([*command, "--config", str(configs["classic"]), "--json"]) == 0, command
     with connect_server(tmp_path) as url:
-        run_all(configs["connect"], url)
-        counted = counted_by_name(tmp_path / "connect" / "lakehouse", url)
+        counted = run_all(configs["connect"], tmp_path / "connect" / "lakehouse", url)
 
     classic, connect = (tables(tmp_path / kind / "lakehouse") for kind in configs)
     assert connect == classic

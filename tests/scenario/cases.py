@@ -28,7 +28,7 @@ DRY = ("--dry-run", *WHY)
 NO_TABLE = "it reads no table"
 NO_LOG = "it reads Bronze's newest commits and Kafka, as plan does"
 ANOTHER = "only the record or filter differs from a case that has every state"
-APPLIED = "tests/scenario/test_writes.py applies it over cleaned logs"
+APPLIED = "tests/pipelines/test_cleaned_log.py applies it over cleaned logs"
 NO_STORE = "it is Spark's work, which tests/scenario/test_place.py has in S3"
 
 NOT_HERE = {
@@ -168,7 +168,7 @@ LOOKS = [
     _of_spark("gate release", *DRY, codes=(0, 1)),
     _of_spark("gate reject", *DRY),
     _of_spark("restore", "--to", "1", *DRY),
-    _of_spark("rebuild", *WHY, forms=(JSON,), cleaned=APPLIED),
+    _of_spark("rebuild", *WHY, forms=(TEXT,), cleaned=APPLIED),
     _of_spark("watermark reset", TEXTS, "0", "--producer", FORGED, "--to", "1000", *DRY),
     _other("watermark reset", TEXTS, "0", "--producer", FORGED, "--new-epoch", *DRY, is_long=True),
     _other("watermark reset", TEXTS, "0", "--producer", "none\x1b\n{", "--to", "1", *DRY, codes=(1, 2), is_long=True),
