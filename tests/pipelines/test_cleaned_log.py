@@ -42,17 +42,18 @@ def offsets(spark: SparkSession, run: Run) -> list[int]:
 def three_commits(spark: SparkSession, run: Run, start: int = 0) -> None:
     """1 2, then 2 read again and 3, then 4, then a resent 1: five offsets, one of which Bronze holds twice."""
     for at in ([start, start + 1], [start + 1, start + 2], [start + 3]):
-        put(spark, run, [Record.of(offset, offset + 1, producer="p") for offset in at])
-    put(spark, run, [Record.of(start + 4, start + 1, producer="p")])
+        put(spark, run, [Record.of(offset, offset + 1, producer="a") for offset in at])
+    put(spark, run, [Record.of(start + 4, start + 1, producer="a")])
 
 
 def test_each_stage_goes_on_wherever_it_had_stood_still(spark: SparkSession, new_run: Callable[[], Run]) -> None:
-    run, settings = new_run(), settings_of(new_run(), producer={"header": "producer"})
+    run = new_run()
+    settings = settings_of(run, producer={"header": "producer"})  # only a named stream retires
     three_commits(spark, run)
     assert clean(spark, run) == {"bronze_records": 4}  # before Silver's first load
     planned: Any = bronze_to_silver.preview(spark, run, settings)
     first = ran(spark, run, settings)
-    assert [row["accepted"] for row in planned["streams"]] == [4]
+    assert sum(row["accepted"] for row in planned["streams"]) == 4
     assert (first["accepted"], first["duplicate"], offsets(spark, run)) == (4, 1, [0, 1, 2, 3])
 
     three_commits(spark, run, start=5)

@@ -72,11 +72,7 @@ def test_every_command_does_its_work_where_every_log_was_cleaned_before(
     tell(copy, "run", "--stage", "gate", codes=(GateFailedError.exit_code,))
     tell(copy, "gate", "release", *WHY)
     assert tell(copy, *OF_LOAD_5).json == [{"n": 2}]
-    for commands in (
-        ["quarantine release", "quarantine discard"],
-        ["watermark reset", "restore"],
-        ["run", "erase"],
-    ):
+    for commands in (["quarantine release", "quarantine discard"], ["watermark reset", "restore"], ["run", "erase"]):
         for command in commands:
             tell(copy, *command.split(), *WRITES[command])
         clean_logs(spark, copy)
