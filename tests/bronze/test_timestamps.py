@@ -164,7 +164,8 @@ def test_records_without_a_time_go_through_every_stage_and_every_look(  # noqa: 
     assert cli.main(["why", name, "0", "0", "--json", *config]) == 0
     why = json.loads(capsys.readouterr().out)
     assert (why["timestamp"], why["timestamp_ms"], why["class"]) == (None, _MOST, "accepted")
-    for look in (["why", name, "0", "0"], ["status"], ["status", "--json"], ["verify", "--deep"], ["report"]):
+    report = ["report", "-o", str(tmp_path / "report.html")]
+    for look in (["why", name, "0", "0"], ["status"], ["status", "--json"], ["verify", "--deep"], report):
         assert cli.main([*look, *config]) == 0, look
     assert cli.main(["rebuild", *config]) == 0
     assert cli.main(["rebuild", "--apply", *config]) == 0
