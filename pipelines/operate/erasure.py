@@ -29,8 +29,6 @@ from pipelines.recover import shadows
 from pipelines.silver_to_gold import amend_gold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from pyspark.sql import SparkSession
 
     from lakehouse.delta.stored_files import Files
@@ -210,7 +208,7 @@ def _forget_versions(spark: SparkSession, table: Table, stored: Files | None) ->
     if again:
         delta.set_properties(spark, table, again)
     if stored is not None and in_log is not None:  # these commits may have written a checkpoint
-        in_log += _remove_from_log(stored, log_files.before_checkpoint)
+        in_log += _cut_log(stored)
     return {"removed_files": removed, "removed_log_files": in_log}
 
 
@@ -234,16 +232,16 @@ def _start_log_anew(table: Files) -> int:
             expected="a checkpoint of its last version",
             next_step="Look at it with `tidemark verify`, and run this again.",
         )
-    return _remove_from_log(table, lambda names: log_files.before(names, last))
+    return _cut_log(table)
 
 
-def _remove_from_log(table: Files, choose: Callable[[Iterable[str]], list[str]]) -> int:
-    """Remove the chosen files of a log, in order of version, and return how many.
+def _cut_log(table: Files) -> int:
+    """Remove a log's files from before its last checkpoint, in order of version, and return how many.
 
     A log may lack its first commits if a checkpoint follows; without that checkpoint it is broken.
     """
     log = table.below("_delta_log")
-    gone = choose(log.sizes())
+    gone = log_files.before_checkpoint(log.sizes())
     for name in gone:
         log.remove(name)
     return len(gone)

@@ -211,7 +211,7 @@ class Group:
 
 
 def copy_at_points(act: Callable[[], object], folder: Path, copies: Path) -> None:
-    """Copy the tables at each crash point, when an act first comes to it: as they are when a process is killed there."""
+    """Copy the tables when an act first reaches each crash point: a process that is killed there leaves these files."""
 
     def copy(name: str) -> None:
         if not (copies / name).exists():
