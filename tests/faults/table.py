@@ -185,6 +185,7 @@ class Group:
         watched: What is read where a run died, by names of `READ`.
         rows: The rows.
         config: Keys of the config beyond the smallest.
+        is_verified: Whether the last row ends with `verify --deep`, which needs Silver, and Gold that has followed it.
         killed: A point, and the orders of a process that gets SIGKILL there, see `Runner.go`.
     """
 
@@ -197,7 +198,13 @@ class Group:
     after: dict[str, list[Any]]
     meanwhile: Act | None = None
     config: dict[str, Any] = field(default_factory=dict)
+    is_verified: bool = True
     killed: tuple[Any, ...] = ()
+
+    @property
+    def marks(self) -> list[pytest.MarkDecorator]:
+        """The marks of its tests."""
+        return [pytest.mark.kafka] if self.protocol == "bronze" else []
 
     def judge(self, lake: Lake, row: Row) -> None:
         """Compare what the dead run left; let the next run finish; compare again."""
