@@ -1,4 +1,4 @@
-"""Jobs by spark-submit on a standalone cluster of a master and two workers, with the wheel, in client mode."""
+"""The main job by spark-submit on a standalone cluster of a master and two workers, with the wheel, in client mode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from jobs.demo.producer import incidents, produce
 from jobs.readers import files as query
 from lakehouse.table import Lakehouse
-from tests.support.quick import QUICK
+from tests.support.quick import JVM_OPTIONS, QUICK
 from tests.support.small_config import write_config
 from tests.support.spark_servers import beeline, standalone_cluster, submit, thrift_server
 from tests.support.wheels import installed
@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
 
-_JOBS = ("run_medallion", "maintain_tables")
-"""All stages, and what changes files; the jobs of one stage differ by nothing but the stage's name."""
 _GOLD = "SELECT partition, offset, payload.id FROM gold_records ORDER BY partition, offset"
 _MARKS = "SELECT partition, high_watermark FROM silver_watermarks ORDER BY partition"
 
 
-def test_jobs_run_on_a_standalone_cluster_and_the_tables_are_queried_over_jdbc(
+def test_the_main_job_runs_on_a_standalone_cluster_and_the_tables_are_queried_over_jdbc(
     tmp_path: Path, broker: LocalBroker, topic: Callable[..., str]
 ) -> None:
     name = topic(2)
@@ -41,11 +39,15 @@ def test_jobs_run_on_a_standalone_cluster_and_the_tables_are_queried_over_jdbc(
         sequence={"json": "$.id"},
         value={"format": "json", "schema": "id BIGINT, data STRING"},
     )
-    few = {**QUICK, "spark.ui.enabled": "false", "spark.executor.memory": "512m"}
+    few = {
+        **QUICK,
+        "spark.ui.enabled": "false",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": JVM_OPTIONS,
+    }
     with standalone_cluster(tmp_path, workers=2) as master:
-        for job in _JOBS:
-            application = installed() / "jobs" / f"{job}.py"
-            submit(application, "--config", str(config), master=master, packages=installed(), conf=few)
+        application = installed() / "jobs" / "run_medallion.py"
+        submit(application, "--config", str(config), master=master, packages=installed(), conf=few)
     with query.connect(Lakehouse(root=str(root))) as opened:
         gold = _GOLD.replace("offset", '"offset"').replace("payload.id", "payload['id']")
         published, marked = (opened.connection.execute(asked).fetchall() for asked in (gold, _MARKS))

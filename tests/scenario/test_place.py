@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -61,15 +58,44 @@ def ran(config: Path) -> Callable[..., None]:
     return run
 
 
-@pytest.fixture
-def two_loads(spark: object, broker: LocalBroker, name: str, ran: Callable[..., None]) -> None:
-    """1 2 3 2 5, then 4 6: two is resent, and four is late. Before, there is nothing to see, and that is no error."""
+def test_a_topic_reaches_gold_and_every_command_works(
+    spark: object,
+    broker: LocalBroker,
+    name: str,
+    config: Path,
+    lakehouse: Lakehouse,
+    *,
+    ran: Callable[..., None],
+    asked: Callable[..., Any],
+) -> None:
+    """Two loads, in which 2 is resent and 4 is late. Before them there is nothing to see, and that is no error."""
     assert spark
     ran("status", "topic list")
     send(broker.bootstrap_servers, name, sequenced(1, 2, 3, 2, 5))
     ran("run")
     send(broker.bootstrap_servers, name, sequenced(4, 6))
     ran("run")
+
+    check_commands_that_read(name, config, lakehouse, asked)
+
+    ran(f"quarantine release --reason seen --topic {name} --class late", "run")
+    assert asked(config, *GOLD) == [{"sequence": number} for number in range(1, 7)]
+    send(broker.bootstrap_servers, name, [Sent(b"v", b"somebody-at-example", [("seq", b"7")])])
+    ran("maintain", "restore --to 2 --reason seen", "run")
+    assert asked(config, *GOLD) == [*WITHOUT_LATE, {"sequence": 7}]
+    ran("rebuild --reason look")  # the shadows of a rebuild hold the key too
+    ended = "maintain --erase --key somebody-at-example --set maintenance.allow_short_retention=true"
+    if not IN_CATALOG:  # which keeps its tables' files to itself
+        assert cli.main([*ended.split(), "--dry-run", "--config", str(config)]) == 1
+    ran(f"erase --topic {name} --key k --reason asked", f"erase --topic {name} --key somebody-at-example --reason asked")
+    ran("run", "rebuild --apply --reason again", *([] if IN_CATALOG else [ended]))
+    assert asked(config, "sql", "SELECT count(*) AS n FROM silver_records WHERE value IS NOT NULL") == [{"n": 0}]
+    assert asked(config, "verify", "--deep")["ok"]
+    files = files_of(lakehouse)
+    if files is not None:
+        assert not any(file.startswith("_shadow/") for file in files.sizes())
+        files.remove(next(file for file in files.sizes() if file.startswith("bronze_records/part-")))
+        assert cli.main(["verify", "--config", str(config)]) == 1
 
 
 def read(lakehouse: Lakehouse, folder: str, file: str) -> str:
@@ -78,10 +104,7 @@ def read(lakehouse: Lakehouse, folder: str, file: str) -> str:
     return found.read(file)
 
 
-@pytest.mark.usefixtures("two_loads")
-def test_from_a_topic_to_gold_and_every_command_that_reads(
-    name: str, config: Path, lakehouse: Lakehouse, *, asked: Callable[..., Any]
-) -> None:
+def check_commands_that_read(name: str, config: Path, lakehouse: Lakehouse, asked: Callable[..., Any]) -> None:
     status = asked(config, "status")
     assert status["totals"] | {"records": 7, "accepted": 5, "duplicate": 1, "late": 1} == status["totals"]
     assert status["published"]["load_seq"] == 2
@@ -106,39 +129,3 @@ def test_from_a_topic_to_gold_and_every_command_that_reads(
     assert read(lakehouse, "_data_docs", "index.html")
     for refused in ("DELETE FROM silver_records", "SELECT * FROM text.`/etc/hostname`"):
         assert cli.main(["sql", "--config", str(config), refused]) == 2
-
-
-@pytest.mark.usefixtures("two_loads")
-def test_every_command_that_changes_tables(
-    broker: LocalBroker, name: str, config: Path, lakehouse: Lakehouse, ran: Callable[..., None], *, asked: Callable[..., Any]
-) -> None:
-    ran(f"quarantine release --reason seen --topic {name} --class late", "run")
-    assert asked(config, *GOLD) == [{"sequence": number} for number in range(1, 7)]
-    ran("maintain", "restore --to 2 --reason seen", "run")
-    assert asked(config, *GOLD) == WITHOUT_LATE
-    send(broker.bootstrap_servers, name, [Sent(b"v", b"somebody-at-example", [("seq", b"7")])])
-    ran("run", "rebuild --reason look")  # the shadows of a rebuild hold the key too
-    ended = "maintain --erase --key somebody-at-example --set maintenance.allow_short_retention=true"
-    if not IN_CATALOG:  # which keeps its tables' files to itself
-        assert cli.main([*ended.split(), "--dry-run", "--config", str(config)]) == 1
-    ran(f"erase --topic {name} --key k --reason asked", f"erase --topic {name} --key somebody-at-example --reason asked")
-    ran("run", "rebuild --apply --reason again", *([] if IN_CATALOG else [ended]))
-    assert asked(config, "sql", "SELECT count(*) AS n FROM silver_records WHERE value IS NOT NULL") == [{"n": 0}]
-    assert asked(config, "verify", "--deep")["ok"]
-    files = files_of(lakehouse)
-    if files is not None:
-        assert not any(file.startswith("_shadow/") for file in files.sizes())
-        files.remove(next(file for file in files.sizes() if file.startswith("bronze_records/part-")))
-        assert cli.main(["verify", "--config", str(config)]) == 1
-
-
-@pytest.mark.skipif(PLACE.startswith("metastore"), reason="this is that process")
-def test_the_same_in_a_metastore() -> None:
-    """In a process of its own: a session has one catalog."""
-    test = f"{__file__}::{test_from_a_topic_to_gold_and_every_command_that_reads.__name__}"
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", test]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment["TESTS_PLACE"] = "metastore"
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=1_200)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert "1 passed" in done.stdout
