@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.run.context import Run
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
     from tests.support.prepared import History
 
 
-# A change is judged by the same examples each time; `pytest --hypothesis-profile explore` draws others.
+# A change is judged by the same examples each time; `pytest --hypothesis-profile explore` draws others. `make mutants`
+# needs no smaller example of a failure.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None)
-settings.load_profile("repeatable")
+settings.register_profile("unshrunk", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.generate))
+settings.load_profile(os.environ.get("TESTS_PROFILE", "repeatable"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -46,7 +49,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the tests that need Spark or a broker, leave out those of `tests/beyond.toml`, and run pure tests first.
 
     A file that is named on the command line runs in any case. A process starts a JVM for its first test that needs one, so pure
-    tests run without one.
+    tests run without one. The longest tests come right after them, so that no process waits for one at the end.
     """
     for item in items:
         for fixture, mark in (("spark", "spark"), ("broker", "kafka")):
@@ -59,11 +62,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out |= {item for item in others if not beyond().isdisjoint(_names(item))}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     kept = [item for item in items if item not in left_out]
-    items[:] = sorted(kept, key=_needs_jvm)
+    items[:] = sorted(kept, key=_turn)
 
 
-def _needs_jvm(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(mark) for mark in ("spark", "kafka", "e2e"))
+def _turn(item: pytest.Item) -> int:
+    """Pure tests, whole paths, then all others that need a JVM."""
+    is_whole, needs_jvm = item.get_closest_marker("e2e"), any(item.get_closest_marker(mark) for mark in ("spark", "kafka"))
+    return 1 if is_whole else 2 if needs_jvm else 0
 
 
 def _names(item: pytest.Item) -> set[str]:
@@ -88,22 +93,19 @@ _numbers = count()
 
 
 class Events:
-    """A report that keeps what it was told."""
+    """A report that keeps its events."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, dict[str, object]]] = []
 
     def event(self, name: str, **fields: object) -> None:
-        """Keep one event."""
         self.seen.append((name, fields))
 
     @property
     def names(self) -> list[str]:
-        """The names of all events, in their order."""
         return [name for name, _ in self.seen]
 
     def named(self, name: str) -> list[dict[str, object]]:
-        """The fields of every event of that name."""
         return [fields for seen, fields in self.seen if seen == name]
 
 

@@ -92,9 +92,11 @@ def run_tests(copy: Path, mutant: Mutant) -> tuple[str, str]:
     original = path.read_text(encoding="utf-8")
     path.write_text(mutate(original, mutant), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *mutant.tests]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(copy), str(copy / "producer")))}
+    own = {"PYTHONPATH": os.pathsep.join((str(copy), str(copy / "producer"))), "TESTS_PROFILE": "unshrunk"}
     try:
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        done = subprocess.run(
+            command, cwd=copy, env={**os.environ, **own}, capture_output=True, text=True, check=False, timeout=_SECONDS
+        )
         outcome = {0: "survived", _FAILED: "caught"}.get(done.returncode, "error")
         return outcome, done.stdout[-3000:] + done.stderr[-1000:]
     except subprocess.TimeoutExpired:
