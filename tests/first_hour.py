@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "first-hour.md"
-BROKERS, TOPIC, PARTITIONS = "localhost:9092", "orders", 2
-"""As the page writes them."""
+BROKERS, TOPIC, PARTITIONS = "localhost:9092", "orders", 2  # as the page writes them
 _STEP = re.compile(r"```sh\n(?P<command>.+?)\n```\n(?P<shown>\n```text\n(?P<text>.*?)\n```\n)?", re.DOTALL)
 _PRODUCER = re.compile(r"```python\n(.*?\n)```", re.DOTALL)
 _CRON = re.compile(r"(?m)^\*/5 .* && (tidemark run .*)$")

@@ -19,18 +19,7 @@ from jobs.readers import why
 from lakehouse.contracts import views
 from lakehouse.contracts.bronze import FINGERPRINT
 from lakehouse.contracts.gold import STREAM_HEALTH
-from lakehouse.contracts.silver import (
-    CLASSES,
-    JUMP,
-    LATE,
-    LOADS,
-    PROBLEMS,
-    QUARANTINED,
-    REPLAY,
-    STREAM,
-    UNDECODABLE,
-    Stream,
-)
+from lakehouse.contracts.silver import CLASSES, JUMP, LATE, LOADS, PROBLEMS, QUARANTINED, REPLAY, STREAM, UNDECODABLE, Stream
 from lakehouse.delta import maintenance as table_maintenance
 from lakehouse.extract import columns, json_strictness
 from lakehouse.extract.sources import Form, Source
@@ -49,27 +38,34 @@ from silver.suspects import compare
 from tests.support import kept
 
 ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
 REPORT = ROOT / "jobs" / "report"
 
 
-def page(name: str) -> str:
-    return (DOCS / name).read_text(encoding="utf-8")
-
-
-def test_every_class_is_counted_explained_and_in_the_glossary() -> None:
+def test_every_class_is_counted_and_explained() -> None:
     assert set(CLASSES) - {REPLAY} == set(why.RULES) - {why.UNDECIDED}  # a replay has the class that its first copy has
     assert set(CLASSES) <= set(LOADS.names)
     assert set(CLASSES) <= set(STREAM_HEALTH.names)
     assert all(f"summed.{name}" in views.queries("duckdb")[views.WATERMARK_STATUS] for name in CLASSES)
-    for name in CLASSES:
-        assert f"\n| {name} |" in page("glossary.md"), name
     assert set(QUARANTINED) < set(CLASSES)
 
 
-@pytest.mark.parametrize("problem", [*PROBLEMS])
-def test_every_reason_of_an_invalid_record_is_in_the_runbook(problem: str) -> None:
-    assert f"`..._{problem}`" in page("runbook.md")
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("architecture.md", [f"`{name}`" for name in TABLE_NAMES]),
+        (
+            "configuration.md",
+            [f"`{each.name}`" for each in MEASURES] + [f"`policies.{name}`" for name in Policies.model_fields],
+        ),
+        ("glossary.md", [f"\n| {name} |" for name in CLASSES]),
+        ("queries.md", [f"\n| `{name}` |" for name in views.READ_BY]),
+        ("runbook.md", [f"`{name}`" for name in (UNDECODABLE, *(each.name for each in INVARIANTS))]),
+        ("runbook.md", [f"`..._{problem}`" for problem in PROBLEMS]),
+    ],
+)
+def test_every_name_is_in_the_documents(name: str, texts: list[str]) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert [text for text in texts if text not in page] == []
 
 
 def test_every_problem_of_an_extractor_is_explained() -> None:
@@ -80,41 +76,31 @@ def test_every_problem_of_an_extractor_is_explained() -> None:
         if name.isupper() and name[0] != "_"
     ]
     assert {each for each in ours if isinstance(each, str) and each.islower()} - {FINGERPRINT} == {*PROBLEMS}
-    assert f"`{UNDECODABLE}`" in page("runbook.md")
 
 
-def test_every_invariant_can_be_shown_and_is_in_the_runbook() -> None:
+def test_every_invariant_is_counted_and_can_be_shown() -> None:
+    source = inspect.getsource(measures)
     for each in INVARIANTS:
+        assert re.search(rf'"{each.fact}": |\.{each.fact}\b', source), each.fact
         assert each.name in failing_rows.RECORDS or each.fact in failing_rows.SHOWN, each.name
-        assert f"`{each.name}`" in page("runbook.md"), each.name
 
 
-def test_every_measure_is_in_the_configuration() -> None:
-    for each in MEASURES:
-        assert f"`{each.name}`" in page("configuration.md"), each.name
-
-
-def test_every_policy_is_in_the_configuration_and_a_topic_may_have_its_own() -> None:
-    for name in Policies.model_fields:
-        assert f"`policies.{name}`" in page("configuration.md"), name
+def test_a_topic_may_have_its_own_of_every_policy() -> None:
     assert set(TopicPolicies.model_fields) == set(Policies.model_fields) - {"topics"}
 
 
 def test_every_table_is_described() -> None:
     contracts = {contract.name: contract for contract in kept.contracts()}
     assert set(contracts) == set(TABLE_NAMES)
-    for name in TABLE_NAMES:
-        assert f"`{name}`" in page("architecture.md"), name
-        assert all(column.comment for column in contracts[name].columns), name
-        assert contracts[name].grain, name
+    for name, contract in contracts.items():
+        assert contract.grain, name
+        assert all(column.comment for column in contract.columns), name
 
 
-def test_every_view_has_its_tables_and_a_place_in_the_queries() -> None:
+def test_every_view_is_in_each_dialect_and_has_its_tables() -> None:
     for dialect in get_args(views.Dialect):
         assert set(views.queries(dialect)) == set(views.READ_BY)
-    for name, tables in views.READ_BY.items():
-        assert f"\n| `{name}` |" in page("queries.md"), name
-        assert set(tables) <= set(TABLE_NAMES), name
+    assert {table for tables in views.READ_BY.values() for table in tables} <= set(TABLE_NAMES)
 
 
 def test_every_class_is_decided_by_both_ways_and_has_a_place_in_the_dashboard_and_the_report() -> None:
@@ -152,26 +138,13 @@ def test_every_form_of_an_extractor_is_read_by_why_too() -> None:
     assert read == dict.fromkeys(READ_FROM, 7)
 
 
-def test_every_invariant_is_counted() -> None:
-    source = inspect.getsource(measures)
-    for each in INVARIANTS:
-        assert re.search(rf'"{each.fact}": |\.{each.fact}\b', source), each.fact
-
-
 def outcome(policy: Late, *, contiguous: bool) -> tuple[int, list[str]]:
     """How many of two late records Silver takes, and the state of those that are kept out."""
     rules = Rules(Source("header", "seq"), late=policy, contiguous=contiguous)
     stream = ("t", 0, None)
-    late = {
-        "epoch": 0,
-        "class": LATE,
-        "first_offset": 1,
-        "last_offset": 2,
-        "first_sequence": 1,
-        "last_sequence": 2,
-        "records": 2,
-    }
-    found = pa.Table.from_pylist([{**dict(zip(STREAM, stream, strict=True)), **late}], SEGMENT)
+    late = {"epoch": 0, "class": LATE, "records": 2}
+    spans = {"first_offset": 1, "last_offset": 2, "first_sequence": 1, "last_sequence": 2}
+    found = pa.Table.from_pylist([{**dict(zip(STREAM, stream, strict=True)), **late, **spans}], SEGMENT)
     taken, out = decision.late(found, rules), decision.rejects(found, 1, rules)
     loads: dict[Stream, ledger.StreamLoad] = {stream: ledger.StreamLoad(None)}
     loads[stream].add(Segment(stream, 0, LATE, None, 1, 2, 1, 2, 2))

@@ -1,14 +1,19 @@
-"""What the benchmark makes of the peers' runs, and how it talks to them."""
+"""What the benchmark sends, how it talks to the peers, and what it makes of their runs and results."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from bench.keys import keys_of, murmur2, partition_of
 from bench.peers import marks, page
 from bench.peers.figures import checked, figures, percentile, small_quantiles
 from bench.peers.job import PREPARE, RUN, Answer, Job
@@ -16,9 +21,10 @@ from bench.peers.outcome import Outcome, SmallLoad
 from bench.peers.process import PeerFailedError, Process
 from bench.peers.registry import CHECKED, CLEAN, FEW, MANY, PEERS, SWAPPED, TIMED
 from bench.peers.rounds import Found
-from bench.peers.sizes import topic_bytes, written
-from bench.sitting import Measurement, RoundStart, Sitting
-from bench.truth import Counts
+from bench.peers.sizes import Watch, topic_bytes, written
+from bench.sitting import Measurement, RoundStart, Sitting, WrongResultError
+from bench.topics import PARTITIONS, Topic, order, partition_records, plan_topic, swap_blocks
+from bench.truth import Counts, count, split
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,28 +32,38 @@ if TYPE_CHECKING:
 EXACT = Counts(rows=99, lost=0, doubled=0, out_of_order=0)
 OURS = Outcome("ours", FEW.name, 1, 1_000_000, 0, 200.0, 4.0, 6.0, 9.0, 10**9, 3 * 10**8, 7, 5_000, EXACT)
 
+BURN = "import sys, time\nwhile time.process_time() < 0.6: pass\nprint(flush=True)\n"
+LEFT_BEHIND = f"""
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {BURN + "sys.stdin.read()"!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdout.readline()
+time.sleep(1.2)
+os._exit(0)
+"""
+WAITED_FOR = f"""
+import subprocess, sys, time
+subprocess.run([sys.executable, "-c", {BURN!r}], stdout=subprocess.DEVNULL)
+time.sleep(1.2)
+"""
 
-def test_a_job_is_read_as_it_was_written() -> None:
+
+def test_a_job_and_an_answer_are_read_as_they_were_written() -> None:
     job = Job(RUN, peer="ours", servers="host:1", topic="t", records=5, root="/r=1/x", work="/w", after_version=0)
     assert Job.parse(job.line() + "\n") == job
-
-
-def test_an_answer_is_read_as_it_was_written() -> None:
     answer = Answer(table="/t", rejects="/r", version=3)
     assert Answer.parse(answer.line()) == answer
 
 
-def test_a_peer_that_says_that_it_failed_has_failed(tmp_path: Path) -> None:
-    script = 'import sys\nfor line in sys.stdin: print(\'{"error": "no room"}\', flush=True)'
-    with Process([sys.executable, "-c", script], tmp_path / "log") as process, pytest.raises(PeerFailedError, match="no room"):
-        process.ask(Job(PREPARE))
-
-
-def test_a_peer_that_ends_has_failed_with_the_last_thing_it_said(tmp_path: Path) -> None:
-    script = "import sys; sys.stdin.readline(); sys.exit('out of memory')"
-    with Process([sys.executable, "-c", script], tmp_path / "log") as process, pytest.raises(PeerFailedError) as failed:
-        process.ask(Job(RUN))
-    assert str(failed.value) == "ended with 1; out of memory"
+@pytest.mark.parametrize(
+    ("script", "job", "said"),
+    [
+        ('import sys\nfor line in sys.stdin: print(\'{"error": "no room"}\', flush=True)', PREPARE, "no room"),
+        ("import sys; sys.stdin.readline(); sys.exit('out of memory')", RUN, "^ended with 1; out of memory$"),
+    ],
+)
+def test_a_peer_that_says_so_or_ends_has_failed(tmp_path: Path, script: str, job: str, said: str) -> None:
+    with Process([sys.executable, "-c", script], tmp_path / "log") as process, pytest.raises(PeerFailedError, match=said):
+        process.ask(Job(job))
 
 
 def test_ours_is_held_against_the_copy_and_the_peers_that_were_timed_on_the_same_input() -> None:
@@ -73,30 +89,24 @@ def test_small_loads_are_held_against_their_commits_and_the_slowest_against_the_
     assert marks.of_small({"ours": (10, 3.0, 6.6)}) == []
 
 
-def test_a_figure_is_the_median_of_the_rounds_with_its_worst_result() -> None:
+def test_a_figure_is_the_median_with_its_worst_result_and_ranks_are_the_nearest() -> None:
     wrong = Counts(rows=98, lost=1, doubled=0, out_of_order=0)
     runs = [OURS, replace(OURS, round=2, seconds=2.0, cpu_seconds=None, counts=wrong), replace(OURS, round=3, seconds=5.0)]
     (figure,) = figures([*runs, replace(OURS, round=0, seconds=99.0)])
     assert (figure.seconds, figure.records_per_second, figure.megabytes_per_second) == (4.0, 250_000, 50.0)
     assert figure.cpu_seconds_per_million == 6.0
     assert figure.counts == wrong
+    assert percentile([float(n) for n in range(1, 101)], 99) == 99.0
+    assert small_quantiles([SmallLoad("ours", each) for each in (3.0, 1.0, 2.0)]) == {"ours": (3, 2.0, 3.0)}
 
 
-def test_ours_has_to_hold_exactly_the_late_records() -> None:
+def test_ours_has_to_hold_exactly_the_late_and_small_inputs_count_for_correctness() -> None:
     held = replace(OURS, late=8, counts=replace(EXACT, held=8))
     assert held.is_as_promised
     assert not replace(held, late=9).is_as_promised
     assert not replace(OURS, counts=replace(EXACT, lost=1)).is_as_promised
-
-
-def test_small_inputs_count_for_correctness_alone() -> None:
     small = replace(OURS, round=0, input=SWAPPED.name)
     assert checked([OURS, small]) == {"ours": {SWAPPED.name: EXACT}}
-
-
-def test_percentiles_are_taken_by_nearest_rank() -> None:
-    assert percentile([float(n) for n in range(1, 101)], 99) == 99.0
-    assert small_quantiles([SmallLoad("ours", each) for each in (3.0, 1.0, 2.0)]) == {"ours": (3, 2.0, 3.0)}
 
 
 def test_every_peer_is_timed_on_the_input_of_the_chart_and_counted_on_all() -> None:
@@ -140,3 +150,87 @@ def test_sizes_follow_no_link_and_count_logs_of_a_topic_alone(tmp_path: Path) ->
     (work / "file").write_bytes(b"xyz")
     assert written(work)[0] < 1_000
     assert topic_bytes(data, "out-00001") == (20, 10)
+
+
+def lost_cpu_seconds(script: str) -> float:
+    with subprocess.Popen([sys.executable, "-c", script]) as process, Watch(process.pid) as watch:
+        process.wait()
+    return watch.lost_cpu_seconds
+
+
+def test_the_time_of_a_process_is_neither_taken_for_others_nor_counted_twice() -> None:
+    assert 0.5 <= lost_cpu_seconds(LEFT_BEHIND) < 2
+    assert lost_cpu_seconds(WAITED_FOR) < 0.1
+
+
+def test_nor_is_it_where_that_parent_has_not_been_waited_for_itself() -> None:
+    with subprocess.Popen([sys.executable, "-c", LEFT_BEHIND]) as process:
+        with Watch(process.pid) as watch:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            time.sleep(1)  # a look at it while it is dead and still there
+        assert 0.5 <= watch.lost_cpu_seconds < 2
+
+
+@pytest.mark.parametrize(
+    ("key", "hashed"),
+    [  # what Kafka's own tests expect of its hash
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_a_key_is_hashed_as_kafka_does(key: bytes, hashed: int) -> None:
+    assert murmur2(key) == hashed % 2**32
+
+
+def test_every_partition_has_keys_that_a_producer_sends_there() -> None:
+    found = {partition: keys_of(partition, PARTITIONS, 125) for partition in range(PARTITIONS)}
+    assert all(partition_of(key, PARTITIONS) == partition for partition, keys in found.items() for key in keys)
+    assert len({key for keys in found.values() for key in keys}) == PARTITIONS * 125
+
+
+@pytest.mark.parametrize("records", [8_000, 20_000, 123_456])
+def test_as_many_records_are_sent_as_were_planned(records: int) -> None:
+    topic = swap_blocks(plan_topic("t", records, resent_share=0.2))
+    sent = [outgoing for partition in range(PARTITIONS) for outgoing in partition_records(topic, partition)]
+    assert len(sent) == topic.records == records
+    assert len({(each.partition, each.headers[0][1]) for each in sent}) == sum(topic.unique)
+
+
+def test_a_swapped_topic_sends_the_same_records_once() -> None:
+    topic = swap_blocks(plan_topic("t", 4_000, resent_share=0.1))
+    for partition in range(PARTITIONS):
+        sent = list(order(topic, partition))
+        assert sorted(sent) == list(range(1, topic.unique[partition] + 1))
+    behind = sum(
+        sum(sequence < highest for sequence, highest in zip(sent, np.maximum.accumulate(sent), strict=True))
+        for partition in range(PARTITIONS)
+        for sent in [list(order(topic, partition))]
+    )
+    assert behind == topic.late > 0
+
+
+@pytest.mark.parametrize(
+    ("topic", "found", "held", "expected"),
+    [
+        (Topic("t", (3, 2)), {0: [1, 2, 3], 1: [1, 2]}, {}, Counts(rows=5, lost=0, doubled=0, out_of_order=0)),
+        (Topic("t", (3, 2)), {0: [1, 2, 3]}, {}, Counts(rows=3, lost=2, doubled=0, out_of_order=0)),
+        (Topic("t", (4,), resends=((0, 2, 3),)), {0: [1, 2, 3, 2, 3, 4]}, {}, Counts(6, lost=0, doubled=2, out_of_order=1)),
+        (Topic("t", (4,)), {0: [1, 3, 4]}, {0: [2]}, Counts(rows=3, lost=0, doubled=0, out_of_order=0, held=1)),
+        (Topic("t", (2,)), {0: [1, 2]}, {0: [2]}, Counts(rows=2, lost=0, doubled=0, out_of_order=0)),
+    ],
+    ids=["exact", "a lost partition", "a copy sent again", "held is not lost", "held and kept counts as kept"],
+)
+def test_a_result_is_counted(topic: Topic, found: dict[int, list[int]], held: dict[int, list[int]], expected: Counts) -> None:
+    as_arrays = ({partition: np.array(each) for partition, each in given.items()} for given in (found, held))
+    counts = count(topic, next(as_arrays), held=next(as_arrays))
+    assert (counts, counts.is_exact) == (expected, expected.lost + expected.doubled == 0)
+
+
+def test_a_sequence_that_was_never_sent_is_no_result_and_no_rows_are_no_partitions() -> None:
+    with pytest.raises(WrongResultError, match="sequences 1 to 9, sent were 1 to 3"):
+        count(Topic("t", (3,)), {0: np.array([1, 9])})
+    assert split(np.array([]), np.array([], dtype=np.int64)) == {}

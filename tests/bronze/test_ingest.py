@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bronze.ingest import ingest
-from lakehouse.errors import SourceError, TableStateError
+from bronze.records import bronze_records
+from lakehouse.errors import ContractError, SourceError, TableStateError
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.settings.pipeline import Kafka
 from lakehouse.table import BRONZE_RECORDS
-from tests.support.kafka import Sent, send, send_transaction
+from tests.support.kafka import Sent, send, send_transaction, sequenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,11 +29,9 @@ if TYPE_CHECKING:
     Topic = Callable[..., str]
     Runs = Callable[[], Run]
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
-
 
 def kafka_of(broker: LocalBroker, *topics: str, **others: Any) -> Kafka:
-    return Kafka(bootstrap_servers=broker.bootstrap_servers, topics=topics, **others)
+    return Kafka.model_validate({"bootstrap_servers": broker.bootstrap_servers, "topics": topics, **others})
 
 
 def bronze(spark: SparkSession, run: Run) -> list[Row]:
@@ -42,12 +42,10 @@ def values(spark: SparkSession, run: Run) -> list[bytes]:
     return [bytes(row["value"]) for row in bronze(spark, run)]
 
 
-def numbers(*wanted: int) -> list[Sent]:
-    return [Sent(b"%d" % number) for number in wanted]
-
-
-def checkpoint(run: Run) -> Path:
-    return Path(run.lakehouse.folder("_checkpoints/bronze_records"))
+def test_a_source_without_headers_is_refused(spark: SparkSession) -> None:
+    columns = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+    with pytest.raises(ContractError, match="headers is missing"):
+        bronze_records(spark.createDataFrame([], columns), "r1")
 
 
 def test_bronze_holds_every_byte_that_was_sent(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic) -> None:
@@ -64,7 +62,8 @@ def test_bronze_holds_every_byte_that_was_sent(spark: SparkSession, run: Run, br
     ]
     name = topic()
     send(broker.bootstrap_servers, name, sent)
-    ingested = ingest(spark, run, kafka_of(broker, name))
+    of_the_client = {"max.poll.records": "1", "client.id": "tidemark", "request.timeout.ms": "40000"}
+    ingested = ingest(spark, run, kafka_of(broker, name, properties=of_the_client))
     rows = bronze(spark, run)
     assert [(row["topic"], row["partition"], row["offset"], row["timestamp_type"], row["run_id"]) for row in rows] == [
         (name, 0, offset, 0, run.run_id) for offset in range(len(sent))
@@ -76,125 +75,94 @@ def test_bronze_holds_every_byte_that_was_sent(spark: SparkSession, run: Run, br
     assert all(row["timestamp"] <= row["ingested_at"] for row in rows)
 
 
-def test_producer_epoch_and_sequence_are_read_while_a_record_is_in_hand(
-    spark: SparkSession, new_run: Runs, broker: LocalBroker, topic: Topic
-) -> None:
-    name, run = topic(), new_run()
-    sources = Sources(Source("header", "seq"), producer=Source("value"))
-    custom = Sources(Source("custom", "tests.bronze.test_ingest:fails"))
-    for read_by, sequence in ((sources, b"1"), (sources, b"x"), (custom, b"3"), (None, b"4")):
-        send(broker.bootstrap_servers, name, [Sent(b"a", headers=[("seq", sequence)])])
-        ingest(spark, new_run(), kafka_of(broker, name), read_by)
-    read = [
-        tuple(row[each] for each in ("producer", "epoch", "sequence", "problem", "rules_fingerprint"))
-        for row in bronze(spark, run)
-    ]
-    assert read == [
-        ("a", 0, 1, None, sources.fingerprint),
-        ("a", None, None, "sequence_not_a_whole_number", sources.fingerprint),
-        (None,) * 5,
-        (None,) * 5,
-    ]
-
-
 def fails(value: Column) -> Column:
     """A custom extractor that would stop an ingest, if one ran it."""
     raise AssertionError(value)
 
 
-def test_a_record_is_appended_once_however_often_bronze_runs(
+def test_a_record_comes_once_in_versions_of_a_limit_read_by_all_but_custom_code(
     spark: SparkSession, new_run: Runs, broker: LocalBroker, topic: Topic
 ) -> None:
     name, run = topic(2), new_run()
-    empty = ingest(spark, run, kafka_of(broker, name))
-    send(broker.bootstrap_servers, name, [*numbers(1, 2), Sent(b"3", partition=1)])
-    first = ingest(spark, new_run(), kafka_of(broker, name))
-    idle = ingest(spark, new_run(), kafka_of(broker, name))
-    assert (empty.records, first.records) == (0, 3)
-    assert (idle.records, idle.batches, idle.from_version, idle.to_version) == (0, 0, first.to_version, first.to_version)
-    send(broker.bootstrap_servers, name, numbers(4))
-    last = ingest(spark, new_run(), kafka_of(broker, name))
-    assert (last.records, last.to_version) == (1, first.to_version + 1)
-    assert values(spark, run) == [b"1", b"2", b"4", b"3"]
-
-
-def test_a_limit_cuts_the_input_into_versions_that_are_reported(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic
-) -> None:
-    name = topic()
-    send(broker.bootstrap_servers, name, numbers(*range(10)))
-    ingested = ingest(spark, run, kafka_of(broker, name, max_offsets_per_trigger=4))
-    assert (ingested.records, ingested.batches, ingested.to_version - ingested.from_version) == (10, 3, 3)
+    kafka = kafka_of(broker, name, max_offsets_per_trigger=4)
+    sources = Sources(Source("header", "seq"), producer=Source("value"))
+    custom = Sources(Source("custom", "tests.bronze.test_ingest:fails"))
+    empty = ingest(spark, new_run(), kafka, sources)
+    odd = Sent(b"a", headers=[("seq", b"x")], partition=1)
+    send(broker.bootstrap_servers, name, [*sequenced(*range(9)), odd])
+    first = ingest(spark, run, kafka, sources)
+    idle = ingest(spark, new_run(), kafka, sources)
+    assert (empty.records, first.records, first.batches, first.to_version - first.from_version) == (0, 10, 3, 3)
     report = cast(Any, run.report)
     assert report.named("bronze.progress")[-1] == {"records": 10, "batches": 3}
-    assert report.named("bronze.ingested") == [vars(ingested)]
-    assert values(spark, run) == [b"%d" % number for number in range(10)]
+    assert report.named("bronze.ingested") == [vars(first)]
+    assert (idle.records, idle.batches, idle.from_version, idle.to_version) == (0, 0, first.to_version, first.to_version)
+    send(broker.bootstrap_servers, name, sequenced(9))
+    last = ingest(spark, new_run(), kafka, custom)
+    assert (last.records, last.to_version) == (1, first.to_version + 1)
+    names = ("value", "producer", "epoch", "sequence", "problem", "rules_fingerprint")
+    assert [tuple(row[each] for each in names) for row in bronze(spark, run)] == [
+        *((b"v%d" % number, f"v{number}", 0, number, None, sources.fingerprint) for number in range(9)),
+        (b"v9", None, None, None, None, None),
+        (b"a", "a", None, None, "sequence_not_a_whole_number", sources.fingerprint),
+    ]
 
 
 def test_only_committed_transactions_reach_bronze(spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic) -> None:
     name, servers = topic(), broker.bootstrap_servers
-    send_transaction(servers, name, numbers(1, 2), commit=True)
-    send_transaction(servers, name, numbers(3, 4), commit=False)
-    send_transaction(servers, name, numbers(5), commit=True)
-    send_transaction(servers, name, numbers(*range(100, 1100)), commit=False)
+    send_transaction(servers, name, sequenced(1, 2), commit=True)
+    send_transaction(servers, name, sequenced(3, 4), commit=False)
+    send_transaction(servers, name, sequenced(5), commit=True)
+    send_transaction(servers, name, sequenced(*range(100, 1100)), commit=False)
     started = time.monotonic()
     assert ingest(spark, run, kafka_of(broker, name)).records == 3
     assert time.monotonic() - started < 60, "a topic that ends in aborted records and markers must not be waited for"
-    send(servers, name, numbers(6))
+    send(servers, name, sequenced(6))
     assert ingest(spark, run, kafka_of(broker, name)).records == 1
-    assert values(spark, run) == [b"1", b"2", b"5", b"6"]
+    assert values(spark, run) == [b"v1", b"v2", b"v5", b"v6"]
 
 
 def test_a_lost_checkpoint_goes_on_where_bronze_ends_and_a_lost_table_is_refused(
     spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic
 ) -> None:
-    name = topic(2)
-    send(broker.bootstrap_servers, name, [*numbers(1, 2), Sent(b"3", partition=1)])
+    name, checkpoint = topic(2), Path(run.lakehouse.folder("_checkpoints/bronze_records"))
+    send(broker.bootstrap_servers, name, [*sequenced(1, 2), *sequenced(3, partition=1)])
     ingest(spark, run, kafka_of(broker, name, max_offsets_per_trigger=None))
-    shutil.rmtree(checkpoint(run))
-    send(broker.bootstrap_servers, name, numbers(4))
+    shutil.rmtree(checkpoint)
+    send(broker.bootstrap_servers, name, sequenced(4))
     # `latest` would skip it, `earliest` would read all again.
     assert ingest(spark, run, kafka_of(broker, name, starting_offsets="latest")).records == 1
-    assert values(spark, run) == [b"1", b"2", b"4", b"3"]
+    assert values(spark, run) == [b"v1", b"v2", b"v4", b"v3"]
 
     shutil.rmtree(run.table(BRONZE_RECORDS).location)
     with pytest.raises(TableStateError, match="deleted alone"):
         ingest(spark, run, kafka_of(broker, name))
-    shutil.rmtree(checkpoint(run))
+    shutil.rmtree(checkpoint)
     assert ingest(spark, run, kafka_of(broker, name)).records == 4
 
 
-def test_a_missing_topic_is_named_within_seconds(spark: SparkSession, run: Run, broker: LocalBroker) -> None:
-    started = time.monotonic()
-    with pytest.raises(SourceError, match="does not exist") as missing:
-        ingest(spark, run, kafka_of(broker, "misspelt"))
-    assert "topic misspelt at " in str(missing.value)
-    assert "kafka.topics" in str(missing.value)
-    assert time.monotonic() - started < 60
+JAAS = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": 'no.such.LoginModule required password="hunter2";'}
 
 
-def test_an_unreachable_broker_is_named_within_seconds(spark: SparkSession, run: Run) -> None:
-    started = time.monotonic()
-    with pytest.raises(SourceError, match=r"127\.0\.0\.1:1: Connection refused") as unreachable:
-        ingest(spark, run, Kafka(bootstrap_servers="127.0.0.1:1", topics=("t",)))
-    assert "bootstrap_servers" in str(unreachable.value)
-    assert time.monotonic() - started < 15
-    assert not Path(run.table(BRONZE_RECORDS).location).exists()
-
-
-def test_client_properties_reach_the_client_and_no_error_repeats_a_secret(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic
+@pytest.mark.parametrize(
+    ("given", "what", "said"),
+    [
+        ({"topics": ["misspelt"]}, "does not exist", "topic misspelt at .*kafka.topics"),
+        ({"bootstrap_servers": "127.0.0.1:1"}, "No Kafka broker answers", "127.0.0.1:1: Connection refused.*bootstrap_servers"),
+        ({"properties": {"max.poll.records": "many"}}, "refuses its configuration", "many for configuration max.poll.records"),
+        ({"properties": {"security.protocol": "SASL_PLAINTEXT", **JAAS}}, "refuses its configuration", "LoginModule"),
+    ],
+)
+def test_what_stops_a_read_is_named_within_seconds_and_no_error_repeats_a_secret(
+    spark: SparkSession, run: Run, broker: LocalBroker, topic: Topic, *, given: dict[str, Any], what: str, said: str
 ) -> None:
-    name = topic()
-    send(broker.bootstrap_servers, name, numbers(1))
-    with pytest.raises(SourceError, match="refuses its configuration") as refused:
-        ingest(spark, run, kafka_of(broker, name, properties={"max.poll.records": "many"}))
-    assert "many for configuration max.poll.records" in str(refused.value)
-    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    properties["sasl.jaas.config"] = 'no.such.LoginModule required password="hunter2";'
-    with pytest.raises(SourceError, match="LoginModule") as refused:
-        ingest(spark, run, kafka_of(broker, name, properties=properties))
+    name, is_reached = topic(), "bootstrap_servers" not in given
+    send(broker.bootstrap_servers, name, sequenced(1))
+    started = time.monotonic()
+    with pytest.raises(SourceError, match=what) as refused:
+        ingest(spark, run, kafka_of(broker, name, **given))
+    assert re.search(said, str(refused.value), re.DOTALL)
     assert "hunter2" not in str(refused.value)
     assert refused.value.__cause__ is None
-    properties = {"max.poll.records": "1", "client.id": "tidemark", "request.timeout.ms": "40000"}
-    assert ingest(spark, run, kafka_of(broker, name, properties=properties)).records == 1
+    assert time.monotonic() - started < (60 if is_reached else 15)
+    assert Path(run.table(BRONZE_RECORDS).location).exists() == is_reached

@@ -1,14 +1,20 @@
-"""A controller and three Kafka brokers on this machine. Proxies delay, cut and hold up all connections of the brokers."""
+"""A controller and three Kafka brokers on this machine, and the faults of a topic's leader while records are sent to it.
+
+Proxies delay, cut and hold up all connections of the brokers.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
+import shutil
+import signal
+import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -18,14 +24,22 @@ from bronze.dev_broker.process import HOST, free_port, launch_node
 from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
-    import signal
-    import subprocess
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 REPLICAS = 3
 PATIENCE_SECONDS = 60
 SESSION_SECONDS = 3
 """After that long without a heartbeat the controller elects another leader."""
+
+TCP_SECONDS = 5.0
+"""How long connections are killed again and again, at most. The article did so for ten seconds, over more records."""
+TCP_EVERY_SECONDS = 0.5
+DOUBLE_SESSION = 2 * SESSION_SECONDS
+_ALONE_SECONDS = 0.3
+
+RATES = {"leader_cut_off": 12_000.0, "unclean_election": 20_000.0}
+"""Records a second. Elsewhere a sender has no limit; here it would be done before the leader that goes on alone ends."""
+TOPIC_CONFIGS = {"unclean_election": {"unclean.leader.election.enable": "true"}}
 
 _JVM = ("-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
 _CONTROLLER = """\
@@ -51,72 +65,58 @@ log.dirs={data}
 auto.create.topics.enable=false
 broker.heartbeat.interval.ms=500
 replica.lag.time.max.ms=3000
-log.retention.ms=-1
 log.index.size.max.bytes=1048576
 log.cleaner.dedupe.buffer.size=16777216
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=3
-transaction.state.log.num.partitions=1
-transaction.state.log.replication.factor=3
-transaction.state.log.min.isr=1
-group.initial.rebalance.delay.ms=0
 """
+
+T = TypeVar("T")
 
 
 class UnfitError(Exception):
     """The cluster is not in the state that a run needs, so a run over it would not count."""
 
 
-def wait_for(what: str, holds: Callable[[], bool], errors: tuple[type[Exception], ...] = (KafkaException, KeyError)) -> None:
-    """Return once a condition holds. The named errors mean that it does not hold yet.
-
-    Raises:
-        UnfitError: It does not hold within a minute.
-    """
+def wait_for(what: str, found: Callable[[], T | None], errors: tuple[type[Exception], ...] = (KafkaException, KeyError)) -> T:
+    """Return what is found, or raise `UnfitError` after a minute. The named errors, and what is false, mean not yet."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(*errors):
-            if holds():
-                return
+            if value := found():
+                return value
         time.sleep(0.2)
     raise UnfitError(f"No {what} within {PATIENCE_SECONDS} s.")
 
 
-class Ways(NamedTuple):
-    """The proxies of a broker: before its port for clients, before its port for other brokers, and to the controller."""
+class Node:
+    """A process behind proxies, which may be killed and started again."""
 
-    clients: Proxy
-    peers: Proxy
-    to_controller: Proxy
-
-
-class Broker:
-    """A broker process and its proxies. `port` is the one that it listens on for clients, behind the proxy."""
-
-    def __init__(self, folder: Path, settings: str, port: int, ways: Ways) -> None:
-        self.port, self.ways = port, ways
-        self._folder, self._settings = folder, settings
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, launch: Callable[[], subprocess.Popen[bytes]], *proxies: Proxy) -> None:
+        self._launch, self._proxies = launch, proxies
+        self.process = launch()
 
     def start(self) -> None:
         """Start it unless it runs; it answers some seconds later."""
-        if self._process is None or self._process.poll() is not None:
-            self._process = launch_node(self._folder, self._settings, jvm=_JVM)
-        self.ways.clients.accept()
-        self.ways.peers.accept()
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        assert self._process is not None
-        os.kill(self._process.pid, number)
+        if self.process.poll() is not None:
+            self.process = self._launch()
+        for proxy in self._proxies:
+            proxy.accept()
 
     def kill(self) -> None:
         """Send SIGKILL and wait for the end; its ports refuse connections from then on."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self.ways.clients.refuse()
-        self.ways.peers.refuse()
+        self.process.kill()
+        self.process.wait()
+        for proxy in self._proxies:
+            proxy.refuse()
+
+
+class Broker(Node):
+    """A broker, its port for clients, and its proxies: before that port, before the one for brokers, and to the controller."""
+
+    def __init__(self, launch: Callable[[], subprocess.Popen[bytes]], port: int, proxies: Sequence[Proxy]) -> None:
+        self.port, (self.clients, self.peers, self.to_controller) = port, proxies
+        super().__init__(launch, self.clients, self.peers)
 
 
 class Cluster:
@@ -130,6 +130,20 @@ class Cluster:
         wanted = NewTopic(topic, num_partitions=1, replication_factor=REPLICAS, config=dict(config))
         admin = admin_of(self.bootstrap_servers)  # named: an admin client that is collected too early never answers
         admin.create_topics([wanted])[topic].result(PATIENCE_SECONDS)
+        self.await_in_sync(topic)
+
+    def delay(self, milliseconds: int) -> None:
+        """Delay the brokers' answers, to clients and to each other."""
+        for broker in self.brokers.values():
+            broker.clients.delay_seconds = broker.peers.delay_seconds = milliseconds / 1000
+
+    def heal(self, topic: str) -> None:
+        """Undo every fault, and return once every replica of the topic is in sync, or raise `UnfitError`."""
+        self.delay(0)
+        for broker in self.brokers.values():
+            broker.peers.let_pass()
+            broker.to_controller.let_pass()
+            broker.start()
         self.await_in_sync(topic)
 
     def leader(self, topic: str) -> Broker:
@@ -151,18 +165,76 @@ class Cluster:
         return partition.leader, len(partition.isrs)
 
 
+@dataclass(frozen=True)
+class Faults:
+    """What may happen to a topic's leader: a method for each fault, by its name in a setting.
+
+    Each returns once the cluster can go on; its replicas need not be in sync.
+    """
+
+    cluster: Cluster
+    topic: str
+    leader: Broker
+    is_sending: Callable[[], bool]
+
+    def leader_killed(self) -> None:
+        """Kill the leader."""
+        self.leader.kill()
+
+    def tcp_killed(self) -> None:
+        """Kill the leader's connections to clients again and again while records are sent, up to the time limit.
+
+        `ss -K` closes a connection from outside, as tcpkill does. Where it cannot be used, the proxy closes them.
+        """
+        until = time.monotonic() + TCP_SECONDS
+        has_ss = _kill_sockets("( sport = :0 )") == 0
+        while self.is_sending() and time.monotonic() < until:
+            if has_ss:
+                _kill_sockets(f"( sport = :{self.leader.port} )")
+            else:
+                self.leader.clients.cut()
+            time.sleep(TCP_EVERY_SECONDS)
+
+    def leader_stopped(self) -> None:
+        """Suspend the leader until another broker leads, then wake it."""
+        self.leader.process.send_signal(signal.SIGSTOP)
+        time.sleep(DOUBLE_SESSION)
+        self.leader.process.send_signal(signal.SIGCONT)
+
+    def leader_cut_off(self) -> None:
+        """Separate the leader from its peers and the controller, not from clients: it goes on while a second broker leads."""
+        ways = (self.leader.peers, self.leader.to_controller)
+        for way in ways:
+            way.hold_up()
+        time.sleep(DOUBLE_SESSION)
+        for way in ways:
+            way.let_pass()
+
+    def unclean_election(self) -> None:
+        """Kill the followers, let the leader go on alone, kill it, and start the followers: the new leader lacks records."""
+        followers = [broker for broker in self.cluster.brokers.values() if broker is not self.leader]
+        for follower in followers:
+            follower.kill()
+        self.cluster.await_in_sync(self.topic, 1)
+        time.sleep(_ALONE_SECONDS)
+        self.leader.kill()
+        for follower in followers:
+            follower.start()
+        self.cluster.await_leader(self.topic, other_than=self.leader)
+
+
+def _kill_sockets(which: str) -> int:
+    """Run `ss -K`, and return its exit code. Root may run it, where the kernel supports it."""
+    if not shutil.which("ss"):
+        return 1
+    return subprocess.run(["ss", "-tKn", "state", "established", which], check=False, capture_output=True).returncode
+
+
 def admin_of(servers: str) -> AdminClient:
     """An admin client that logs nothing."""
     quiet = logging.getLogger("tidemark.chaos.admin")
     quiet.disabled = True
     return AdminClient({"bootstrap.servers": servers, "socket.timeout.ms": 5_000}, logger=quiet)
-
-
-def delete_topics(servers: str, topics: Sequence[str]) -> None:
-    """Remove topics."""
-    admin = admin_of(servers)
-    for answer in admin.delete_topics(list(topics)).values():
-        answer.result(PATIENCE_SECONDS)
 
 
 @contextlib.contextmanager
@@ -171,22 +243,20 @@ def start_cluster() -> Iterator[Cluster]:
     with contextlib.ExitStack() as stack:
         made = tempfile.TemporaryDirectory(prefix="tidemark-chaos-", ignore_cleanup_errors=True)
         root, controller = Path(stack.enter_context(made)), free_port()
-        data, session = root / "controller" / "data", SESSION_SECONDS * 1000
-        settings = _CONTROLLER.format(host=HOST, data=data, controller=controller, session=session)
-        process = launch_node(root / "controller", settings, jvm=_JVM)
-        stack.callback(process.wait)
-        stack.callback(process.kill)
+
+        def launching(name: str, settings: str, **values: object) -> Callable[[], subprocess.Popen[bytes]]:
+            filled = settings.format(host=HOST, data=root / name / "data", session=SESSION_SECONDS * 1000, **values)
+            return lambda: launch_node(root / name, filled, jvm=_JVM)
+
+        stack.callback(Node(launching("controller", _CONTROLLER, controller=controller)).kill)
         brokers, servers = {}, []
         for number in range(1, REPLICAS + 1):
-            folder = root / f"broker-{number}"
             client, peer, *outer = (free_port() for _ in range(5))
+            ports = dict(zip(("outer_client", "outer_peer", "controller"), outer, strict=True), client=client, peer=peer)
             pairs = zip(outer, (client, peer, controller), strict=True)
-            ways = Ways(*(stack.enter_context(Proxy(port, to)) for port, to in pairs))
-            ports = dict(zip(("outer_client", "outer_peer", "controller"), outer, strict=True))
-            filled = _BROKER.format(host=HOST, data=folder / "data", number=number, client=client, peer=peer, **ports)
-            brokers[number] = Broker(folder, filled, client, ways)
+            proxies = [stack.enter_context(Proxy(port, to)) for port, to in pairs]
+            brokers[number] = Broker(launching(f"broker-{number}", _BROKER, number=number, **ports), client, proxies)
             stack.callback(brokers[number].kill)
-            brokers[number].start()
             servers.append(f"{HOST}:{outer[0]}")
         cluster = Cluster(brokers, ",".join(servers))
         wait_for("brokers", lambda: len(admin_of(cluster.bootstrap_servers).list_topics(timeout=5).brokers) == REPLICAS)

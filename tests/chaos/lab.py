@@ -1,23 +1,33 @@
-"""Runs on one cluster, one after another, and their topics through the pipeline."""
+"""Runs on one cluster, one after another: their senders, their topics as plain clients read them, and these in the pipeline."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import selectors
+import subprocess
+import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from bronze.dev_broker.broker import LocalBroker, create_topic
 from lakehouse.machine.jars import broker_classpath
-from tests.chaos import faults, log
-from tests.chaos.cluster import delete_topics, start_cluster
-from tests.chaos.results import Row
-from tests.chaos.senders import Sender, StuckError, command_of, compile_java
-from tests.chaos.setting import PULSAR
+from lakehouse.machine.java import java_executable
+from tests.chaos import cluster
+from tests.chaos.pulsar import cluster as pulsar
+from tests.chaos.results import FIRST, FLUSHED, MOST_OPEN, PULSAR, RECORDS, STRUCK_AT, Row
 from tests.chaos.tables import BY_COPIER, BY_KIT, BY_VALUE, outcomes
+from tests.support.kafka import delete_topic
+from tests.support.published import Jumps
+from tests.support.topics import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,9 +35,87 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
-    from tests.chaos.cluster import Cluster
-    from tests.chaos.log import Log
-    from tests.chaos.setting import Planned
+    from tests.chaos.results import Planned
+
+FATES = "fates"
+ACKNOWLEDGED, REFUSED, UNSENT = 1, 2, 3
+_MOST_SECONDS = 240
+_ROOT = Path(__file__).parents[2]
+_PROPERTIES = {  # as Java's client and librdkafka both name them
+    "retries": str(2**31 - 1),
+    "retry.backoff.ms": "100",
+    "linger.ms": "1000",
+    "batch.size": "16384",
+    # The article's client fails over within seconds too; with the defaults it asks for metadata later.
+    "reconnect.backoff.max.ms": "500",
+    "request.timeout.ms": "10000",
+    "delivery.timeout.ms": "180000",
+}
+
+
+class StuckError(Exception):
+    """A sender or a reader ended or stopped where it should not."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """The records of a topic's partition, in the order of their offsets."""
+
+    numbers: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+    def jumps(self) -> Jumps:
+        """Count duplicates and deviations record by record, as the article's consumer does.
+
+        >>> sent = [*range(1, 11), *range(30, 41), *range(15, 30), *range(11, 15), *range(5, 11), *range(2, 5), *range(41, 45)]
+        >>> Log(np.array(sent), np.arange(len(sent))).jumps()
+        Jumps(duplicates=9, djf=0, djb=2, jf=2, jb=2)
+        """
+        seen, counts, before = set[int](), Counter[str](), int(self.numbers[0]) - 1
+        for number in self.numbers.tolist():
+            is_known = number in seen
+            counts["duplicates"] += is_known
+            if number != before + 1:
+                counts[("d" if is_known else "") + ("jf" if number > before else "jb")] += 1
+            seen.add(number)
+            before = number
+        return Jumps(*(counts[name] for name in Jumps._fields))
+
+    def is_above(self) -> NDArray[np.bool_]:
+        """For each record, whether its number is above all numbers before it."""
+        highest = np.maximum.accumulate(self.numbers)
+        return np.concatenate(([True], self.numbers[1:] > highest[:-1]))
+
+    def is_first(self) -> NDArray[np.bool_]:
+        """For each record, whether its number comes for the first time."""
+        found = np.zeros(len(self.numbers), np.bool_)
+        found[np.unique(self.numbers, return_index=True)[1]] = True
+        return found
+
+    def columns(self, fates: NDArray[np.uint8]) -> dict[str, int]:
+        """The article's columns of a run, by the fates that its sender kept."""
+        is_there = np.zeros(len(fates), np.bool_)
+        is_there[self.numbers - FIRST] = True
+        is_acknowledged, is_sent = fates == ACKNOWLEDGED, fates != UNSENT
+        counted = {
+            "SendCount": is_sent,
+            "PosAckCount": is_acknowledged,
+            "NegAckCount": fates == REFUSED,
+            "NotReceived": is_acknowledged & ~is_there,
+            "ReceivedNoAck": is_there & ~is_acknowledged,
+            "Missing": is_sent & ~is_there,
+            "Gap": ~is_there[self.numbers.min() - FIRST : self.numbers.max() - FIRST],
+        }
+        names = ("MsgsWithDups", "DJF", "DJB", "JF", "JB")
+        counts = {name: int(flags.sum()) for name, flags in counted.items()}
+        return {"Received": len(self.numbers), **counts, **dict(zip(names, self.jumps(), strict=True))}
+
+
+def log_of(servers: str, topic: str) -> Log:
+    """Read a topic's only partition, or raise `TimeoutError`."""
+    found = records_of(servers, topic, isolation="read_uncommitted")
+    numbers, offsets = [int(record.value or b"") for record in found], [record.offset for record in found]
+    return Log(np.array(numbers, np.int64), np.array(offsets, np.int64))
 
 
 class Ran(NamedTuple):
@@ -40,94 +128,227 @@ class Ran(NamedTuple):
 
 
 class Lab(ABC):
-    """A running cluster and a folder. `servers` is the Kafka that Bronze reads from."""
+    """A running cluster, the Kafka servers that Bronze reads from, the class path of the Java programs, and a folder."""
 
-    def __init__(self, servers: str, folder: Path) -> None:
-        self._servers, self._folder = servers, folder
+    def __init__(self, servers: str, libraries: str, folder: Path) -> None:
+        self._servers, self._libraries, self._folder = servers, libraries, folder
 
     @abstractmethod
-    def _send(self, planned: Planned, records: int, folder: Path) -> NDArray[Any]:
+    def _send(self, planned: Planned, folder: Path) -> NDArray[Any]:
         """Send the records to a new topic, cause the fault, repair the cluster, and return the records' fates."""
 
     @abstractmethod
     def _read(self, planned: Planned, folder: Path) -> tuple[Log, Log]:
         """The topic, and the one that Bronze reads."""
 
-    def run(self, planned: Planned, records: int) -> Ran:
-        """Make a run.
-
-        Raises:
-            StuckError: A sender or a reader failed, or the topic is empty and cannot be compared.
-            UnfitError: The cluster did not recover.
-        """
+    def run(self, planned: Planned) -> Ran:
+        """Make a run, or raise `UnfitError`, or `StuckError` also where the topic is empty and cannot be compared."""
         load, at, started = os.getloadavg()[0], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), time.monotonic()
-        folder, setting = self._folder / planned.topic, planned.setting
+        folder = self._folder / planned.topic
         folder.mkdir()
-        fates = self._send(planned, records, folder)
+        fates = self._send(planned, folder)
         seconds = round(time.monotonic() - started, 1)
         found, read = self._read(planned, folder)
         if not len(found.numbers):
-            raise StuckError(f"The topic has none of {records:,} records: all were lost with the leader")
-        columns = {
-            "Sender": setting.sender,
-            "Acks": setting.acks,
-            "Idempotence": "on" if setting.is_idempotent else "off",
-            "InFlight": setting.in_flight,
-            "Fault": setting.fault,
-            "Delay": setting.delay_ms,
-            "TestRun": planned.nth,
-            "Received": len(found.numbers),
-            **found.columns(fates),
-            "Seconds": seconds,
-            "Load": round(load, 1),
-            "At": at,
-        }
-        return Ran(planned, columns, found, read)
+            raise StuckError(f"The topic has none of {RECORDS:,} records: all were lost with the leader")
+        of_sitting = {"Seconds": seconds, "Load": round(load, 1), "At": at}
+        return Ran(planned, {**asdict(planned), **found.columns(fates), **of_sitting}, found, read)
 
     def through_tables(self, spark: SparkSession, runs: Sequence[Ran]) -> list[Row]:
         """Take the runs' topics through the pipeline, one for each way to number records, and remove them."""
         rows = []
         for numbers, is_of in ((BY_VALUE, ("java", "librdkafka")), (BY_KIT, ("kit",)), (BY_COPIER, (PULSAR,))):
-            logs = {ran.planned.topic: ran.read for ran in runs if ran.planned.setting.sender in is_of}
+            logs = {ran.planned.topic: ran.read for ran in runs if ran.planned.Sender in is_of}
             if logs:
                 with tempfile.TemporaryDirectory(prefix="tables-", dir=self._folder) as tables:
                     found = outcomes(spark, self._servers, logs, Path(tables), numbers)
                 rows += [Row(**ran.columns, **found[ran.planned.topic]) for ran in runs if ran.planned.topic in found]
-                delete_topics(self._servers, list(logs))
+            for topic in logs:
+                delete_topic(self._servers, topic)
         return rows
 
 
 class KafkaLab(Lab):
     """A cluster of Kafka, and the compiled Java sender."""
 
-    def __init__(self, cluster: Cluster, classpath: str, folder: Path) -> None:
-        super().__init__(cluster.bootstrap_servers, folder)
-        self._cluster, self._classpath = cluster, classpath
+    def __init__(self, kafka: cluster.Cluster, libraries: str, folder: Path) -> None:
+        super().__init__(kafka.bootstrap_servers, libraries, folder)
+        self._kafka = kafka
 
-    def _send(self, planned: Planned, records: int, folder: Path) -> NDArray[Any]:
-        fault, topic = planned.setting.fault, planned.topic
-        self._cluster.create_topic(topic, faults.TOPIC_CONFIGS.get(fault, {}))
-        target = faults.prepare(self._cluster, topic, delay_ms=planned.setting.delay_ms)
-        rate = faults.RATES.get(fault, 0.0)
-        command = command_of(planned, self._servers, records, rate, classpath=self._classpath, folder=folder)
+    def _send(self, planned: Planned, folder: Path) -> NDArray[Any]:
+        topic = planned.topic
+        self._kafka.create_topic(topic, cluster.TOPIC_CONFIGS.get(planned.Fault, {}))
+        self._kafka.delay(planned.Delay)
+        leader = self._kafka.leader(topic)
+        command = command_of(planned, self._servers, classpath=self._libraries, folder=folder)
         try:
-            with Sender(command, folder) as sender:
-                sender.await_strike()
-                faults.strike(fault, target, lambda: sender.is_sending)
-                return sender.fates()
+            with sending(command, folder) as sender:
+                faults = cluster.Faults(self._kafka, topic, leader, lambda: sender.poll() is None)
+                getattr(faults, planned.Fault)()
+                return fates_of(sender, folder)
         finally:
-            faults.heal(self._cluster, topic)
+            self._kafka.heal(topic)
 
     def _read(self, planned: Planned, _folder: Path) -> tuple[Log, Log]:
-        found = log.read(self._servers, planned.topic)
+        found = log_of(self._servers, planned.topic)
         return found, found
 
 
+class PulsarLab(Lab):
+    """Pulsar, a Kafka broker for the copies of its topics, and the compiled programs of the folder `pulsar`."""
+
+    def __init__(self, started: pulsar.Cluster, servers: str, libraries: str, folder: Path) -> None:
+        super().__init__(servers, libraries, folder)
+        self._pulsar = started
+
+    def _send(self, planned: Planned, folder: Path) -> NDArray[Any]:
+        owner = self._pulsar.owner(_path_of(planned))
+        for broker in self._pulsar.brokers:
+            broker.clients.delay_seconds = planned.Delay / 1000
+        numbers = map(str, (FIRST, RECORDS, FLUSHED, STRUCK_AT, MOST_OPEN))
+        command = self._program("PulsarSender", planned, folder, "sender", *numbers, str(folder / FATES))
+        try:
+            with sending(command, folder) as sender:
+                if planned.Fault == "leader_killed":
+                    owner.kill()
+                else:  # cut its clients' connections, and refuse new ones for some seconds
+                    owner.clients.refuse()
+                    owner.clients.cut()
+                    time.sleep(cluster.TCP_SECONDS)
+                    owner.clients.accept()
+                return fates_of(sender, folder)
+        finally:
+            self._pulsar.heal()
+
+    def _read(self, planned: Planned, folder: Path) -> tuple[Log, Log]:
+        """Read the topic and copy it. The copier is killed halfway and started again, so Kafka gets some records twice."""
+        file = folder / "numbers"
+        _run_to_end(self._program("PulsarReader", planned, folder, str(file)), folder / "reader.log")
+        numbers = np.array(file.read_bytes().split(), np.int64)
+        create_topic(self._servers, planned.topic, partitions=1)
+        command = self._program("Copier", planned, folder, self._servers, planned.topic)
+        with (
+            (folder / "first-copier.log").open("wb") as log,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as first,
+        ):
+            while (line := next_line(first)) and int(line) < len(numbers) // 2:
+                pass
+            first.kill()
+        _run_to_end(command, folder / "copier.log")
+        return Log(numbers, np.arange(len(numbers))), log_of(self._servers, planned.topic)
+
+    def _program(self, name: str, planned: Planned, folder: Path, *arguments: str) -> list[str]:
+        """The command of a program of the folder `pulsar`."""
+        java = pulsar.java(folder, self._libraries)
+        return [*java, name, self._pulsar.service_url, f"persistent://{_path_of(planned)}", *arguments]
+
+
 @contextlib.contextmanager
-def start_kafka_lab() -> Iterator[KafkaLab]:
+def start_kafka_lab() -> Iterator[Lab]:
     """Start the lab on Kafka."""
+    with _compiled("Sender.java", broker_classpath()) as (libraries, folder), cluster.start_cluster() as kafka:
+        yield KafkaLab(kafka, libraries, folder)
+
+
+@contextlib.contextmanager
+def start_pulsar_lab() -> Iterator[Lab]:
+    """Start the lab on Pulsar."""
+    with (
+        _compiled("pulsar/*.java", os.pathsep.join((pulsar.classpath(), broker_classpath()))) as (libraries, folder),
+        pulsar.start_cluster(libraries) as started,
+        LocalBroker() as kafka,
+    ):
+        yield PulsarLab(started, kafka.bootstrap_servers, libraries, folder)
+
+
+@contextlib.contextmanager
+def _compiled(programs: str, libraries: str) -> Iterator[tuple[str, Path]]:
+    """A folder with compiled Java programs, and the class path to run them. It takes a JDK, not only a JRE."""
     with tempfile.TemporaryDirectory(prefix="tidemark-chaos-") as made:
-        folder = Path(made).resolve()
-        classpath = compile_java([Path(__file__).with_name("Sender.java")], folder / "classes", broker_classpath())
-        with start_cluster() as cluster:
-            yield KafkaLab(cluster, classpath, folder)
+        classes = Path(made).resolve() / "classes"
+        compiler = java_executable().resolve().with_name("javac")
+        command: list[str | Path] = [
+            compiler,
+            "-proc:none",
+            "-d",
+            classes,
+            "-cp",
+            libraries,
+            *Path(__file__).parent.glob(programs),
+        ]
+        subprocess.run(command, check=True)
+        yield os.pathsep.join((str(classes), libraries)), classes.parent
+
+
+@contextlib.contextmanager
+def sending(command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A sender that has sent what comes before the fault, or a `StuckError`. It is killed at the end of the block."""
+    path = os.pathsep.join((str(_ROOT), str(_ROOT / "producer")))
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env={**os.environ, "PYTHONPATH": path}
+        )
+    try:
+        if not (line := next_line(process)):
+            raise StuckError(f"The sender did not send {STRUCK_AT} records ({line!r}): {last_lines(folder / 'log')}")
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def fates_of(sender: subprocess.Popen[bytes], folder: Path) -> NDArray[np.uint8]:
+    """Each record's fate at a sender's good end, or a `StuckError`: acknowledged, refused, unsent or, as 0, none of them."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        sender.wait(_MOST_SECONDS)
+    if sender.returncode != 0:
+        raise StuckError(f"The sender ended with {sender.returncode} (None: not yet): {last_lines(folder / 'log')}")
+    return np.frombuffer((folder / FATES).read_bytes(), np.uint8)
+
+
+def next_line(process: subprocess.Popen[bytes]) -> bytes | None:
+    """The next line of a process: empty at its end, None after a minute of silence."""
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        return process.stdout.readline() if selector.select(60) else None
+
+
+def last_lines(log: Path) -> str:
+    """The end of a log."""
+    return log.read_text(encoding="utf-8", errors="replace")[-2_000:]
+
+
+def command_of(planned: Planned, servers: str, *, classpath: str, folder: Path) -> list[str]:
+    """The command of a sender to Kafka. The one in Java, of that class path, and the one in Python take the same arguments."""
+    is_java = planned.Sender == "java"
+    properties = {
+        **_PROPERTIES,
+        "bootstrap.servers": servers,
+        "acks": planned.Acks,
+        "enable.idempotence": str(planned.Idempotence == "on").lower(),
+        "max.in.flight.requests.per.connection": str(planned.InFlight),
+        **({"max.block.ms": "120000"} if is_java else {"log_level": "2"}),
+    }
+    file, log4j = folder / "sender.properties", folder / "log4j2.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
+    log4j.write_text("rootLogger.level = off\n", encoding="utf-8")
+    numbers = map(str, (FIRST, RECORDS, FLUSHED, STRUCK_AT, MOST_OPEN, cluster.RATES.get(planned.Fault, 0)))
+    arguments = [str(file), planned.topic, *numbers, str(folder / FATES)]
+    if not is_java:
+        return [sys.executable, "-m", "tests.chaos.python_sender", *arguments, planned.Sender]
+    options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={log4j}"]
+    return [str(java_executable()), *options, "-cp", classpath, "Sender", *arguments]
+
+
+def _path_of(planned: Planned) -> str:
+    """The topic in Pulsar, with its namespace."""
+    return f"{pulsar.NAMESPACES[planned.Idempotence]}/{planned.topic}"
+
+
+def _run_to_end(command: list[str], output: Path) -> None:
+    """Run a program that has to succeed, or raise `StuckError`."""
+    with output.open("wb") as file:
+        done = subprocess.run(command, stdout=file, stderr=file, check=False, timeout=_MOST_SECONDS)
+    if done.returncode != 0:
+        raise StuckError(f"{output.stem} ended with {done.returncode}: {last_lines(output)}")

@@ -7,116 +7,97 @@ import time
 from functools import partial
 from pathlib import Path
 from threading import Semaphore
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from tidemark_producer import Given, Sender, Stopped
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from tidemark_producer import Sent
 
-_ACKNOWLEDGED, _REFUSED, _UNSENT = 1, 2, 3
+_OPEN, _ACKNOWLEDGED, _REFUSED, _UNSENT = range(4)
 _MOST_RECOVERIES = 20
-_SLICE_SECONDS = 10.0
+T = TypeVar("T")
 
 
 class Plain:
-    """librdkafka's own producer."""
+    """librdkafka's own producer. It notes the fate of each record by its number."""
 
-    def __init__(self, properties: dict[str, str], topic: str, first: int, records: int, most_open: int) -> None:
-        self._producer = Producer(properties)
-        self._topic, self._first = topic, first
-        self.fates = bytearray([_UNSENT]) * records
-        self._open, self._most_open = 0, most_open
+    def __init__(self, properties: dict[str, str], most_open: int, note: Callable[[int, int], None]) -> None:
+        self._producer, self._most_open, self._open, self._note = Producer(properties), most_open, 0, note
 
-    def send(self, number: int) -> None:
+    def send(self, topic: str, number: int) -> None:
         """Send one record, once there is room."""
         while self._open >= self._most_open:
             self._producer.poll(0.1)
         self._open += 1
-        self.fates[number - self._first] = 0
         text = b"%d" % number
-        self._producer.produce(self._topic, text, text, 0, on_delivery=partial(self._note, number))
+        self._producer.produce(topic, text, text, 0, on_delivery=partial(self._delivered, number))
         self._producer.poll(0)
 
-    def _note(self, number: int, error: KafkaError | None, _message: Message) -> None:
-        self.fates[number - self._first] = _REFUSED if error else _ACKNOWLEDGED
+    def _delivered(self, number: int, error: KafkaError | None, _message: Message) -> None:
+        self._note(number, _REFUSED if error else _ACKNOWLEDGED)
         self._open -= 1
 
     def flush(self) -> None:
         """Wait until every record is acknowledged or refused."""
-        while self._producer.flush(_SLICE_SECONDS):
+        while self._producer.flush(10.0):
             pass
 
 
 class Kit:
     """The producer kit, which also numbers the records by headers. After a failed delivery it recovers and goes on."""
 
-    def __init__(self, properties: dict[str, str], topic: str, first: int, records: int, most_open: int) -> None:
+    def __init__(self, properties: dict[str, str], most_open: int, note: Callable[[int, int], None]) -> None:
         del properties["delivery.timeout.ms"]  # the kit sets it, without an end
-        self._sender = Sender(properties, "chaos", Given())
-        self._topic, self._first = topic, first
-        self.fates = bytearray([_UNSENT]) * records
-        self._room = Semaphore(most_open)
-        self._recoveries = 0
+        self._sender, self._room, self._note = Sender(properties, "chaos", Given()), Semaphore(most_open), note
 
-    def send(self, number: int) -> None:
+    def send(self, topic: str, number: int) -> None:
         """Send one record, once there is room."""
         self._room.acquire()
-        self.fates[number - self._first] = 0
         text = b"%d" % number
-        while True:
-            try:
-                future = self._sender.send(self._topic, text, text, partition=0, sequence=number)
-            except Stopped:
-                self._recover()
-            else:
-                future.add_done_callback(self._note_delivery)
-                return
+        sent = self._insist(lambda: self._sender.send(topic, text, text, partition=0, sequence=number))
+        sent.add_done_callback(self._delivered)
+
+    def _delivered(self, future: Future[Sent]) -> None:
+        if future.exception() is None:
+            self._note(future.result().sequence, _ACKNOWLEDGED)
+        self._room.release()
 
     def flush(self) -> None:
         """Wait until every record is acknowledged."""
-        while True:
+        self._insist(self._sender.flush)
+
+    def _insist(self, act: Callable[[], T]) -> T:
+        """Act; after a failed delivery recover, and act again."""
+        for nth in range(_MOST_RECOVERIES):
             try:
-                return self._sender.flush()
+                for sent in self._sender.recover() if nth else ():
+                    self._note(sent.sequence, _ACKNOWLEDGED)
+                return act()
             except Stopped:
-                self._recover()
-
-    def _recover(self) -> None:
-        while True:
-            self._recoveries += 1
-            if self._recoveries > _MOST_RECOVERIES:
-                raise RuntimeError(f"The sender stopped for the {self._recoveries}th time.")
-            try:
-                again = self._sender.recover()
-            except Stopped:
-                continue
-            for sent in again:
-                self._note(sent)
-            return
-
-    def _note_delivery(self, future: Future[Sent]) -> None:
-        if future.exception() is None:
-            self._note(future.result())
-        self._room.release()
-
-    def _note(self, sent: Sent) -> None:
-        self.fates[sent.sequence - self._first] = _ACKNOWLEDGED
+                pass
+        raise RuntimeError(f"The sender stopped {_MOST_RECOVERIES} times.")
 
 
 def main() -> None:
     """Send, and write down the fate of each record."""
-    file, topic, *numbers, rate, fates, sender_name = sys.argv[1:]
+    file, topic, *numbers, rate, fates_file, name = sys.argv[1:]
     first, records, flushed, struck_at, most_open = map(int, numbers)
-    lines = Path(file).read_text(encoding="utf-8").splitlines()
-    properties = dict(line.split("=", 1) for line in lines)
-    sender = (Kit if sender_name == "kit" else Plain)(properties, topic, first, records, most_open)
-    started = 0.0
+    properties = dict(line.split("=", 1) for line in Path(file).read_text(encoding="utf-8").splitlines())
+    fates, started = bytearray([_UNSENT]) * records, 0.0
+
+    def note(number: int, fate: int) -> None:
+        fates[number - first] = fate
+
+    sender = (Kit if name == "kit" else Plain)(properties, most_open, note)
     for nth in range(records):
         try:
-            sender.send(first + nth)
+            note(first + nth, _OPEN)
+            sender.send(topic, first + nth)
         except KafkaException:  # fatal: an idempotent client ends where a new leader lacks records
             break
         if nth + 1 == flushed:
@@ -129,7 +110,7 @@ def main() -> None:
         if ahead > 0.001 and nth > flushed:
             time.sleep(ahead)
     sender.flush()
-    Path(fates).write_bytes(bytes(sender.fates))
+    Path(fates_file).write_bytes(bytes(fates))
 
 
 if __name__ == "__main__":

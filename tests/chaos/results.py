@@ -1,16 +1,30 @@
-"""The results of runs: one row of a CSV file for each, and the marks that all rows have to meet."""
+"""The runs of the chaos lab: which there are, one row of a CSV file for each, and the marks that all rows have to meet."""
 
 from __future__ import annotations
 
 import csv
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
 from typing import TYPE_CHECKING
-
-from tests.chaos.setting import PULSAR, Planned, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
+SENDERS = ("java", "librdkafka", "kit")
+PULSAR = "pulsar"
+"""The sender to Pulsar: its own client in Java."""
+ARTICLE_FAULTS = ("leader_killed", "tcp_killed")
+FAULTS = (*ARTICLE_FAULTS, "leader_stopped", "leader_cut_off", "unclean_election")
+
+FIRST, RECORDS, STRUCK_AT = 100_000, 150_000, 50_000
+"""Numbers of six digits: a record of them takes 20 bytes, and a batch of the Java client holds 819, as in the article."""
+MOST_OPEN = 10_000
+"""The most records that are sent and not yet acknowledged: the article's limit."""
+FLUSHED = 1_000
+"""Records that are acknowledged before the rest is sent: under acks=1 followers may have none else when the leader dies."""
+DELAY_MS, PULSAR_DELAY_MS = 20, 100
+"""Delays of the article's brokers."""
 
 NONE = "none"
 RETRIES = {"reordering", "client_retries"}
@@ -21,16 +35,65 @@ NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True)
-class Row:
+class Planned:
+    """A run of a sitting: a sender's settings and what happens to the leader, by the names of its row's columns."""
+
+    Sender: str  # java, librdkafka, kit (librdkafka behind the producer kit) or pulsar
+    Acks: str  # 0, 1 or all
+    Idempotence: str  # on or off: the article's DedupEnabled; `enable.idempotence`, in Pulsar the namespace's deduplication
+    InFlight: int  # `max.in.flight.requests.per.connection`; 0 in Pulsar, which has no such bound
+    Fault: str
+    Delay: int = DELAY_MS  # of the brokers' answers, to clients and to each other, in milliseconds
+    TestRun: int = 1  # the run's number among those of its setting
+
+    @property
+    def topic(self) -> str:
+        """The run's topic, which names it.
+
+        >>> Planned("java", "all", "off", 5, "leader_killed").topic
+        'java-all-off-5-leader_killed-1'
+        """
+        delay = "" if self.Delay == DELAY_MS else f"-{self.Delay}ms"
+        return f"{self.Sender}-{self.Acks}-{self.Idempotence}-{self.InFlight}-{self.Fault}{delay}-{self.TestRun}"
+
+    @property
+    def is_of_article(self) -> bool:
+        """Whether the article has it: the Java client that waits for all replicas, with five requests in flight."""
+        return (self.Sender, self.Acks, self.InFlight) == ("java", "all", 5) and self.Fault in ARTICLE_FAULTS
+
+
+def of_article(sender: str = "java") -> Iterator[Planned]:
+    """The first runs of the article's four settings of Kafka or of Pulsar."""
+    in_flight, delay_ms = (0, PULSAR_DELAY_MS) if sender == PULSAR else (5, DELAY_MS)
+    for fault, idempotence in product(ARTICLE_FAULTS, ("off", "on")):
+        yield Planned(sender, "all", idempotence, in_flight, fault, delay_ms)
+
+
+def matrix() -> Iterator[Planned]:
+    """The first run of every other setting that the clients accept, beginning with the article's leader kill without delays.
+
+    An idempotent producer waits for all replicas, and the kit refuses settings that do not keep order.
+    """
+    yield Planned("java", "all", "off", 5, "leader_killed", 0)
+    clients = [("all", "off", 5), ("all", "on", 5), ("all", "off", 1), ("1", "off", 5), ("0", "off", 5)]
+    clients += [("all", "on", 1), ("1", "off", 1), ("0", "off", 1)]
+    for client, fault, sender in product(clients, FAULTS, SENDERS):
+        planned = Planned(sender, *client, fault)
+        is_refused = sender == "kit" and planned.Idempotence == "off" and client != ("all", "off", 1)
+        if not is_refused and not planned.is_of_article:
+            yield planned
+
+
+def plan(article_runs: int, other_runs: int, pulsar_runs: int) -> list[Planned]:
+    """All runs, the article's first. Settings take turns, so an interrupted sitting has as many runs of each."""
+    parts = ((article_runs, [*of_article()]), (other_runs, [*matrix()]), (pulsar_runs, [*of_article(PULSAR)]))
+    return [replace(each, TestRun=nth) for runs, first in parts for nth in range(1, runs + 1) for each in first]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Planned):
     """A run: its setting, the article's columns, which describe the topic, and what the tables hold."""
 
-    Sender: str  # java, librdkafka, kit or pulsar
-    Acks: str  # 0, 1 or all
-    Idempotence: str  # on or off: the article's DedupEnabled
-    InFlight: int  # requests in flight
-    Fault: str
-    Delay: int  # of the brokers' answers, in milliseconds
-    TestRun: int  # the run's number among those of its setting
     SendCount: int
     PosAckCount: int  # acknowledged
     NegAckCount: int  # failed for good
@@ -59,16 +122,6 @@ class Row:
     At: str  # when it began, in UTC
 
     @property
-    def setting(self) -> Setting:
-        """The setting."""
-        return Setting(self.Sender, self.Acks, self.Idempotence == "on", self.InFlight, self.Fault, self.Delay)
-
-    @property
-    def topic(self) -> str:
-        """The run's topic, which names it."""
-        return Planned(self.setting, self.TestRun).topic
-
-    @property
     def findings(self) -> set[str]:
         """The findings of `tidemark order`."""
         return set(self.Findings.split()) - {NONE}
@@ -90,13 +143,12 @@ class Row:
 
 def append(file: Path, rows: Iterable[Row]) -> None:
     """Add rows to the file, and create it first if needed."""
-    is_new = not file.exists()
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8", newline="") as opened:
         writer = csv.DictWriter(opened, [each.name for each in fields(Row)], lineterminator="\n")
-        if is_new:
+        if not opened.tell():
             writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+        writer.writerows(map(asdict, rows))
 
 
 def read(file: Path) -> list[Row]:
@@ -116,33 +168,37 @@ def named_share(rows: Sequence[Row]) -> tuple[int, int]:
 
 def missed_marks(rows: Sequence[Row]) -> list[str]:
     """The marks that the runs miss, each as a sentence; empty if they meet all."""
-    missed = [f"{row.topic}: {row.Wrong}" for row in rows if row.Wrong]
-    for row in rows:
-        if row.Fault != "unclean_election":
-            if row.Idempotence == "on" and (row.MsgsWithDups or row.DJF or row.DJB or row.JF or row.JB):
-                missed.append(f"{row.topic}: an idempotent client's records came twice or out of order")
-            if row.Acks == "all" and row.NotReceived:
-                missed.append(f"{row.topic}: {row.NotReceived} records that all replicas had acknowledged are lost")
-        if row.Sender != PULSAR and row.shows == NONE and row.findings:
-            missed.append(f"{row.topic}: {row.Findings} without a reason")
-    missed += _without_idempotence([row for row in rows if row.setting.is_of_article and row.Idempotence == "off"])
-    missed += _without_idempotence([row for row in rows if row.Sender == PULSAR and row.Idempotence == "off"])
+    missed = [f"{row.topic}: {each}" for row in rows for each in _missed_by(row)]
+    without = [row for row in rows if row.Idempotence == "off" and (row.is_of_article or row.Sender == PULSAR)]
+    for sender, fault in sorted({(row.Sender, row.Fault) for row in without}):
+        own = [row for row in without if (row.Sender, row.Fault) == (sender, fault)]
+        missed += [f"{fault}, {sender}: {each}" for each in _missed_without_idempotence(own)]
     right, showing = named_share(rows)
     if right < ENOUGH_RIGHT * showing:
         missed.append(f"tidemark order names the cause in {right} of {showing} runs")
     return missed
 
 
-def _without_idempotence(rows: Sequence[Row]) -> Iterator[str]:
-    """Compare one system's runs with the article's: all had duplicates, and Kafka's went backwards."""
-    for fault in sorted({row.Fault for row in rows}):
-        of_fault = [row for row in rows if row.Fault == fault]
-        name = f"{fault}, {of_fault[0].Sender}"
-        if not any(row.MsgsWithDups for row in of_fault):
-            yield f"{name}: no duplicate in {len(of_fault)} runs without idempotence"
-        turned = sum(row.JB > 0 for row in of_fault)
-        if of_fault[0].Sender == PULSAR:
-            if any(row.DJF or row.JF or row.JB for row in of_fault):
-                yield f"{name}: jumps other than back to a number that came before"
-        elif turned < NEARLY_ALL * len(of_fault):
-            yield f"{name}: only {turned} of {len(of_fault)} runs without idempotence jump backwards"
+def _missed_by(row: Row) -> Iterator[str]:
+    """The marks of each run."""
+    if row.Wrong:
+        yield row.Wrong
+    if row.Fault != "unclean_election":
+        if row.Idempotence == "on" and (row.MsgsWithDups or row.DJF or row.DJB or row.JF or row.JB):
+            yield "an idempotent client's records came twice or out of order"
+        if row.Acks == "all" and row.NotReceived:
+            yield f"{row.NotReceived} records that all replicas had acknowledged are lost"
+    if row.Sender != PULSAR and row.shows == NONE and row.findings:
+        yield f"{row.Findings} without a reason"
+
+
+def _missed_without_idempotence(rows: Sequence[Row]) -> Iterator[str]:
+    """Compare one system's runs of one fault with the article's: all had duplicates, and Kafka's went backwards."""
+    turned = sum(row.JB > 0 for row in rows)
+    if not any(row.MsgsWithDups for row in rows):
+        yield f"no duplicate in {len(rows)} runs without idempotence"
+    if rows[0].Sender == PULSAR:
+        if any(row.DJF or row.JF or row.JB for row in rows):
+            yield "jumps other than back to a number that came before"
+    elif turned < NEARLY_ALL * len(rows):
+        yield f"only {turned} of {len(rows)} runs without idempotence jump backwards"

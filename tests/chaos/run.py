@@ -1,4 +1,4 @@
-"""`make chaos`: the article's experiment again, and Silver's result.
+"""`make chaos`: the article's experiment again, Silver's result, and the page about it, `docs/chaos.md`.
 
 A run sends 150,000 numbers to a topic of its own on three brokers; near the 50,000th a fault strikes the topic's leader.
 Batches of runs go through the pipeline together. Each run's row is added to a CSV file, so an interrupted sitting continues.
@@ -11,109 +11,123 @@ import shutil
 import signal
 import sys
 import time
-from fnmatch import fnmatchcase
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos import page, results
+import duckdb
+import pyarrow as pa
+
+from bench.machine import machine
+from lakehouse.machine.jars import pinned
+from tests.chaos import cluster, results
 from tests.chaos.cluster import UnfitError
-from tests.chaos.lab import start_kafka_lab
-from tests.chaos.pulsar.lab import start_pulsar_lab
-from tests.chaos.senders import StuckError
-from tests.chaos.setting import PULSAR, RECORDS, plan
+from tests.chaos.lab import StuckError, start_kafka_lab, start_pulsar_lab
+from tests.chaos.pulsar.cluster import VERSION
+from tests.chaos.results import PULSAR, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.chaos.lab import Lab, Ran
-    from tests.chaos.setting import Planned
+    from tests.chaos.results import Planned, Row
 
-_ATTEMPTS = 3
+PAGE = Path(__file__).parents[2] / "docs" / "chaos.md"
+CSV = PAGE.with_name("chaos") / "runs.csv"
+_ROWS = Path("build/chaos.csv")
+_ATTEMPTS, _BATCH = 3, 20
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Make the runs that the file lacks, and check the marks of all.
-
-    Returns:
-        0; 1 if a mark is missed.
-    """
-    options = _options(argv)
+def main() -> int:
+    """Make the runs that the file lacks, and check the marks of all: 1 if one is missed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.run", description=__doc__)
+    parser.add_argument("--runs", type=int, default=50, help="runs of each of the article's settings (%(default)s)")
+    parser.add_argument("--others", type=int, default=1, help="runs of every other setting (%(default)s)")
+    parser.add_argument("--pulsar", type=int, default=0, help="runs of each of the article's settings of Pulsar (%(default)s)")
+    parser.add_argument("--anew", action="store_true", help="remove the rows so far")
+    parser.add_argument("--write", action="store_true", help="write docs/chaos.md and its CSV from the rows")
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the brokers as on Ctrl-C
-    file = Path(options.results)
     if options.anew:
-        file.unlink(missing_ok=True)
-    planned = [] if options.judge else plan(options.runs, options.others, options.pulsar)
-    chosen = [each for each in planned if any(fnmatchcase(each.topic, pattern) for pattern in options.only)]
+        _ROWS.unlink(missing_ok=True)
     # The kit's runs last: they are numbered by headers, so they need a pipeline of their own.
-    chosen.sort(key=lambda each: each.setting.sender == "kit")
+    planned = sorted(plan(options.runs, options.others, options.pulsar), key=lambda each: each.Sender == "kit")
     for _ in range(_ATTEMPTS):
-        done = {row.topic for row in results.read(file)}
-        left = [each for each in chosen if each.topic not in done]
+        done = {row.topic for row in results.read(_ROWS)}
+        left = [each for each in planned if each.topic not in done]
         for start, is_pulsar in ((start_kafka_lab, False), (start_pulsar_lab, True)):
-            if own := [each for each in left if (each.setting.sender == PULSAR) is is_pulsar]:
+            if own := [each for each in left if (each.Sender == PULSAR) is is_pulsar]:
                 with start() as lab:
-                    _make_runs(lab, own, file, records=options.records, batch=options.batch)
-    rows = results.read(file)
+                    _make_runs(lab, own)
+    rows = results.read(_ROWS)
     missed = results.missed_marks(rows)
     for each in missed:
         _print(f"MISSED: {each}")
     if options.write:
-        page.CSV.parent.mkdir(exist_ok=True)
-        shutil.copyfile(file, page.CSV)
-        page.PAGE.write_text(page.page(rows, missed), encoding="utf-8")
-    right, showing = results.named_share(rows)
-    _print(f"{len(rows)} runs, {len(missed)} missed marks; order names the cause in {right} of {showing} runs with traces")
+        shutil.copyfile(_ROWS, CSV)
+        PAGE.write_text(page(rows, missed), encoding="utf-8")
+    _print(f"{len(rows)} runs, {len(missed)} missed marks")
     return 1 if missed else 0
 
 
-def _make_runs(lab: Lab, left: Sequence[Planned], file: Path, *, records: int, batch: int) -> None:
+def _make_runs(lab: Lab, left: Sequence[Planned]) -> None:
     """Make runs on one cluster until all are made, or the cluster does not recover."""
     from lakehouse.spark.session import open_session
 
     pending: list[Ran] = []
-    spark = None
     for nth, planned in enumerate(left, 1):
-        is_fit = True
+        is_fit, said = True, f"{nth} of {len(left)}: {planned.topic}"
         try:
-            pending.append(lab.run(planned, records))
-            columns = pending[-1].columns
-            shown = ", ".join(f"{name} {columns[name]}" for name in ("Seconds", "MsgsWithDups", "DJB", "JF", "JB", "Missing"))
-            _print(f"{nth} of {len(left)}: {planned.topic}: {shown}")
+            pending.append(lab.run(planned))
+            _print(f"{said}: {pending[-1].log.jumps()}")
         except (StuckError, UnfitError, TimeoutError) as error:
-            _print(f"{nth} of {len(left)}: {planned.topic} failed: {error}")
+            _print(f"{said} failed: {error}")
             is_fit = isinstance(error, StuckError)
-        if pending and (len(pending) >= batch or nth == len(left) or not is_fit):
-            started = time.monotonic()
-            spark = spark or open_session("tidemark-chaos")
-            rows = lab.through_tables(spark, pending)
-            results.append(file, rows)
-            wrong = sum(bool(row.Wrong) for row in rows)
-            _print(f"{len(rows)} topics through the tables in {time.monotonic() - started:.0f} s, {wrong} of them wrong")
+        if pending and (len(pending) >= _BATCH or nth == len(left) or not is_fit):
+            rows = lab.through_tables(open_session("tidemark-chaos"), pending)
+            results.append(_ROWS, rows)
+            _print(f"{len(rows)} topics through the tables, {sum(bool(row.Wrong) for row in rows)} of them wrong")
             pending = []
         if not is_fit:
             return
 
 
+def page(rows: Sequence[Row], missed: Sequence[str]) -> str:
+    """The template `page.md`, filled from the rows by the queries of `page.sql`. `missed` are the marks that the rows miss."""
+    wrong = [f"- {row.topic}: {row.Wrong}" for row in rows if row.Wrong]
+    right, showing = results.named_share(rows)
+    jar = next(name for name in pinned("broker") if name.startswith("kafka-clients-"))
+    texts = {
+        "right": right,
+        "showing": showing,
+        "marks": "\n\nMISSED MARKS:\n\n" + "\n".join(f"- {each}" for each in missed) if missed else "All marks are met.",
+        "wrong": "IT DOES NOT HOLD IN:\n\n" + "\n".join(wrong) if wrong else f"It holds in all {len(rows)} runs.",
+        "kafka_version": jar.removeprefix("kafka-clients-").removesuffix(".jar"),
+        "pulsar_version": VERSION,
+        "machine": "; ".join(f"{name} {value}" for name, value in machine().items()),
+        "settings": len({*results.of_article(), *results.matrix()}),
+    }
+    said = ("is_of_article", "shows", "is_named")
+    runs = pa.Table.from_pylist([{**asdict(row), **{name: getattr(row, name) for name in said}} for row in rows])
+    with duckdb.connect() as database:
+        database.register("runs", runs)
+        database.execute(Path(__file__).with_name("page.sql").read_text(encoding="utf-8"))
+        for view in ("of_kafka", "of_pulsar", "of_all"):
+            texts |= database.table(view).fetch_arrow_table().to_pylist()[0]
+        tables = {name: _table(database.table(name)) for name in ("article", "order_says")}
+        tables |= {fault: _table(database.sql(f"FROM with_fault('{fault}')")) for fault in results.FAULTS}
+    template = Path(__file__).with_name("page.md").read_text(encoding="utf-8")
+    return template.format(**texts, **tables, cluster=cluster, results=results)
+
+
+def _table(found: duckdb.DuckDBPyRelation) -> str:
+    lines = [[name.strip() for name in found.columns], ["---"] * len(found.columns), *found.fetchall()]
+    return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in lines)
+
+
 def _print(line: str) -> None:
     sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")
     sys.stdout.flush()
-
-
-def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.run", description=__doc__)
-    parser.add_argument("--runs", type=int, default=50, help="runs of each of the article's settings (%(default)s)")
-    parser.add_argument("--others", type=int, default=1, help="runs of every other setting (%(default)s)")
-    parser.add_argument("--pulsar", type=int, default=0, help="runs of each of the article's settings of Pulsar (%(default)s)")
-    parser.add_argument(
-        "--only", nargs="+", metavar="PATTERN", default=["*"], help="only runs with such names: 'java-*-off-5-*-1'"
-    )
-    parser.add_argument("--records", type=int, default=RECORDS, help="records of a run (%(default)s)")
-    parser.add_argument("--batch", type=int, default=20, help="runs that go through the pipeline together (%(default)s)")
-    parser.add_argument("--results", default="build/chaos.csv", help="the rows so far (%(default)s)")
-    parser.add_argument("--anew", action="store_true", help="remove the rows so far")
-    parser.add_argument("--judge", action="store_true", help="make no run")
-    parser.add_argument("--write", action="store_true", help="write docs/chaos.md and its CSV from the rows")
-    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

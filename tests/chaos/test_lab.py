@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.lab import KafkaLab, Ran, start_kafka_lab
-from tests.chaos.results import NONE, missed_marks
-from tests.chaos.setting import RECORDS, Planned, Setting
+from tests.chaos.lab import Lab, start_kafka_lab
+from tests.chaos.results import NONE, RECORDS, Planned, missed_marks
 from tests.support.published import Jumps
 
 if TYPE_CHECKING:
@@ -23,19 +22,19 @@ _ATTEMPTS = 3
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[KafkaLab]:
+def lab() -> Iterator[Lab]:
     with start_kafka_lab() as started:
         yield started
 
 
-def test_the_kits_records_arrive_once_and_in_order(lab: KafkaLab) -> None:
-    ran = lab.run(Planned(Setting("kit", "all", True, 5, "leader_killed"), 1), RECORDS)
+def test_the_kits_records_arrive_once_and_in_order(lab: Lab) -> None:
+    ran = lab.run(Planned("kit", "all", "on", 5, "leader_killed"))
 
     assert (ran.columns["PosAckCount"], len(ran.log.numbers), ran.log.jumps()) == (RECORDS, RECORDS, Jumps(0, 0, 0, 0, 0))
 
 
-def test_an_idempotent_java_clients_records_arrive_once_and_order_finds_nothing(spark: SparkSession, lab: KafkaLab) -> None:
-    ran = lab.run(Planned(Setting("java", "all", True, 5, "leader_killed"), 1), RECORDS)
+def test_an_idempotent_java_clients_records_arrive_once_and_order_finds_nothing(spark: SparkSession, lab: Lab) -> None:
+    ran = lab.run(Planned("java", "all", "on", 5, "leader_killed"))
     [row] = lab.through_tables(spark, [ran])
 
     assert (row.PosAckCount, row.Received, ran.log.jumps()) == (RECORDS, RECORDS, Jumps(0, 0, 0, 0, 0))
@@ -43,12 +42,10 @@ def test_an_idempotent_java_clients_records_arrive_once_and_order_finds_nothing(
     assert missed_marks([row]) == []
 
 
-def test_without_idempotence_order_names_the_cause_and_tables_hold_each_number_once(spark: SparkSession, lab: KafkaLab) -> None:
-    setting = Setting("java", "all", False, 5, "leader_killed")
-    runs: list[Ran] = []
-    while len(runs) < _ATTEMPTS and not (runs and runs[-1].log.jumps().jb):
-        runs.append(lab.run(Planned(setting, len(runs) + 1), RECORDS))
-    [row] = lab.through_tables(spark, runs[-1:])
+def test_without_idempotence_order_names_the_cause_and_tables_hold_each_number_once(spark: SparkSession, lab: Lab) -> None:
+    attempts = (Planned("java", "all", "off", 5, "leader_killed", TestRun=nth) for nth in range(1, _ATTEMPTS + 1))
+    turned = next(ran for ran in map(lab.run, attempts) if ran.log.jumps().jb)
+    [row] = lab.through_tables(spark, [turned])
 
     assert (row.DJF, row.NotReceived, row.Findings) == (0, 0, "reordering")
     assert (row.Silver + row.Held, row.SilverAccept, row.Gold) == (RECORDS, RECORDS, RECORDS)

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.chaos import results
-from tests.chaos.page import CSV, PAGE, page
-from tests.chaos.results import Row
-from tests.chaos.setting import matrix, plan
+from tests.chaos.results import Row, plan
+from tests.chaos.run import CSV, PAGE, page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CLEAN = Row(
-    *("java", "all", "on", 5, "leader_killed", 20, 1),
-    *(150, 150, 0, 150, 0, 0, 0, 0, 0, 0, 0, 0, 0),
-    *(150, 150, 0, 0, 0, 150, 0, 150),
-    *("none", "", 15.2, 1.5, "2026-11-26T20:00:00Z"),
-)
-OF_PULSAR = replace(
-    CLEAN, Sender="pulsar", InFlight=0, Delay=100, Received=160, MsgsWithDups=10, DJB=1, Idempotence="off", Bronze=165
-)
-TURNED = replace(CLEAN, Idempotence="off", Received=158, MsgsWithDups=8, DJB=1, JF=2, JB=3, Findings="reordering")
-
-
-def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
-    file = tmp_path / "runs.csv"
-    results.append(file, [CLEAN])
-    results.append(file, [TURNED])
-    assert results.read(file) == [CLEAN, TURNED]
+NOTHING: dict[str, Any] = {each.name: 0 for each in fields(Row) if each.kw_only} | {"Findings": "none", "Wrong": "", "At": ""}
+CLEAN = Row("java", "all", "on", 5, "leader_killed", **NOTHING)
+OF_PULSAR = replace(CLEAN, Sender="pulsar", InFlight=0, Delay=100, MsgsWithDups=10, DJB=1, Idempotence="off")
+TURNED = replace(CLEAN, Idempotence="off", MsgsWithDups=8, DJB=1, JF=2, JB=3, Findings="reordering")
 
 
 @pytest.mark.parametrize(
@@ -53,6 +39,7 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_a_run_that_misses_a_mark_is_named(row: Row, expected: str) -> None:
     missed = results.missed_marks([TURNED, row])
     assert (expected in " ".join(missed)) if expected else missed == []
+    assert ("MISSED MARKS" in page([TURNED, row], missed)) == bool(missed)
 
 
 @pytest.mark.parametrize(
@@ -73,23 +60,14 @@ def test_a_finding_is_right_if_it_names_the_cause_of_the_traces(row: Row, *, is_
     assert row.is_named is is_named
 
 
-def test_a_plan_has_each_run_once_and_the_articles_settings_in_turns() -> None:
-    planned = plan(3, 1, 2)
-    assert len({each.topic for each in planned}) == len(planned) == 3 * 4 + len(list(matrix())) + 2 * 4
-    assert [each.nth for each in planned[:12]] == [1] * 4 + [2] * 4 + [3] * 4
-
-
-def test_the_page_has_the_rows_of_pulsar_and_names_missed_marks() -> None:
-    text = page([CLEAN, TURNED, OF_PULSAR, replace(OF_PULSAR, Fault="tcp_killed", NotReceived=2)], ["broken"])
-    assert "| Pulsar, owner killed | article | 50 | 13 | 25,610 | 10,000 | 0 / 13 / 0 / 0 | 0 | 0 |" in text
-    assert "| Pulsar, owner killed | ours | 1 | 1 | 10 | 10 | 0 / 1 / 0 / 0 | 0 | 0 |" in text
-    assert "| Pulsar, TCP killed | ours | 1 | 1 | 10 | 10 | 0 / 1 / 0 / 0 | 0 | 2 |" in text
-    assert "brought\n10 records into Kafka once more" in text
-    assert "MISSED MARKS:\n\n- broken" in text
-
-
-def test_the_committed_page_follows_from_the_committed_rows() -> None:
+def test_the_committed_rows_are_the_plans_and_the_committed_page_follows_from_them(tmp_path: Path) -> None:
     rows = results.read(CSV)
+    planned = plan(50, 1, 50)
+    assert len({each.topic for each in planned} & {row.topic for row in rows}) == len(planned)  # each of them once
+    assert [each.TestRun for each in plan(3, 0, 0)] == [1] * 4 + [2] * 4 + [3] * 4  # in turns
+    results.append(tmp_path / "runs.csv", rows[:1])
+    results.append(tmp_path / "runs.csv", rows[1:])
+    assert (tmp_path / "runs.csv").read_bytes() == CSV.read_bytes()
     missed = results.missed_marks(rows)
     committed, made = (
         [line for line in text.splitlines() if not line.startswith("- Kafka ")]  # the machine that writes the page

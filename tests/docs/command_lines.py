@@ -7,14 +7,11 @@ import shlex
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from jobs.cli.commands import app
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 SHELL = frozenset({"sh", "bash", "shell", "console"})
@@ -35,14 +32,9 @@ _STANDS_FOR = {
 
 @dataclass(frozen=True)
 class Line:
-    """A command line of a document.
+    """A command line of a document, without its comment; one that goes on in the next line is one."""
 
-    Attributes:
-        document: Its path in the repository.
-        text: The line as it stands there, without its comment; one that goes on in the next line is one.
-    """
-
-    document: str
+    document: str  # its path in the repository
     text: str
 
     def __str__(self) -> str:
@@ -60,43 +52,29 @@ class Line:
         return shlex.split(_BEFORE.sub("", text))
 
 
-def documents() -> list[Path]:
-    """Return what has command lines for a reader, changelog and decisions included."""
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+@cache
+def documents() -> dict[str, str]:
+    """Return by its path the text of what has command lines for a reader, changelog and decisions included."""
+    files = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    return {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in files}
 
 
-def languages() -> dict[str, set[str]]:
-    """Return the languages of each document's code blocks, by its path."""
-    return {_name(file): {block["language"] for block in _FENCE.finditer(_text(file))} for file in documents()}
+def blocks() -> list[tuple[str, str, str]]:
+    """Return the document, the language and the text of every code block."""
+    return [(name, block["language"], block["body"]) for name, text in documents().items() for block in _FENCE.finditer(text)]
 
 
 def in_blocks() -> list[Line]:
     """Return the command lines in the shell blocks of all documents, each once for each document."""
-    return list(dict.fromkeys(line for file in documents() for line in _blocks(file)))
+    of_shell = ((name, re.sub(r"\\\n\s*", "", body)) for name, language, body in blocks() if language in SHELL)
+    lines = (Line(name, re.sub(r"(^|\s+)# .*", "", line).strip()) for name, body in of_shell for line in body.splitlines())
+    return list(dict.fromkeys(line for line in lines if line.text))
 
 
 def in_text() -> list[Line]:
-    """Return the command lines that stand in the text of all documents as code."""
-    found = ((file, span) for file in documents() for span in _SPAN.findall(_FENCE.sub("", _text(file))))
-    return list(dict.fromkeys(Line(_name(file), " ".join(span.replace("\\|", "|").split())) for file, span in found))
-
-
-def _blocks(file: Path) -> Iterator[Line]:
-    for block in _FENCE.finditer(_text(file)):
-        if block["language"] in SHELL:
-            for line in re.sub(r"\\\n\s*", "", block["body"]).splitlines():
-                text = re.sub(r"\s+# .*", "", line).strip()
-                if text and not text.startswith("#"):
-                    yield Line(_name(file), text)
-
-
-@cache
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8")
-
-
-def _name(file: Path) -> str:
-    return file.relative_to(ROOT).as_posix()
+    """Return the command lines that are in the text of all documents as code."""
+    found = ((name, span) for name, text in documents().items() for span in _SPAN.findall(_FENCE.sub("", text)))
+    return list(dict.fromkeys(Line(name, " ".join(span.replace("\\|", "|").split())) for name, span in found))
 
 
 @cache
@@ -105,10 +83,9 @@ def _commands() -> Any:
 
 
 def parse(words: list[str]) -> None:
-    """Parse the words after `tidemark` as the command line does, and start nothing.
+    """Parse the words after `tidemark` as the command line does, with typer's errors, and start nothing.
 
     Raises:
-        Exception: There is no such command or option, an argument is missing or its value is none; as typer raises it.
         LookupError: The words are no command, or those of a group.
     """
     command = _commands()

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 import typer
-from annotated_types import Ge, Gt, Le
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from jobs.cli.commands import SECTIONS, app
-from lakehouse.settings.base import Model
 from lakehouse.settings.pipeline import Settings
 
 if TYPE_CHECKING:
@@ -27,8 +22,14 @@ COMMANDS, KEYS, DECISIONS = DOCS / "commands.md", DOCS / "configuration.md", DOC
 _HEAD = "<!-- Below this line the page is written from the code: python -m tests.docs.reference -->\n"
 _ROW = re.compile(r"(?m)^\| (?P<name>`[a-z_.\[\]A-Z]+`) \|[^|\n]*\|[^|\n]*\| (?P<rest>.*)$")
 _WIDTH = 100
-_NAMED = {"TOPIC": "t", "MEASURE": "late"}
-"""Parts of a key that stand for any topic or measure, and one of each."""
+_NAMED = {"TOPIC", "MEASURE"}
+"""Parts of a key that mean any topic or measure."""
+_KINDS = {"array": "list", "boolean": "true or false", "integer": "whole number", "object": "mapping", "string": "text"}
+_BOUNDS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to"}
+_NULL = {"type": "null"}
+_SCHEMA = Settings.model_json_schema()
+_READ_BY_OURS = {"kafka.starting_offsets": "text, or mapping", "kafka.properties": "mapping of text"}
+"""Keys without a type in the schema: a function of ours reads them."""
 
 
 def commands_page(text: str) -> str:
@@ -64,93 +65,51 @@ def decisions_page(text: str) -> str:
 
 
 def keys_page(text: str) -> str:
-    """Return the page of keys with the type and default of each row as the settings have them.
-
-    Raises:
-        KeyError: A row names a key that no config can have.
-    """
+    """Return the page of keys with each row's type and default; a `KeyError` for a key that no config can have."""
     return _ROW.sub(_row, text)
 
 
 def _row(found: re.Match[str]) -> str:
     key = found["name"].strip("`")
-    field = _field(key)
-    may_be_null = NoneType in get_args(field.annotation) and field.default is not None
-    kind = _type(field.annotation, field.metadata) + (", or null" if may_be_null else "")
-    default = _default(field)
+    schema, is_required = _SCHEMA, True
+    for part in key.replace("[]", ".[]").split("."):
+        above = _section(schema)
+        below = "items" if part == "[]" else "additionalProperties" if part in _NAMED else "properties"
+        schema = above[below][part] if below == "properties" else above[below]
+        is_required = part in above.get("required", ())
+    default = "required" if is_required else _cell(schema["default"]) if "default" in schema else "its defaults"
+    may_be_null = _NULL in schema.get("anyOf", ()) and default != "null"
+    kind = (_READ_BY_OURS.get(key) or _type(schema)) + (", or null" if may_be_null else "")
     if "TOPIC" in key:
         default = "as in `policies`" if key.startswith("policies.") else "as at the top"
     return " | ".join([f"| {found['name']}", kind, default, found["rest"]])
 
 
-def _field(key: str) -> FieldInfo:
-    kind: Any = Settings
-    field: FieldInfo | None = None
-    for part in key.replace("[]", ".[]").split("."):
-        if isinstance(kind, type) and issubclass(kind, Model):
-            field = {each.alias or name: each for name, each in kind.model_fields.items()}[part]
-            kind = _bare(field.annotation)
-        elif get_origin(kind) in {tuple, list, dict} and (part == "[]" or part in _NAMED):
-            kind = _bare(get_args(kind)[0 if part == "[]" else 1])
-        else:
-            raise KeyError(key)
-    if field is None:
-        raise KeyError(key)
-    return field
+def _section(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema that a reference means; of several the last that is not null."""
+    last = [arm for arm in schema.get("anyOf", [schema]) if arm != _NULL][-1]
+    found: dict[str, Any] = _SCHEMA["$defs"][last["$ref"].rpartition("/")[2]] if "$ref" in last else last
+    return found
 
 
-def _bare(annotation: Any) -> Any:
-    if get_origin(annotation) is Annotated:
-        return _bare(get_args(annotation)[0])
-    if get_origin(annotation) in {Union, UnionType}:
-        return _bare([arm for arm in get_args(annotation) if arm is not NoneType][-1])
-    return annotation
-
-
-def _type(annotation: Any, metadata: list[Any]) -> str:  # noqa: PLR0911 -- one line for each kind of type
-    if get_origin(annotation) is Annotated:
-        return _type(get_args(annotation)[0], [*get_args(annotation)[1:], *metadata])
-    if get_origin(annotation) in {Union, UnionType}:
-        arms = [arm for arm in get_args(annotation) if arm is not NoneType]
-        return ", or ".join(_type(arm, metadata) for arm in arms)
-    if get_origin(annotation) is Literal:
-        names = [_cell("true" if each is True else str(each)) for each in get_args(annotation)]
-        return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-    if get_origin(annotation) in {tuple, list, dict}:
-        last = _bare(get_args(annotation)[0 if get_origin(annotation) is tuple else -1])
-        return ("mapping" if get_origin(annotation) is dict else "list") + (" of text" if last is str else "")
-    if isinstance(annotation, type) and issubclass(annotation, Model):
+def _type(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return ", or ".join(_type(arm) for arm in schema["anyOf"] if arm != _NULL)
+    if "$ref" in schema:
         return "section"
-    if annotation in {int, float}:
-        return {int: "whole number", float: "number"}[annotation] + _bounds(metadata)
-    return {bool: "true or false", str: "text", Path: "path"}[annotation]
+    if values := schema.get("enum", [schema["const"]] if "const" in schema else None):
+        names = [_cell(value) for value in values]
+        return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    kind = "path" if schema.get("format") == "path" else _KINDS.get(schema["type"], schema["type"])
+    inner = schema.get({"list": "items", "mapping": "additionalProperties"}.get(kind, ""))
+    bounds = "".join(f" {word} {schema[name]}" for name, word in _BOUNDS.items() if name in schema)
+    return kind + (" of text" if isinstance(inner, dict) and inner.get("type") == "string" else "") + bounds
 
 
-def _bounds(metadata: list[Any]) -> str:
-    flat = [one for each in metadata for one in (each.metadata if isinstance(each, FieldInfo) else [each])]
-    least = next((each.ge for each in flat if isinstance(each, Ge)), None)
-    most = next((each.le for each in flat if isinstance(each, Le)), None)
-    above = next((each.gt for each in flat if isinstance(each, Gt)), None)
-    words = [f"from {least}"] if least is not None else [f"above {above}"] if above is not None else []
-    return "".join(f" {word}" for word in [*words, *([f"to {most}"] if most is not None else [])])
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    default = field.get_default(call_default_factory=True)
-    if default is None or default is PydanticUndefined:
+def _cell(value: Any) -> str:
+    if value is None:
         return "null"
-    if isinstance(default, Model):
-        return "its defaults"
-    return _cell({True: "true", False: "false"}[default] if isinstance(default, bool) else _yaml(default))
-
-
-def _yaml(value: Any) -> str:
-    return "{}" if value == {} else "[]" if value in ((), []) else str(value)
-
-
-def _cell(text: str) -> str:
+    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
     return "`" + text.replace("|", "\\|") + "`" if text else ""
 
 

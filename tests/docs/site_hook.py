@@ -27,8 +27,10 @@ IN_ROOT = {
 }
 """Documents beside `docs/`, and what the site calls them."""
 _FROM_ROOT = {page: name for name, page in IN_ROOT.items()}
-_LINK = re.compile(r"(?P<label>!?\[[^\]]*\])\((?P<target>(?![a-z]+:|#)[^)\s]+)\)")
-_CODE = re.compile(r"(?ms)^ *```.*?^ *```|`[^`\n]*`(?!\])")
+_CODE_OR_LINK = re.compile(
+    r"(?P<code>^ *```.*?^ *```|`[^`\n]*`(?!\]))|(?P<label>!?\[[^\]]*\])\((?P<target>(?![a-z]+:|#)[^)\s]+)\)",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -51,15 +53,7 @@ def relinked(markdown: str, page: str) -> str:
     >>> relinked("[a](docs/queries.md)", "index.md")
     '[a](queries.md)'
     """
-    parts, last = [], 0
-    for code in _CODE.finditer(markdown):
-        parts += [_links_of(markdown[last : code.start()], page), code.group()]
-        last = code.end()
-    return "".join([*parts, _links_of(markdown[last:], page)])
-
-
-def _links_of(text: str, page: str) -> str:
-    return _LINK.sub(lambda found: _link(found, page), text)
+    return _CODE_OR_LINK.sub(lambda found: found.group() if found["code"] else _link(found, page), markdown)
 
 
 def _link(found: re.Match[str], page: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ import yaml
 
 from bronze.dev_broker.broker import create_topic
 from jobs.cli import main
-from tests.docs.command_lines import ROOT, Line
+from tests.docs.command_lines import Line, blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,14 +21,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 ADDRESS = "localhost:9092"
 
 
 def block(language: str, holding: str) -> str:
     """The block of README that holds a text."""
-    found: list[str] = re.findall(rf"(?ms)^```{language}\n(.*?)^```$", README)
-    return next(each for each in found if holding in each)
+    return next(body for name, found, body in blocks() if (name, found) == ("README.md", language) and holding in body)
 
 
 @pytest.mark.usefixtures("spark")

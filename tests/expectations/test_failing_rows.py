@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from expectations import failing_rows, gate
-from jobs.readers.gate import write_gate_run
 from lakehouse.contracts.gate import REJECTED, Decision
 from lakehouse.settings.pipeline import Gate
 from pipelines.operate import gate_decision
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from tests.support.prepared import Histories
-
-pytestmark = pytest.mark.spark
 
 GATE = Gate.model_validate(
     {
@@ -71,61 +68,47 @@ def rows_behind(found: dict[str, Any]) -> dict[str, dict[str, list[tuple[object,
     }
 
 
-def test_the_rows_or_the_streams_and_loads_that_violate_each_invariant_are_shown(spark: SparkSession, spoiled: Run) -> None:
-    found = shown(spark, spoiled, GATE)
+def notes(found: dict[str, Any]) -> dict[str, str]:
+    return {each["expectation"]: each["note"] for each in found["expectations"] if each["note"]}
+
+
+def test_the_rows_streams_and_loads_behind_each_check_that_failed_are_shown(spark: SparkSession, spoiled: Run) -> None:
+    found = shown(spark, spoiled, GATE, rows=3)
 
     assert (found["first_load_seq"], found["last_load_seq"], found["passed"], found["waits"]) == (1, 2, False, True)
     rows = rows_behind(found)
-    assert rows["sequence_increases"] == {"records of silver_records": [("t", 1, None, 1, 2, 0, 3, 0, 3)]}
-    assert rows["stream_key_is_unique"] == {"records of silver_records": [("t", 1, None, 1, 2, 0, 3, "in_order")] * 2}
-    assert rows["required_columns_are_not_null"] == {"records of silver_records": [("t", 0, None, None, 1, 0, 2, "in_order")]}
-    assert rows["records_are_conserved"] == {"streams and loads that differ": [("t", 0, None, 1, 5, 6)]}
-    assert rows["silver_matches_ledger"] == {
-        "streams and loads that differ": [("t", 0, None, None, 1, None), ("t", 0, None, 1, 3, 4), ("t", 1, None, 1, 4, 3)]
+    assert len(rows.pop("expect_column_values_to_be_null")["records that it names"]) == 3
+    in_silver, that_differ = "records of silver_records", "streams and loads that differ"
+    of_silver = [("t", 0, None, None, 1, None), ("t", 0, None, 1, 3, 4), ("t", 1, None, 1, 4, 3)]
+    assert rows == {
+        "sequence_increases": {in_silver: [("t", 1, None, 1, 2, 0, 3, 0, 3)]},
+        "stream_key_is_unique": {in_silver: [("t", 1, None, 1, 2, 0, 3, "in_order")] * 2},
+        "required_columns_are_not_null": {in_silver: [("t", 0, None, None, 1, 0, 2, "in_order")]},
+        "records_are_conserved": {that_differ: [("t", 0, None, 1, 5, 6)]},
+        "silver_matches_ledger": {that_differ: of_silver},
+        "watermark_matches_silver": {that_differ: [("t", 0, None, 2, [0, 8], [0, 8], [0, 9])]},
+        "budget_duplicate": {
+            "loads above the limit": [(1, 1, 0.0)],
+            "rows of silver_rejects": [("t", 0, None, "duplicate", None, 3, 3, 2, 2, 1, 1, "discarded")],
+        },
+        "budget_undecodable": {"loads above the limit": [(2, 1, 0.0)], in_silver: [("t", 0, None, 6, 0, 8, 2)]},
+        "budget_missing": {
+            "loads above the limit": [(2, 2, 0.0)],
+            "streams that stepped over sequences": [("t", 0, None, 2, 2)],
+        },
+        "expect_column_values_to_not_be_null": {"records that it names": [("t", 0, 6, None)]},
     }
-    assert rows["watermark_matches_silver"] == {"streams and loads that differ": [("t", 0, None, 2, [0, 8], [0, 8], [0, 9])]}
-
-
-def test_the_loads_above_a_budget_and_the_records_an_expectation_names_are_shown(
-    spark: SparkSession, spoiled: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = shown(spark, spoiled, GATE, rows=2)
-
-    rows = rows_behind(found)
-    assert rows["budget_duplicate"] == {
-        "loads above the limit": [(1, 1, 0.0)],
-        "rows of silver_rejects": [("t", 0, None, "duplicate", None, 3, 3, 2, 2, 1, 1, "discarded")],
-    }
-    assert rows["budget_undecodable"] == {
-        "loads above the limit": [(2, 1, 0.0)],
-        "records of silver_records": [("t", 0, None, 6, 0, 8, 2)],
-    }
-    assert rows["budget_missing"] == {
-        "loads above the limit": [(2, 2, 0.0)],
-        "streams that stepped over sequences": [("t", 0, None, 2, 2)],
-    }
-    assert rows["expect_column_values_to_not_be_null"] == {"records that it names": [("t", 0, 6, None)]}
     named = next(each for each in found["expectations"] if each["expectation"] == "expect_column_values_to_not_be_null")
     assert list(named["behind"][0]["rows"][0]) == ["topic", "partition", "offset", "payload.id"]
-    assert len(rows["expect_column_values_to_be_null"]["records that it names"]) == 2
-    assert "expect_column_mean_to_be_between" not in rows
-    notes = {each["expectation"]: each["note"] for each in found["expectations"] if each["note"]}
-    assert notes == {"expect_column_values_to_match_regex": "It could not be evaluated; observed says why."}
-    write_gate_run(found)
-    printed = capsys.readouterr().out
-    assert "on loads 1 to 2" in printed
-    assert "tidemark gate release" in printed
-    assert "budget_duplicate duplicate: rows of silver_rejects" in printed
+    assert notes(found) == {"expect_column_values_to_match_regex": "It could not be evaluated; observed says why."}
 
 
 def test_an_expectation_that_left_the_config_is_marked_and_a_decision_is_shown(spark: SparkSession, spoiled: Run) -> None:
-    run = spoiled
     rejected = Decision(REJECTED, "a test", "ann")
-    gate_decision.decide(spark, run, settings_of(run), rejected, is_dry_run=False)
+    gate_decision.decide(spark, spoiled, settings_of(spoiled), rejected, is_dry_run=False)
 
-    found = shown(spark, run, Gate())
+    found = shown(spark, spoiled, Gate())
 
-    notes = {each["expectation"]: each["note"] for each in found["expectations"] if each["note"]}
-    assert notes["expect_column_values_to_be_null"] == "gate.expectations does not name it any more."
+    assert notes(found)["expect_column_values_to_be_null"] == "gate.expectations does not name it any more."
     assert (found["waits"], found["decision"]["decision"], found["decision"]["reason"]) == (False, "rejected", "a test")
     assert len(rows_behind(found)["silver_matches_ledger"]["streams and loads that differ"]) == 3

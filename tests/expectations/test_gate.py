@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -16,13 +15,12 @@ from tests.support.silver import two_loads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import tzinfo
 
     from pyspark.sql import Row, SparkSession
 
     from lakehouse.contracts.gate import GateRun
     from lakehouse.run.context import Run
-    from tests.support.prepared import Histories, History
+    from tests.support.prepared import History
 
 pytestmark = pytest.mark.everywhere
 
@@ -44,17 +42,27 @@ def results(spark: SparkSession, run: Run, gate_run: GateRun) -> dict[tuple[str,
     return {(row["expectation"], row["severity"]): row for row in rows}
 
 
-def test_good_loads_pass_and_every_result_is_recorded(spark: SparkSession, loaded: Run) -> None:
+def test_good_loads_pass_though_the_gate_run_before_erred_and_the_clock_was_set_back(
+    spark: SparkSession, loaded: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no metric today")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("great_expectations.datasource.fluent.interfaces.Batch.validate", broken)
+        errored = audited(spark, loaded)
+    assert {row["outcome"] for row in results(spark, loaded, errored).values()} == {"errored"}
+    with pytest.raises(GateFailedError, match="errored"):
+        verdict.raise_if_failed(spark, loaded, errored)
+    spark.sql(f"UPDATE {loaded.table('gate_results').sql} SET evaluated_at = evaluated_at + INTERVAL 1 HOUR")
+
     gate_run = audited(spark, loaded, data_docs=True)
 
     assert (gate_run.first_load_seq, gate_run.last_load_seq, gate_run.passed) == (1, 2, True)
     assert gate_run.warned == ("budget_missing",)
     recorded = results(spark, loaded, gate_run)
-    assert {name for (name, severity), row in recorded.items() if row["success"]} == {
-        "budget_late",
-        "budget_collision",
-        *(invariant.name for invariant in INVARIANTS),
-    }
+    passed = {name for (name, severity), row in recorded.items() if row["success"]}
+    assert passed == {"budget_late", "budget_collision", *(invariant.name for invariant in INVARIANTS)}
     missing = recorded["budget_missing", "warn"]
     assert (missing["outcome"], missing["observed"], missing["expected"]) == ("failed", "2", "at most 0 in a load")
     assert {row["silver_version"] for row in recorded.values()} == {gate_run.silver_version}
@@ -82,35 +90,20 @@ MANY: dict[str, Any] = {
 }
 
 
-Failed = tuple["Run", "GateRun", dict[tuple[str, str], "Row"]]
-
-
-@pytest.fixture(scope="module")
-def failed(spark: SparkSession, histories: Histories, tmp_path_factory: pytest.TempPathFactory) -> Failed:
-    """A gate run with budgets and expectations that fail, and its results."""
-    run = histories.copy(two_loads, tmp_path_factory.mktemp("failed") / "lakehouse")
-    gate_run = audited(spark, run, **MANY)
-    return run, gate_run, results(spark, run, gate_run)
-
-
-def test_a_budget_is_compared_with_the_worst_load_and_the_error_says_so(spark: SparkSession, failed: Failed) -> None:
-    run, gate_run, _ = failed
+def test_budgets_and_user_expectations_fail_a_gate_run_and_show_no_value(spark: SparkSession, loaded: Run) -> None:
+    gate_run = audited(spark, loaded, **MANY)
 
     assert {name for name in gate_run.failed if name.startswith("budget")} == {"budget_duplicate_share", "budget_undecodable"}
     assert {name for name in gate_run.warned if name.startswith("budget")} == {"budget_duplicate_share", "budget_missing"}
     with pytest.raises(GateFailedError) as raised:
-        verdict.raise_if_failed(spark, run, gate_run)
+        verdict.raise_if_failed(spark, loaded, gate_run)
     assert raised.value.exit_code == 3
     assert "budget_duplicate_share failed: observed 0.125, expected at most 0.12 in a load" in str(raised.value)
     assert "loosen gate.budgets: duplicate_share, undecodable" in str(raised.value)
-    assert verdict.last(spark, run) == gate_run
+    assert verdict.last(spark, loaded) == gate_run
 
-
-def test_user_expectations_see_new_rows_show_no_value_and_are_errored_if_they_raise(failed: Failed) -> None:
-    _, gate_run, recorded = failed
-
-    rows = [row for (name, _), row in recorded.items() if name.startswith("expect_")]
-    found = [(row["outcome"], row["observed"]) for row in rows]
+    rows = [row for (name, _), row in results(spark, loaded, gate_run).items() if name.startswith("expect_")]
+    found = {(row["outcome"], row["observed"]) for row in rows}
     assert {
         ("errored", 'Error: The column "payload.nope" in BatchData does not exist.'),
         ("failed", "1 of 9 unexpected"),
@@ -118,7 +111,7 @@ def test_user_expectations_see_new_rows_show_no_value_and_are_errored_if_they_ra
         ("passed", "1 of 9 unexpected"),
         ("passed", "9"),
         ("passed", "not shown: it may be a value of a record"),
-    } <= set(found)
+    } <= found
     assert "expect_column_values_to_match_regex" in gate_run.failed
     assert not [observed for _, observed in found if "id" in observed]
 
@@ -158,54 +151,24 @@ def test_bronze_without_versions_is_counted_by_offset_and_an_unknown_range_errs(
     spark.sql(f"UPDATE {loaded.table('silver_loads').sql} SET bronze_to_version = NULL WHERE load_seq = 2")
     unknown = audited(spark, loaded)
 
+    by_offset, not_at_all = (results(spark, loaded, each)["records_are_conserved", "critical"] for each in (counted, unknown))
     assert counted.passed
-    conserved = ("records_are_conserved", "critical")
-    assert results(spark, loaded, counted)[conserved]["observed"].startswith("0 (by different offsets")
-    assert isinstance(loaded.report, Events)
-    assert loaded.report.named("gate.bronze_versions_gone")
-    row = results(spark, loaded, unknown)[conserved]
-    assert (row["outcome"], row["observed"]) == ("errored", "0 (the Bronze range of loads 2 is unknown)")
+    assert by_offset["observed"].startswith("0 (by different offsets")
+    assert cast(Events, loaded.report).named("gate.bronze_versions_gone")
     assert unknown.failed == ("records_are_conserved",)
+    assert (not_at_all["outcome"], not_at_all["observed"]) == ("errored", "0 (the Bronze range of loads 2 is unknown)")
 
 
 def test_an_unknown_expectation_and_an_empty_increment_leave_no_verdict(spark: SparkSession, loaded: Run) -> None:
-    unknown: list[dict[str, Any]] = [
-        {"expect_column_values_not_null": {"column": "sequence"}},
-        {"expect_column_values_to_not_be_null": {}},
+    unknown: list[tuple[str, dict[str, str]]] = [
+        ("expect_column_values_not_null", {"column": "sequence"}),
+        ("expect_column_values_to_not_be_null", {}),
     ]
-    for expectation in unknown:
+    for name, arguments in unknown:
         with pytest.raises(ConfigError):
-            audited(spark, loaded, expectations=[expectation])
+            audited(spark, loaded, expectations=[{name: arguments}])
     assert verdict.last(spark, loaded) is None
-    assert isinstance(loaded.report, Events)
-    assert loaded.report.seen == []
+    assert cast(Events, loaded.report).seen == []
 
     spark.sql(f"DELETE FROM {loaded.table('silver_watermarks').sql}")
     assert gate.audit(spark, loaded, Gate()) is None
-
-
-class AnHourAgo(datetime):
-    """A clock that was set back."""
-
-    @classmethod
-    def now(cls, tz: tzinfo | None = None) -> Self:
-        return super().now(tz) - timedelta(hours=1)
-
-
-def test_the_last_gate_run_decides_even_after_an_error_and_a_clock_that_was_set_back(
-    spark: SparkSession, loaded: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("no metric today")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("great_expectations.datasource.fluent.interfaces.Batch.validate", broken)
-        errored = audited(spark, loaded)
-    assert {row["outcome"] for row in results(spark, loaded, errored).values()} == {"errored"}
-    with pytest.raises(GateFailedError, match="errored"):
-        verdict.raise_if_failed(spark, loaded, errored)
-
-    monkeypatch.setattr(gate, "datetime", AnHourAgo)
-    passed = audited(spark, loaded)
-
-    assert (errored.passed, passed.passed, verdict.last(spark, loaded)) == (False, True, passed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,11 +33,12 @@ if TYPE_CHECKING:
     from tests.support.bronze import Record
     from tests.support.prepared import Histories, History
 
-pytestmark = pytest.mark.spark
-
 NOT_NULL = {"expect_column_values_to_not_be_null": {"column": "payload.id", "on_fail": "quarantine_rows"}}
 SMALL = {"expect_column_values_to_be_between": {"column": "payload.n", "max_value": 100, "on_fail": "quarantine_rows"}}
 VALUE = {"format": "json", "schema": "id STRING, n BIGINT"}
+IN_GOLD = [(0, 1), (1, 1), (2, 2), (5, 2)]
+"""Offset and load of what is published: all but offsets 3 and 4."""
+HELD = [(3, "held", None), (4, "held", None)]
 
 
 def strict(run: Run, **more: Any) -> Settings:
@@ -76,17 +76,16 @@ def aside(spark: SparkSession, run: Run) -> list[tuple[int, str, int | None]]:
     return [(row["offset"], row["state"], row["settled_load_seq"]) for row in rows]
 
 
-def settle(spark: SparkSession, run: Run, kind: Kind, offset: int | None = None, **more: Any) -> dict[str, Any]:
+def settle(spark: SparkSession, run: Run, kind: Kind, offset: int | None = None) -> dict[str, Any]:
     asked = Request(kind, "looked at", "ann", wanted=Wanted(kind="unmet", offset=offset))
-    return requests.carry_out(spark, run, strict(run, **more), asked, is_dry_run=False)
+    return requests.carry_out(spark, run, strict(run), asked, is_dry_run=False)
 
 
 def test_unmet_rows_are_kept_out_and_listed_with_why_while_the_rest_is_published(
     spark: SparkSession, histories: Histories
 ) -> None:
     run = histories.original(published)
-    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
-    assert aside(spark, run) == [(3, "held", None), (4, "held", None)]
+    assert (gold(spark, run), aside(spark, run)) == (IN_GOLD, HELD)
     rows = {row["offset"]: row for row in gold_rejects.standing(spark, run)}
     names = ("topic", "partition", "producer", "epoch", "sequence", "load_seq")
     assert tuple(rows[4][name] for name in names) == ("t", 0, None, 0, 5, 2)
@@ -101,13 +100,11 @@ def test_unmet_rows_are_kept_out_and_listed_with_why_while_the_rest_is_published
 
     listed, count = quarantine.held(run.lakehouse, Wanted())
     assert (count, quarantine.held(run.lakehouse, Wanted(), most=1)) == (2, (listed[:1], 2))
-    assert [(row["class"], row["reason"], row["first_offset"], row["load_seq"]) for row in listed] == [
-        ("unmet", not_null, 3, 2),
-        ("unmet", f"{not_null}, {small}", 4, 2),
-    ]
+    shown_of_each = [(row["class"], row["reason"], row["first_offset"], row["load_seq"]) for row in listed]
+    assert shown_of_each == [("unmet", not_null, 3, 2), ("unmet", f"{not_null}, {small}", 4, 2)]
     assert quarantine.held(run.lakehouse, Wanted(kind="late")) == ([], 0)
-    told = why(run.lakehouse, "t", 0, 3)
-    assert (told["class"], told["aside"]["state"], told["aside"]["reason"]) == ("accepted", "held", not_null)
+    found = why(run.lakehouse, "t", 0, 3)
+    assert (found["class"], found["aside"]["state"], found["aside"]["reason"]) == ("accepted", "held", not_null)
     shown = status("tests", run.lakehouse)
     assert shown["kept_aside"] == [{"state": "held", "records": 2}]
     assert "Kept out of Gold: 2 unmet (held)." in sentences(shown)
@@ -116,22 +113,21 @@ def test_unmet_rows_are_kept_out_and_listed_with_why_while_the_rest_is_published
 def test_a_released_row_reaches_gold_once_and_a_discarded_one_never(spark: SparkSession, run: Run) -> None:
     done = settle(spark, run, "release", 3)
     assert (done["load_seq"], done["records"], done["classes"]) == (3, 1, {"unmet": 1})
-    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
+    assert gold(spark, run) == IN_GOLD
     require_sound(spark, run)
 
     ran(spark, run, strict(run))
 
-    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (3, 3), (5, 2)]
+    released = sorted([*IN_GOLD, (3, 3)])
+    assert (gold(spark, run), aside(spark, run)) == (released, [(3, "released", 3), (4, "held", None)])
     assert (3, 3) in gold(spark, run, "gold_latest")
-    assert aside(spark, run) == [(3, "released", 3), (4, "held", None)]
     assert why(run.lakehouse, "t", 0, 3)["aside"]["settled"]["reason"] == "looked at"
     assert settle(spark, run, "release", 3)["load_seq"] is None
     assert settle(spark, run, "discard")["records"] == 1
     for name in ("gold_records", "gold_latest", "gold_stream_health"):
         spark.sql(f"DELETE FROM {run.table(name).sql}")
     ran(spark, run, strict(run))
-    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (3, 3), (5, 2)]
-    assert aside(spark, run) == [(3, "released", 3), (4, "discarded", 4)]
+    assert (gold(spark, run), aside(spark, run)) == (released, [(3, "released", 3), (4, "discarded", 4)])
     require_sound(spark, run, is_deep=True)
 
 
@@ -144,13 +140,12 @@ def test_other_checks_see_what_is_left_and_too_many_unmet_rows_fail_the_load(spa
     require_sound(spark, run)
 
     put(spark, run, [without_id(8 + nth, 9 + nth) for nth in range(12)])
-    tight = {"policies": {"max_quarantined_share": 0.5}}
+    tight = strict(run, policies={"max_quarantined_share": 0.5})
     with pytest.raises(GateFailedError, match=r"more than policies\.max_quarantined_share of load 4"):
-        ran(spark, run, strict(run, **tight))
+        ran(spark, run, tight)
 
     assert gold(spark, run)[-1] == (6, 3)
-    released = Decision(RELEASED, "as they are", "ann")
-    gate_decision.decide(spark, run, strict(run, **tight), released, is_dry_run=False)
+    gate_decision.decide(spark, run, tight, Decision(RELEASED, "as they are", "ann"), is_dry_run=False)
     assert len(gold(spark, run)) == 17
     require_sound(spark, run)
 
@@ -167,13 +162,11 @@ def test_of_two_gate_runs_at_once_neither_removes_what_the_other_keeps_out(
 
     def other_lists_first(*args: Any) -> None:
         """The other gate run lists its rows; its results come before this one's rows, or after this one's results."""
-        if others:
-            keep_aside(*args)
-            return
-        others.append(args)
-        monkeypatch.setattr(gate, "_record", record if is_recorded_first else lambda *late: others.append(late))
-        silver_to_gold.run_gate(spark, run, strict(run))
-        monkeypatch.setattr(gate, "_record", record)
+        if not others:
+            others.append(args)
+            monkeypatch.setattr(gate, "_record", record if is_recorded_first else lambda *late: others.append(late))
+            silver_to_gold.run_gate(spark, run, strict(run))
+            monkeypatch.setattr(gate, "_record", record)
         keep_aside(*args)
 
     monkeypatch.setattr(gate, "_keep_aside", other_lists_first)
@@ -183,46 +176,11 @@ def test_of_two_gate_runs_at_once_neither_removes_what_the_other_keeps_out(
     silver_to_gold.run_gold(spark, run, strict(run))
 
     assert [offset for offset, _, _ in aside(spark, run)] == [3, 4, 6]
-    assert gold(spark, run)[-1] == (7, 3)
-    assert (6, 3) not in gold(spark, run)
+    assert gold(spark, run) == [*IN_GOLD, (7, 3)]
     require_sound(spark, run)
 
 
-def test_a_restore_undoes_what_was_decided_and_what_was_kept_out(spark: SparkSession, run: Run) -> None:
-    settle(spark, run, "release", 3)
-    ran(spark, run, strict(run))
-
-    restore.restore(spark, run, strict(run), 2, reason="too early", by="ann", is_dry_run=False)
-
-    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
-    assert aside(spark, run) == [(3, "held", None), (4, "held", None)]
-    require_sound(spark, run)
-    restore.restore(spark, run, strict(run), 1, reason="too early", by="ann", is_dry_run=False)
-    assert (gold(spark, run), aside(spark, run)) == ([(0, 1), (1, 1)], [])
-    ran(spark, run, strict(run))
-    assert [offset for offset, _ in gold(spark, run)] == [0, 1, 2, 5]
-    assert aside(spark, run) == [(3, "held", None), (4, "held", None)]
-    require_sound(spark, run)
-
-
-def test_a_rebuild_finds_them_anew_and_an_erased_key_is_given_up(spark: SparkSession, run: Run) -> None:
-    asked = Request("erase", "asked to", "ann", erase=Erase("t", hashlib.sha256(b"erased").hexdigest()))
-    requests.carry_out(spark, run, strict(run), asked, is_dry_run=False)
-    assert aside(spark, run) == [(3, "discarded", 3), (4, "held", None)]
-
-    settle(spark, run, "release", 4)
-    ran(spark, run, strict(run))
-    told: dict[str, Any] = rebuild.rebuild(spark, run, strict(run), is_applied=True, reason="anew", by="ann")
-    found_anew = "1 records that an expectation had kept out of Gold; the gate audits them anew"
-    assert told["not_repeated"] == [f"load 4 (release): {found_anew}"]
-    ran(spark, run, strict(run))
-
-    assert [offset for offset, _ in gold(spark, run)] == [0, 1, 2, 5]
-    assert aside(spark, run) == [(4, "held", None)]
-    require_sound(spark, run, is_deep=True)
-
-
-def test_what_dies_in_an_amendment_is_amended_by_the_next_run(
+def test_a_restore_undoes_what_was_decided_and_kept_out_also_if_it_dies_in_between(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle(spark, run, "release", 3)
@@ -231,9 +189,30 @@ def test_what_dies_in_an_amendment_is_amended_by_the_next_run(
         patched.setattr(undo, "undo_decisions", stop)
         with pytest.raises(Stopped):
             restore.restore(spark, run, strict(run), 2, reason="too early", by="ann", is_dry_run=False)
+    ran(spark, run, strict(run))
+    assert (gold(spark, run), aside(spark, run)) == (IN_GOLD, HELD)
+    require_sound(spark, run)
 
+    restore.restore(spark, run, strict(run), 1, reason="too early", by="ann", is_dry_run=False)
+    assert (gold(spark, run), aside(spark, run)) == ([(0, 1), (1, 1)], [])
+    ran(spark, run, strict(run))
+    assert [offset for offset, _ in gold(spark, run)] == [0, 1, 2, 5]
+    assert aside(spark, run) == HELD
+    require_sound(spark, run)
+
+
+def test_a_rebuild_finds_them_anew_and_an_erased_key_is_given_up(spark: SparkSession, run: Run) -> None:
+    erasure = Request("erase", "asked to", "ann", erase=Erase.of("t", b"erased"))
+    requests.carry_out(spark, run, strict(run), erasure, is_dry_run=False)
+    assert aside(spark, run) == [(3, "discarded", 3), (4, "held", None)]
+
+    settle(spark, run, "release", 4)
+    ran(spark, run, strict(run))
+    done: dict[str, Any] = rebuild.rebuild(spark, run, strict(run), is_applied=True, reason="anew", by="ann")
+    found_anew = "1 records that an expectation had kept out of Gold; the gate audits them anew"
+    assert done["not_repeated"] == [f"load 4 (release): {found_anew}"]
     ran(spark, run, strict(run))
 
-    assert gold(spark, run) == [(0, 1), (1, 1), (2, 2), (5, 2)]
-    assert aside(spark, run) == [(3, "held", None), (4, "held", None)]
-    require_sound(spark, run)
+    assert [offset for offset, _ in gold(spark, run)] == [0, 1, 2, 5]
+    assert aside(spark, run) == [(4, "held", None)]
+    require_sound(spark, run, is_deep=True)

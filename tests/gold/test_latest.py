@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -16,7 +17,6 @@ from lakehouse.contracts.gold import gold_latest, gold_latest_by_stream, gold_re
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import tables
 from lakehouse.spark import frames
-from pipelines import bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild, restore
 from pipelines.verify import run as verify
@@ -28,14 +28,10 @@ from tests.support.stages import Stopped, published, ran, require_sound, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
-
-pytestmark = pytest.mark.spark
 
 _AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 BY_PRODUCER: dict[str, Any] = {"producer": {"header": "producer"}, "epoch": {"header": "epoch"}}
@@ -54,26 +50,18 @@ class Sent(NamedTuple):
     offset: int
 
 
-def latest_of(records: Iterable[Sent]) -> dict[tuple[str, bytes], tuple[int, int]]:
-    """The rule, read literally: the place of the latest record of each topic and key."""
-    last: dict[tuple[object, ...], Sent] = {}
-    for record in records:
-        stream = (record.topic, record.partition, record.producer, record.key)
-        if record.key is None:
-            continue
-        if stream not in last or (record.epoch, record.sequence) > (last[stream].epoch, last[stream].sequence):
-            last[stream] = record
-    found: dict[tuple[str, bytes], Sent] = {}
-    for record in last.values():
-        assert record.key is not None
-        known = found.get((record.topic, record.key))
-        if known is None or _time(record) > _time(known):
-            found[record.topic, record.key] = record
-    return {key: (record.partition, record.offset) for key, record in found.items()}
+Places = dict[tuple[str, bytes | None], tuple[int, int]]
+"""Partition and offset of the latest record of each topic and key."""
 
 
-def _time(record: Sent) -> tuple[datetime, int, int]:
-    return record.timestamp or _AT - timedelta(days=1), record.partition, record.offset
+def latest_of(records: Iterable[Sent]) -> Places:
+    """The rule, read literally: in a stream the last by sequence, between streams the last by time, or else by place."""
+    keyed = [record for record in records if record.key is not None]
+    by_sequence = sorted(keyed, key=lambda record: (record.epoch, record.sequence))
+    last = {(record.topic, record.partition, record.producer, record.key): record for record in by_sequence}
+    before = _AT - timedelta(days=1)
+    by_time = sorted(last.values(), key=lambda record: (record.timestamp or before, record.partition, record.offset))
+    return {(record.topic, record.key): (record.partition, record.offset) for record in by_time}
 
 
 def rows(spark: SparkSession, run: Run, name: str) -> list[Sent]:
@@ -81,9 +69,9 @@ def rows(spark: SparkSession, run: Run, name: str) -> list[Sent]:
     return [Sent(**row) for row in found]
 
 
-def held(spark: SparkSession, run: Run) -> dict[tuple[str, bytes], tuple[int, int]]:
+def held(spark: SparkSession, run: Run) -> Places:
     """What gold_latest holds; each key once."""
-    found = [((row.topic, row.key), (row.partition, row.offset)) for row in rows(spark, run, "gold_latest") if row.key]
+    found = [((row.topic, row.key), (row.partition, row.offset)) for row in rows(spark, run, "gold_latest")]
     assert len(dict(found)) == len(found)
     return dict(found)
 
@@ -124,84 +112,57 @@ def test_however_records_are_cut_the_same_ones_are_the_latest(spark: SparkSessio
     assert held(spark, run) == latest_of(record for _, record in sent)
 
 
-def logged(seed: int, topics: tuple[str, ...]) -> list[Record]:
+def logged(chance: random.Random, topics: tuple[str, ...]) -> list[Record]:
     """Records of two partitions and producers, late ones and resent ones among them, whose keys several streams have."""
-    chance = random.Random(seed)
     found = []
-    for topic in topics:
-        for partition in range(2):
-            for offset in range(24):
-                producer = chance.choice([b"p", b"q"])
-                headers = (
-                    ("seq", b"%d" % chance.randrange(30)),
-                    ("producer", producer),
-                    ("epoch", chance.choice([b"0", b"0", b"1"])),
-                )
-                key, at = chance.choice([b"a", b"b", b"c", None]), _AT + timedelta(minutes=chance.randrange(9))
-                found.append(Record(offset, b"v", key, headers, partition, topic, at))
+    for topic, partition, offset in product(topics, range(2), range(24)):
+        stream = ("producer", chance.choice([b"p", b"q"])), ("epoch", chance.choice([b"0", b"0", b"1"]))
+        key, at = chance.choice([b"a", b"b", b"c", None]), _AT + timedelta(minutes=chance.randrange(9))
+        found.append(Record(offset, b"v", key, (("seq", b"%d" % chance.randrange(30)), *stream), partition, topic, at))
     return found
 
 
-def cut(records: list[Record], parts: int) -> list[list[Record]]:
-    size = 24 // parts
-    return [[record for record in records if record.offset // size == part] for part in range(parts)]
-
-
-def released(spark: SparkSession, run: Run, config: Settings) -> None:
-    request = Request("release", "looked at", "ann", wanted=Wanted(kind="late"))
-    requests.carry_out(spark, run, config, request, is_dry_run=False)
-
-
-@pytest.mark.parametrize("seed", range(1))
-def test_one_load_and_three_published_at_once_or_each_with_releases_restores_erasures_and_rebuilds_end_in_the_same(
-    spark: SparkSession, run_at: Callable[[Path], Run], tmp_path: Path, seed: int
-) -> None:
+def test_the_latest_of_keys_in_several_streams_holds_through_all_that_people_do(spark: SparkSession, run: Run) -> None:
     topics = ("t", "u", "v")
-    records = logged(seed, topics)
-    at_once, each = run_at(tmp_path / "at_once"), run_at(tmp_path / "each")
-    policies = {"max_quarantined_share": 1}
-    config, config_of_each = (settings_of(run, topics=topics, policies=policies, **BY_PRODUCER) for run in (at_once, each))
+    config = settings_of(run, topics=topics, policies={"max_quarantined_share": 1}, **BY_PRODUCER)
 
-    put(spark, at_once, records)
-    bronze_to_silver.run(spark, at_once, config)
-    released(spark, at_once, config)
-    published(spark, at_once, config)
-    for nth, part in enumerate(cut(records, 3)):
-        put(spark, each, part)
-        ran(spark, each, config_of_each)
-        assert_latest(spark, each)
-        if nth:
-            released(spark, each, config_of_each)
-    published(spark, each, config_of_each)
+    def asked(request: Request) -> None:
+        requests.carry_out(spark, run, config, request, is_dry_run=False)
 
-    assert sorted(rows(spark, at_once, "gold_records"), key=str) == sorted(rows(spark, each, "gold_records"), key=str)
-    assert held(spark, at_once) == held(spark, each)
-    assert_latest(spark, each)
+    def decided() -> None:
+        ran(spark, run, config)
+        assert_latest(spark, run)
+        asked(Request("release", "looked at", "ann", wanted=Wanted(kind="late")))
 
-    restore.restore(spark, each, config_of_each, 2, reason="why", by="ann", is_dry_run=False)
-    assert_latest(spark, each)
-    ran(spark, each, config_of_each)
-    released(spark, each, config_of_each)
-    published(spark, each, config_of_each)
-    assert held(spark, each) == held(spark, at_once)
+    records = logged(random.Random(0), topics)
+    for part in range(3):
+        put(spark, run, [record for record in records if record.offset // 8 == part])
+        decided()
+    published(spark, run, config)
+    assert_latest(spark, run)
+    before = held(spark, run)
 
-    asked = Request("erase", "asked for", "ann", erase=Erase("t", hashlib.sha256(b"a").hexdigest()))
-    requests.carry_out(spark, each, config_of_each, asked, is_dry_run=False)
-    published(spark, each, config_of_each)
-    without = {key: place for key, place in held(spark, at_once).items() if key != ("t", b"a")}
-    assert held(spark, each) == without
-    rebuild.rebuild(spark, each, config_of_each, is_applied=True, reason="why", by="ann")
-    published(spark, each, config_of_each)
-    assert held(spark, each) == without
-    require_sound(spark, each, is_deep=True)
+    restore.restore(spark, run, config, 2, reason="why", by="ann", is_dry_run=False)
+    assert_latest(spark, run)
+    decided()
+    published(spark, run, config)
+    assert held(spark, run) == before
+
+    asked(Request("erase", "asked for", "ann", erase=Erase.of("t", b"a")))
+    published(spark, run, config)
+    without = {key: place for key, place in before.items() if key != ("t", b"a")}
+    assert held(spark, run) == without
+    rebuild.rebuild(spark, run, config, is_applied=True, reason="why", by="ann")
+    published(spark, run, config)
+    assert held(spark, run) == without
+    require_sound(spark, run, is_deep=True)
 
 
 def test_what_0_1_took_for_the_latest_is_made_anew_by_the_next_publish_and_verify_says_so_until_then(
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, config = new_run(), settings_of(new_run(), policies={"late": "accept"})
-    first, second = Record.of(0, 1), Record.of(0, 1, partition=1)
-    put(spark, run, [Record(**{**vars(first), "timestamp": _AT + timedelta(hours=1)}), second])
+    put(spark, run, [replace(Record.of(0, 1), timestamp=_AT + timedelta(hours=1)), Record.of(0, 1, partition=1)])
     ran(spark, run, config)
     assert held(spark, run) == {("t", b"k"): (0, 0)}
     root = run.lakehouse.local_root

@@ -10,17 +10,8 @@ from jobs.process.output import write_table
 if TYPE_CHECKING:
     import pytest
 
-NUMBERS = (
-    "records",
-    "accepted",
-    "duplicate",
-    "high_watermark_after",
-    "last_offset",
-    "missing",
-    "jumps_forward",
-    "jumps_backward",
-)
-COLUMNS = ["topic", "partition", *NUMBERS]
+COLUMNS = ["topic", "partition", "records", "accepted", "duplicate", "high_watermark_after", "last_offset"]
+COLUMNS += ["missing", "jumps_forward", "jumps_backward"]
 ROWS = [["orders", 0, 524, 499, 25, 1000, 523, 500, 522, 1]]
 
 
@@ -36,12 +27,13 @@ def test_a_table_wider_than_a_hundred_columns_has_its_headings_over_several_line
     )
 
 
-def test_a_narrow_table_keeps_headings_on_one_line_and_hostile_ones_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_narrow_table_keeps_headings_on_one_line_and_hostile_texts_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     write_table(["last_offset", "seen at"], [[1, "noon"]])
     assert capsys.readouterr().out.splitlines()[1] == " last_offset   seen at"
-    write_table(["", "_", "a\nb \x1b[31m_c", "x" * 100], [["", "", "", ""]])
+    write_table(["", "_", "a\nb \x1b[31m_c", "x" * 100], [["", "", "", "red \x1b[31m [bold]x[/bold]"]])
     printed = capsys.readouterr().out
     assert ("\x1b" in printed, "\\n" in printed) == (False, True)
+    assert r"red \x1b[31m [bold]x[/bold]" in printed
 
 
 def test_each_row_is_a_list_on_a_terminal_that_is_too_narrow(

@@ -16,7 +16,6 @@ from tests.support.bronze import Record, put
 from tests.support.small_config import write_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -25,25 +24,17 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SCHEMA = "tidemark_tasks"
-
-
-@pytest.fixture
-def named(spark: SparkSession, tmp_path: Path, run: Run) -> Iterator[Run]:
-    """A run over tables that a catalog names, with a volume for what is no table."""
-    volume = tmp_path / "volume"
-    volume.mkdir()
-    spark.sql(f"CREATE DATABASE {SCHEMA} LOCATION '{tmp_path / 'tables'}'")
-    yield replace(run, lakehouse=Lakehouse(catalog="spark_catalog", schema=SCHEMA, volume=str(volume)))
-    spark.sql(f"DROP DATABASE {SCHEMA} CASCADE")
-
 
 def test_the_tasks_of_the_jobs_return_or_raise_and_their_reports_are_on_the_volume(
-    spark: SparkSession, named: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    spark.sql(f"CREATE DATABASE tidemark_tasks LOCATION '{tmp_path / 'tables'}'")
+    place = Lakehouse(catalog="spark_catalog", schema="tidemark_tasks", volume=str(volume))
+    named = replace(run, lakehouse=place)
     config = write_config(tmp_path, root="./lakehouse", lakehouse={}, gate={"budgets": {"late": {"critical": 0}}})
-    place = {"catalog": "spark_catalog", "schema": SCHEMA, "volume": str(named.lakehouse.volume)}
-    sets = ["kafka.topics=[t]", *(f"lakehouse.{key}={value}" for key, value in place.items())]
+    sets = ["kafka.topics=[t]", *(f"lakehouse.{key}={getattr(place, key)}" for key in ("catalog", "schema", "volume"))]
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "client.5.0")  # the platform brings the session
 
     def task(name: str) -> None:
@@ -62,8 +53,8 @@ def test_the_tasks_of_the_jobs_return_or_raise_and_their_reports_are_on_the_volu
     for name in ("audit-silver", "publish-gold"):
         with pytest.raises(GateFailedError):
             task(name)
-    folder = named.lakehouse.local_folder("_reports")
-    assert folder is not None
-    silver, gate, gold, _, *failed = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
+    files = sorted((volume / "_reports").glob("*.json"))
+    silver, gate, gold, _, *failed = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     assert (silver["silver"]["accepted"], gate["gate"]["passed"], gold["gold"]["records"]) == (3, True, 3)
     assert [report["exit_code"] for report in failed] == [3, 3]
+    spark.sql("DROP DATABASE tidemark_tasks CASCADE")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,44 +16,57 @@ if TYPE_CHECKING:
     from tests.support.silver_rows import Row
 
 
-def differences(ledger: Sequence[Row], silver: Sequence[Row]) -> list[Difference]:
+def of_counts(**edited: int | str) -> list[Difference]:
+    """Differences in the counts of a ledger whose second load was edited."""
+    return [*reconcile.classes_add_up([claim(1), claim(2, **edited)])]
+
+
+def of_marks(*marks: Row) -> list[Difference]:
+    return [*reconcile.watermarks_match(LEDGER, marks)]
+
+
+def of_rows(silver: Sequence[Row], ledger: Sequence[Row] = LEDGER) -> list[Difference]:
     return [*reconcile.sequences_rise(ledger, silver), *reconcile.watermarks_are_reached(ledger, silver)]
 
 
 def test_sound_tables_differ_in_nothing() -> None:
-    assert [*reconcile.loads_are_there(LEDGER, 2), *reconcile.classes_add_up(LEDGER), *reconcile.rows_match(LEDGER, KEPT)] == []
-    assert [*differences(LEDGER, KEPT), *reconcile.watermarks_match(LEDGER, [mark()])] == []
+    assert [*reconcile.loads_are_there(LEDGER, 2), *reconcile.rows_match(LEDGER, KEPT)] == []
+    assert [*of_counts(), *of_marks(mark()), *of_rows(KEPT)] == []
+
+
+COUNTS, ROWS, MARKS = (f"silver_{name}, topic t, partition 0: " for name in ("loads, load 2", "records, load 2", "watermarks"))
 
 
 @pytest.mark.parametrize(
-    ("edited", "expected"),
+    ("found", "expected"),
     [
-        ({"accepted": 8}, "11 records in all classes / 10"),
-        ({"kind": "release"}, "10 records of Bronze / none"),
-        ({"released": 1}, "1 released / none: the load is of kind records"),
-        ({"late_accepted": 2}, "late_accepted"),
-        ({"missing": -5}, "-5 missing sequences: more records were accepted than the stream has sequences / 0 or more"),
+        (of_counts(accepted=8), f"{COUNTS}11 records in all classes / 10, the row's records"),
+        (of_counts(kind="release"), f"{COUNTS}10 records of Bronze / none: the load is a release"),
+        (of_counts(released=1), f"{COUNTS}1 released / none: the load is of kind records"),
+        (
+            of_counts(late_accepted=2),
+            f"{COUNTS}counts below 0, or late_accepted that is neither 0 nor late / counts of records",
+        ),
+        (
+            of_counts(missing=-5),
+            f"{COUNTS}-5 missing sequences: more records were accepted than the stream has sequences / 0 or more",
+        ),
+        (of_marks(mark(high_watermark=15)), f"{MARKS}high_watermark 15 / high_watermark 14, as load 2 left it"),
+        (of_marks(), f"{MARKS}no row / that of load 2"),
+        (of_marks(mark(), mark(partition=1)), "silver_watermarks, topic t, partition 1: a row / none"),
+        (
+            of_rows([KEPT[0], kept(2, 7, 14)]),
+            f"{ROWS}(0, 7) in order / (epoch, sequence) above (0, 7), the highest before the load",
+        ),
+        (
+            of_rows([KEPT[0], kept(2, 8, 14, not_increasing=1)]),
+            f"{ROWS}1 places where rows in order fall / sequences that rise with the offsets",
+        ),
+        (of_rows([KEPT[0], kept(2, 8, 15)]), f"{ROWS}highest row (0, 15) / (0, 14), the watermark after the load"),
     ],
 )
-def test_an_edited_count_is_named(edited: dict[str, Any], expected: str) -> None:
-    found = told(reconcile.classes_add_up([claim(1), claim(2, **edited)]))
-    assert found[0].startswith("silver_loads, load 2, topic t, partition 0: ")
-    assert expected in found[0]
-
-
-@pytest.mark.parametrize(
-    ("marks", "expected"),
-    [
-        ([mark(high_watermark=15)], "high_watermark 15 / high_watermark 14, as load 2 left it"),
-        ([], "no row / that of load 2"),
-        ([mark(), mark(partition=1)], "a row / none"),
-    ],
-)
-def test_a_watermark_that_no_load_left_there_is_named(marks: list[Row], expected: str) -> None:
-    found = told(reconcile.watermarks_match(LEDGER, marks))
-    assert len(found) == 1
-    assert found[0].startswith("silver_watermarks, topic t, partition ")
-    assert found[0].endswith(expected)
+def test_what_was_edited_is_named_with_its_place(found: list[Difference], expected: str) -> None:
+    assert told(found) == [expected]
 
 
 def test_rows_that_silver_lacks_or_nobody_loaded_are_named_by_load() -> None:
@@ -65,41 +78,22 @@ def test_rows_that_silver_lacks_or_nobody_loaded_are_named_by_load() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        ([kept(2, 7, 14)], "(0, 7) in order / (epoch, sequence) above (0, 7)"),
-        ([kept(2, 8, 14, not_increasing=1)], "1 places where rows in order fall"),
-        ([kept(2, 8, 15)], "highest row (0, 15) / (0, 14), the watermark after the load"),
-    ],
-)
-def test_rows_that_do_not_lead_to_the_watermark_are_named(rows: list[Row], expected: str) -> None:
-    assert any(expected in each for each in told(differences(LEDGER, [kept(1, 1, 7), *rows])))
-
-
 def test_after_a_reset_lowered_a_watermark_earlier_rows_do_not_count() -> None:
     moved = {"kind": "reset", "records": 0, "accepted": 0, "duplicate": 0, "last_offset": 9}
     after = claim(3, high_watermark_before=3, high_watermark_after=10)
-
     lowered = [claim(1), claim(2, **moved, high_watermark_after=3), after]
-    assert differences(lowered, [kept(1, 1, 7), kept(3, 4, 10)]) == []
+    assert of_rows([kept(1, 1, 7), kept(3, 4, 10)], lowered) == []
 
     unmoved = [claim(1), claim(2, high_watermark_before=3, high_watermark_after=10)]
-    (found,) = reconcile.sequences_rise(unmoved, [kept(1, 1, 7), kept(2, 4, 10)])
-    assert (found.observed, found.expected) == (
-        "(0, 4) in order",
-        "(epoch, sequence) above (0, 7), the highest before the load",
-    )
+    [found] = reconcile.sequences_rise(unmoved, [kept(1, 1, 7), kept(2, 4, 10)])
+    assert found.expected == "(epoch, sequence) above (0, 7), the highest before the load"
 
 
 def test_a_difference_says_by_how_much_in_which_stream_and_load() -> None:
-    (rows,) = reconcile.rows_match([claim(1)], [kept(1, 1, 4)])
-    (classes,) = reconcile.classes_add_up([claim(1, records=12)])
-    (load,) = reconcile.loads_are_there([claim(1), claim(3)], 3)
-
-    stream = ("t", 0, None)
-    assert [(each.stream, each.load_seq, each.count) for each in (rows, classes, load)] == [
-        (stream, 1, 3),
-        (stream, 1, 2),
-        (None, 2, 1),
+    found = [
+        *reconcile.rows_match([claim(1)], [kept(1, 1, 4)]),
+        *reconcile.classes_add_up([claim(1, records=12)]),
+        *reconcile.loads_are_there([claim(1), claim(3)], 3),
     ]
+    stream = ("t", 0, None)
+    assert [(each.stream, each.load_seq, each.count) for each in found] == [(stream, 1, 3), (stream, 1, 2), (None, 2, 1)]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Mapping
 
 State = TypeVar("State", bound="Hashable")
 
 
 class Step(NamedTuple, Generic[State]):
-    """A possible next step."""
-
     name: str  # as a counterexample prints it
     state: State  # the state after it
     # False for a crash or a lost table: it may happen, but no progress may depend on it
@@ -23,8 +21,6 @@ class Step(NamedTuple, Generic[State]):
 
 @dataclass(frozen=True)
 class Model(Generic[State]):
-    """A model to check."""
-
     start: State  # the first state
     steps: Callable[[State], Iterable[Step[State]]]  # all possible next steps of a state
     broken: Mapping[str, Callable[[State], bool]]  # safety: by kind, a test for a state that breaks the promise
@@ -40,14 +36,11 @@ class Counterexample:
     steps: tuple[str, ...]  # the names of the steps from the start
 
     def __str__(self) -> str:
-        """One line per step."""
         return "\n".join([f"{self.kind} after {len(self.steps)} steps", *(f"  {n}. {s}" for n, s in enumerate(self.steps, 1))])
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of an exploration."""
-
     states: int  # states that were reached
     transitions: int  # steps between them
     finished: int  # states in which all work is done
@@ -57,84 +50,48 @@ class Outcome:
     counterexample: Counterexample | None
 
     def __str__(self) -> str:
-        """For a message of an assertion."""
         return f"{self.states:,} states, {self.transitions:,} steps, {self.counterexample or 'nothing wrong'}"
 
 
-@dataclass
-class _Seen(Generic[State]):
-    """The states that were reached, numbered in the order of their distance from the start."""
+def explore(model: Model[State], *, most_states: int = 5_000_000) -> Outcome:
+    """Visit every state that can be reached, the nearest first: a breadth-first search."""
+    numbers, states, reached_by = {model.start: 0}, [model.start], [(0, "")]
+    sources, targets, transitions = array("l"), array("l"), 0
 
-    numbers: dict[State, int] = field(default_factory=dict)
-    states: list[State] = field(default_factory=list)
-    reached_by: list[tuple[int, str]] = field(default_factory=list)
-    sources: array[int] = field(default_factory=lambda: array("l"))
-    targets: array[int] = field(default_factory=lambda: array("l"))
-    transitions: int = 0
-
-    def add(self, state: State, source: int, name: str) -> tuple[int, bool]:
-        """The state's number, and whether it is new."""
-        number = self.numbers.setdefault(state, len(self.states))
-        is_new = number == len(self.states)
-        if is_new:
-            self.states.append(state)
-            self.reached_by.append((source, name))
-        return number, is_new
-
-    def way_to(self, number: int) -> tuple[str, ...]:
-        """The names of the steps from the start."""
+    def way_to(number: int) -> tuple[str, ...]:
         names = []
         while number:
-            number, name = self.reached_by[number]
+            number, name = reached_by[number]
             names.append(name)
         return tuple(reversed(names))
 
-
-class TooManyStatesError(Exception):
-    """The model is larger than it was meant to be: a bound is missing."""
-
-
-def explore(model: Model[State], *, most_states: int = 5_000_000) -> Outcome:
-    """Visit every state that can be reached, the nearest first.
-
-    Raises:
-        TooManyStatesError: There are more than `most_states`.
-    """
-    seen: _Seen[State] = _Seen()
-    for number in _visited(model, seen):
-        if len(seen.states) > most_states:
-            raise TooManyStatesError(f"more than {most_states:,} states")
+    for number, state in enumerate(states):  # which grows meanwhile
+        assert len(states) <= most_states, f"more than {most_states:,} states: a bound is missing"
         for kind, is_broken in model.broken.items():
-            if is_broken(seen.states[number]):
-                found = Counterexample(kind, seen.way_to(number))
-                return Outcome(len(seen.states), seen.transitions, finished=0, stuck=0, counterexample=found)
-    finished = [number for number, state in enumerate(seen.states) if model.is_finished(state)]
-    stuck = _stuck(seen, finished)
-    hangs = Counterexample("stuck", seen.way_to(stuck[0])) if stuck else None
-    return Outcome(len(seen.states), seen.transitions, len(finished), len(stuck), hangs)
-
-
-def _visited(model: Model[State], seen: _Seen[State]) -> Iterator[int]:
-    """Number the states breadth first; each is handed out once, before its steps are taken."""
-    seen.add(model.start, 0, "")
-    number = 0
-    while number < len(seen.states):
-        yield number
-        for step in model.steps(seen.states[number]):
-            target, _ = seen.add(step.state, number, step.name)
-            seen.transitions += 1
+            if is_broken(state):
+                found = Counterexample(kind, way_to(number))
+                return Outcome(len(states), transitions, finished=0, stuck=0, counterexample=found)
+        for step in model.steps(state):
+            transitions += 1
+            target = numbers.setdefault(step.state, len(states))
+            if target == len(states):
+                states.append(step.state)
+                reached_by.append((number, step.name))
             if step.is_help:
-                seen.sources.append(number)
-                seen.targets.append(target)
-        number += 1
+                sources.append(number)
+                targets.append(target)
+    finished = [number for number, state in enumerate(states) if model.is_finished(state)]
+    stuck = _stuck(len(states), sources, targets, finished)
+    hangs = Counterexample("stuck", way_to(stuck[0])) if stuck else None
+    return Outcome(len(states), transitions, len(finished), len(stuck), hangs)
 
 
-def _stuck(seen: _Seen[State], finished: Iterable[int]) -> list[int]:
+def _stuck(states: int, sources: Iterable[int], targets: Iterable[int], finished: Iterable[int]) -> list[int]:
     """The states from which helpful steps lead to no finished one, the nearest to the start first."""
-    before: list[list[int]] = [[] for _ in seen.states]
-    for source, target in zip(seen.sources, seen.targets, strict=True):
+    before: list[list[int]] = [[] for _ in range(states)]
+    for source, target in zip(sources, targets, strict=True):
         before[target].append(source)
-    can_finish = bytearray(len(seen.states))
+    can_finish = bytearray(states)
     waiting = list(finished)
     while waiting:
         number = waiting.pop()

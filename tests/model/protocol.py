@@ -7,44 +7,15 @@ it may as well report a conflict: which of the two depends on when the write beg
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.model.checker import Step
-from tests.model.decision import (
-    Found,
-    Protocol,
-    Refused,
-    answered,
-    decided,
-    is_waiting,
-    ledger_contradicts,
-    marks_contradict,
-    silver_contradicts,
-)
-from tests.model.tables import (
-    IDLE,
-    NOBODY,
-    PIPELINE,
-    Claim,
-    Held,
-    Kept,
-    Runner,
-    Tables,
-    World,
-    as_of,
-    ended,
-    finished,
-    highest,
-    is_whole_up_to,
-    last_transaction,
-    merged,
-    noted,
-    open_swap,
-)
+from tests.model.tables import IDLE, NOBODY, PIPELINE, Claim, Held, Kept, Mark, Runner, Tables, World, finished, merged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 STEPS = {
     "recover": "silver.load.recover",
@@ -67,18 +38,139 @@ SWAP_STEPS = {
 """The same of a restore; it is claimed as any load is."""
 
 SWAP_ORDER = (
-    "restore",
-    "claim",
-    "close: records",
-    "close: rejects",
-    "close: property",
-    "_cut: records",
-    "_cut: rejects",
-    "_cut: settled",
-    "carry_out: ledger",
-    "carry_out: marks",
+    *("restore", "claim", "close: records", "close: rejects", "close: property"),
+    *("_cut: records", "_cut: rejects", "_cut: settled", "carry_out: ledger", "carry_out: marks"),
 )
 """What a restore commits, in the order of `silver.load.cutover.carry_out`."""
+
+ORDER = ("claim", "append_silver", "append_rejects", "advance")  # what commits, in the order of `silver.load.steps`
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A way to do a load: by default ours."""
+
+    order: tuple[str, ...] = ORDER  # of the steps that commit
+    has_transactions: bool = True  # appends carry a transaction id
+    is_id_of_checkpoint: bool = False  # the id belongs to the runner's own checkpoint, as a batch id does, not to the pipeline
+    reads_back: bool = True  # a run reads its claim back and stops if another run's came first
+    replans_claims: bool = False  # an open claim is planned with Bronze's present version
+    merge_has_transaction: bool = False  # so does the MERGE of the watermarks
+    repeat_knows_its_own: bool = True  # the repeat of a release also chooses records that this load settled
+    has_checks: bool = True  # `recover` compares the tables, and a repeat compares its plan with the claim
+    advances_in_order: bool = True  # the MERGE moves nothing unless the watermarks are at the load before
+    advances_past_swaps: bool = False  # the MERGE also moves rows if the watermarks are beyond that load
+    swap_is_noted: bool = True  # a restore commits to records and rejects under its own number
+    mark_looks: bool = True  # a release looks for a restore in the ledger, in the transaction that marks rejects
+    swap_sets_property: bool = True  # a restore changes a property of the rejects before it changes rows
+
+
+class Refused(NamedTuple):
+    """The run ends with an error, and has written nothing."""
+
+    why: str
+
+
+class Found(NamedTuple):
+    """The tables that a runner read in `recover`, one after the other."""
+
+    marks: tuple[Mark, ...]  # the watermarks
+    ledger: tuple[Claim, ...]  # the claims
+
+    @property
+    def last(self) -> Claim | None:
+        return self.claim_of(finished(self.marks))
+
+    @property
+    def open_claim(self) -> Claim | None:
+        """The load that was claimed and is not finished, as far as was read."""
+        return self.claim_of(finished(self.marks) + 1)
+
+    @property
+    def bronze_version(self) -> int:
+        """The Bronze version that the last finished load ended with."""
+        return self.last.to if self.last else 0
+
+    def claim_of(self, load: int) -> Claim | None:
+        return next((claim for claim in self.ledger if claim.load == load), None)
+
+
+def ledger_contradicts(found: Found) -> bool:
+    """As `recover`: the last claim is neither the last finished load nor the next, or the finished one was never claimed."""
+    last = finished(found.marks)
+    loads = {claim.load for claim in found.ledger if claim.load >= last}
+    return max(loads, default=0) not in (last, last + 1) or bool(last and last not in loads)
+
+
+def silver_contradicts(found: Found, silver: Sequence[Kept]) -> bool:
+    """As `recover._require_silver`: the last load's rows are there, a claimed one's all or none, and nothing is beyond."""
+    last = finished(found.marks)
+    observed = Counter(row.load for row in silver if row.load >= max(last, 1))
+    expected: Counter[int] = Counter()
+    for claim in found.ledger:
+        if claim.load >= last and claim.kept:
+            expected[claim.load] += len(claim.kept)
+    if not observed[last + 1]:
+        expected.pop(last + 1, None)
+    return dict(+observed) != dict(expected)
+
+
+def marks_contradict(found: Found) -> bool:
+    """As `recover._require_marks`: a partition of the last finished load is not where the ledger left it."""
+    moved = found.last.moved if found.last else ()
+    return any(not found.marks[partition].load or found.marks[partition].last != last for partition, last in moved)
+
+
+def decided(world: World, found: Found, pinned: Claim) -> Claim | Refused:
+    """As `silver.load.planner.plan_range`: what lies above the watermarks in Bronze as of the pinned version.
+
+    Bronze's change feed says how many records the range brought each partition. As in `ledger._require_conservation`, a
+    partition that the range does not touch is not compared.
+    """
+    partition_of = {number: version.partition for number, version in enumerate(world.bronze[: pinned.to], start=1)}
+    versions = [number for number, partition in partition_of.items() if number > found.marks[partition].last]
+    touched = {partition_of[number] for number in range(pinned.after + 1, pinned.to + 1)}
+    if any(partition_of[old] in touched for old in versions if old <= pinned.after):
+        return Refused("the classes do not add up")
+    moved = {partition: found.marks[partition].last for partition in touched}
+    moved |= {partition_of[number]: number for number in versions}
+    return pinned._replace(
+        kept=tuple(number for number in versions if world.bronze[number - 1].has_kept),
+        held=tuple(number for number in versions if world.bronze[number - 1].has_held),
+        moved=tuple(sorted(moved.items())),
+    )
+
+
+def answered(
+    world: World, tables: Tables, marks: tuple[Mark, ...], pinned: Claim, *, knows_its_own: bool
+) -> Claim | Refused | None:
+    """As `silver.requests.planner.plan_request` of a release: the wanted record, held still or settled by this very load."""
+    settled_by = (0, pinned.load) if knows_its_own else (0,)
+    in_silver = {row.record for row in tables.silver if row.load < pinned.load}
+    meant = [
+        row.version
+        for row in tables.rejects
+        if row.version == wanted(world)
+        and row.load < pinned.load
+        and row.settled_by in settled_by
+        and -row.version not in in_silver
+    ]
+    if not meant:
+        return None
+    partition = world.bronze[meant[0] - 1].partition
+    if not marks[partition].load:
+        return Refused("the stream has no watermark")
+    moved = ((partition, marks[partition].last),)
+    return pinned._replace(kept=tuple(-version for version in meant), held=tuple(meant), moved=moved)
+
+
+def wanted(world: World) -> int:
+    """The record that a person wants released: the first held one."""
+    return next(number for number, version in enumerate(world.bronze, start=1) if version.has_held)
+
+
+def is_waiting(world: World, tables: Tables) -> bool:
+    return any(row.version == wanted(world) and not row.settled_by for row in tables.rejects)
 
 
 @dataclass(frozen=True)
@@ -89,7 +181,6 @@ class Load:
     world: World  # the world
 
     def steps(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
-        """What a runner may do next."""
         runner = tables.runners[who]
         yield from PARTS[runner.at](self, tables, who)
         if runner == IDLE and self.world.has_release and is_waiting(self.world, tables):
@@ -99,43 +190,38 @@ class Load:
 
     def restore(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
         """A person takes all tables back to an earlier load that is whole, whatever was claimed since."""
-        if open_swap(tables) is not None:
+        if tables.open_swap() is not None:
             return  # it is finished first, as any run does
         ahead = tables._replace(swaps=tables.swaps - 1)
         for to in tables.ledger:
-            if to.load < highest(tables) and is_whole_up_to(tables, to.load):
-                marks = as_of(tables, to.load)
+            if to.load < tables.highest() and tables.is_whole_up_to(to.load):
+                marks = tables.as_of(to.load)
                 moved = tuple((partition, mark.last) for partition, mark in enumerate(marks) if mark.load)
-                asked = Claim(highest(tables) + 1, who, to.to, to.to, (), (), moved, keep_to=to.load)
+                asked = Claim(tables.highest() + 1, who, to.to, to.to, (), (), moved, keep_to=to.load)
                 yield _to(ahead, who, f"restore --to {to.load}", self._following(Runner("restore", planned=asked)))
 
     def swap(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
         """The next commit of a restore."""
-        at, by = tables.runners[who].at, _planned(tables, who)
-        if at.startswith("close") and at != "close: property":
+        at, by, after = tables.runners[who].at, _planned(tables, who), tables
+        if at == "carry_out: marks":
+            yield from self._append(tables, who, at, _advanced(tables, by.load, tables.ledger))
+            return
+        if at in ("close: records", "close: rejects"):
             name = "append_silver" if at == "close: records" else "append_rejects"
-            is_known = last_transaction(tables, name, PIPELINE) >= by.load
-            known = tables if is_known else tables._replace(transactions=noted(tables, name, PIPELINE, by.load))
-            yield self._goes_on(known if self.protocol.swap_is_noted else tables, who, at)
+            if self.protocol.swap_is_noted and tables.last_transaction(name, PIPELINE) < by.load:
+                after = tables.noted(name, PIPELINE, by.load)
         elif at == "close: property":
-            yield self._goes_on(tables._replace(property=by.load) if self.protocol.swap_sets_property else tables, who, at)
+            after = tables._replace(property=by.load) if self.protocol.swap_sets_property else tables
         elif at == "_cut: records":
-            left = tuple(row for row in tables.silver if not by.undoes(row.load))
-            yield self._goes_on(tables._replace(silver=left), who, at)
+            after = tables._replace(silver=tuple(row for row in tables.silver if not by.undoes(row.load)))
         elif at == "_cut: rejects":
-            waiting = tuple(row for row in tables.rejects if not by.undoes(row.load))
-            yield self._goes_on(tables._replace(rejects=waiting), who, at)
+            after = tables._replace(rejects=tuple(row for row in tables.rejects if not by.undoes(row.load)))
         elif at == "_cut: settled":
-            again = tuple(row._replace(settled_by=0) if by.undoes(row.settled_by) else row for row in tables.rejects)
-            yield self._goes_on(tables._replace(rejects=again), who, at)
+            again = (row._replace(settled_by=0) if by.undoes(row.settled_by) else row for row in tables.rejects)
+            after = tables._replace(rejects=tuple(again))
         elif at == "carry_out: ledger":
-            standing = tuple(claim for claim in tables.ledger if not by.undoes(claim.load))
-            yield self._goes_on(tables._replace(ledger=standing), who, at)
-        else:
-            marks = tables.marks
-            for claim in tables.ledger:
-                marks = merged(marks, claim) if claim.load == by.load else marks
-            yield from self._append(tables, who, at, tables._replace(marks=marks))
+            after = tables._replace(ledger=tuple(claim for claim in tables.ledger if not by.undoes(claim.load)))
+        yield self._goes_on(after, who, at)
 
     def recover(self, tables: Tables, who: int, kind: str | None = None) -> Iterator[Step[Tables]]:
         """Read the watermarks. A run begins with it; one for a release does it again once it has finished another's load."""
@@ -200,13 +286,10 @@ class Load:
         return Refused("another outcome than the claimed one")
 
     def claim(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
-        """Append the claim."""
-        planned = _planned(tables, who)
-        appended = tables._replace(ledger=(*tables.ledger, planned))
+        appended = tables._replace(ledger=(*tables.ledger, _planned(tables, who)))
         yield from self._append(tables, who, "claim", appended)
 
     def claim_read_back(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
-        """Read the claim back."""
         load = _planned(tables, who).load
         owners = {claim.owner for claim in tables.ledger if claim.load == load}
         if owners == {who} or not self.protocol.reads_back:
@@ -245,17 +328,14 @@ class Load:
     def advance(self, tables: Tables, who: int) -> Iterator[Step[Tables]]:
         """Move the watermarks by the ledger's rows of the load, in a MERGE."""
         load = _planned(tables, who).load
-        marks = tables.marks
-        if self.world.swaps and not self.protocol.advances_past_swaps and finished(marks) >= load:
+        if self.world.swaps and not self.protocol.advances_past_swaps and finished(tables.marks) >= load:
             yield self._goes_on(tables, who, "advance: moves nothing")
             return
-        if self.protocol.advances_in_order and finished(marks) < load - 1:
+        if self.protocol.advances_in_order and finished(tables.marks) < load - 1:
             yield _ends(tables, who, "advance refuses: the watermarks were put back")
             return
         # The ledger's rows may have been read before a restore took them away.
-        for claim in (*tables.ledger, *((_planned(tables, who),) if self.world.swaps else ())):
-            marks = merged(marks, claim) if claim.load == load else marks
-        moved = tables._replace(marks=marks)
+        moved = _advanced(tables, load, (*tables.ledger, *((_planned(tables, who),) if self.world.swaps else ())))
         if self.protocol.merge_has_transaction:
             yield from self._append(tables, who, "advance", moved)
         else:
@@ -275,8 +355,8 @@ class Load:
         application = 1 + who if self.protocol.is_id_of_checkpoint and name != "claim" else PIPELINE
         if not self.protocol.has_transactions:
             yield self._goes_on(appended, who, name)
-        elif last_transaction(tables, name, application) < load:
-            yield self._goes_on(appended._replace(transactions=noted(tables, name, application, load)), who, name)
+        elif tables.last_transaction(name, application) < load:
+            yield self._goes_on(appended.noted(name, application, load), who, name)
         else:
             yield self._goes_on(tables, who, f"{name} is skipped")
             yield _ends(tables, who, f"{name} conflicts")
@@ -295,13 +375,10 @@ class Load:
         runner = runner._replace(seen=None)
         if runner.at == "claim" and not runner.is_repeat:
             return runner._replace(at="claim: read back")
+        order = ["plan", *(name for name in self.protocol.order if name != "claim" or not runner.is_repeat)]
         if runner.planned is not None and runner.planned.is_swap:
-            done = SWAP_ORDER.index(runner.at.replace("claim: read back", "claim"))
-            if done + 1 < len(SWAP_ORDER):
-                return runner._replace(at=SWAP_ORDER[done + 1])
-            return Runner("recover", "by_hand_again") if runner.kind == "by_hand" else IDLE
-        order = [name for name in ("plan", *self.protocol.order) if name != "claim" or not runner.is_repeat]
-        done = order.index(runner.at.partition(":")[0])
+            order = list(SWAP_ORDER)
+        done = order.index(runner.at.removesuffix(": read back"))
         if done + 1 < len(order):
             return runner._replace(at=order[done + 1])
         return Runner("recover", "by_hand_again") if runner.kind == "by_hand" else IDLE
@@ -330,6 +407,14 @@ def found_by(tables: Tables, runner: Runner) -> Found:
     return Found(runner.marks, tables.ledger[: runner.ledger])
 
 
+def _advanced(tables: Tables, load: int, ledger: Iterable[Claim]) -> Tables:
+    """The tables once the watermarks are moved by the claims of a load."""
+    marks = tables.marks
+    for claim in ledger:
+        marks = merged(marks, claim) if claim.load == load else marks
+    return tables._replace(marks=marks)
+
+
 def _planned(tables: Tables, who: int) -> Claim:
     planned = tables.runners[who].planned
     assert planned is not None, "who commits has planned"
@@ -340,7 +425,7 @@ def _to(tables: Tables, who: int, name: str, runner: Runner) -> Step[Tables]:
     """The step after which a runner stands there."""
     name = f"{'ABC'[who]} {name}"
     if runner == IDLE:
-        return Step(name, ended(tables, who))
+        return Step(name, tables.ended(who))
     runners = (*tables.runners[:who], runner, *tables.runners[who + 1 :])
     return Step(name, tables._replace(runners=runners))
 

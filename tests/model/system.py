@@ -5,38 +5,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.model.checker import Model, Step
-from tests.model.decision import Refused, ledger_contradicts, marks_contradict, silver_contradicts
-from tests.model.protocol import Load, found_by
-from tests.model.tables import IDLE, Claim, Kept, Runner, Tables, World, as_of, ended, finished, open_swap, start
+from tests.model.protocol import Load, Refused, found_by, ledger_contradicts, marks_contradict, silver_contradicts
+from tests.model.tables import IDLE, Claim, Kept, Runner, Tables, World, finished, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from tests.model.decision import Protocol
-
+    from tests.model.protocol import Protocol
 
 PROMISES = ("duplicate", "loss", "released nowhere", "torn")
 
 
 def system(protocol: Protocol, world: World, *, promises: Collection[str] = PROMISES) -> Model[Tables]:
-    """A protocol in a world.
-
-    Args:
-        protocol: How a load is done.
-        world: How much may happen.
-        promises: What must hold, by what its breach is called.
-    """
+    """A protocol in a world, and the promises that must hold, by the name of their breach."""
     load = Load(protocol, world)
+    broken: Mapping[str, Callable[[Tables], bool]] = {
+        "duplicate": is_doubled,
+        "loss": lambda tables: is_lost(load, tables),
+        "released nowhere": is_released_nowhere,
+        "torn": is_torn,
+    }
 
     def steps(tables: Tables) -> Iterator[Step[Tables]]:
         for who in range(world.runners):
             yield from load.steps(tables, who)
         yield from _happens(tables, world)
         if world.has_person and _is_at_rest(tables) and tables.ledger and isinstance(alone(load, tables), Refused):
-            before_the_last = as_of(tables, tables.ledger[-1].load - 1)
+            before_the_last = tables.as_of(tables.ledger[-1].load - 1)
             yield Step("a person puts the watermarks back to before the last claim", tables._replace(marks=before_the_last))
 
-    kept = {name: breach for name, breach in _broken(load).items() if name in promises}
+    kept = {name: breach for name, breach in broken.items() if name in promises}
     return Model(start(world), steps, kept, lambda tables: is_finished(tables, world))
 
 
@@ -47,17 +45,17 @@ def _happens(tables: Tables, world: World) -> Iterator[Step[Tables]]:
     if tables.crashes:
         for who, runner in enumerate(tables.runners):
             if runner != IDLE:
-                dead = ended(tables, who)._replace(crashes=tables.crashes - 1)
+                dead = tables.ended(who)._replace(crashes=tables.crashes - 1)
                 yield Step(f"{'ABC'[who]} dies", dead, is_help=False)
     if tables.restores:
         for load in range(finished(tables.marks)):
-            restored = tables._replace(marks=as_of(tables, load), restores=tables.restores - 1)
+            restored = tables._replace(marks=tables.as_of(load), restores=tables.restores - 1)
             yield Step(f"the watermark table is {f'put back to load {load}' if load else 'emptied'}", restored, is_help=False)
 
 
 def alone(load: Load, tables: Tables) -> Claim | Refused | None:
     """What a run would carry out, or be refused for, that starts now and during whose reading nothing else happens."""
-    swapping = open_swap(tables)
+    swapping = tables.open_swap()
     if swapping is not None:
         return swapping
     runner = Runner("plan", marks=tables.marks, ledger=len(tables.ledger))
@@ -68,15 +66,6 @@ def alone(load: Load, tables: Tables) -> Claim | Refused | None:
         if silver_contradicts(found, tables.silver) or marks_contradict(found):
             return Refused("Silver or a watermark")
     return load.planned(tables._replace(runners=(runner,)), 0)[1]
-
-
-def _broken(load: Load) -> Mapping[str, Callable[[Tables], bool]]:
-    return {
-        "duplicate": is_doubled,
-        "loss": lambda tables: is_lost(load, tables),
-        "released nowhere": is_released_nowhere,
-        "torn": is_torn,
-    }
 
 
 def is_doubled(tables: Tables) -> bool:
@@ -96,7 +85,7 @@ def is_torn(tables: Tables) -> bool:
 
     While a restore is at work nobody reads them as finished.
     """
-    if open_swap(tables) is not None:
+    if tables.open_swap() is not None:
         return False
     last = finished(tables.marks)
     for claim in tables.ledger:
@@ -112,7 +101,7 @@ def is_torn(tables: Tables) -> bool:
 
 def is_released_nowhere(tables: Tables) -> bool:
     """A reject says that its record was released, and Silver does not have it: for good, no restore is at work."""
-    if open_swap(tables) is not None:
+    if tables.open_swap() is not None:
         return False
     return any(row.settled_by and Kept(row.settled_by, -row.version) not in tables.silver for row in tables.rejects)
 

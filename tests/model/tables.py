@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-PIPELINE = 0
-"""The application of a transaction id that all runners share."""
+PIPELINE = 0  # the application of a transaction id that all runners share
 
-NOBODY = -1
-"""The owner of a claim whose run has ended: the same process, started again, is another run."""
+NOBODY = -1  # the owner of a claim whose run has ended: the same process, started again, is another run
 
 
-NO_SWAP = -1
-"""What a load keeps that takes nothing back."""
+NO_SWAP = -1  # what a load keeps that takes nothing back
 
 
 class Version(NamedTuple):
@@ -26,13 +23,10 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """The limits of a world."""
-
     bronze: tuple[Version, ...] = (Version(), Version())  # the versions that Bronze gains, in this order
     crashes: int = 2  # how often a runner may die
     restores: int = 0  # how often the watermark table may be put back to an earlier load, or to nothing
-    # a person puts the watermarks right if every run is refused
-    has_person: bool = False
+    has_person: bool = False  # a person puts the watermarks right if every run is refused
     has_release: bool = False  # a person wants the first held record released
     swaps: int = 0  # how often a person may take all tables back to an earlier load, by `tidemark restore`
     runners: int = 2  # runners at once
@@ -68,7 +62,6 @@ class Claim(NamedTuple):
 
     @property
     def is_swap(self) -> bool:
-        """Whether it is a restore."""
         return self.keep_to != NO_SWAP
 
     def undoes(self, load: int) -> bool:
@@ -106,6 +99,20 @@ class Runner(NamedTuple):
 IDLE = Runner()
 
 
+def finished(marks: tuple[Mark, ...]) -> int:
+    """The last finished load, as `silver.state.watermarks.Watermarks.load_seq` reads it."""
+    return max(mark.load for mark in marks)
+
+
+def merged(marks: tuple[Mark, ...], claim: Claim) -> tuple[Mark, ...]:
+    """The watermarks after a load's MERGE: a row moves only where the load is greater. After a restore they are its own."""
+    rows = [Mark()] * len(marks) if claim.is_swap else list(marks)
+    for partition, last in claim.moved:
+        if claim.load > rows[partition].load:
+            rows[partition] = Mark(claim.load, last)
+    return tuple(rows)
+
+
 class Tables(NamedTuple):
     """The whole state. A table changes in one step: a Delta commit is atomic."""
 
@@ -123,74 +130,53 @@ class Tables(NamedTuple):
     swaps: int = 0  # how often all tables may still be taken back
     property: int = 0  # of the rejects, set by the last restore: a transaction that began under another value conflicts
 
+    def ended(self, who: int) -> Tables:
+        """The tables when a runner's run is over, one way or another: it remembers nothing, and its claims are nobody's."""
+        runners = (*self.runners[:who], IDLE, *self.runners[who + 1 :])
+        ledger = tuple(claim._replace(owner=NOBODY) if claim.owner == who else claim for claim in self.ledger)
+        return self._replace(runners=runners, ledger=ledger)
+
+    def as_of(self, load: int) -> tuple[Mark, ...]:
+        """The watermarks as the loads up to one left them."""
+        marks = (Mark(),) * len(self.marks)
+        for claim in self.ledger:
+            if claim.load <= load:
+                marks = merged(marks, claim)
+        return marks
+
+    def last_transaction(self, table: str, application: int) -> int:
+        """The last version that Delta knows of an application; 0 for none."""
+        return next((version for name, app, version in self.transactions if (name, app) == (table, application)), 0)
+
+    def noted(self, table: str, application: int, version: int) -> Tables:
+        """Delta keeps the last version of an application with its table."""
+        others = [each for each in self.transactions if each[:2] != (table, application)]
+        return self._replace(transactions=tuple(sorted([*others, (table, application, version)])))
+
+    def open_swap(self) -> Claim | None:
+        """The restore that was claimed and is not finished."""
+        last = max(self.ledger, key=lambda claim: claim.load, default=None)
+        return last if last is not None and last.is_swap and last.load > finished(self.marks) else None
+
+    def highest(self) -> int:
+        """The highest number that any table has seen, and that a claim can no longer take."""
+        loads = [claim.load for claim in self.ledger] + [mark.load for mark in self.marks]
+        loads += [row.load for row in self.silver] + [row.load for row in self.rejects]
+        return max([self.last_transaction("claim", PIPELINE), *loads])
+
+    def is_whole_up_to(self, load: int) -> bool:
+        """Whether records and rejects hold what the loads up to one brought, as `pipelines.recover.restore` requires it."""
+        kept = {row.record for row in self.silver if row.load <= load}
+        held = {row.version for row in self.rejects if row.load <= load}
+        settled = {row.version for row in self.rejects if row.settled_by}
+        return all(
+            kept >= set(claim.kept) and (settled if claim.is_release else held) >= set(claim.held)
+            for claim in self.ledger
+            if claim.load <= load
+        )
+
 
 def start(world: World) -> Tables:
     """Empty tables, and nobody at work."""
     marks, runners = (Mark(),) * world.partitions, (IDLE,) * world.runners
     return Tables(0, (), (), (), marks, (), runners, world.crashes, world.restores, world.swaps)
-
-
-def ended(tables: Tables, who: int) -> Tables:
-    """The tables when a runner's run is over, one way or another: it remembers nothing, and its claims are nobody's."""
-    runners = (*tables.runners[:who], IDLE, *tables.runners[who + 1 :])
-    ledger = tuple(claim._replace(owner=NOBODY) if claim.owner == who else claim for claim in tables.ledger)
-    return tables._replace(runners=runners, ledger=ledger)
-
-
-def finished(marks: tuple[Mark, ...]) -> int:
-    """The last finished load, as `silver.state.watermarks.Watermarks.load_seq` reads it."""
-    return max(mark.load for mark in marks)
-
-
-def merged(marks: tuple[Mark, ...], claim: Claim) -> tuple[Mark, ...]:
-    """The watermarks after a load's MERGE: a row moves only where the load is greater. After a restore they are its own."""
-    rows = [Mark()] * len(marks) if claim.is_swap else list(marks)
-    for partition, last in claim.moved:
-        if claim.load > rows[partition].load:
-            rows[partition] = Mark(claim.load, last)
-    return tuple(rows)
-
-
-def as_of(tables: Tables, load: int) -> tuple[Mark, ...]:
-    """The watermarks as the loads up to one left them."""
-    marks = (Mark(),) * len(tables.marks)
-    for claim in tables.ledger:
-        if claim.load <= load:
-            marks = merged(marks, claim)
-    return marks
-
-
-def last_transaction(tables: Tables, table: str, application: int) -> int:
-    """The last version that Delta knows of an application; 0 for none."""
-    return next((version for name, app, version in tables.transactions if (name, app) == (table, application)), 0)
-
-
-def noted(tables: Tables, table: str, application: int, version: int) -> tuple[tuple[str, int, int], ...]:
-    """The transactions, with one more."""
-    others = [each for each in tables.transactions if each[:2] != (table, application)]
-    return tuple(sorted([*others, (table, application, version)]))
-
-
-def open_swap(tables: Tables) -> Claim | None:
-    """The restore that was claimed and is not finished."""
-    last = max(tables.ledger, key=lambda claim: claim.load, default=None)
-    return last if last is not None and last.is_swap and last.load > finished(tables.marks) else None
-
-
-def highest(tables: Tables) -> int:
-    """The highest number that any table has seen, and that a claim can no longer take."""
-    loads = [claim.load for claim in tables.ledger] + [mark.load for mark in tables.marks]
-    loads += [row.load for row in tables.silver] + [row.load for row in tables.rejects]
-    return max([last_transaction(tables, "claim", PIPELINE), *loads])
-
-
-def is_whole_up_to(tables: Tables, load: int) -> bool:
-    """Whether records and rejects hold what the loads up to one brought, as `pipelines.recover.restore` requires it."""
-    kept = {row.record for row in tables.silver if row.load <= load}
-    held = {row.version for row in tables.rejects if row.load <= load}
-    settled = {row.version for row in tables.rejects if row.settled_by}
-    return all(
-        kept >= set(claim.kept) and (settled if claim.is_release else held) >= set(claim.held)
-        for claim in tables.ledger
-        if claim.load <= load
-    )

@@ -11,10 +11,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from tests.support.bundle import ROOT, resources
+from tests.support.served import kept_program
 from tests.support.workspace import stand_in
 
 MODULE = "github.com/databricks/cli"
@@ -24,7 +24,7 @@ NO_GO = """Go is missing: the databricks command line is built from its Go modul
   Debian, Ubuntu: apt install golang, where it is as new as the module wants (the build says so)
   macOS:          brew install go
   others:         a release of Go, its bin folder on the path"""
-_BUILD_SECONDS = 1800
+_SECONDS = 1800
 
 
 def main() -> None:
@@ -33,52 +33,33 @@ def main() -> None:
     if go is None:
         sys.exit(NO_GO)
     cli = _built(go)
+    # Without any login of this machine's user; uv, which builds the wheel, is that of this Python.
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("DATABRICKS_", "BUNDLE_"))}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     with stand_in() as host, tempfile.TemporaryDirectory() as home:
+        login = {"DATABRICKS_HOST": host, "DATABRICKS_TOKEN": "stand-in", "DATABRICKS_CONFIG_FILE": str(Path(home) / "none")}
         for target in TARGETS:
-            _check(cli, target, _environment(host, home))
+            _check(cli, target, {**own, **login, "PATH": path, "NO_PROXY": "127.0.0.1"})
 
 
 def _built(go: str) -> Path:
-    """The command line; built where it is not in the cache."""
-    caches = os.environ.get("XDG_CACHE_HOME")
-    folder = (Path(caches) if caches else Path.home() / ".cache") / "tidemark" / f"databricks-{VERSION}"
-    cli = folder / "databricks"
-    if cli.is_file():
-        return cli
-    _say(f"Building databricks {VERSION}; this takes minutes, once.")
-    started = time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as module:
-        fresh = Path(module) / "databricks"
+    """The command line; built where it is not in the cache, which takes minutes."""
+
+    def build(work: Path) -> Path:
         version = f"-X {MODULE}/internal/build.buildVersion={VERSION}"
         for command in (
             ["mod", "init", "example.com/bundle-check"],
             ["get", f"{MODULE}@v{VERSION}"],
-            ["build", "-ldflags", version, "-o", str(fresh), MODULE],
+            ["build", "-ldflags", version, "-o", "built/databricks", MODULE],
         ):
-            _ran([go, *command], cwd=module, environment=dict(os.environ), seconds=_BUILD_SECONDS)
-        fresh.replace(cli)  # whole or not at all
-    _say(f"Built in {time.monotonic() - started:.0f} s: {cli}")
-    return cli
+            _ran([go, *command], cwd=work, environment=dict(os.environ))
+        return work / "built"
 
-
-def _environment(host: str, home: str) -> dict[str, str]:
-    """An environment without any login of this machine's user; uv, which builds the wheel, is that of this Python."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("DATABRICKS_", "BUNDLE_"))}
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return {
-        **own,
-        "PATH": path,
-        "DATABRICKS_HOST": host,
-        "DATABRICKS_TOKEN": "stand-in",
-        "DATABRICKS_CONFIG_FILE": str(Path(home) / "none"),
-        "NO_PROXY": "127.0.0.1",
-    }
+    return kept_program(f"databricks-{VERSION}", build) / "databricks"
 
 
 def _check(cli: Path, target: str, environment: dict[str, str]) -> None:
     """Validate and plan one target; end where it is not in order, or plans anything but what the files declare."""
-    started = time.monotonic()
     bundle = [str(cli), "bundle", "--target", target]
     _ran([*bundle, "validate", "--strict"], cwd=ROOT, environment=environment)
     said = _ran([*bundle, "plan"], cwd=ROOT, environment=environment)
@@ -86,20 +67,15 @@ def _check(cli: Path, target: str, environment: dict[str, str]) -> None:
     planned = sorted(line for line in said.splitlines() if line.startswith("create ") and line.count(".") == 1)
     if planned != declared:
         sys.exit(f"Target {target} plans {planned}; the files declare {declared}.")
-    _say(f"{target}: valid; plans {len(planned)} resources ({time.monotonic() - started:.0f} s)")
+    sys.stdout.write(f"{target}: valid; plans {len(planned)} resources\n")
 
 
-def _ran(command: list[str], *, cwd: Path | str, environment: dict[str, str], seconds: int = 300) -> str:
+def _ran(command: list[str], *, cwd: Path, environment: dict[str, str]) -> str:
     """What a command says on stdout; where it fails, all that it said, and the end."""
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=seconds)
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -7,16 +7,15 @@ installed, so run it where both are of the same day.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import sys
 import tomllib
 import zipfile
-from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import Distribution, distribution
+from importlib.metadata import distribution
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType
@@ -37,24 +36,36 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 INSIDE_PYSPARK = "as named in pyspark's LICENSE"
 _REVIEWED = tomllib.loads(Path(__file__).with_name("licenses.toml").read_text(encoding="utf-8"))
+_NOTICE = re.compile(r"[^/]+\.dist-info/(.*/)?NOTICE(\.[^/]*)?$", re.IGNORECASE)
 _SPDX = get_spdx_licensing()
 
 
-@dataclass(frozen=True)
-class Part:
-    """Something that a user gets.
+class Part(NamedTuple):
+    """Something that a user gets."""
 
-    Attributes:
-        purl: Its package URL: kind, group, name, version.
-        sha256: What the lock pins it by; for a jar inside pyspark, what it has.
-        license: An SPDX expression; `INSIDE_PYSPARK` for the jars that pyspark brings.
-        notices: The texts of its NOTICE files.
-    """
+    purl: PackageURL  # kind, group, name and version
+    sha256: tuple[str, ...]  # what the lock pins it by; for a jar inside pyspark, what it has
+    license: str  # an SPDX expression; `INSIDE_PYSPARK` for the jars that pyspark brings
+    notices: tuple[str, ...]  # the texts of its NOTICE files
 
-    purl: PackageURL
-    sha256: tuple[str, ...]
-    license: str
-    notices: tuple[str, ...] = ()
+    @property
+    def name(self) -> str:
+        """Its name, behind its group if it has one."""
+        return ":".join(filter(None, (self.purl.namespace, self.purl.name)))
+
+    def component(self, *inside: Component) -> Component:
+        """The part in CycloneDX."""
+        return Component(
+            name=self.purl.name,
+            group=self.purl.namespace,
+            version=self.purl.version,
+            purl=self.purl,
+            bom_ref=f"{self.purl.to_string()}#{self.sha256[0][:12]}",
+            # A package that is published as several files has a hash for each; the one that was installed is among them.
+            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=each) for each in self.sha256],
+            licenses=[] if self.license == INSIDE_PYSPARK else [LicenseFactory().make_from_string(self.license)],
+            components=inside,
+        )
 
 
 def main(folder: Path = ROOT / "dist") -> None:
@@ -77,58 +88,38 @@ def locked_requirements() -> Iterator[tuple[Requirement, tuple[str, ...]]]:
 
 
 def python_packages() -> Iterator[Part]:
-    """The packages of `requirements.lock`, as installed here.
-
-    Raises:
-        SystemExit: One is not installed in the locked version, or states no licence that is known.
-    """
+    """The packages of `requirements.lock`, as installed here. It ends where one is not, or states no licence that is known."""
     for requirement, hashes in locked_requirements():
         version = str(requirement.specifier).removeprefix("==")
         installed = distribution(requirement.name)
         if installed.version != version:
             sys.exit(f"{requirement.name} is locked as {version} and installed as {installed.version}: run `make dev`.")
         purl = PackageURL("pypi", name=requirement.name, version=version)
-        yield Part(purl, hashes, _stated_license(requirement.name, installed), tuple(_notices(installed)))
+        stated = installed.metadata.json.get("license_expression") or installed.metadata.json.get("license")
+        files = [file for file in installed.files or () if _NOTICE.match(str(file))]
+        texts = (Path(str(file.locate())).read_text(encoding="utf-8", errors="replace") for file in files)
+        yield Part(purl, hashes, _license("python", requirement.name, str(stated)), tuple(texts))
 
 
-def _stated_license(name: str, installed: Distribution) -> str:
-    if name in _REVIEWED["python"]:
-        return str(_REVIEWED["python"][name])
-    stated = installed.metadata.json.get("license_expression") or installed.metadata.json.get("license") or ""
-    try:
-        parsed = _SPDX.parse(str(stated), validate=True, strict=True)
-    except ExpressionError:
-        parsed = None
-    return _unknown(name) if parsed is None else str(parsed)
-
-
-def _unknown(name: str) -> NoReturn:
+def _license(kind: str, name: str, stated: str = "") -> str:
+    """The licence that somebody read for a package or a group of jars, else the one that it states as an SPDX expression."""
+    if name in _REVIEWED[kind]:
+        return str(_REVIEWED[kind][name])
+    with contextlib.suppress(ExpressionError):
+        return str(_SPDX.parse(stated or "none", validate=True, strict=True))
     sys.exit(f"{name} states no licence as an SPDX expression: read its texts, and add it to tests/packaging/licenses.toml.")
-
-
-def _notices(installed: Distribution) -> Iterator[str]:
-    for file in installed.files or ():
-        if file.name.upper().split(".")[0] == "NOTICE" and file.parent.parts[:1] and ".dist-info" in file.parts[0]:
-            yield Path(str(file.locate())).read_text(encoding="utf-8", errors="replace")
-
-
-@cache
-def _groups() -> dict[str, tuple[str, str, str]]:
-    """Group, name and version of each jar of the lock, by its file name."""
-    text = jars.LOCK_FILE.read_text(encoding="utf-8")
-    found = re.findall(r'<dependency org="([^"]+)" name="([^"]+)" rev="([^"]+)"', text)
-    return {f"{name}-{version}.jar": (group, name, version) for group, name, version in found}
 
 
 def locked_jars() -> Iterator[Part]:
     """The jars of Spark, of the local broker and of the object stores, as the lock pins them."""
+    text = jars.LOCK_FILE.read_text(encoding="utf-8")
+    found = re.findall(r'<dependency org="([^"]+)" name="([^"]+)" rev="([^"]+)"', text)
+    purls = {f"{name}-{version}.jar": PackageURL("maven", group, name, version) for group, name, version in found}
     for conf in jars.CONFIGURATIONS:
         folder = jars.fetch(conf)
         for file, sha256 in jars.pinned(conf).items():
-            group, name, version = _groups()[file]
-            purl = PackageURL("maven", group, name, version)
-            license_ = _REVIEWED["jvm"].get(group) or _unknown(f"{group}:{name}")
-            yield Part(purl, (sha256,), license_, tuple(_jar_notices(folder / conf / file)))
+            license_ = _license("jvm", str(purls[file].namespace))
+            yield Part(purls[file], (sha256,), license_, tuple(_jar_notices(folder / conf / file)))
 
 
 def pyspark_jars() -> Iterator[Part]:
@@ -136,7 +127,7 @@ def pyspark_jars() -> Iterator[Part]:
     folder = Path(str(distribution("pyspark").locate_file("pyspark"))) / "jars"
     for jar in sorted(folder.glob("*.jar")):
         name, _, version = re.fullmatch(r"(.+?)(-(\d.*))?", jar.stem).groups()  # type: ignore[union-attr]  # matches any name
-        purl = PackageURL("generic", name=name, version=version.removeprefix("-") if version else None)
+        purl = PackageURL("generic", name=name, version=version)
         yield Part(purl, (hashlib.sha256(jar.read_bytes()).hexdigest(),), INSIDE_PYSPARK, tuple(_jar_notices(jar)))
 
 
@@ -157,40 +148,20 @@ def sbom(found: list[Part]) -> str:
         licenses=[LicenseFactory().make_with_id("Apache-2.0")],
         purl=PackageURL("pypi", name="tidemark-lakehouse", version=lakehouse.__version__),
     )
-    inside = [_component(part) for part in found if part.license == INSIDE_PYSPARK]
+    inside = [part.component() for part in found if part.license == INSIDE_PYSPARK]
     for part in found:
         if part.license != INSIDE_PYSPARK:
-            component = _component(part)
-            if part.purl.name == "pyspark":
-                component.components = inside
+            component = part.component(*(inside if part.name == "pyspark" else ()))
             bom.components.add(component)
             bom.register_dependency(bom.metadata.component, [component])
     return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2) + "\n"
 
 
-def _component(part: Part) -> Component:
-    stated = part.license if part.license != INSIDE_PYSPARK else None
-    return Component(
-        name=part.purl.name,
-        group=part.purl.namespace,
-        version=part.purl.version,
-        purl=part.purl,
-        bom_ref=f"{part.purl.to_string()}#{part.sha256[0][:12]}",
-        # A package that is published as several files has a hash for each; the one that was installed is among them.
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=each) for each in part.sha256],
-        licenses=[LicenseFactory().make_from_string(stated)] if stated else None,
-    )
-
-
 def licenses(found: list[Part]) -> str:
     """The parts as a Markdown table."""
-    rows = sorted({(_named(part), part.purl.version or "", part.license) for part in found}, key=lambda row: row[0].lower())
+    rows = sorted({(part.name, part.purl.version or "", part.license) for part in found}, key=lambda row: (row[0].lower(), row))
     lines = [f"| {name} | {version} | {stated} |" for name, version, stated in rows]
     return "\n".join(["# Licences", "", "| component | version | licence |", "|---|---|---|", *lines, ""])
-
-
-def _named(part: Part) -> str:
-    return f"{part.purl.namespace}:{part.purl.name}" if part.purl.namespace else part.purl.name
 
 
 def notice(found: list[Part]) -> str:
@@ -198,15 +169,9 @@ def notice(found: list[Part]) -> str:
     owners: dict[str, list[str]] = {}
     for part in found:
         for text in part.notices:
-            owners.setdefault("\n".join(line.rstrip() for line in text.strip().splitlines()), []).append(_named(part))
-    head = [
-        "Tidemark",
-        "Copyright the Tidemark authors",
-        "",
-        "It is used together with the following, whose notices are kept here.",
-    ]
-    parts = [f"{'-' * 80}\n{', '.join(dict.fromkeys(names))}\n\n{text}\n" for text, names in owners.items()]
-    return "\n".join([*head, "", *parts])
+            owners.setdefault("\n".join(line.rstrip() for line in text.strip().splitlines()), []).append(part.name)
+    head = "Tidemark\nCopyright the Tidemark authors\n\nIt is used together with the following, whose notices are kept here.\n"
+    return "\n".join([head, *(f"{'-' * 80}\n{', '.join(dict.fromkeys(names))}\n\n{text}\n" for text, names in owners.items())])
 
 
 if __name__ == "__main__":

@@ -1,18 +1,27 @@
-"""The Databricks bundle, as far as its files tell: without a workspace, and without the platform's command line."""
+"""The Databricks bundle and its dashboard, as far as their files say: without a workspace or the platform's command line.
+
+What the dashboard's queries answer: tests/packaging/test_dashboard_queries.py.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlglot
 from databricks.bundles.jobs import Job
 from databricks.bundles.schemas import Schema
 from databricks.bundles.volumes import Volume
+from sqlglot import exp
 
 from jobs.process.context import load_settings
-from tests.support.bundle import BUNDLE, ROOT, of_kind, resources
+from lakehouse.contracts import views
+from lakehouse.table import TABLE_NAMES
+from tests.support.bundle import BUNDLE, DASHBOARD, ROOT, columns_used, dataset_queries, of_kind, resources, widgets
 
 if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
@@ -29,22 +38,26 @@ STAGES = {
     "gold": "tidemark-publish-gold",
 }
 MODELS: dict[str, Any] = {"jobs": Job, "schemas": Schema, "volumes": Volume}
+QUERIES = {name: sqlglot.parse_one(query, read="databricks", into=exp.Select) for name, query in dataset_queries().items()}
+PLOTTED = [widget for widget in widgets() if "spec" in widget]
+GRID = 12
+
+
+def outcome(key: str, failing: str) -> str:
+    """The end of a task where one fails, by the platform's rules for `run_if`."""
+    task = MEDALLION[key]
+    needed = {outcome(each["task_key"], failing) for each in task.get("depends_on", [])}
+    if task.get("run_if") != "ALL_DONE" and needed - {"success"}:
+        return "upstream failed"
+    return "failed" if key == failing else "success"
 
 
 def outcomes(failing: str) -> dict[str, str]:
-    """What becomes of each task where one fails, by the platform's rules for `run_if`."""
-    ended: dict[str, str] = {}
-    while len(ended) < len(MEDALLION):
-        for key, task in MEDALLION.items():
-            needed = [each["task_key"] for each in task.get("depends_on", [])]
-            if key not in ended and all(each in ended for each in needed):
-                is_run = task.get("run_if") == "ALL_DONE" or all(ended[each] == "success" for each in needed)
-                ended[key] = "upstream failed" if not is_run else "failed" if key == failing else "success"
-    return ended
+    return {key: outcome(key, failing) for key in MEDALLION}
 
 
-def flags_of(task: dict[str, Any]) -> list[str]:
-    """A task's parameters, with everything that the platform puts in."""
+def settings_of(task: dict[str, Any]) -> Settings:
+    """The settings of a wheel task's parameters, with everything that the platform puts in."""
     known = {
         "${workspace.file_path}": str(ROOT),
         "${var.catalog}": "main",
@@ -57,19 +70,10 @@ def flags_of(task: dict[str, Any]) -> list[str]:
     flags: list[str] = task["python_wheel_task"]["parameters"]
     for reference, value in known.items():
         flags = [flag.replace(reference, value) for flag in flags]
-    return flags
-
-
-def settings_of(task: dict[str, Any]) -> Settings:
-    """What a wheel task's flags come to."""
-    flags = dict(flag.removeprefix("--").split("=", 1) for flag in flags_of(task) if flag.startswith("--config="))
-    sets = [flag.removeprefix("--set=") for flag in flags_of(task) if flag.startswith("--set=")]
-    assert len(flags) + len(sets) == len(flags_of(task))
-    return load_settings(ROOT / flags["config"], sets)
-
-
-def test_a_resource_has_a_key_of_its_own_across_all_kinds() -> None:
-    assert [key for key, count in Counter(key for _, key, _ in resources()).items() if count > 1] == []
+    config, *sets = flags
+    assert config.startswith("--config=")
+    assert [flag for flag in sets if not flag.startswith("--set=")] == []
+    return load_settings(ROOT / config.removeprefix("--config="), [flag.removeprefix("--set=") for flag in sets])
 
 
 def test_the_platforms_models_take_each_resource_and_no_unknown_field() -> None:
@@ -118,7 +122,7 @@ def test_a_failed_gate_keeps_gold_back_refreshes_the_dashboard_and_fails_the_run
     assert kept_back == {task: stages[nth + 1 :] for nth, task in enumerate(stages)}, "the stages run one after another"
 
 
-def test_one_run_at_a_time_with_a_queue_limits_and_somebody_who_hears_of_it() -> None:
+def test_one_run_at_a_time_with_a_queue_limits_retries_and_somebody_who_hears_of_it() -> None:
     for content in JOBS.values():
         assert (content["max_concurrent_runs"], content["queue"]) == (1, {"enabled": True})
         assert content["timeout_seconds"] > 0
@@ -126,23 +130,17 @@ def test_one_run_at_a_time_with_a_queue_limits_and_somebody_who_hears_of_it() ->
     for job in ("medallion", "maintenance"):
         (rule,) = JOBS[job]["health"]["rules"]
         assert rule["value"] < JOBS[job]["timeout_seconds"]
-
-
-def test_all_but_the_gate_are_retried() -> None:
     retries = {task["task_key"]: task.get("max_retries", 0) for _, task in TASKS if "condition_task" not in task}
     assert {task for task, count in retries.items() if count == 0} == {"gate"}
     assert MEDALLION["gate"]["disable_auto_optimization"] is True
 
 
-def test_the_flags_of_every_task_are_settings_in_order() -> None:
+def test_the_flags_of_every_task_are_settings_and_only_the_ingest_reads_the_secrets() -> None:
     for _, task in WHEEL_TASKS:
         settings = settings_of(task)
         assert (settings.lakehouse.catalog, settings.lakehouse.schema_) == ("main", "tidemark")
         assert settings.lakehouse.volume == f"/Volumes/main/tidemark/{of_kind('volumes')['files']['name']}"
         assert settings.kafka.topics == ("incidents", "payments")
-
-
-def test_only_the_ingest_reads_the_secrets() -> None:
     assert [task["task_key"] for _, task in WHEEL_TASKS if "${secret:" in str(task)] == ["bronze"]
     login = settings_of(MEDALLION["bronze"]).kafka.client_properties()["sasl.jaas.config"]
     assert login == (
@@ -161,9 +159,46 @@ def test_three_principals_own_what_they_make_and_nobody_may_change_the_others_ta
     }
 
 
-def test_every_variable_that_is_named_is_declared_and_every_other_one_is_not_there() -> None:
+def test_a_resource_has_its_own_key_and_every_variable_that_is_named_is_declared() -> None:
+    assert [key for key, count in Counter(key for _, key, _ in resources()).items() if count > 1] == []
     files = [ROOT / "databricks.yml", *(ROOT / "resources").glob("*.yml")]
-    texts = "".join(file.read_text(encoding="utf-8") for file in files)
-    named = {part.split("}")[0] for part in texts.split("${var.")[1:]}
+    named = {part.split("}")[0] for file in files for part in file.read_text(encoding="utf-8").split("${var.")[1:]}
     assert named == set(BUNDLE["variables"])
     assert BUNDLE["targets"].keys() == {"dev", "prod"}
+    (dashboard,) = of_kind("dashboards").values()
+    tables_of = (dashboard["dataset_catalog"], dashboard["dataset_schema"])
+    assert tables_of == ("${var.catalog}", "${resources.schemas.lakehouse.name}")
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_dataset_reads_our_tables_by_bare_names_and_its_columns_are_shown(name: str) -> None:
+    assert columns_used()[name] == set(QUERIES[name].named_selects)
+    inner = {each.alias for each in QUERIES[name].find_all(exp.CTE)}
+    read = [table for table in QUERIES[name].find_all(exp.Table) if table.name not in inner]
+    assert {table.name for table in read} <= {*TABLE_NAMES, views.MISSING}
+    assert [table.sql() for table in read if table.db or table.catalog] == []
+
+
+@pytest.mark.parametrize("widget", PLOTTED, ids=[widget["name"] for widget in PLOTTED])
+def test_a_widget_shows_what_it_asks_for_as_text(widget: dict[str, Any]) -> None:
+    asked = {field["name"] for each in widget["queries"] for field in each["query"]["fields"]}
+    assert set(re.findall(r'"fieldName": "([^"]+)"', json.dumps(widget["spec"]["encodings"]))) == asked
+    assert {each["query"]["datasetName"] for each in widget["queries"]} <= QUERIES.keys()
+    assert widget["spec"]["frame"]["title"]
+    for column in widget["spec"]["encodings"].get("columns", []):
+        assert column.keys() == {"fieldName", "displayName"}  # no html, link or image of what a producer sent
+
+
+def test_the_verdict_comes_first_and_widgets_fill_the_grid_without_overlap() -> None:
+    first = sorted(DASHBOARD["pages"][0]["layout"], key=lambda each: (each["position"]["y"], each["position"]["x"]))
+    assert [placed["widget"]["name"] for placed in first][:2] == ["gate-title", "verdict"]
+    names = [widget["name"] for widget in widgets()]
+    assert [name for name in names if names.count(name) > 1 or not re.fullmatch("[a-z-]{1,60}", name)] == []
+    for page in (page for page in DASHBOARD["pages"] if page["pageType"] == "PAGE_TYPE_CANVAS"):
+        cells = [
+            (x, y)
+            for at in (placed["position"] for placed in page["layout"])
+            for x in range(at["x"], at["x"] + at["width"])
+            for y in range(at["y"], at["y"] + at["height"])
+        ]
+        assert sorted(cells) == [(x, y) for x in range(GRID) for y in range(len(cells) // GRID)]

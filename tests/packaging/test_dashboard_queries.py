@@ -59,13 +59,12 @@ def answer(spark: SparkSession, name: str) -> list[Row]:
 
 
 def test_every_dataset_answers_with_the_columns_that_its_widgets_name(spark: SparkSession, dashboard_run: Run) -> None:
-    for name, query in dataset_queries().items():
-        found = spark.sql(query)
-        assert columns_used()[name] == set(found.columns), name
-        assert not found.isEmpty(), name
+    answers = {name: spark.sql(query) for name, query in dataset_queries().items()}
+    assert columns_used() == {name: set(found.columns) for name, found in answers.items()}
+    assert [name for name, found in answers.items() if found.isEmpty()] == []
 
 
-def test_the_gate_says_what_failed_and_what_waits(spark: SparkSession, dashboard_run: Run) -> None:
+def test_the_gate_says_what_failed_and_what_waits_and_the_alert_sees_it(spark: SparkSession, dashboard_run: Run) -> None:
     (verdict,) = answer(spark, "gate_verdict")
     (fresh,) = answer(spark, "freshness")
 
@@ -75,6 +74,11 @@ def test_the_gate_says_what_failed_and_what_waits(spark: SparkSession, dashboard
     unmet = {(row["severity"], row["expectation"], row["observed"]) for row in answer(spark, "gate_unmet")}
     assert ("critical", "budget_late", "1") in unmet
     assert {row["result"] for row in answer(spark, "gate_runs")} == {"met", "warning", "critical, not met"}
+    alert = of_kind("alerts")["gate"]
+    query = alert["query_text"].replace("${var.catalog}", "spark_catalog")
+    query = query.replace("${resources.schemas.lakehouse.name}", SCHEMA)
+    assert [row.asDict() for row in spark.sql(query).collect()] == [{alert["evaluation"]["source"]["name"]: 1}]
+    assert spark.sql(query.replace("= (", "= 'none' AND gate_run_id = (")).collect()[0][0] == 0
 
 
 def test_streams_show_classes_jumps_and_what_is_missing(spark: SparkSession, dashboard_run: Run) -> None:
@@ -90,16 +94,6 @@ def test_streams_show_classes_jumps_and_what_is_missing(spark: SparkSession, das
     ranges = [(row["producer"], row["first_sequence"], row["last_sequence"]) for row in answer(spark, "missing_ranges")]
     assert sorted(ranges) == [(HOSTILE, 2, 2), ("p", 3, 4)]
     assert [(row["class"], row["records"], row["oldest_load"]) for row in answer(spark, "quarantine")] == [("late", 1, 2)]
-
-
-def test_the_alert_sees_the_gate_that_failed(spark: SparkSession, dashboard_run: Run) -> None:
-    alert = of_kind("alerts")["gate"]
-    query = (
-        alert["query_text"].replace("${var.catalog}", "spark_catalog").replace("${resources.schemas.lakehouse.name}", SCHEMA)
-    )
-
-    assert [row.asDict() for row in spark.sql(query).collect()] == [{alert["evaluation"]["source"]["name"]: 1}]
-    assert spark.sql(query.replace("= (", "= 'none' AND gate_run_id = (")).collect()[0][0] == 0
 
 
 def test_the_consumer_takes_each_published_load_once(spark: SparkSession, dashboard_run: Run) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -32,7 +31,6 @@ SUPPRESSION = re.compile(
     r"#\s*(?:(?:ruff:\s*)?noqa|type:\s*ignore|mypy:|pragma:\s*no cover|fmt:\s*(?:off|skip)|pyright:|pylint:)"
     r"(?:\s*:?\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*|\[[\w, -]+\])?"
 )
-A_REASON_HAS_LETTERS = 6
 
 
 @cache
@@ -43,13 +41,6 @@ def committed() -> tuple[Path, ...]:
     return tuple(path for name in listed.split("\0") if name and (path := ROOT / name).is_file())
 
 
-def lines_with(pattern: re.Pattern[str]) -> list[str]:
-    texts = {path: path.read_text(encoding="utf-8", errors="replace") for path in committed()}
-    return [
-        f"{path.relative_to(ROOT)}: {match.group().strip()}" for path, text in texts.items() for match in pattern.finditer(text)
-    ]
-
-
 def unreasoned(path: Path) -> list[str]:
     """The suppressions of a Python file that nothing but the code follows."""
     with tokenize.open(path) as source:
@@ -58,22 +49,15 @@ def unreasoned(path: Path) -> list[str]:
         f"{path.name}:{token.start[0]}: {token.string}"
         for token in comments
         if (match := SUPPRESSION.search(token.string))
-        and len(re.findall("[A-Za-z]", token.string[match.end() :])) < A_REASON_HAS_LETTERS
-    ]
-
-
-def session_builders(path: Path) -> list[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr in {"getOrCreate", "newSession"}
+        and len(re.findall("[A-Za-z]", token.string[match.end() :])) < 6  # letters of a reason
     ]
 
 
 @pytest.mark.parametrize("pattern", [REGISTRY_HOST, MACHINE_PATH], ids=["the host of a registry", "a path of one machine"])
 def test_no_file_names(pattern: re.Pattern[str]) -> None:
-    assert lines_with(pattern) == []
+    texts = {path: path.read_text(encoding="utf-8", errors="replace") for path in committed()}
+    found = ((path, match) for path, text in texts.items() for match in pattern.finditer(text))
+    assert [f"{path.relative_to(ROOT)}: {match.group().strip()}" for path, match in found] == []
 
 
 def test_every_suppression_of_a_check_gives_its_reason(tmp_path: Path) -> None:
@@ -83,15 +67,11 @@ def test_every_suppression_of_a_check_gives_its_reason(tmp_path: Path) -> None:
     assert unreasoned(tmp_path / "module.py") == ["module.py:1: # " + "noqa: E501, S101"]
 
 
-def test_only_the_session_module_opens_sessions() -> None:
-    modules = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-    its_own = ROOT / "lakehouse" / "spark" / "session.py"
-    elsewhere = [line for path in modules if path != its_own for line in session_builders(path)]
-    assert elsewhere == []
-
-
-def test_the_ci_script_can_be_run() -> None:
+def test_only_the_session_module_opens_sessions_and_the_ci_script_can_be_run() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    modules = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    opens = {path for path in modules if re.search(r"\.(?:getOrCreate|newSession)\b", path.read_text(encoding="utf-8"))}
+    assert opens == {ROOT / "lakehouse" / "spark" / "session.py"}
 
 
 def test_every_lock_pins_the_same_versions_by_their_hashes() -> None:

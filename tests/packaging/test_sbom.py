@@ -34,23 +34,18 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def components(written: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((written / "sbom.cdx.json").read_text(encoding="utf-8"))["components"]
+    text = (written / "sbom.cdx.json").read_text(encoding="utf-8")
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    found: list[dict[str, Any]] = json.loads(text)["components"]
     return found
 
 
-def test_the_bill_of_materials_is_valid_cyclonedx(written: Path) -> None:
-    text = (written / "sbom.cdx.json").read_text(encoding="utf-8")
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
-
-
-def test_it_names_each_python_package_that_make_setup_installs(components: list[dict[str, Any]]) -> None:
+def test_it_is_valid_and_names_each_python_package_that_make_setup_installs(components: list[dict[str, Any]]) -> None:
     text = (sbom.ROOT / "requirements.lock").read_text(encoding="utf-8")
-    entries = [Requirement(line) for line in re.findall(r"(?m)^([a-z0-9.-]+==[^\\\n]+)", text)]
-    locked = {
-        f"pkg:pypi/{each.name}@{str(each.specifier).removeprefix('==')}"
-        for each in entries
-        if each.marker is None or each.marker.evaluate()  # some are for other platforms, where a tool of ours has them here
-    }
+    entries = list(map(Requirement, re.findall(r"(?m)^([a-z0-9.-]+==[^\\\n]+)", text)))
+    # Some are for other platforms, where a tool of ours has them here.
+    here = [each for each in entries if each.marker is None or each.marker.evaluate()]
+    locked = {f"pkg:pypi/{each.name}@{str(each.specifier).removeprefix('==')}" for each in here}
     assert {each["purl"] for each in components if each["purl"].startswith("pkg:pypi/")} == locked
     assert "pkg:pypi/pyspark@4.2.0" in locked
 

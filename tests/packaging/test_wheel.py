@@ -13,7 +13,6 @@ from importlib.metadata import packages_distributions
 from typing import TYPE_CHECKING
 
 import pytest
-import tidemark_producer
 
 import lakehouse
 from tests.support.wheels import ROOT, built, installed
@@ -68,13 +67,10 @@ def ended(*command: str, folder: Path, path: Path) -> subprocess.CompletedProces
 
 def imported(module: Path) -> set[str]:
     """The top-level names that a module imports, wherever in it."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module.partition(".")[0])
-    return names
+    nodes = list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {name.partition(".")[0] for name in names}
 
 
 def test_the_wheel_holds_every_file_of_the_packages_the_licence_and_the_commands() -> None:
@@ -92,14 +88,10 @@ def test_the_wheel_holds_every_file_of_the_packages_the_licence_and_the_commands
     assert {f"{script} = {target}" for script, target in SCRIPTS.items()} <= {*wheel.read(entries).decode().splitlines()}
 
 
-def test_no_other_installed_distribution_ships_one_of_our_package_names() -> None:
+def test_what_is_imported_is_declared_and_no_other_distribution_has_our_names() -> None:
     shipped_by = packages_distributions()
     assert {name: set(shipped_by.get(name, [])) - {PROJECT["name"]} for name in PACKAGES} == {name: set() for name in PACKAGES}
-
-
-def test_every_distribution_that_is_imported_is_declared() -> None:
     names = set().union(*(imported(module) for package in PACKAGES for module in (ROOT / package).rglob("*.py")))
-    shipped_by = packages_distributions()
     # The connector for SQL warehouses is asked for where it is installed. The name that it shares is a tool's of ours here.
     distributions = {name for each in names - PACKAGES - {"databricks"} for name in shipped_by.get(each, [])}
     declared = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["local"]]
@@ -138,7 +130,7 @@ def test_the_kits_wheel_holds_its_package_and_needs_the_kafka_client_alone(tmp_p
     (metadata,) = (wheel.read(name).decode() for name in wheel.namelist() if name.endswith("METADATA"))
     declared = tomllib.loads((KIT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     assert re.findall(r"(?m)^Requires-Dist: (.+)$", metadata) == declared == ["confluent-kafka>=2.6"]
-    assert "Requires-Python: >=3.11" in metadata
+    assert {f"Version: {lakehouse.__version__}", "Requires-Python: >=3.11"} <= {*metadata.splitlines()}
     assert {name for path in MODULES_OF_THE_KIT for name in imported(path)} - sys.stdlib_module_names == {
         "confluent_kafka",
         "tidemark_producer",
@@ -147,7 +139,3 @@ def test_the_kits_wheel_holds_its_package_and_needs_the_kafka_client_alone(tmp_p
     wheel.extractall(tmp_path / "site")
     done = ended(sys.executable, "-c", KIT_IS_ALONE, str(tmp_path / "site"), folder=tmp_path, path=tmp_path / "site")
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
-
-
-def test_the_kit_has_the_version_of_the_lakehouse() -> None:
-    assert tidemark_producer.__version__ == lakehouse.__version__

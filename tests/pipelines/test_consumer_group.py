@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
@@ -24,18 +24,14 @@ if TYPE_CHECKING:
 
     from bronze.dev_broker.broker import LocalBroker
     from lakehouse.run.context import Run
-    from lakehouse.settings.pipeline import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-def with_group(run: Run, broker: LocalBroker, topic: str, group: str | None) -> Settings:
-    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [topic], "commit_group": group}
-    return settings_of(run).model_copy(update={"kafka": Kafka.model_validate(kafka)})
-
-
-def loaded(spark: SparkSession, run: Run, settings: Settings) -> list[str]:
+def loaded(spark: SparkSession, run: Run, broker: LocalBroker, topic: str, group: str) -> list[str]:
     """One run of Bronze and Silver; what it reported of the group."""
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [topic], "commit_group": group}
+    settings = settings_of(run).model_copy(update={"kafka": Kafka.model_validate(kafka)})
     kafka_to_bronze.run(spark, run, settings)
     bronze_to_silver.run(spark, run, settings)
     return [name for name, _ in run.report.seen if "group" in name]  # type: ignore[attr-defined] # the fixture's report
@@ -47,22 +43,41 @@ def committed(broker: LocalBroker, group: str) -> dict[tuple[str, int], int]:
     return {(each.topic, each.partition): each.offset for each in asked[group].result(30).topic_partitions}
 
 
-def test_the_group_stands_after_what_silver_decided_whatever_became_of_it(
-    spark: SparkSession, new_run: Callable[[], Run], broker: LocalBroker, topic: Callable[..., str]
+def test_the_group_follows_what_silver_decided_and_status_shows_the_lag(
+    spark: SparkSession,
+    new_run: Callable[[], Run],
+    broker: LocalBroker,
+    topic: Callable[..., str],
+    tmp_path: Path,
+    *,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    name, group = topic(3), "tidemark-follows"
-    run = new_run()
-    settings = with_group(run, broker, name, group)
-
-    send(
-        broker.bootstrap_servers, name, [*sequenced(1, 2, 2, 1), *sequenced(7, partition=1), Sent(b"no sequence", partition=1)]
-    )
-    assert loaded(spark, run, settings) == ["silver.group_committed"]
+    name, group, servers = topic(3), "tidemark-follows", broker.bootstrap_servers
+    send(servers, name, [*sequenced(1, 2, 2, 1), *sequenced(7, partition=1), Sent(b"no sequence", partition=1)])
+    assert loaded(spark, new_run(), broker, name, group) == ["silver.group_committed"]
     assert committed(broker, group) == {(name, 0): 4, (name, 1): 2}
 
-    send(broker.bootstrap_servers, name, sequenced(8, partition=2))
-    loaded(spark, new_run(), settings)
-    assert committed(broker, group) == {(name, 0): 4, (name, 1): 2, (name, 2): 1}
+    send(servers, name, [*sequenced(3, 4, 5), *sequenced(8, partition=2)])
+    kafka = {"bootstrap_servers": servers, "topics": [name]}
+    status = ["status", "--lag", "--config", str(write_config(tmp_path, root=str(new_run().lakehouse.root), kafka=kafka))]
+    assert main([*status, "--json"]) == 0
+    lag = json.loads(capsys.readouterr().out)["lag"]
+    assert [(row["partition"], row["last_offset"], row["end_offset"], row["lag"]) for row in lag] == [
+        (0, 3, 7, 3),
+        (1, 1, 2, 0),
+        (2, None, 1, 1),
+    ]
+    assert main(status) == 0
+    assert "Lag: 4 offsets behind Kafka in 3 partitions." in capsys.readouterr().out
+    kafka["topics"] = [name, "misspelt"]
+    write_config(tmp_path, root=str(new_run().lakehouse.root), kafka=kafka)
+    assert main(status) == 1
+    said = capsys.readouterr()
+    assert "Kafka has no topic misspelt, or this login may not see it." in said.out
+    assert f"Asking {servers}" in said.err
+
+    loaded(spark, new_run(), broker, name, group)
+    assert committed(broker, group) == {(name, 0): 7, (name, 1): 2, (name, 2): 1}
 
 
 def test_a_group_that_somebody_consumes_in_is_refused_and_the_load_stands(
@@ -77,7 +92,7 @@ def test_a_group_that_somebody_consumes_in_is_refused_and_the_load_stands(
         consumer.poll(0.2)
     assert consumer.assignment()
     try:
-        assert loaded(spark, run, with_group(run, broker, name, group)) == ["silver.group_commit_failed"]
+        assert loaded(spark, run, broker, name, group) == ["silver.group_commit_failed"]
     finally:
         consumer.close()
 
@@ -85,29 +100,3 @@ def test_a_group_that_somebody_consumes_in_is_refused_and_the_load_stands(
     assert "active members" in str(told["why"])
     assert committed(broker, group) == {}
     assert spark.read.table(run.table("silver_records").sql).count() == 2
-
-
-def test_status_tells_the_lag_when_asked(
-    spark: SparkSession, run: Run, broker: LocalBroker, topic: Callable[..., str], tmp_path: Path, *, capsys: Any
-) -> None:
-    name = topic(2)
-    send(broker.bootstrap_servers, name, sequenced(1, 2))
-    loaded(spark, run, with_group(run, broker, name, None))
-    send(broker.bootstrap_servers, name, [*sequenced(3, 4, 5), *sequenced(9, partition=1)])
-    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [name]}
-    config = write_config(tmp_path, root=str(run.lakehouse.root), kafka=kafka)
-
-    assert main(["status", "--lag", "--json", "--config", str(config)]) == 0
-    lag = json.loads(capsys.readouterr().out)["lag"]
-    assert [(row["partition"], row["last_offset"], row["end_offset"], row["lag"]) for row in lag] == [
-        (0, 1, 5, 3),
-        (1, None, 1, 1),
-    ]
-    assert main(["status", "--lag", "--config", str(config)]) == 0
-    assert "Lag: 4 offsets behind Kafka in 2 partitions." in capsys.readouterr().out
-    kafka["topics"] = [name, "misspelt"]
-    config = write_config(tmp_path, root=str(run.lakehouse.root), kafka=kafka)
-    assert main(["status", "--lag", "--config", str(config)]) == 1
-    told = capsys.readouterr()
-    assert "Kafka has no topic misspelt, or this login may not see it." in told.out
-    assert f"Asking {broker.bootstrap_servers}" in told.err

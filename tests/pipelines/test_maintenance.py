@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,10 +22,11 @@ from silver.rules import Rules
 from tests.support.bronze import Record, put
 from tests.support.cleaned import clean
 from tests.support.small_config import settings_of
-from tests.support.stages import loaded, published, require_sound
+from tests.support.stages import Stopped, loaded, published, require_sound, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -39,33 +39,25 @@ WRITTEN = [name for name in TABLE_NAMES if name not in (BRONZE_TOPICS, GATE_DECI
 """All but what only a broker, a person, a key in several streams or an expectation fills."""
 
 
-def parquet_files(run: Run, table: str) -> int:
-    assert run.lakehouse.local_root is not None
-    return len(list((run.lakehouse.local_root / table).glob("*.parquet")))
+def maintained(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False) -> dict[str, dict[str, Any]]:
+    done: Any = medallion.maintain(Job.on(spark, settings, run.report), is_dry_run=is_dry_run)
+    return {row["table"]: row for row in done["tables"]}
 
 
-def live_files(run: Run, table: str) -> int:
-    """Files that the log names: an empty one may lie beside them."""
-    assert run.lakehouse.local_root is not None
-    return len(read_log(LocalFiles(run.lakehouse.local_root / table)).files or {})
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> dict[str, object]:
-    file = tmp_path / "by_partition.sql"
-    file.write_text("SELECT partition, count(*) AS records FROM gold_records GROUP BY partition", encoding="utf-8")
-    return {"models": [{"name": "by_partition", "sql": str(file)}]}
-
-
-def test_small_files_become_few_old_ones_go_and_everything_goes_on_as_before(
-    spark: SparkSession, new_run: Callable[[], Run], model: dict[str, object]
+def test_small_files_become_few_old_ones_go_and_all_goes_on_where_logs_were_cleaned(
+    spark: SparkSession, new_run: Callable[[], Run], tmp_path: Path
 ) -> None:
-    run = new_run()
-    settings = settings_of(run, gold=model, maintenance={"retain_hours": 0, "allow_short_retention": True})
+    run, file = new_run(), tmp_path / "by_partition.sql"
+    root = run.lakehouse.local_root
+    assert root is not None
+    file.write_text("SELECT partition, count(*) AS records FROM gold_records GROUP BY partition", encoding="utf-8")
+    model = {"models": [{"name": "by_partition", "sql": str(file)}]}
+    shortest = {"retain_hours": 0, "log_retain_days": 1, "allow_short_retention": True}
+    settings = settings_of(run, gold=model, maintenance=shortest)
     for sent in ([Record.of(0, 0)], [Record.of(1, 1), Record.of(2, 1)]):
         loaded(spark, new_run(), settings, sent)
         published(spark, new_run(), settings)
-    files = live_files(run, "silver_records")
+    files = len(read_log(LocalFiles(root / "silver_records")).files or {})  # an empty one may lie beside them
 
     done = maintained(spark, run, settings)
     looked = maintained(spark, run, settings, is_dry_run=True)
@@ -74,13 +66,19 @@ def test_small_files_become_few_old_ones_go_and_everything_goes_on_as_before(
     assert empty == [0, 0]
     assert (done["silver_records"]["files_before"], files > 1) == (files, True)
     assert {row["files_after"] for row in done.values()} == {1}
-    assert {parquet_files(run, name) for name in (*WRITTEN, "by_partition")} == {1}
+    assert {len(list((root / name).glob("*.parquet"))) for name in (*WRITTEN, "by_partition")} == {1}
     assert {(row["small_files"], row["removed_files"], str(row["properties"])) for row in looked.values()} == {(1, 0, "{}")}
-    require_sound(spark, run, is_deep=True)
     assert silver_to_gold.run_gold(spark, new_run(), settings)["models"] == ()  # an OPTIMIZE makes no model anew
+    clean(spark, run)
+    claims = run.table("silver_loads")
+    claimed_before = tables.Transaction(run.app_id(claims.name), 1)  # known though its log is gone
+    tables.append(spark.read.table(claims.sql), claims, LOADS, transaction=claimed_before)
+    assert spark.read.table(claims.sql).count() == 2
+    maintained(spark, run, settings, is_dry_run=True)
     more = loaded(spark, new_run(), settings, [Record.of(3, 9), Record.of(4, 1), Record.of(5, 2.5)])
     assert [more.counts[name] for name in ("accepted", "duplicate", "invalid")] == [1, 1, 1]
     published(spark, new_run(), settings)
+    assert not any(row["skipped"] for row in maintained(spark, run, settings).values())
     require_sound(spark, run, is_deep=True)
     with query.connect(run.lakehouse) as opened:
         for name in WRITTEN:
@@ -89,20 +87,6 @@ def test_small_files_become_few_old_ones_go_and_everything_goes_on_as_before(
             table = DeltaTable(f"{run.lakehouse.root}/{name}")
             counted = QueryBuilder().register("t", table).execute("SELECT count(*) AS n FROM t").read_all()
             assert counted["n"].to_pylist() == [expected]
-
-
-def test_the_shortest_retention_of_files_and_log_stops_nothing_wherever_the_log_was_cleaned(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
-    run = new_run()
-    settings = settings_of(run, maintenance={"retain_hours": 0, "log_retain_days": 1, "allow_short_retention": True})
-    for first in (0, 2):
-        loaded(spark, new_run(), settings, [Record.of(first, first), Record.of(first + 1, first)])
-        published(spark, new_run(), settings)
-        assert not any(row["skipped"] for row in maintained(spark, run, settings).values())
-        clean(spark, run)
-        maintained(spark, run, settings, is_dry_run=True)
-    require_sound(spark, run, is_deep=True)
 
 
 def test_settings_that_a_platform_does_not_let_a_session_have_are_left_out(spark: SparkSession) -> None:
@@ -115,23 +99,12 @@ def test_settings_that_a_platform_does_not_let_a_session_have_are_left_out(spark
     assert (spark.conf.get(fixed), spark.conf.get(own, None)) == (before, None)
 
 
-def maintained(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False) -> dict[str, dict[str, Any]]:
-    done: Any = medallion.maintain(Job.on(spark, settings, run.report), is_dry_run=is_dry_run)
-    return {row["table"]: row for row in done["tables"]}
-
-
 def test_the_version_that_an_open_claim_pinned_is_left_and_the_claim_is_finished(
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = new_run()
     settings = settings_of(run, maintenance={"retain_hours": 168})
     loaded(spark, run, settings, [Record.of(0, 1)])
-
-    class Stopped(Exception):  # noqa: N818 -- a stop, no error of ours
-        pass
-
-    def stop(*_: object) -> None:
-        raise Stopped
 
     with monkeypatch.context() as patched:
         patched.setattr(steps, "append_silver", stop)
@@ -152,48 +125,22 @@ def test_the_version_that_an_open_claim_pinned_is_left_and_the_claim_is_finished
     require_sound(spark, run, is_deep=True)
 
 
-def test_an_append_is_skipped_also_when_the_log_that_held_its_transaction_is_gone(
-    spark: SparkSession, new_run: Callable[[], Run]
-) -> None:
-    run = new_run()
-    settings = settings_of(run)
-    loaded(spark, run, settings, [Record.of(0, 1)])
-    table = run.table("silver_loads")
-    for hours in range(10):  # a checkpoint is written with every tenth commit
-        tables.set_properties(spark, table, {"delta.deletedFileRetentionDuration": f"interval {hours} hours"})
-    log = Path(table.location) / "_delta_log"
-    last = max(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet"))
-    for old in log.glob("*.json"):
-        if int(old.name[:20]) < last:
-            old.unlink()
-    rows = spark.read.table(table.sql)
-
-    tables.append(rows, table, LOADS, transaction=tables.Transaction(run.app_id(table.name), 1))
-
-    assert spark.read.table(table.sql).count() == 1
-
-
 def test_maintenance_runs_beside_loads(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     run = new_run()
     settings = settings_of(run)
     loaded(spark, run, settings, [Record.of(0, 0)])
-    failed: list[BaseException] = []
 
     def loads() -> None:
-        try:
-            for at in (1, 2):
-                with locked(run.lakehouse, wait_seconds=60):  # as a run of Bronze has it
-                    put(spark, new_run(), [Record.of(at, at)])
-                medallion.run(Job.on(spark, settings, run.report), stage="silver")
-        except BaseException as error:  # noqa: BLE001 -- told by the test's own thread
-            failed.append(error)
+        for at in (1, 2):
+            with locked(run.lakehouse, wait_seconds=60):  # as a run of Bronze has it
+                put(spark, new_run(), [Record.of(at, at)])
+            medallion.run(Job.on(spark, settings, run.report), stage="silver")
 
-    beside = threading.Thread(target=loads)
-    beside.start()
-    maintained(spark, run, settings)
-    beside.join()
+    with ThreadPoolExecutor() as pool:
+        beside = pool.submit(loads)
+        maintained(spark, run, settings)
+        beside.result()
 
-    assert failed == []
     kept = spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()
     assert [row["load_seq"] for row in kept] == [1, 2, 3]
     require_sound(spark, run, is_deep=True)

@@ -13,6 +13,8 @@ from lakehouse.config import load
 from lakehouse.errors import ConfigError
 from pipelines import medallion
 from pipelines.job import Job
+from tests.conftest import Events
+from tests.support.small_config import write_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +36,7 @@ EXPECTATIONS: list[tuple[str, dict[str, Any], str]] = [
     (NOT_NULL, {"column": "key", "row_condition": "sequenz > 3"}, "sequenz"),
     (
         NOT_NULL,
-        {"column": "key", "row_condition": "topic = 'a' and payload.idd IS NULL", "condition_parser": "spark"},
+        {"column": "key", "row_condition": "topic = 'a' or payload.idd > 1", "condition_parser": "spark"},
         "payload.idd",
     ),
     (NOT_NULL, {"column": "key", "row_condition": 'col("sequence") > 3'}, ".row_condition"),
@@ -60,49 +62,31 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.fixture
-def config_file(tmp_path: Path) -> Path:
-    return tmp_path / "tidemark.yml"
-
-
-def written(file: Path, changes: dict[str, Any]) -> Path:
-    import yaml
-
-    given = {
-        "pipeline": "p",
-        "kafka": {"bootstrap_servers": "localhost:1", "topics": ["t"]},
-        "lakehouse": {"root": str(file.parent / "lakehouse")},
-        "sequence": {"header": "seq"},
-        **changes,
-    }
-    file.write_text(yaml.safe_dump(given), encoding="utf-8")
-    return file
+def written(folder: Path, changes: dict[str, Any]) -> Path:
+    kafka = {"bootstrap_servers": "localhost:1", "topics": ["t"]}
+    return write_config(folder, root=str(folder / "lakehouse"), kafka=kafka, **changes)
 
 
 @pytest.mark.parametrize(("changes", "message"), MISTAKES)
 def test_config_check_and_a_run_end_before_they_start_anything(
-    changes: dict[str, Any], message: str, config_file: Path, capsys: pytest.CaptureFixture[str]
+    changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[str] = []
-
-    class Report:
-        def event(self, name: str, **_: object) -> None:
-            said.append(name)
+    file, report = written(tmp_path, changes), Events()
 
     def run() -> None:
-        settings = load.load(config_file, overrides={}, environ={})
-        medallion.run(Job.on(None, settings, Report()))  # type: ignore[arg-type]  # no session is needed to find it
+        settings = load.load(file, overrides={}, environ={})
+        medallion.run(Job.on(None, settings, report))  # type: ignore[arg-type]  # no session is needed to find it
 
-    assert main(["config", "check", "--config", str(written(config_file, changes))]) == ConfigError.exit_code
+    assert main(["config", "check", "--config", str(file)]) == ConfigError.exit_code
     assert message in capsys.readouterr().err
     with pytest.raises(ConfigError, match=re.escape(message)):
         run()
-    assert said == []
-    assert [path.name for path in config_file.parent.iterdir()] == ["tidemark.yml"]
+    assert report.seen == []
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.filterwarnings("ignore:Passing a string to the row_condition:DeprecationWarning")  # it is what operators write
-def test_a_config_that_is_right_passes(config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_that_is_right_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_extractors.py").write_text("def sequence(key, value):\n    return value\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     changes = {
@@ -126,7 +110,7 @@ def test_a_config_that_is_right_passes(config_file: Path, tmp_path: Path, monkey
             ]
         },
     }
-    assert main(["config", "check", "--config", str(written(config_file, changes))]) == 0
+    assert main(["config", "check", "--config", str(written(tmp_path, changes))]) == 0
     monkeypatch.delitem(sys.modules, "own_extractors")
 
 

@@ -8,7 +8,6 @@ again whole, of the longer ones a thousand numbers do; `tests/silver/audit/test_
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,13 +29,9 @@ from tests.support.published import (
 from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from silver.audit.arrival_order import Order
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -56,48 +51,26 @@ CLASSES = {
 """Accepted, duplicate and late records of each run."""
 
 
-@dataclass(frozen=True)
-class Replay:
-    """The topic after one load that accepts late records, and how each partition of Bronze arrived."""
-
-    run: Run
-    orders: dict[int, Order]
-
-
-@pytest.fixture(scope="module")
-def replay(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Replay:
-    run = run_at(tmp_path_factory.mktemp("published"))
+def test_published_jumps_are_found_and_every_number_is_kept_once_in_its_class(spark: SparkSession, run: Run) -> None:
     settings = settings_of(run, sequence=BY_VALUE, policies={"late": "accept"})
+    rules = Rules.of(settings)
     put_spans(spark, run, dict(enumerate(SPANS)))
-    arrived = {order.stream[1]: order for order in orders(spark, run, settings)["bronze"]}
-    tables.create_tables(spark, run, Rules.of(settings))
-    steps.load_once(spark, run, Rules.of(settings))
-    return Replay(run, arrived)
+    arrived = {order.stream[1]: [str(jump) for jump in order.jumps] for order in orders(spark, run, settings)["bronze"]}
+    assert arrived == {each: list(published.jumps) for each, published in enumerate(REPLAYED)}
+    assert list(arrived) == sorted(arrived)
 
+    tables.create_tables(spark, run, rules)
+    steps.load_once(spark, run, rules)
 
-def test_every_published_jump_is_told_with_the_published_numbers(replay: Replay) -> None:
-    told = {each: [str(jump) for jump in order.jumps] for each, order in replay.orders.items()}
-
-    assert told == {each: list(run.jumps) for each, run in enumerate(REPLAYED)}
-    assert list(told) == sorted(told)
-
-
-def test_silver_holds_every_number_once_where_late_records_are_accepted(spark: SparkSession, replay: Replay) -> None:
-    silver = spark.read.table(replay.run.table("silver_records").sql)
-    number = F.col("sequence")
+    silver, number = spark.read.table(run.table("silver_records").sql), F.col("sequence")
     found = silver.groupBy("partition").agg(F.count("*"), F.count_distinct(number), F.min(number), F.max(number)).collect()
-
     sent = [(min(first for first, _ in spans), max(last for _, last in spans)) for spans in SPANS]
     assert {tuple(row) for row in found} == {
         (partition, last - first + 1, last - first + 1, first, last) for partition, (first, last) in enumerate(sent)
     }
-
-
-def test_every_record_of_a_published_run_ends_in_its_class(spark: SparkSession, replay: Replay) -> None:
-    ledger = spark.read.table(replay.run.table("silver_loads").sql).orderBy("partition").collect()
-
-    found = {REPLAYED[row["partition"]].name: (row["accepted"], row["duplicate"], row["late"]) for row in ledger}
-    assert found == CLASSES
+    ledger = spark.read.table(run.table("silver_loads").sql).orderBy("partition").collect()
+    classes = {REPLAYED[row["partition"]].name: (row["accepted"], row["duplicate"], row["late"]) for row in ledger}
+    assert classes == CLASSES
     assert sum(row["records"] for row in ledger) == sum(map(sum, CLASSES.values()))
     assert [row["late_accepted"] for row in ledger] == [row["late"] for row in ledger]
 
@@ -115,8 +88,8 @@ def test_by_default_no_published_number_is_dropped(spark: SparkSession, run: Run
     rejects = [row for row in planned.rejects.to_pylist() if row["class"] == "late"]
     assert {row["state"] for row in rejects} == {"held"}
     held = Counter(row["partition"] for row in rejects)
-    names = [published.name for published in REPLAYED]
-    assert {(row["partition"], row["accepted"], row["duplicate"], held[row["partition"]]) for row in planned.ledger} == {
-        (names.index(name), *classes) for name, classes in CLASSES.items() if classes[2]
+    found = {
+        REPLAYED[row["partition"]].name: (row["accepted"], row["duplicate"], held[row["partition"]]) for row in planned.ledger
     }
+    assert found == {name: classes for name, classes in CLASSES.items() if classes[2]}
     assert all(row["late_accepted"] == 0 for row in planned.ledger)

@@ -17,15 +17,11 @@ from google.protobuf import json_format
 
 from bronze.dev_broker.process import free_port
 from jobs.cli.commands import main
-from lakehouse.config.load import load
 from lakehouse.errors import RegistryError
 from lakehouse.settings.pipeline import Settings
-from lakehouse.table import Lakehouse
 from pipelines import medallion
 from pipelines.job import Job
-from pipelines.operate import requests
 from pipelines.recover import rebuild
-from silver.state.request import Request, Wanted
 from tests.support.apicurio import registry
 from tests.support.avro import record, written
 from tests.support.decodings import prefixed
@@ -45,8 +41,6 @@ if TYPE_CHECKING:
     Check = Callable[..., tuple[bool, str, str]]
 
 FIELDS = "id STRING, amount DOUBLE"
-
-
 OLD = record("Order", seq="long", id="string")
 NEW = record("Order", amount=["null", "double"], seq="long", id="string", by="string")
 
@@ -101,16 +95,6 @@ def new_topic(broker: LocalBroker, topic: Callable[..., str], url: str) -> Itera
 @pytest.fixture
 def sent(new_topic: Callable[[], Sent]) -> Sent:
     return new_topic()
-
-
-@pytest.fixture
-def job_of(spark: SparkSession, run: Run, broker: LocalBroker) -> Callable[..., Job]:
-    def make(*sent: Sent, **more: Any) -> Job:
-        kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [each.topic for each in sent]}
-        settings = Settings.model_validate(small_config(str(run.lakehouse.root), kafka=kafka, **more))
-        return Job.on(spark, settings, run.report)
-
-    return make
 
 
 def gold(spark: SparkSession, run: Run, topic: str) -> dict[int, dict[str, Any] | None]:
@@ -183,8 +167,8 @@ def send_messages_of_protobuf(messages: Sent, client: SchemaRegistryClient) -> t
     return number, wrong
 
 
-def test_avro_json_and_protobuf_of_one_pipeline_reach_gold_and_resends_do_not(
-    spark: SparkSession, run: Run, new_topic: Callable[[], Sent], url: str, job_of: Callable[..., Job]
+def test_avro_json_and_protobuf_reach_gold_and_resends_and_unknown_ids_do_not(
+    spark: SparkSession, run: Run, new_topic: Callable[[], Sent], url: str, broker: LocalBroker
 ) -> None:
     topics = orders, sales, messages, json_orders, plain = [new_topic() for _ in range(5)]
     send_orders_of_old_and_new_schemas(orders)
@@ -194,6 +178,7 @@ def test_avro_json_and_protobuf_of_one_pipeline_reach_gold_and_resends_do_not(
     with SchemaRegistryClient({"url": url}) as client:
         send_by_a_schema_that_refers_to_others(sales, client)
         odd, wrong = send_messages_of_protobuf(messages, client)
+    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [each.topic for each in topics]}
     of_json = {"format": "json", "schema": "id STRING, city STRING"}
     own = {
         sales.topic: {"value": {"schema": f"size STRING, buyer {PERSON}, payer {PERSON}"}},
@@ -201,14 +186,26 @@ def test_avro_json_and_protobuf_of_one_pipeline_reach_gold_and_resends_do_not(
         json_orders.topic: {"sequence": {"json": "$.seq"}, "value": of_json},
         plain.topic: {"sequence": {"json": "$.n"}, "value": {**of_json, "registry": None}},
     }
-    value = {"format": "avro", "schema": FIELDS, "registry": {"url": url, "undecodable_ids": [4711]}}
-    job = job_of(*topics, sequence={"field": "seq"}, value=value, topics=own)
 
+    def job_with(**of_registry: Any) -> Job:
+        value = {"format": "avro", "schema": FIELDS, "registry": {"url": url, **of_registry}}
+        config = small_config(str(run.lakehouse.root), kafka=kafka, sequence={"field": "seq"}, value=value, topics=own)
+        return Job.on(spark, Settings.model_validate(config), run.report)
+
+    with pytest.raises(RegistryError) as raised:
+        medallion.run(job_with())
+    assert (raised.value.exit_code, raised.value.where) == (1, f"{url}/schemas/ids/4711")
+    assert f"topic {orders.topic}, partition 0, offset 6" in str(raised.value.observed)
+    assert spark.read.table(run.table("bronze_records").sql).where(f"topic = '{orders.topic}'").count() == 7
+    assert spark.read.table(run.table("silver_loads").sql).count() == 0
+    with pytest.raises(RegistryError, match="cannot be reached"):
+        medallion.run(job_with(url=f"http://127.0.0.1:{free_port()}"))
+    job = job_with(undecodable_ids=[4711])
     medallion.run(job)
 
     ann, bob = {"name": "ann", "wears": "S"}, {"name": "bob", "wears": "L"}
     second = {"id": "b", "amount": 0.0, "by": {"name": "ann"}, "at": datetime(2026, 11, 21, 9, tzinfo=UTC)}
-    assert {name.topic: gold(spark, run, name.topic) for name in topics} == {
+    assert {each.topic: gold(spark, run, each.topic) for each in topics} == {
         orders.topic: {1: {"id": "a"}, 2: {"id": "b", "amount": 1.5}, 3: {"id": "c"}},
         sales.topic: {1: {"buyer": ann, "payer": bob}, 2: {"size": "L", "buyer": ann, "payer": bob}},
         messages.topic: {1: {"id": "a"}, 2: second, 3: {"id": "c"}, 5: {"id": "e"}},
@@ -216,7 +213,7 @@ def test_avro_json_and_protobuf_of_one_pipeline_reach_gold_and_resends_do_not(
         plain.topic: {7: {"id": "j", "city": "x"}},
     }
     not_decoded = ("invalid", "sequence_not_decoded")
-    assert {name.topic: rejected(spark, run, name.topic) for name in topics} == {
+    assert {each.topic: rejected(spark, run, each.topic) for each in topics} == {
         orders.topic: [(2, "duplicate", None), *((offset, *not_decoded) for offset in (4, 5, 6))],
         sales.topic: [],
         messages.topic: [
@@ -235,38 +232,6 @@ def test_avro_json_and_protobuf_of_one_pipeline_reach_gold_and_resends_do_not(
     require_sound(spark, job.new_run(), is_deep=True)
     done = rebuild.rebuild(spark, job.new_run(), job.settings, is_applied=True, reason="again", by="ann")
     assert done["changes"] == []
-
-
-def test_an_unknown_id_stops_silver_and_loses_nothing_and_can_be_declared_undecodable(
-    spark: SparkSession, run: Run, sent: Sent, url: str, job_of: Callable[..., Job]
-) -> None:
-    value = {"format": "avro", "schema": FIELDS, "registry": {"url": url}}
-    sequence = {"sequence": {"offset": True}}
-    sent.avro(OLD, {"seq": 1, "id": "a"})
-    sent.raw(prefixed(4711, b"x"))
-
-    with pytest.raises(RegistryError) as told:
-        medallion.run(job_of(sent, value=value, **sequence))
-
-    assert told.value.exit_code == 1
-    assert told.value.where == f"{url}/schemas/ids/4711"
-    assert f"topic {sent.topic}, partition 0, offset 1" in str(told.value.observed)
-    assert spark.read.table(run.table("bronze_records").sql).count() == 2
-    assert spark.read.table(run.table("silver_loads").sql).count() == 0
-    gone = {**value, "registry": {"url": f"http://127.0.0.1:{free_port()}"}}
-    with pytest.raises(RegistryError, match="cannot be reached"):
-        medallion.run(job_of(sent, value=gone, **sequence))
-
-    job = job_of(sent, value={**value, "registry": {"url": url, "undecodable_ids": [4711]}}, **sequence)
-    medallion.run(job)
-
-    assert gold(spark, run, sent.topic) == {0: {"id": "a"}}
-    assert rejected(spark, run, sent.topic) == [(1, "invalid", "value_undecodable")]
-    released = Request("release", "looked at", "ann", wanted=Wanted(offset=1))
-    requests.carry_out(spark, job.new_run(), job.settings, released, is_dry_run=False)
-    medallion.run(job)
-    assert gold(spark, run, sent.topic) == {0: {"id": "a"}, 1: None}
-    require_sound(spark, job.new_run(), is_deep=True)
 
 
 @pytest.fixture
@@ -297,10 +262,9 @@ def test_check_asks_the_registry(sent: Sent, url: str, checked: Check) -> None:
     assert (is_ok, "/schemas/ids/4711: 404" in observed, "undecodable_ids" in next_step) == (False, True, True)
     assert checked(registry={"url": url, "undecodable_ids": [4711]})[0]
     gone = {"url": f"http://127.0.0.1:{free_port()}"}
-    is_ok, observed, _ = checked(registry=gone)
-    assert (is_ok, "cannot be reached" in observed) == (False, True)
-    is_ok, observed, _ = checked(registry=gone, format="json")
-    assert (is_ok, "JSON is read without it" in observed) == (True, True)
+    for name, is_ok, why in (("avro", False, "cannot be reached"), ("json", True, "JSON is read without it")):
+        found = checked(registry=gone, format=name)
+        assert (found[0], why in found[1]) == (is_ok, True)
 
 
 def test_check_reads_a_message_of_protobuf_by_the_schema_that_it_names(sent: Sent, url: str, checked: Check) -> None:
@@ -311,33 +275,3 @@ def test_check_reads_a_message_of_protobuf_by_the_schema_that_it_names(sent: Sen
     is_ok, observed, _ = checked(format="protobuf")
     assert (is_ok, "offset 1 has: shop.Odd: id is int64, and STRING is wanted" in observed) == (False, True)
     assert "1 without the indexes of a message" in checked("values", format="protobuf")[1]
-
-
-@pytest.mark.e2e
-def test_init_reads_the_fields_of_a_registry_and_its_config_is_checked_and_runs(
-    *, spark: SparkSession, broker: LocalBroker, sent: Sent, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    numbers = [*range(1, 21), *range(11, 31)]
-    sent.avro(OLD, *({"seq": n, "id": f"o-{n}"} for n in numbers))
-    sent.avro(NEW, *({"seq": n, "id": "b", "amount": 1.5, "by": "ann"} for n in range(31, 41)))
-    config, place = ["--config", str(tmp_path / "tidemark.yml")], ["--root", str(tmp_path / "lake"), "--registry", url]
-    topics = ["--brokers", broker.bootstrap_servers, "--topic", sent.topic]
-
-    assert main(["init", *topics, *place, *config]) == 0
-
-    said = capsys.readouterr().out
-    assert "field:seq" in said
-    assert "fits: rises, without a gap; 10 records sent again" in said
-    settings = load(tmp_path / "tidemark.yml")
-    assert settings.sequence.field_path == "seq"
-    assert settings.value is not None
-    assert settings.value.schema_ == "amount DOUBLE, seq BIGINT, id STRING, by STRING"
-    assert main(["check", *config]) == 0
-    assert main(["plan", *config]) == 0
-    assert main(["run", *config]) == 0
-    lakehouse = Lakehouse.of(settings)
-    rows = spark.read.table(lakehouse.table("gold_records").sql).orderBy("sequence").select("sequence", "payload.amount")
-    assert [tuple(row) for row in rows.collect()] == [
-        *((n, None) for n in range(1, 31)),
-        *((n, 1.5) for n in range(31, 41)),
-    ]

@@ -28,14 +28,6 @@ TIMES = int(os.environ.get("TESTS_TIMES", "12"))
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.timeout(1800 + 30 * TIMES)]
 
 
-def config_of(folder: Path, lakehouse: Lakehouse, broker: LocalBroker, topic: str) -> Path:
-    """The config of a pipeline in S3; credentials are references, as a user writes them."""
-    assert isinstance(lakehouse.storage, S3Storage)
-    place = section("root", lakehouse.root or "", lakehouse.storage)
-    kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [topic]}
-    return write_config(folder, root="", kafka=kafka, lakehouse=place)
-
-
 def test_no_commit_of_a_pipeline_overwrites_another_writers(
     tmp_path: Path,
     broker: LocalBroker,
@@ -50,7 +42,10 @@ def test_no_commit_of_a_pipeline_overwrites_another_writers(
         make_bucket(s3, f"behind-{port}")
         lakehouse = in_s3(port, f"behind-{port}")
         files = storage(s3).files()  # the rival's way, past the proxy
-        config = config_of(tmp_path, lakehouse, broker, name)
+        assert isinstance(lakehouse.storage, S3Storage)
+        place = section("root", lakehouse.root or "", lakehouse.storage)  # its credentials are references, as a user has them
+        kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": [name]}
+        config = write_config(tmp_path, root="", kafka=kafka, lakehouse=place)
         rivals: dict[str, bytes] = {}
         lost: list[str] = []
 

@@ -10,13 +10,11 @@ import pytest
 from jobs import cli
 from tests.support.kafka import sequenced
 from tests.support.secured_broker import PASSWORDS, READER, SecuredBroker, make_certificate, secured_broker
+from tests.support.small_config import write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    Config = Callable[[str], Path]
-    Output = pytest.CaptureFixture[str]
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e]
 
@@ -32,41 +30,27 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         yield broker
 
 
-@pytest.fixture(autouse=True)
-def login(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Sets the login that the configs refer to."""
-
-    def set_(password: str) -> None:
-        escaped = password.replace("\\", "\\\\").replace('"', '\\"')
-        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
-        monkeypatch.setenv(LOGIN, f'{module} required username="{READER}" password="{escaped}";')
-
-    set_(PASSWORDS[READER])
-    return set_
+def log_in(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    """Set the login that the configs refer to."""
+    escaped = password.replace("\\", "\\\\").replace('"', '\\"')
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    monkeypatch.setenv(LOGIN, f'{module} required username="{READER}" password="{escaped}";')
 
 
 @pytest.fixture
-def config(secured: SecuredBroker, tmp_path: Path) -> Config:
-    """Writes a config by `init`, as a newcomer would."""
-
-    def make(topic: str) -> Path:
-        file = tmp_path / "tidemark.yml"
-        properties = {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.jaas.config": f"${{env:{LOGIN}}}",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(secured.authority),
-        }
-        options = [part for name, value in properties.items() for part in ("--property", f"{name}={value}")]
-        place = ["--brokers", secured.bootstrap_servers, "--topic", topic, "--root", str(tmp_path / "lake")]
-        assert cli.main(["init", *place, *options, "--config", str(file)]) == 0
-        return file
-
-    return make
+def properties(secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The client's properties, as a config has them, and a login."""
+    log_in(monkeypatch, PASSWORDS[READER])
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f"${{env:{LOGIN}}}",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(secured.authority),
+    }
 
 
-def _checked(config: Path, capsys: Output) -> tuple[int, dict[str, dict[str, Any]], str]:
+def checked(config: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]], str]:
     capsys.readouterr()
     code = cli.main(["check", "--config", str(config), "--json"])
     printed = capsys.readouterr()
@@ -74,10 +58,15 @@ def _checked(config: Path, capsys: Output) -> tuple[int, dict[str, dict[str, Any
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_topic_goes_from_init_to_gold(config: Config, asked: Callable[..., Any], capsys: Output) -> None:
-    file = config(TOPIC)
+def test_a_topic_goes_from_init_to_gold(
+    secured: SecuredBroker, properties: dict[str, str], tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    file = tmp_path / "tidemark.yml"
+    options = [part for name, value in properties.items() for part in ("--property", f"{name}={value}")]
+    place = ["--brokers", secured.bootstrap_servers, "--topic", TOPIC, "--root", str(tmp_path / "lake")]
+    assert cli.main(["init", *place, *options, "--config", str(file)]) == 0
     assert f"${{env:{LOGIN}}}" in file.read_text()
-    assert _checked(file, capsys)[0] == 0
+    assert asked(file, "check")
 
     assert cli.main(["run", "--config", str(file)]) == 0
 
@@ -86,34 +75,34 @@ def test_a_topic_goes_from_init_to_gold(config: Config, asked: Callable[..., Any
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_wrong_password_is_said_and_repeated_nowhere(config: Config, login: Callable[[str], None], capsys: Output) -> None:
-    file = config(TOPIC)
-    login("swordfish")
-
-    code, found, printed = _checked(file, capsys)
-    assert (code, found["topics"]["ok"]) == (1, False)
-    assert "the login was refused (SASL authentication error" in found["topics"]["observed"]
-    assert cli.main(["run", "--config", str(file)]) == 1
-    told = capsys.readouterr()
-    assert "uthentication" in told.err
-    assert "swordfish" not in printed + told.out + told.err
-
-
-def test_a_certificate_that_this_machine_does_not_know_is_said(
-    config: Config, secured: SecuredBroker, tmp_path: Path, capsys: Output
+def test_a_strange_certificate_a_missing_right_and_a_wrong_password_are_named(
+    secured: SecuredBroker,
+    properties: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    file, unknown = config(TOPIC), tmp_path / "unknown.pem"
+    def config(topic: str, **more: str) -> Path:
+        kafka = {"bootstrap_servers": secured.bootstrap_servers, "topics": [topic], "properties": properties | more}
+        return write_config(tmp_path, root=str(tmp_path / "lake"), kafka=kafka)
+
+    unknown = tmp_path / "unknown.pem"
     make_certificate(tmp_path / "other.p12", unknown)
-    file.write_text(file.read_text().replace(str(secured.authority), str(unknown)))
-    assert "no connection by TLS" in _checked(file, capsys)[1]["topics"]["observed"]
+    found = checked(config(TOPIC, **{"ssl.truststore.location": str(unknown)}), capsys)[1]
+    assert "no connection by TLS" in found["topics"]["observed"]
 
-
-@pytest.mark.usefixtures("spark")
-def test_a_topic_without_the_right_to_read_it_is_named(config: Config, capsys: Output) -> None:
-    file = config(TOPIC)
-    file.write_text(file.read_text().replace(TOPIC, HIDDEN))
-
-    code, found, _ = _checked(file, capsys)
+    file = config(HIDDEN)
+    code, found, _ = checked(file, capsys)
     assert (code, found[f"topic {HIDDEN}"]["ok"]) == (1, False)
     assert cli.main(["run", "--config", str(file)]) == 1
     assert HIDDEN in capsys.readouterr().err
+
+    log_in(monkeypatch, "swordfish")
+    file = config(TOPIC)
+    code, found, printed = checked(file, capsys)
+    assert (code, found["topics"]["ok"]) == (1, False)
+    assert "the login was refused (SASL authentication error" in found["topics"]["observed"]
+    assert cli.main(["run", "--config", str(file)]) == 1
+    said = capsys.readouterr()
+    assert "uthentication" in said.err
+    assert "swordfish" not in printed + said.out + said.err

@@ -21,11 +21,11 @@ from tests.support.stages import ran, require_sound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
+    from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.spark
 
@@ -73,22 +73,10 @@ FIRST = [
 OTHER_ORDERS = {**TOPICS, "orders": {**TOPICS["orders"], "sequence": {"header": "seq"}}}
 
 
-@pytest.fixture(scope="module")
-def decided_once(
-    spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Run, dict[str, Any]]:
-    """The first records through every stage, and the plan before it."""
-    run = run_at(tmp_path_factory.mktemp("topics") / "lakehouse")
+def decided(spark: SparkSession, run: Run) -> None:
+    """The first records through every stage."""
     put(spark, run, FIRST, Sources.of(of(run)))
-    planned = bronze_to_silver.preview(spark, run, of(run))
     ran(spark, run, of(run))
-    return run, planned
-
-
-@pytest.fixture
-def decided(decided_once: tuple[Run, Any], copied: Callable[[Run, Path], Run], tmp_path: Path) -> Run:
-    """A run over a copy of these tables."""
-    return copied(decided_once[0], tmp_path / "copied")
 
 
 def rebuilt(spark: SparkSession, run: Run, settings: Settings) -> Any:
@@ -112,87 +100,50 @@ def fields(**known: Any) -> dict[str, Any]:
     return {"id": None, "amount": None, "lines": None, **known}
 
 
-def out(spark: SparkSession, run: Run) -> list[Any]:
-    rows = spark.read.table(run.table("silver_rejects").sql).orderBy("topic", "first_offset").collect()
-    return [(row["topic"], row["first_offset"], row["class"], row["reason"]) for row in rows]
+def fingerprints(spark: SparkSession, run: Run, table: str) -> set[tuple[str, str | None]]:
+    """Each topic with a fingerprint of its rules."""
+    return {tuple(row) for row in spark.read.table(run.table(table).sql).select("topic", "rules_fingerprint").collect()}
 
 
-def fingerprints(spark: SparkSession, run: Run, table: str) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for row in spark.read.table(run.table(table).sql).select("topic", "rules_fingerprint").collect():
-        found.setdefault(row["topic"], set()).add(row["rules_fingerprint"])
-    return found
-
-
-EXPECTED = {
-    "t": [(None, 0, 5, fields(id="5", amount=5.5)), (None, 0, 6, fields(id="6", amount=6.5))],
-    "orders": [(None, 0, 1, fields(id="o1", lines=[1, 1])), (None, 0, 3, fields(id="o3", lines=[1, 3]))],
-    "raw": [("a", 0, 3, fields()), ("b", 0, 1, fields())],
-    "logs": [(None, 1, 7, fields(id="7", amount=7.5)), (None, 2, 1, fields(id="1", amount=1.5)), (None, 2, 2, None)],
-    "code": [(None, 0, 4, None)],
-}
-OUT = [
-    ("code", 0, "invalid", "value_undecodable"),
-    ("code", 1, "invalid", "sequence_not_a_whole_number"),
-    ("orders", 2, "duplicate", None),
-    ("raw", 2, "duplicate", None),
-    ("raw", 3, "invalid", "producer_missing"),
-    ("t", 2, "duplicate", None),
-]
-
-
-def test_a_plan_reads_as_the_load_will(decided_once: tuple[Run, dict[str, Any]]) -> None:
-    streams, kept_out = decided_once[1]["streams"], decided_once[1]["kept_out"]
-    counted = {row["topic"]: (row["accepted"], row["duplicate"], row["invalid"]) for row in streams if row["producer"] is None}
-    assert counted == {"t": (2, 1, 0), "orders": (2, 1, 0), "logs": (3, 0, 0), "code": (0, 0, 2), "raw": (0, 0, 1)}
-    assert json.dumps(kept_out, default=str)
-
-
-def test_each_topic_is_read_decided_and_decoded_by_its_own_rules(spark: SparkSession, decided_once: tuple[Run, Any]) -> None:
-    run = decided_once[0]
+def test_each_topic_is_read_decided_and_decoded_by_its_own_rules(spark: SparkSession, histories: Histories) -> None:
+    run = histories.original(decided)
     settings = of(run)
-    assert out(spark, run) == OUT
-    expected = {name: rows for name, rows in EXPECTED.items() if name != "code"}
-    assert kept(spark, run) == kept(spark, run, "gold_records") == expected
-    by_topic = {name: {Sources.of(settings).of_topic(name).fingerprint} for name in NAMES}
-    assert fingerprints(spark, run, "silver_watermarks") == fingerprints(spark, run, "silver_loads") == by_topic
-    assert fingerprints(spark, run, "bronze_records") == {**by_topic, "code": {None}}
-    assert by_topic["t"] == {Sources(Source("header", "seq")).fingerprint}
+    rows = spark.read.table(run.table("silver_rejects").sql).orderBy("topic", "first_offset").collect()
+    assert [(row["topic"], row["first_offset"], row["class"], row["reason"]) for row in rows] == [
+        ("code", 0, "invalid", "value_undecodable"),
+        ("code", 1, "invalid", "sequence_not_a_whole_number"),
+        ("orders", 2, "duplicate", None),
+        ("raw", 2, "duplicate", None),
+        ("raw", 3, "invalid", "producer_missing"),
+        ("t", 2, "duplicate", None),
+    ]
+    assert kept(spark, run) == {
+        "t": [(None, 0, 5, fields(id="5", amount=5.5)), (None, 0, 6, fields(id="6", amount=6.5))],
+        "orders": [(None, 0, 1, fields(id="o1", lines=[1, 1])), (None, 0, 3, fields(id="o3", lines=[1, 3]))],
+        "raw": [("a", 0, 3, fields()), ("b", 0, 1, fields())],
+        "logs": [(None, 1, 7, fields(id="7", amount=7.5)), (None, 2, 1, fields(id="1", amount=1.5)), (None, 2, 2, None)],
+    }
+    assert kept(spark, run, "gold_records") == kept(spark, run)
+    by_topic = {name: Sources.of(settings).of_topic(name).fingerprint for name in NAMES}
+    assert fingerprints(spark, run, "silver_watermarks") == fingerprints(spark, run, "silver_loads") == {*by_topic.items()}
+    assert fingerprints(spark, run, "bronze_records") == {*(by_topic | {"code": None}).items()}
+    assert by_topic["t"] == Sources(Source("header", "seq")).fingerprint
     require_sound(spark, run, is_deep=True)
     health = spark.read.table(run.table("gold_stream_health").sql).where("undecodable > 0").collect()
     assert [(row["topic"], row["undecodable"]) for row in health] == [("logs", 1)]
-    told = why(run.lakehouse, "orders", 0, 2)
-    assert (told["class"], told["sequence"], told["winner"]["offset"]) == ("duplicate", 1, 0)
+    found = why(run.lakehouse, "orders", 0, 2)
+    assert (found["class"], found["sequence"], found["winner"]["offset"]) == ("duplicate", 1, 0)
     assert why(run.lakehouse, "raw", 0, 2)["producer"] == "a"
     of_bronze = duplicates(spark, run, settings)
     assert of_bronze["orders", 0, None] == of_bronze["raw", 0, "a"] == of_bronze["t", 0, None] == 1
 
 
-def test_later_loads_go_on_and_a_rebuild_changes_nothing(spark: SparkSession, run: Run) -> None:
-    """Some records were read when they came into Bronze, and others are read from their bytes by Silver."""
+def test_topics_go_on_leave_and_come_back_each_by_its_own_rules_through_rebuilds(
+    spark: SparkSession, prepared: Callable[[History], Run]
+) -> None:
+    run = prepared(decided)
     settings = of(run)
     sources = Sources.of(settings)
-    put(spark, run, FIRST[:6], sources)
-    ran(spark, run, settings)
-    put(spark, run, FIRST[6:], None)
-    put(spark, run, [sent("orders", 3, 2), sent("orders", 4, 4), sent("t", 3, 7)], sources)
-    ran(spark, run, settings)
-    put(spark, run, [sent("t@2", 0, 1), sent("orders@2", 0, 5)], None)  # created again, and accepted
-    ran(spark, run, settings)
-
-    assert ("orders", 3, "late", None) in out(spark, run)
-    found = kept(spark, run)
-    assert (found["orders@2"], found["orders"][-1][2]) == ([(None, 0, 5, fields(id="o5", lines=[1, 5]))], 4)
-    late = Request("release", "checked", "ann", wanted=Wanted(kind="late", topic="orders"))
-    requests.carry_out(spark, run, settings, late, is_dry_run=False)
-    assert [row[2] for row in kept(spark, run)["orders"]] == [1, 3, 2, 4]
-    done = rebuilt(spark, run, settings)
-    assert (done["changes"], done["repeated"]) == ([], 1)
-    require_sound(spark, run, is_deep=True)
-
-
-def test_a_rule_that_changes_stops_only_by_the_topic_that_it_is_for(spark: SparkSession, decided: Run) -> None:
-    run = decided
     with pytest.raises(RulesChangedError, match="for the topic orders"):
         ran(spark, run, of(run, OTHER_ORDERS))
     logs = {**TOPICS, "logs": {**TOPICS["logs"], "sequence": {"header": "seq"}}}
@@ -200,31 +151,47 @@ def test_a_rule_that_changes_stops_only_by_the_topic_that_it_is_for(spark: Spark
         ran(spark, run, of(run, logs, sequence={"json": "$.n"}))
     assert "for the topic orders" not in str(raised.value)
 
-    done = rebuilt(spark, run, of(run, OTHER_ORDERS))
+    put(spark, run, [sent("orders", 3, 2), sent("orders", 4, 4), sent("t", 3, 7)], sources)
+    read_by_silver = [sent("raw", 4, 5, who="a"), sent("logs", 3, 3, epoch=2), sent("code", 2, 5)]
+    created_again = [sent("t@2", 0, 1), sent("orders@2", 0, 5)]  # and accepted
+    put(spark, run, [*read_by_silver, *created_again], None)
+    planned: Any = bronze_to_silver.preview(spark, run, settings)
+    done: Any = ran(spark, run, settings)
+    counted = [(row["topic"], row["accepted"], row["late"], row["invalid"]) for row in planned["streams"]]
+    assert sorted(counted) == [
+        *(("code", 0, 0, 1), ("logs", 1, 0, 0), ("orders", 1, 1, 0), ("orders@2", 1, 0, 0)),
+        *(("raw", 1, 0, 0), ("t", 1, 0, 0), ("t@2", 1, 0, 0)),
+    ]
+    assert (done["accepted"], done["late"], done["invalid"]) == (6, 1, 1)
+    assert json.dumps(planned["kept_out"], default=str)
+    found = kept(spark, run)
+    assert (found["orders@2"], found["orders"][-1][2]) == ([(None, 0, 5, fields(id="o5", lines=[1, 5]))], 4)
+    assert (found["raw"][-1], found["logs"][-1]) == (("a", 0, 5, fields()), (None, 2, 3, fields(id="3", amount=3.5)))
+    late = Request("release", "checked", "ann", wanted=Wanted(kind="late", topic="orders", offset=3))
+    requests.carry_out(spark, run, settings, late, is_dry_run=False)
+    orders = kept(spark, run)["orders"]
+    assert [row[2] for row in orders] == [1, 3, 2, 4]
 
-    assert {(each["before"], each["after"]) for each in done["changes"]} == {
-        ("accepted", "accepted"),  # under another sequence
-        ("accepted", "late, held"),
-        ("duplicate", "late, held"),
-    }
-    require_sound(spark, run, is_deep=True)
-
-
-def test_a_topic_that_is_not_read_any_more_keeps_its_rules_and_its_fields(spark: SparkSession, decided: Run) -> None:
-    run, settings = decided, of(decided)
     fewer = of(run, {name: own for name, own in TOPICS.items() if name not in ("orders", "raw")}, ("t", "logs", "code"))
-    put(spark, run, [sent("t", 3, 7)], Sources.of(fewer))
+    put(spark, run, [sent("t", 4, 8)], Sources.of(fewer))
     ran(spark, run, fewer)
-
-    assert kept(spark, run)["orders"] == EXPECTED["orders"]
-    assert kept(spark, run)["t"][-1] == (None, 0, 7, fields(id="7", amount=7.5))
+    assert kept(spark, run)["orders"] == orders
+    assert kept(spark, run)["t"][-1] == (None, 0, 8, fields(id="8", amount=8.5))
     assert duplicates(spark, run, fewer)["orders", 0, None] == 1
     reset = Request("reset", "from the start", "ann", reset=Reset("t", 0, None, None, is_new_epoch=True))
     requests.carry_out(spark, run, fewer, reset, is_dry_run=False)
-    assert rebuilt(spark, run, fewer)["changes"] == []
-    require_sound(spark, run, is_deep=True)
-    put(spark, run, [sent("orders", 3, 4)], Sources.of(settings))
+    done = rebuilt(spark, run, fewer)
+    assert (done["changes"], done["repeated"]) == ([], 2)
+    put(spark, run, [sent("orders", 5, 6)], sources)
     ran(spark, run, settings)
-    assert kept(spark, run)["orders"][-1] == (None, 0, 4, fields(id="o4", lines=[1, 4]))
+    assert kept(spark, run)["orders"][-1] == (None, 0, 6, fields(id="o6", lines=[1, 6]))
     with pytest.raises(ContractError, match="tidemark rebuild"):
         ran(spark, run, of(run, {**TOPICS, "orders": {**TOPICS["orders"], "value": {"schema": "id STRING"}}}))
+
+    done = rebuilt(spark, run, of(run, OTHER_ORDERS))
+    assert {(each["before"], each["after"], each["records"]) for each in done["changes"]} == {
+        ("accepted", "accepted", 1),  # under another sequence
+        ("accepted", "late, held", 3),
+        ("duplicate", "late, held", 1),
+    }
+    require_sound(spark, run, is_deep=True)

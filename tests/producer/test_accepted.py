@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def accepted(
-    kit: Kit, topic: str, producer: str = "shop", *, settings: Mapping[str, Any] = MappingProxyType({}), **options: Any
+    kit: Kit, topic: str, producer: str = "shop", settings: Mapping[str, Any] | None = None, **options: Any
 ) -> dict[int, Position | None]:
     """The answer to a sender with transactions."""
-    config = {**kit.config, "transactional.id": "shop", "acks": "all", **settings}
+    config = {**kit.config, "transactional.id": "shop", "acks": "all", **(settings or {})}
     return last_accepted(config, topic, producer, **options)
 
 
@@ -34,13 +33,17 @@ def numbered(*positions: tuple[int, int], producer: str = "shop", partition: int
     ]
 
 
-def test_each_partition_has_its_greatest_position_or_none(kit: Kit) -> None:
+def test_each_partition_has_its_greatest_position_or_none_as_retention_left_it(kit: Kit) -> None:
     name = kit.topic(4)
     mine = numbered((1, 900), (2, 5), (2, 6), (2, 7), (2, 5))
     others = numbered(*((3, number) for number in range(3_000)), producer="another")
     send(kit.servers, name, [*mine, *others, *numbered((2, 99), partition=1), *numbered((9, 9), producer="", partition=2)])
     assert accepted(kit, name) == {0: (2, 7), 1: (2, 99), 2: None, 3: None}
     assert accepted(kit, name, "nobody") == dict.fromkeys(range(4))
+    delete_records(kit.servers, name, before=4)
+    assert accepted(kit, name)[0] == (2, 5)
+    delete_records(kit.servers, name, before=5)
+    assert accepted(kit, name)[0] is None
 
 
 def test_a_resend_of_up_to_a_queue_does_not_hide_the_greatest(kit: Kit) -> None:
@@ -73,19 +76,13 @@ def test_records_that_no_sender_made_are_skipped(kit: Kit) -> None:
     assert accepted(kit, name) == {0: (1, 8)}
 
 
-def test_records_that_retention_deleted_are_not_seen(kit: Kit) -> None:
-    name = kit.topic(1)
-    send(kit.servers, name, [*numbered((1, 1), (1, 2)), *numbered((5, 5), producer="another")])
-    delete_records(kit.servers, name, before=1)
-    assert accepted(kit, name) == {0: (1, 2)}
-    delete_records(kit.servers, name, before=3)
-    assert accepted(kit, name) == {0: None}
-
-
-def test_headers_have_the_senders_names_and_a_sequence_is_required(kit: Kit) -> None:
+def test_headers_can_be_renamed_and_left_out_and_a_sequence_is_required(kit: Kit) -> None:
     name, headers = kit.topic(1), Headers(None, None, "n")
     with kit.sender(Given(), headers=headers) as sender:
         sender.send(name, b"v", b"k", sequence=17)
+    with kit.sender(Given(), headers=Headers(None, None, None)) as sender:
+        sender.send(name, b"18", b"k", sequence=18)
+    assert [record.headers for record in kit.records(name)] == [[("n", b"17")], []]
     assert accepted(kit, name, headers=headers) == {0: Position(1, 17)}
     with pytest.raises(ValueError, match="sequence"):
         accepted(kit, name, headers=Headers(sequence=None))

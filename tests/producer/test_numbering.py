@@ -1,15 +1,37 @@
-"""Counters never give out a number twice, whenever they stop; given numbers have to rise."""
+"""Counters never give out a number twice, whenever they stop or are killed; given numbers have to rise."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+import os
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tidemark_producer import Counter, Exhausted, Given, InUse, Numbers, OutOfOrder, Position, StateLost, UnsafeSetting
+from tidemark_producer import (
+    Counter,
+    Exhausted,
+    FileStore,
+    Given,
+    InUse,
+    Numbers,
+    OutOfOrder,
+    Position,
+    SqlStore,
+    StateLost,
+    UnsafeSetting,
+)
 
 from tests.support.examples import examples
+from tests.support.producing import in_row, kill, kills, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidemark_producer import Store
 
 LAST = 2**63 - 1
 
@@ -59,21 +81,23 @@ def take(numbers: Numbers, count: int) -> list[Position]:
     return [next_of(numbers) for _ in range(count)]
 
 
-def test_each_start_takes_the_next_epoch_and_counts_from_zero_with_one_write() -> None:
+@pytest.mark.parametrize(
+    ("block", "first", "second", "writes"),
+    [
+        (None, [(1, 0), (1, 1), (1, 2), (1, 3)], [(2, 0), (2, 1)], 2),  # each start takes the next epoch
+        (3, [(1, 0), (1, 1), (1, 2), (1, 3)], [(1, 6), (1, 7)], 3),  # a stop leaves a gap of less than a block
+    ],
+)
+def test_each_start_continues_above_what_the_one_before_could_have_given_out(
+    block: int | None, first: list[tuple[int, int]], second: list[tuple[int, int]], writes: int
+) -> None:
     store = Kept()
-    assert take(opened(Counter(store, new=True)), 3) == [(1, 0), (1, 1), (1, 2)]
-    assert take(opened(Counter(store)), 2) == [(2, 0), (2, 1)]
-    assert store.writes == 2
+    assert take(opened(Counter(store, block=block, new=True)), 4) == first
+    assert take(opened(Counter(store, block=block)), 2) == second
+    assert store.writes == writes
 
 
-def test_blocks_continue_in_one_epoch_and_a_stop_leaves_a_gap_of_less_than_a_block() -> None:
-    store = Kept()
-    assert take(opened(Counter(store, block=3, new=True)), 4) == [(1, 0), (1, 1), (1, 2), (1, 3)]
-    assert take(opened(Counter(store, block=3)), 2) == [(1, 6), (1, 7)]
-    assert store.writes == 3
-
-
-def test_a_sender_that_was_overtaken_notices_at_its_next_block() -> None:
+def test_a_sender_that_was_overtaken_notices_at_its_next_block_or_at_its_start() -> None:
     store = Kept()
     first = opened(Counter(store, block=2, new=True))
     next_of(first)
@@ -82,16 +106,11 @@ def test_a_sender_that_was_overtaken_notices_at_its_next_block() -> None:
     assert next_of(first) == (1, 1)
     with pytest.raises(InUse):
         next_of(first)
-
-
-def test_of_two_that_start_at_once_one_gets_the_epoch() -> None:
-    store = Kept(Position(7, LAST))
-    late = Counter(store)
-    kept = store.kept
+    read_before = store.kept
     opened(Counter(store))
-    store.open = lambda name: kept  # type: ignore[method-assign]  # noqa: ARG005 -- what the second one read before
+    store.open = lambda name: read_before  # type: ignore[method-assign]  # noqa: ARG005 -- by one that starts at the same time
     with pytest.raises(InUse):
-        late.open("shop", is_alone=False)
+        opened(Counter(store))
 
 
 STARTS = st.one_of(st.none(), st.integers(1, 5))
@@ -155,13 +174,12 @@ def test_numbers_end_with_an_error_and_never_begin_again() -> None:
     counter.last = Position(1, LAST)
     with pytest.raises(Exhausted):
         next_of(counter)
-
-
-def test_numbers_belong_to_one_sender() -> None:
-    numbers = opened(Counter(Kept(), new=True))
-    with pytest.raises(InUse):
-        opened(numbers)
-    assert next_of(numbers) == (1, 0)
+    given_numbers = opened(Given())
+    assert next_of(given_numbers, LAST) == (1, LAST)
+    with pytest.raises(Exhausted):
+        next_of(given_numbers, LAST + 1)
+    with pytest.raises(Exhausted):
+        Given(epoch=LAST + 1)
 
 
 def test_a_counter_whose_start_failed_can_start_again() -> None:
@@ -187,20 +205,14 @@ def test_given_numbers_are_taken_if_and_only_if_they_rise(sequences: list[int]) 
                 next_of(numbers, sequence)
 
 
-def test_given_numbers_end_where_a_reader_ends() -> None:
-    numbers = opened(Given())
-    assert next_of(numbers, LAST) == (1, LAST)
-    with pytest.raises(Exhausted):
-        next_of(numbers, LAST + 1)
-    with pytest.raises(Exhausted):
-        Given(epoch=LAST + 1)
-
-
-def test_a_number_belongs_to_given_and_to_it_alone() -> None:
+def test_a_number_belongs_to_given_and_to_it_alone_and_a_block_has_at_least_one() -> None:
     with pytest.raises(TypeError):
         next_of(opened(Given()))
     with pytest.raises(TypeError):
         next_of(opened(Counter(Kept(), new=True)), 5)
+    for block in (0, -1):
+        with pytest.raises(ValueError, match="block"):
+            Counter(Kept(), block=block)
 
 
 def test_what_kafka_has_of_given_numbers_is_known_by_topic_partition_and_epoch() -> None:
@@ -226,7 +238,143 @@ def test_a_source_is_read_on_from_the_lowest_that_all_partitions_have(
     assert opened(Given(accepted=accepted)).continue_after() == after
 
 
-def test_a_block_has_at_least_one_number() -> None:
-    for block in (0, -1):
-        with pytest.raises(ValueError, match="block"):
-            Counter(Kept(), block=block)
+# Gives out numbers as fast as it can, and prints each before it takes the next one.
+COUNTING = """
+import sqlite3, sys
+from tidemark_producer import Counter, FileStore, SqlStore
+kind, path, block = sys.argv[1:]
+store = FileStore(path) if kind == "file" else SqlStore(lambda: sqlite3.connect(path), paramstyle=sqlite3.paramstyle)
+numbers = Counter(store, block=int(block) or None, new=True)
+numbers.open("shop", is_alone=False)
+while True:
+    numbers.last = numbers.next(None)
+    sys.stdout.write("%d %d\\n" % numbers.last)
+"""
+
+
+@pytest.fixture(params=["file", "row"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+    """Makes stores that share what they keep."""
+    if request.param == "file":
+        return lambda: FileStore(tmp_path / "numbers")
+    return lambda: in_row(tmp_path / "kit.db")
+
+
+def test_a_position_is_kept_after_the_store_is_closed(stores: Callable[[], Store]) -> None:
+    store = stores()
+    assert store.open("shop") is None
+    store.swap(None, Position(1, 2**63 - 1))
+    store.swap(Position(1, 2**63 - 1), Position(2, 0))
+    store.close()
+    assert stores().open("shop") == (2, 0)
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("kind", ["file", "sql"])
+@pytest.mark.parametrize("block", ["0", "3"])
+def test_no_number_is_given_out_twice_by_processes_that_are_killed(tmp_path: Path, kind: str, block: str) -> None:
+    path = tmp_path / "numbers"
+    if kind == "sql":
+        in_row(path)
+    seen: list[tuple[int, ...]] = []
+    for seed in range(kills(25)):
+        process = start(COUNTING, kind, str(path), block)
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(random.Random(seed).randrange(1, 200))]
+        seen += [tuple(map(int, line.split())) for line in [*lines, *kill(process)]]
+    assert seen == sorted(set(seen))
+    assert len({epoch for epoch, _ in seen}) == (kills(25) if block == "0" else 1)
+
+
+def test_a_file_has_one_sender_at_a_time_and_none_after_a_kill(tmp_path: Path) -> None:
+    process = start(COUNTING, "file", str(tmp_path / "numbers"), "0")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "1 0\n"
+    with pytest.raises(InUse, match="numbers"):
+        FileStore(tmp_path / "numbers").open("shop")
+    kill(process)
+    assert FileStore(tmp_path / "numbers").open("shop") == (1, 2**63 - 1)
+
+
+def test_a_store_that_its_parent_closed_writes_nothing_and_no_fork_holds_its_file(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "numbers")
+    store.open("shop")
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(ready[1], b"x")
+        os.read(done[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    with pytest.raises(InUse):  # the child that let go did not take the lock from its parent
+        FileStore(tmp_path / "numbers").open("shop")
+    store.close()
+    with pytest.raises(InUse):  # a closed store writes nothing
+        store.swap(None, Position(1, 1))
+    assert not (tmp_path / "numbers").exists()
+    FileStore(tmp_path / "numbers").open("shop")
+    os.write(done[1], b"x")
+    os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"1 2",
+        b"[]",
+        b"null",
+        b"[" * 100_000,
+        b'{"producer": "shop", "epoch": 1}',
+        *(
+            b'{"producer": "shop", "epoch": 1, "sequence": %s}' % sequence
+            for sequence in (b'"7"', b"true", b"-1", b"9223372036854775808", b"9" * 5_000)
+        ),
+        b'{"producer": "shop", "epoch": 1e3, "sequence": 1}',
+        b'{"producer": "another", "epoch": 1, "sequence": 1}',
+    ],
+)
+def test_a_file_without_a_position_of_this_producer_is_refused_and_released(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "numbers").write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(StateLost, match="numbers"):
+            FileStore(tmp_path / "numbers").open("shop")
+
+
+def test_a_row_that_another_sender_took_over_is_refused(tmp_path: Path) -> None:
+    first, second = in_row(tmp_path / "kit.db"), in_row(tmp_path / "kit.db")
+    assert (first.open("shop"), second.open("shop")) == (None, None)
+    second.swap(None, Position(1, 9))
+    with pytest.raises(InUse):  # a row that is there by now
+        first.swap(None, Position(1, 9))
+    second.swap(Position(1, 9), Position(1, 19))
+    with pytest.raises(InUse):  # a row that has gone on
+        first.swap(Position(1, 9), Position(1, 19))
+    assert first.open("shop") == (1, 19)
+    assert first.open("another") is None
+    hostile = "'; DROP TABLE tidemark_producers; --\0\N{SNOWMAN}"  # names are values and no SQL
+    first.open(hostile)
+    first.swap(None, Position(3, 4))
+    assert (first.open(hostile), first.open("shop")) == ((3, 4), (1, 19))
+
+
+@pytest.mark.parametrize("table", ["", "a b", "a;b", "1a", "a.b.c", "a'"])
+def test_a_table_has_a_plain_name_and_a_paramstyle_is_positional(table: str) -> None:
+    with pytest.raises(ValueError, match="table"):
+        SqlStore(lambda: None, paramstyle="qmark", table=table)
+    with pytest.raises(ValueError, match="named"):
+        SqlStore(lambda: None, paramstyle="named")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at open files in /proc")
+def test_connections_and_files_are_closed(tmp_path: Path, stores: Callable[[], Store]) -> None:
+    def mine() -> list[str]:
+        return [target for fd in Path("/proc/self/fd").iterdir() if str(tmp_path) in (target := os.path.realpath(fd))]
+
+    for _ in range(3):
+        numbers = Counter(stores(), block=1, new=True)
+        numbers.open("shop", is_alone=False)
+        numbers.last = numbers.next(None)
+        numbers.close()
+    assert mine() == []

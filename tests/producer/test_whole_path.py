@@ -10,53 +10,43 @@ from tidemark_producer import Counter, FileStore, Position, Sender
 from jobs import cli
 from tests.support.producing import RESUMING, in_row, run_and_kill, start
 from tests.support.small_config import write_config
-from tests.support.topics import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from bronze.dev_broker.broker import LocalBroker
     from lakehouse.run.context import Run
+    from tests.support.producing import Kit
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.e2e, pytest.mark.fault]
 
 
 def test_given_numbers_resent_after_kills_and_counted_ones_are_in_gold_once(
-    spark: SparkSession,
-    run: Run,
-    tmp_path: Path,
-    broker: LocalBroker,
-    topic: Callable[..., str],
-    *,
-    asked: Callable[..., Any],
+    spark: SparkSession, run: Run, kit: Kit, asked: Callable[..., Any]
 ) -> None:
-    name = topic(3)
+    name, numbers, rows_of = kit.topic(3), kit.folder / "numbers", kit.folder / "kit.db"
     config = write_config(
-        tmp_path,
-        root=str(tmp_path / "lakehouse"),
-        kafka={"bootstrap_servers": broker.bootstrap_servers, "topics": [name]},
+        kit.folder,
+        root=str(kit.folder / "lakehouse"),
+        kafka={"bootstrap_servers": kit.servers, "topics": [name]},
         producer={"header": "producer"},
         epoch={"header": "epoch"},
     )
     for seed in range(3):
-        run_and_kill(seed, RESUMING, broker.bootstrap_servers, name, str(10**9), "by key")
+        run_and_kill(seed, RESUMING, kit.servers, name, str(10**9), "by key")
         if seed == 0:
             assert cli.main(["run", "--config", str(config)]) == 0
-    reached = max(record.position[1] for record in records_of(broker.bootstrap_servers, name)) + 1
-    process = start(RESUMING, broker.bootstrap_servers, name, str(reached), "by key")
+    reached = max(record.position[1] for record in kit.records(name)) + 1
+    process = start(RESUMING, kit.servers, name, str(reached), "by key")
     assert process.communicate(timeout=60)[0].endswith("done\n")
-    settings = {"bootstrap.servers": broker.bootstrap_servers}
     for _ in range(2):
-        with Sender(settings, "counting", Counter(FileStore(tmp_path / "numbers"), new=True)) as sender:
+        with Sender(kit.config, "counting", Counter(FileStore(numbers), new=True)) as sender:
             for number in range(500):
                 sender.send(name, b"v", b"%d" % (number % 3))
-    kit = in_row(tmp_path / "kit.db")
-    overtaken = Sender(settings, "twice", Counter(kit, new=True))
+    overtaken = Sender(kit.config, "twice", Counter(in_row(rows_of), new=True))
     overtaken.send(name, b"first", b"k").result(30)
-    with Sender(settings, "twice", Counter(in_row(tmp_path / "kit.db"))) as second:
+    with Sender(kit.config, "twice", Counter(in_row(rows_of))) as second:
         second.send(name, b"second", b"k").result(30)
         overtaken.send(name, b"from a zombie", b"k").result(30)
     overtaken.close()
@@ -82,5 +72,5 @@ def test_given_numbers_resent_after_kills_and_counted_ones_are_in_gold_once(
     (last,) = asked(config, "sql", query)
     after = Position(last["epoch"], last["sequence"])
     assert after == (2, 499)
-    with Sender(settings, "counting", Counter(FileStore(tmp_path / "new"), after=after)) as sender:
+    with Sender(kit.config, "counting", Counter(FileStore(kit.folder / "new"), after=after)) as sender:
         assert sender.send(name, b"v", b"k").result(30)[3:] == (3, 0)

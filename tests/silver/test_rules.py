@@ -12,24 +12,16 @@ from lakehouse.extract.sources import Source
 from lakehouse.extract.written import Written
 from lakehouse.settings.pipeline import Settings
 from silver.rules import OfTopic, Payload, Policy, Rules
+from tests.support.small_config import small_config
 
 BY_HEADER = Rules(Source("header", "seq"), max_jump=100, late="drop")
 
 
 def test_the_rules_hold_the_policies_in_force_of_each_topic_that_has_its_own() -> None:
-    settings = Settings.model_validate(
-        {
-            "pipeline": "shop",
-            "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["orders.v1", "payments", "returns", "stock"]},
-            "lakehouse": {"root": "/lake"},
-            "sequence": {"header": "seq"},
-            "policies": {
-                "late": "drop",
-                "max_jump": 100,
-                "topics": {"orders.v1": {"late": "accept"}, "payments": {"max_jump": None}, "returns": {"max_jump": 5}},
-            },
-        }
-    )
+    kafka = {"bootstrap_servers": "localhost:9092", "topics": ["orders.v1", "payments", "returns", "stock"]}
+    topics = {"orders.v1": {"late": "accept"}, "payments": {"max_jump": None}, "returns": {"max_jump": 5}}
+    policies = {"late": "drop", "max_jump": 100, "topics": topics}
+    settings = Settings.model_validate(small_config("/lake", kafka=kafka, policies=policies))
 
     rules = Rules.of(settings)
 
@@ -81,6 +73,8 @@ def test_a_claim_says_nothing_of_what_there_is_not_and_an_older_one_is_read() ->
     assert "message" not in json.loads(replace(BY_HEADER, written=WRITTEN[0]).to_json())["written"]
     older = {name: value for name, value in claimed.items() if name != "topics"}  # before topics had policies
     assert Rules.from_json(json.dumps(older)) == BY_HEADER
+    older["payload"] = {"format": "text", "schema": ""}  # before undecodable values could be quarantined
+    assert Rules.from_json(json.dumps(older)).payload == Payload("text", undecodable="accept")
 
 
 @pytest.mark.parametrize("undecodable", ["quarantine", "accept"])

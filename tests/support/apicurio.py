@@ -11,7 +11,7 @@ import tarfile
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
-from bronze.dev_broker.process import free_port
+from bronze.dev_broker.process import HOST, free_port
 from lakehouse.machine import jars
 from lakehouse.machine.java import java_executable
 from tests.support.served import kept_program, served
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 VERSION = "2.6.13.Final"
 
-_HOST = "127.0.0.1"
 _LOCK = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="tidemark" module="registry"/>
   <configurations><conf name="registry"/></configurations>
@@ -37,16 +36,11 @@ _LOCK = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
 
 @contextlib.contextmanager
 def registry(folder: Path) -> Iterator[str]:
-    """Start an empty registry; yields its URL.
-
-    Raises:
-        TimeoutError: It did not start.
-    """
+    """Start an empty registry; yields its URL."""
     port = free_port()
-    url = f"http://{_HOST}:{port}/apis/ccompat/v7"
-    folder.mkdir(parents=True, exist_ok=True)
+    url = f"http://{HOST}:{port}/apis/ccompat/v7"
     [program] = _program().glob("*-runner.jar")
-    settings = (f"-Dquarkus.http.host={_HOST}", f"-Dquarkus.http.port={port}")
+    settings = (f"-Dquarkus.http.host={HOST}", f"-Dquarkus.http.port={port}")
     command = [str(java_executable()), "-Xmx256m", *settings, "-jar", str(program)]
     with served(command, folder, lambda: urlopen(f"{url}/subjects", timeout=5).close()):  # noqa: S310 -- the URL above
         yield url

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bronze.records import with_extracted
+from bronze.records import bronze_records, with_extracted
 from lakehouse.contracts.bronze import BRONZE
-from lakehouse.contracts.contract import ERASED_IN_BRONZE, HEADERS
 from lakehouse.delta import tables
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.spark import frames
@@ -67,7 +66,6 @@ def put_read(spark: SparkSession, run: Run, parts: Iterable[tuple[Iterable[Recor
 
 
 def frame(spark: SparkSession, records: Iterable[Record], run_id: str = "r1") -> DataFrame:
-    """Records as Bronze holds them."""
     rows = [
         {
             **vars(record),
@@ -93,19 +91,9 @@ def put_spans(spark: SparkSession, run: Run, spans: Mapping[int, Iterable[tuple[
             offset += last - first + 1
     spanned = frames.of_tuples(spark, rows, "partition int, first_offset bigint, first bigint, last bigint")
     numbered = spanned.repartition(2).select("*", F.posexplode(F.sequence("first", "last")).alias("nth", "number"))
-    columns = {
-        "topic": F.lit("t"),
-        "partition": F.col("partition"),
-        "offset": F.col("first_offset") + F.col("nth"),
-        "timestamp": F.lit(_AT),
-        "timestamp_type": F.lit(0),
-        "key": F.lit(None).cast("binary"),
-        "value": F.col("number").cast("string").cast("binary"),
-        "headers": F.lit(None).cast(HEADERS),
-        "ingested_at": F.lit(_AT),
-        "run_id": F.lit(run.run_id),
-        "erased": F.lit(None).cast(ERASED_IN_BRONZE),
-        "timestamp_ms": F.lit(None).cast("bigint"),
-    }
-    rows_of_bronze = numbered.select(*(column.alias(name) for name, column in columns.items()))
-    tables.append(with_extracted(rows_of_bronze, Sources(Source("value"))), table, BRONZE)
+    consumed = numbered.select(
+        *(F.lit("t").alias("topic"), F.lit(_AT).alias("timestamp"), F.lit(0).alias("timestampType"), "partition"),
+        *((F.col("first_offset") + F.col("nth")).alias("offset"), F.expr("CAST(CAST(number AS STRING) AS BINARY) AS value")),
+        *(F.lit(None).cast(BRONZE.type_of(name)).alias(name) for name in ("key", "headers")),
+    )
+    tables.append(bronze_records(consumed, run.run_id, sources=Sources(Source("value"))), table, BRONZE)

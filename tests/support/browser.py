@@ -24,13 +24,7 @@ _MILLISECONDS = 120_000
 
 @dataclass
 class Opened:
-    """A page, and what it said and asked for.
-
-    Attributes:
-        page: The page.
-        complaints: Errors and warnings of its console, and exceptions.
-        requests: What it asked for, beside itself.
-    """
+    """A page, with errors, warnings and exceptions of its console, and the addresses that it requested besides its own."""
 
     page: Page
     complaints: list[str] = field(default_factory=list)
@@ -63,17 +57,11 @@ class Opened:
 
 
 def executable() -> str | None:
-    """The browser's program; None where there is none."""
     return os.environ.get("TIDEMARK_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @contextlib.contextmanager
 def open_browser() -> Iterator[Browser]:
-    """A browser without a window.
-
-    Raises:
-        RuntimeError: There is none.
-    """
     program = executable()
     if program is None:
         raise RuntimeError(MISSING)

@@ -23,17 +23,14 @@ def resources() -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def of_kind(kind: str) -> dict[str, dict[str, Any]]:
-    """The resources of a kind, by key."""
     return {key: content for found, key, content in resources() if found == kind}
 
 
 def dataset_queries() -> dict[str, str]:
-    """The query of each dataset of the dashboard, by the dataset's name."""
     return {dataset["name"]: "".join(dataset["queryLines"]) for dataset in DASHBOARD["datasets"]}
 
 
 def widgets() -> list[dict[str, Any]]:
-    """Every widget of the dashboard."""
     return [placed["widget"] for page in DASHBOARD["pages"] for placed in page["layout"]]
 
 

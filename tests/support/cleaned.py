@@ -12,20 +12,13 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
 
-_SECONDS = 60 * 24 * 3600
-"""Twice what Delta keeps a log for, where nothing else is said."""
+_SECONDS = 60 * 24 * 3600  # twice what Delta keeps a log for, where nothing else is said
 
 
 def clean(spark: SparkSession, run: Run, *names: str) -> dict[str, int]:
-    """Age the logs of tables, and have Delta write a checkpoint of each, after which it cleans the log.
+    """Age the logs of tables, by default of all, and have Delta write a checkpoint of each, after which it cleans the log.
 
-    Args:
-        spark: The session.
-        run: The run.
-        names: The tables; where none is named, all that are there.
-
-    Returns:
-        The first version of each table whose commit its log still has: the latest, then.
+    The answer is the first version of each table whose commit its log still has: the latest.
     """
     root = Path(str(run.lakehouse.root))
     there = sorted(path.name for path in root.iterdir() if (path / "_delta_log").is_dir())

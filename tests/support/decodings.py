@@ -23,13 +23,12 @@ WRONG = "value_not_of_schema"
 
 
 def decoding(payload: Payload, written: Written | None = None) -> Rules:
-    """Rules that decode all values into a payload."""
     return Rules(Source("offset"), payload=payload, written=written)
 
 
-def records(spark: SparkSession, values: Sequence[Any], *, column: str = "value") -> DataFrame:
-    """Records of Bronze: what each holds in the column, its place in the list as its offset."""
-    return frames.of_contract(spark, [{"offset": number, column: value} for number, value in enumerate(values)], BRONZE)
+def records(spark: SparkSession, values: Sequence[Any]) -> DataFrame:
+    """Records of Bronze with these values, each with its place in the list as its offset."""
+    return frames.of_contract(spark, [{"offset": number, "value": value} for number, value in enumerate(values)], BRONZE)
 
 
 def payloads(
@@ -44,12 +43,12 @@ def payloads(
 
 
 def extracted(
-    spark: SparkSession, sources: Sources, values: Sequence[Any], *, column: str = "value"
+    spark: SparkSession, sources: Sources, values: Sequence[Any]
 ) -> list[tuple[str | None, int | None, int | None, str | None]]:
     """What the sources read from each record: producer, epoch, sequence and problem."""
     if sources.written is not None and sources.written.format == "protobuf":
         value_formats.require(spark, ["protobuf"])
-    found = extract(records(spark, values, column=column), sources).orderBy("offset")
+    found = extract(records(spark, values), sources).orderBy("offset")
     return [tuple(row) for row in found.select("producer", "epoch", "sequence", "problem").collect()]
 
 

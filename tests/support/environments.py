@@ -19,18 +19,14 @@ if TYPE_CHECKING:
 
 
 def kept_environment(*requirements: str, sees_ours: bool = False) -> Path:
-    """The Python of an environment with some packages.
-
-    Args:
-        requirements: What is installed, each pinned.
-        sees_ours: Whether what is installed here is seen there, too, behind what it has itself.
-    """
+    """The Python of an environment with these packages; with `sees_ours` it also has ours, behind its own."""
 
     def make(work: Path) -> Path:
         venv.create(work / "environment", with_pip=True, symlinks=True)
         if sees_ours:
             _show_ours(work / "environment")
-        command = [str(_python(work / "environment")), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        python = work / "environment" / "bin" / "python"
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*command, *requirements], check=True, capture_output=True, timeout=1_500)
         return work / "environment"
 
@@ -38,11 +34,7 @@ def kept_environment(*requirements: str, sees_ours: bool = False) -> Path:
     place = kept_program(f"python{version}-{'-'.join(requirements).replace('==', '-')}", make)
     if sees_ours:
         _show_ours(place)
-    return _python(place)
-
-
-def _python(environment: Path) -> Path:
-    return environment / "bin" / "python"
+    return place / "bin" / "python"
 
 
 def _show_ours(environment: Path) -> None:

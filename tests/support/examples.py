@@ -10,8 +10,7 @@ from pathlib import Path
 _ASKED = os.environ.get("TESTS", "")
 IS_WHOLE = _ASKED in {"all", "places"}
 TESTS = Path(__file__).parents[1]
-_ELSEWHERE = "elsewhere"
-"""The section of what `make test-all` leaves to `make test-places`."""
+_ELSEWHERE = "elsewhere"  # the section of what `make test-all` leaves to `make test-places`
 
 
 def examples(few: int, many: int) -> int:

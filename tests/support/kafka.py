@@ -16,21 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _SECONDS = 30
-_IN_ORDER = {"enable.idempotence": True}
-"""Or else a batch that is sent again on a busy machine comes after the one behind it."""
 _IN_FLIGHT = 10_000
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A record as a producer sends it."""
-
     value: bytes | None
     key: bytes | None = None
     headers: Sequence[tuple[str, bytes | None]] = field(default=())
     partition: int = 0
-    timestamp: int = 0
-    """Milliseconds since 1970; 0 is now."""
+    timestamp: int = 0  # milliseconds since 1970; 0 is now
 
 
 def sequenced(*sequences: int, partition: int = 0) -> list[Sent]:
@@ -40,8 +35,9 @@ def sequenced(*sequences: int, partition: int = 0) -> list[Sent]:
 
 def send(bootstrap_servers: str, topic: str, records: Iterable[Sent]) -> None:
     """Send, and wait until the broker has them all."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 8_000_000, "log_level": 3, **_IN_ORDER})
-    _produce(producer, topic, records)
+    config = {"bootstrap.servers": bootstrap_servers, "message.max.bytes": 8_000_000, "log_level": 3}
+    # Idempotent, or a batch that is sent again on a busy machine comes after the one behind it.
+    produce(Producer({**config, "enable.idempotence": True}), topic, records)
 
 
 def send_header_name(bootstrap_servers: str, topic: str, name: bytes, *, timestamp: int) -> None:
@@ -66,12 +62,10 @@ def send_header_name(bootstrap_servers: str, topic: str, name: bytes, *, timesta
 
 
 def send_transaction(bootstrap_servers: str, topic: str, records: Iterable[Sent], *, commit: bool) -> None:
-    """Send in one transaction, and commit or abort it."""
-    config = {"bootstrap.servers": bootstrap_servers, "transactional.id": f"on-{topic}", "log_level": 3}
-    producer = Producer(config)
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": f"on-{topic}", "log_level": 3})
     producer.init_transactions(_SECONDS)
     producer.begin_transaction()
-    _produce(producer, topic, records)
+    produce(producer, topic, records)
     if commit:
         producer.commit_transaction(_SECONDS)
     else:
@@ -94,7 +88,7 @@ def delete_topic(bootstrap_servers: str, topic: str) -> None:
         time.sleep(0.1)
 
 
-def _produce(producer: Producer, topic: str, records: Iterable[Sent]) -> None:
+def produce(producer: Producer, topic: str, records: Iterable[Sent]) -> None:
     refusals: list[object] = []
     for number, record in enumerate(records):
         if number % _IN_FLIGHT == 0:

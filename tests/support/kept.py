@@ -18,7 +18,7 @@ import yaml
 import tidemark
 from expectations.checks import INVARIANTS, MEASURES
 from jobs.cli.commands import app
-from jobs.process import exit_codes
+from jobs.process.exit_codes import INTERRUPTED, OUTPUT_CLOSED, TERMINATED
 from lakehouse import errors
 from lakehouse.config.keys import Key
 from lakehouse.contracts import bronze, gate, gold, silver, views
@@ -29,6 +29,7 @@ from lakehouse.settings.pipeline import Settings
 from lakehouse.table import SHADOWS, TABLE_NAMES
 from silver.rules import Payload, Policy, Rules
 from silver.state.request import Accepted, Erase, Request, Reset, Swap, Wanted
+from tests.docs.reference import leaves
 from tidemark import answers
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 FILE = Path(__file__).parents[1] / "kept.yml"
 PACKAGES = ("bronze", "expectations", "gold", "jobs", "lakehouse", "pipelines", "silver", "tidemark")
-_ROOT = Path(__file__).parents[2]
 _TRIAL = Rules(
     sequence=Source("header", "seq"),
     producer=Source("json", "$.who"),
@@ -61,10 +61,11 @@ _ASKED = Request(
 
 
 def kept() -> dict[str, Any]:
-    """Everything that is kept, by kind."""
-    sources = [
-        ast.parse(path.read_text(encoding="utf-8")) for name in PACKAGES for path in sorted(Path(_ROOT, name).rglob("*.py"))
-    ]
+    files = [file for name in PACKAGES for file in sorted((FILE.parents[1] / name).rglob("*.py"))]
+    sources = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+    commands = leaves(typer.main.get_command(app))
+    functions = sorted(name for name in tidemark.__all__ if inspect.isfunction(getattr(tidemark, name)))
+    results = [kind for kind in vars(answers).values() if isinstance(kind, type) and is_dataclass(kind)]
     return {
         "tables": {contract.name: _table(contract) for contract in contracts()},
         "views": list(views.READ_BY),
@@ -72,9 +73,9 @@ def kept() -> dict[str, Any]:
         "expectations": [each.name for each in INVARIANTS],
         "budgets": [each.name for each in MEASURES],
         "config": _keys(Key(Settings)),
-        "commands": dict(_commands(typer.main.get_command(app))),
-        "python": {name: list(inspect.signature(getattr(tidemark, name)).parameters) for name in sorted(_functions())},
-        "python results": {kind.__name__: [field.name for field in fields(kind)] for kind in _results()},
+        "commands": {name: [" ".join([*each.opts, *each.secondary_opts]) for each in found.params] for name, found in commands},
+        "python": {name: list(inspect.signature(getattr(tidemark, name)).parameters) for name in functions},
+        "python results": {kind.__name__: [field.name for field in fields(kind)] for kind in results},
         "exit codes": _exit_codes(),
         "crash points": sorted(_first_arguments(sources, "crash_point")),
         "events": sorted(_first_arguments(sources, "event")),
@@ -86,12 +87,9 @@ def kept() -> dict[str, Any]:
 
 
 def contracts() -> list[Contract]:
-    """The contract of every table."""
     fixed = [value for module in (bronze, silver, gate, gold) for value in vars(module).values() if isinstance(value, Contract)]
-    made = [
-        make("struct<id:string>")
-        for make in (silver.silver_records, gold.gold_records, gold.gold_latest, gold.gold_latest_by_stream)
-    ]
+    makers = (silver.silver_records, gold.gold_records, gold.gold_latest, gold.gold_latest_by_stream)
+    made = [make("struct<id:string>") for make in makers]
     return sorted([*fixed, *made], key=lambda contract: TABLE_NAMES.index(contract.name))
 
 
@@ -119,30 +117,9 @@ def _plain(kind: Any) -> str:
     return f"{name} of {', '.join(parts)}" if parts else name
 
 
-def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Every command with its arguments and options."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, f"{prefix}{name} ")
-        else:
-            yield prefix + name, [" ".join([*each.opts, *each.secondary_opts]) for each in command.params]
-
-
-def _functions() -> Iterator[str]:
-    return (name for name in tidemark.__all__ if inspect.isfunction(getattr(tidemark, name)))
-
-
-def _results() -> list[type]:
-    return [kind for kind in vars(answers).values() if isinstance(kind, type) and is_dataclass(kind)]
-
-
 def _exit_codes() -> dict[str, int]:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.TidemarkError)]
-    stops = {
-        "interrupted": exit_codes.INTERRUPTED,
-        "terminated": exit_codes.TERMINATED,
-        "output closed": exit_codes.OUTPUT_CLOSED,
-    }
+    stops = {"interrupted": INTERRUPTED, "terminated": TERMINATED, "output closed": OUTPUT_CLOSED}
     return {kind.__name__: kind.exit_code for kind in kinds} | stops
 
 

@@ -36,18 +36,12 @@ _MOST_ENTRIES = 10
 
 @dataclass(frozen=True)
 class Log:
-    """The records of one topic, in offset order.
+    """The records of one topic, in offset order."""
 
-    Attributes:
-        loads: The records of each load.
-        twice: Offsets that Bronze read a second time, in the same load.
-    """
-
-    loads: tuple[tuple[Seen, ...], ...]
-    twice: frozenset[int]
+    loads: tuple[tuple[Seen, ...], ...]  # the records of each load
+    twice: frozenset[int]  # offsets that Bronze read a second time, in the same load
 
     def of(self, topic: str) -> Log:
-        """The same, as another topic's."""
         return Log(tuple(tuple(replace(record, topic=topic) for record in load) for load in self.loads), self.twice)
 
     def arrivals(self, load: int) -> list[Seen]:

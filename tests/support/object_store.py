@@ -1,4 +1,7 @@
-"""A real S3 store on this machine (SeaweedFS), and a proxy before it that interferes with single requests."""
+"""Real object stores on this machine, and a proxy that interferes with single requests.
+
+SeaweedFS for S3 is a Python package; the stores of Azure's and Google's protocols are programs in the cache folder.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,27 @@ import json
 import os
 import secrets
 import socket
+import subprocess
 import sysconfig
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bronze.dev_broker.process import free_port
+from bronze.dev_broker.process import HOST, free_port
+from lakehouse.storage.azure import AzureStorage
+from lakehouse.storage.google import GoogleStorage
 from lakehouse.storage.s3 import S3Storage
-from tests.support.served import PATIENCE_SECONDS, served
+from tests.support.served import PATIENCE_SECONDS, Handler, kept_program, listening, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 BUCKET = "lake"
+AZURITE, FAKE_GCS = "3.35.0", "v1.56.1"
 
-_HOST = "127.0.0.1"
-_KEY_ID, _SECRET = "TESTS_KEY_ID", "TESTS_SECRET"
+_ACCOUNT = "devstoreaccount1.dfs.core.windows.net"
+_ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""Azurite's own, in its documentation: nothing is behind it."""
 
 
 @dataclass(frozen=True)
@@ -45,40 +51,28 @@ class Request:
 
 @dataclass
 class Interference:
-    """What the proxy does beside handing on.
+    """What the proxy does to requests, and all that it has seen, in the order of their answers."""
 
-    Attributes:
-        before: Called before a request is handed on.
-        is_lost: Whether an answer is kept back and the connection cut.
-        hides_refusals: Whether the answer that an object is there already is turned into that of a success.
-        seen: All requests, in the order of their answers.
-    """
-
-    before: Callable[[Request], None] = lambda _: None
-    is_lost: Callable[[Request], bool] = lambda _: False
-    hides_refusals: bool = False
+    before: Callable[[Request], None] = lambda _: None  # called before a request is handed on
+    is_lost: Callable[[Request], bool] = lambda _: False  # whether an answer is kept back and the connection cut
+    hides_refusals: bool = False  # whether the answer that an object is there already is turned into that of a success
     seen: list[Request] = field(default_factory=list)
 
 
 def storage(port: int) -> S3Storage:
-    """How the store, or a proxy before it, is reached."""
-    return S3Storage(f"http://{_HOST}:{port}", "us-east-1", "tests", "of-the-tests")
+    return S3Storage(f"http://{HOST}:{port}", "us-east-1", "tests", "of-the-tests")
 
 
 def section(key: str, place: str, given: S3Storage) -> dict[str, Any]:
     """The section `lakehouse` of a config with its root or volume in the store, and credentials as references."""
-    os.environ |= {_KEY_ID: given.access_key_id or "", _SECRET: given.secret_access_key or ""}
-    keys = {"access_key_id": f"${{env:{_KEY_ID}}}", "secret_access_key": f"${{env:{_SECRET}}}"}
+    os.environ |= {"TESTS_KEY_ID": given.access_key_id or "", "TESTS_SECRET": given.secret_access_key or ""}
+    keys = {"access_key_id": "${env:TESTS_KEY_ID}", "secret_access_key": "${env:TESTS_SECRET}"}
     return {key: place, "storage": {"endpoint": given.endpoint, "region": given.region, **keys}}
 
 
 @contextlib.contextmanager
 def object_store(folder: Path) -> Iterator[int]:
-    """Start a store with an empty bucket; yields its port.
-
-    Raises:
-        TimeoutError: It did not start.
-    """
+    """Start a store with an empty bucket; yields its port."""
     names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc")
     s3, s3_grpc, *ports = (free_port() for _ in range(len(names) + 2))
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +80,15 @@ def object_store(folder: Path) -> Iterator[int]:
     config = folder / "s3.json"
     config.write_text(json.dumps({"identities": [{"name": "tests", "credentials": [keys], "actions": ["Admin"]}]}))
     command = [
-        *(str(_program()), "server", "-s3", "-filer", f"-dir={folder}", f"-ip={_HOST}", f"-ip.bind={_HOST}"),
+        *(
+            f"{sysconfig.get_path('scripts')}/weed",
+            "server",
+            "-s3",
+            "-filer",
+            f"-dir={folder}",
+            f"-ip={HOST}",
+            f"-ip.bind={HOST}",
+        ),
         *("-master.telemetry=false", "-volume.max=1000", "-master.volumeSizeLimitMB=256", f"-s3.config={config}"),
         *(f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
         *(f"-{name}={port}" for name, port in zip(names, ports, strict=True)),
@@ -95,12 +97,7 @@ def object_store(folder: Path) -> Iterator[int]:
         yield s3
 
 
-def _program() -> Path:
-    return Path(sysconfig.get_path("scripts")) / "weed"
-
-
 def make_bucket(port: int, bucket: str) -> None:
-    """Make a bucket."""
     from pyarrow.fs import S3FileSystem
 
     given = storage(port)
@@ -109,7 +106,7 @@ def make_bucket(port: int, bucket: str) -> None:
         secret_key=given.secret_access_key,
         region=given.region,
         scheme="http",
-        endpoint_override=f"{_HOST}:{port}",
+        endpoint_override=f"{HOST}:{port}",
         allow_bucket_creation=True,
         connect_timeout=1,
         request_timeout=PATIENCE_SECONDS,
@@ -120,35 +117,23 @@ def make_bucket(port: int, bucket: str) -> None:
 def before_store(port: int) -> Iterator[tuple[int, Interference]]:
     """Start a proxy before a store; yields its port and what it does."""
     interference = Interference()
-    with _Proxy((_HOST, 0), _Handler) as server:
-        server.store, server.interference = port, interference
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1], interference
-        server.shutdown()
+    with listening(_Proxy, store=port, interference=interference) as own:
+        yield own, interference
 
 
-class _Proxy(ThreadingHTTPServer):
-    daemon_threads = True
-    store: int
-    interference: Interference
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Proxy(Handler):
     """Hands on a request as it is: its signature covers the host that the client named, and that header is handed on too."""
 
     protocol_version = "HTTP/1.1"
-    server: _Proxy
+    store: int
+    interference: Interference
 
     def _hand_on(self) -> None:
-        body = self._body()
-        asked, interference = Request(self.command, self.path), self.server.interference
-        interference.before(asked)
-        connection = http.client.HTTPConnection(_HOST, self.server.store, timeout=PATIENCE_SECONDS)
-        connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-        for name, value in self.headers.items():
-            if name.lower() not in ("expect", "connection"):
-                connection.putheader(name, value)
-        connection.endheaders(body)
+        body, interference = self.body(), self.interference
+        interference.before(Request(self.command, self.path))
+        connection = http.client.HTTPConnection(HOST, self.store, timeout=PATIENCE_SECONDS)
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("expect", "connection")}
+        connection.request(self.command, self.path, body or None, headers)
         answer = connection.getresponse()
         content = answer.read()
         connection.close()
@@ -173,10 +158,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    def _body(self) -> bytes:
+    def body(self) -> bytes:
         """What came with the request, as it came: Arrow sends pieces, each with its size before it."""
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            return super().body()
         came = [self.rfile.readline()]
         while size := int(came[-1].partition(b";")[0], 16):
             came += [self.rfile.read(size + len(b"\r\n")), self.rfile.readline()]
@@ -185,9 +170,6 @@ class _Handler(BaseHTTPRequestHandler):
         return b"".join(came)
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _hand_on  # noqa: N815 -- the names that http.server calls
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- as it is inherited
-        """Say nothing."""
 
 
 def new_root(bucket: str = BUCKET) -> str:
@@ -202,3 +184,50 @@ def reached_by(bucket: str, given: S3Storage) -> dict[str, str]:
     found = {name.replace(common, own): value for name, value in conf.items() if name.startswith(common)}
     checkpoints = "spark.sql.streaming.checkpointFileManagerClass"
     return {**found, checkpoints: conf[checkpoints]}
+
+
+@contextlib.contextmanager
+def azurite(folder: Path) -> Iterator[tuple[AzureStorage, str]]:
+    """Microsoft's Azurite, a program for Node, with an empty container: how it is reached, and the container's URI.
+
+    It knows blobs and no Data Lake: an account without a hierarchical namespace. It speaks no TLS, hence `abfs`.
+    """
+
+    def fetch(work: Path) -> Path:
+        command = ["npm", "install", "--prefix", str(work / "azurite"), "--no-audit", "--no-fund", "--ignore-scripts"]
+        subprocess.run([*command, f"azurite@{AZURITE}"], check=True, capture_output=True, timeout=600)
+        return work / "azurite"
+
+    program = kept_program(f"azurite-{AZURITE}", fetch) / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+    port = free_port()
+    command = [
+        *("node", str(program), "--blobHost", HOST, "--blobPort", str(port), "--location", str(folder)),
+        *("--silent", "--skipApiVersionCheck", "--disableTelemetry"),
+    ]
+    given = AzureStorage(_ACCOUNT, _ACCOUNT_KEY, endpoint=f"http://{HOST}:{port}")
+    with served(command, folder, lambda: given.files().create_dir(BUCKET)):
+        yield given, f"abfs://{BUCKET}@{_ACCOUNT}"
+
+
+@contextlib.contextmanager
+def fake_gcs(folder: Path) -> Iterator[tuple[GoogleStorage, str]]:
+    """The program fake-gcs-server, in Go, with an empty bucket: how it is reached, and the bucket's URI.
+
+    It keeps the conditions that Google's store keeps.
+    """
+
+    def build(work: Path) -> Path:
+        environ = {**os.environ, "GOBIN": str(work), "GOFLAGS": "-modcacherw", "GOPATH": str(work / "go")}
+        command = ["go", "install", f"github.com/fsouza/fake-gcs-server@{FAKE_GCS}"]
+        subprocess.run(command, check=True, capture_output=True, timeout=900, env=environ, cwd=work)
+        return work / "fake-gcs-server"
+
+    port, objects = free_port(), folder / "objects"
+    (objects / BUCKET).mkdir(parents=True)
+    command = [
+        *(str(kept_program(f"fake-gcs-server-{FAKE_GCS}", build)), "-scheme", "http", "-host", HOST, "-port", str(port)),
+        *("-log-level", "error", "-filesystem-root", str(objects), "-public-host", f"{HOST}:{port}"),
+    ]
+    given = GoogleStorage(f"http://{HOST}:{port}")
+    with served(command, folder, lambda: given.files().get_file_info(BUCKET)):
+        yield given, f"gs://{BUCKET}"

@@ -25,21 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Histories:
-    """The histories of one place of tables.
-
-    Attributes:
-        spark: The session.
-        run_at: Makes a run over the lakehouse that belongs to a folder.
-        copied: Makes a run over a copy of another run's tables.
-        new_folder: Makes the folder of a history.
-        built: The histories that are built already.
-    """
+    """The histories of one place of tables."""
 
     spark: SparkSession
-    run_at: Callable[[Path], Run]
-    copied: Callable[[Run, Path], Run]
-    new_folder: Callable[[], Path]
-    built: dict[History, Run] = field(default_factory=dict)
+    run_at: Callable[[Path], Run]  # makes a run over the lakehouse that belongs to a folder
+    copied: Callable[[Run, Path], Run]  # makes a run over a copy of another run's tables
+    new_folder: Callable[[], Path]  # makes the folder of a history
+    built: dict[History, Run] = field(default_factory=dict)  # those that are built already
 
     def original(self, history: History) -> Run:
         """A run over the tables of a history, for tests that only read them."""

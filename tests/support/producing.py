@@ -53,11 +53,9 @@ class Kit:
         return Counter(FileStore(self.folder / "numbers"), new=True)
 
     def records(self, topic: str) -> list[Found]:
-        """The records of a topic."""
         return records_of(self.servers, topic)
 
     def positions(self, topic: str) -> list[tuple[int, int]]:
-        """The epochs and sequences of a topic's records."""
         return [record.position for record in self.records(topic)]
 
 

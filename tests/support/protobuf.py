@@ -19,7 +19,6 @@ def described(text: str, **others: str) -> str:
 
 
 def message_of(schema: str, name: str) -> Any:
-    """The class of a message of a descriptor set."""
     pool = descriptor_pool.DescriptorPool()
     for each in descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(schema)).file:
         pool.Add(each)
@@ -37,7 +36,6 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """A whole number from 0 on."""
     out = b""
     while value > 0x7F:
         out += bytes([value & 0x7F | 0x80])

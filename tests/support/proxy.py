@@ -17,17 +17,7 @@ _MOST_CHUNKS = 256
 
 
 class Proxy:
-    """Hands on what comes to its port, both ways. Use it as a `with` block.
-
-    Args:
-        port: Where it listens.
-        to_port: Where it hands on to.
-
-    Attributes:
-        delay_seconds: How long each piece of an answer is under way. More pieces may be so at once.
-        cuts_left: How often every connection is still to be cut. A bound, or an answer longer than the bytes would never come.
-        cut_after_bytes: After how many bytes of answers, of all connections together, that happens.
-    """
+    """Hands on what comes to its port to another, both ways. Use it as a `with` block."""
 
     def __init__(self, port: int, to_port: int) -> None:
         self._port, self._to_port = port, to_port
@@ -37,9 +27,9 @@ class Proxy:
         self._passable = asyncio.Event()
         self._passable.set()
         self._answered = 0
-        self.delay_seconds = 0.0
-        self.cuts_left = 0
-        self.cut_after_bytes = 0
+        self.delay_seconds = 0.0  # how long each piece of an answer is under way; more pieces may be so at once
+        self.cuts_left = 0  # of every connection; a bound, or an answer longer than the bytes would never come
+        self.cut_after_bytes = 0  # of answers of all connections together
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -61,7 +51,6 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._passable.set)
 
     def cut(self) -> None:
-        """Cut every connection now."""
         self._loop.call_soon_threadsafe(self._abort_all)
 
     def refuse(self) -> None:
@@ -69,7 +58,6 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._server.close)
 
     def accept(self) -> None:
-        """Accept connections again."""
         if not self._server.is_serving():
             asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
 

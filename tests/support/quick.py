@@ -16,8 +16,7 @@ QUICK = {
 """What such a query waits for most is that it is compiled, and planned again. It pays neither in a test nor in a process that
 is about to die."""
 
-JVM_OPTIONS = " ".join(FIRST_COMPILER)
-"""Of a JVM of seconds."""
+JVM_OPTIONS = " ".join(FIRST_COMPILER)  # of a JVM of seconds
 
 
 def start_quickly() -> None:

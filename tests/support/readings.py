@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from lakehouse.extract.sources import Source
     from silver.rules import Payload
 
-MOST_BYTES = 1_024
-LARGEST = 2**63 - 1
+    Headers = Sequence[tuple[str, bytes | None]] | None
+
+_MOST_BYTES = 1_024
+_LARGEST = 2**63 - 1
 _WIDTHS = {"int32": 4, "int64": 8}
 _MOST_DIGITS = 1_000
 
 
-def number(
-    source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None, offset: int = -1
-) -> int | None:
+def number(source: Source, value: bytes | None, headers: Headers, offset: int = -1) -> int | None:
     """The whole number that a form reads; None where there is none."""
     found = _found(source, value, headers, offset)
     if found is None:
@@ -28,26 +28,24 @@ def number(
     if source.encoding != "utf8":
         whole = int.from_bytes(found, signed=True) if len(found) == _WIDTHS[source.encoding] else -1
         return whole if whole >= 0 else None
-    if len(found) > MOST_BYTES or not re.fullmatch(rb"[0-9]+", found):
+    if len(found) > _MOST_BYTES or not re.fullmatch(rb"[0-9]+", found):
         return None
-    return int(found) if int(found) <= LARGEST else None
+    return int(found) if int(found) <= _LARGEST else None
 
 
-def name(
-    source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None, offset: int = -1
-) -> str | None:
+def name(source: Source, value: bytes | None, headers: Headers, offset: int = -1) -> str | None:
     """The producer that a form reads; None where there is none."""
     if source.encoding != "utf8":
         whole = number(source, value, headers, offset)
         return None if whole is None else str(whole)
     found = _found(source, value, headers, offset)
     try:
-        return found.decode() if found and len(found) <= MOST_BYTES else None
+        return found.decode() if found and len(found) <= _MOST_BYTES else None
     except UnicodeDecodeError:
         return None
 
 
-def problem(source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None, *, is_name: bool) -> str:
+def problem(source: Source, value: bytes | None, headers: Headers, *, is_name: bool) -> str:
     """Why nothing could be read; empty where JSON is not what it should be, which may be told in more ways than one."""
     found = _found(source, value, headers, -1)
     named = [each for key, each in headers or () if key == source.argument]
@@ -60,8 +58,8 @@ def problem(source: Source, value: bytes | None, headers: Sequence[tuple[str, by
     if source.encoding != "utf8":
         return "out_of_range" if len(found) == _WIDTHS[source.encoding] else "not_a_whole_number"
     if is_name:
-        return "empty" if not found else "too_long" if len(found) > MOST_BYTES else "not_utf8"
-    if len(found) > MOST_BYTES:
+        return "empty" if not found else "too_long" if len(found) > _MOST_BYTES else "not_utf8"
+    if len(found) > _MOST_BYTES:
         return "too_long"
     return "out_of_range" if re.fullmatch(rb"[0-9]+", found) else "not_a_whole_number"
 
@@ -79,9 +77,7 @@ def decodes(payload: Payload, value: bytes | None) -> bool | None:
     return True if payload.format == "text" else None
 
 
-def _found(
-    source: Source, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] | None, offset: int
-) -> bytes | None:
+def _found(source: Source, value: bytes | None, headers: Headers, offset: int) -> bytes | None:
     match source.form:
         case "header":
             named = [each for key, each in headers or () if key == source.argument]

@@ -30,12 +30,10 @@ class Seen:
 
     @property
     def stream(self) -> Stream:
-        """What names the record's stream."""
         return (self.topic, self.partition, self.producer)
 
     @property
     def place(self) -> Place:
-        """Where Kafka has it."""
         return (self.topic, self.partition, self.offset)
 
     @property
@@ -47,39 +45,25 @@ class Seen:
 
 @dataclass
 class Reference:
-    """What the tables should say, record after record and decision after decision.
+    """What the tables should say, record after record and decision after decision."""
 
-    Attributes:
-        late: The policy for late records.
-        undecodable: The policy for values that cannot be decoded.
-        max_jump: The largest believed step.
-        max_jump_of: The same for topics that have their own.
-        classes: The class of each record.
-        states: held, released or discarded, of each record that is kept out.
-        silver: How each record arrived that Silver holds.
-        watermarks: Epoch and sequence of each stream that accepted something.
-        gaps: What the watermarks stepped over: stream, epoch, first and last sequence.
-    """
-
-    late: Late = "quarantine"
-    max_jump: int | None = None
-    max_jump_of: Mapping[str, int | None] = field(default_factory=dict)
-    classes: dict[Place, str] = field(default_factory=dict)
-    states: dict[Place, str] = field(default_factory=dict)
-    silver: dict[Place, str] = field(default_factory=dict)
-    watermarks: dict[Stream, tuple[int, int]] = field(default_factory=dict)
-    gaps: list[tuple[Stream, int, int, int]] = field(default_factory=list)
-    undecodable: Undecodable = "quarantine"
+    late: Late = "quarantine"  # the policy for late records
+    max_jump: int | None = None  # the largest believed step
+    max_jump_of: Mapping[str, int | None] = field(default_factory=dict)  # of topics that have their own
+    classes: dict[Place, str] = field(default_factory=dict)  # of every record
+    states: dict[Place, str] = field(default_factory=dict)  # held, released or discarded, of each record that is kept out
+    silver: dict[Place, str] = field(default_factory=dict)  # how each record arrived that Silver holds
+    watermarks: dict[Stream, tuple[int, int]] = field(default_factory=dict)  # epoch and sequence, where one was accepted
+    gaps: list[tuple[Stream, int, int, int]] = field(default_factory=list)  # stream, epoch, first and last sequence
+    undecodable: Undecodable = "quarantine"  # the policy for values that cannot be decoded
     _kept: dict[Key, str] = field(default_factory=dict)
     _out: list[Seen] = field(default_factory=list)
 
     @property
     def missing(self) -> set[Key]:
         """What the watermarks stepped over and Silver lacks, each sequence on its own."""
-        stepped_over = {
-            (stream, epoch, number) for stream, epoch, first, last in self.gaps for number in range(first, last + 1)
-        }
-        return stepped_over - self._kept.keys()
+        spans = ((stream, epoch, range(first, last + 1)) for stream, epoch, first, last in self.gaps)
+        return {(stream, epoch, number) for stream, epoch, numbers in spans for number in numbers} - self._kept.keys()
 
     def take(self, records: Iterable[Seen]) -> Reference:
         """Decide further records of a Kafka log, each once, in offset order."""
@@ -142,9 +126,5 @@ class Reference:
 
         A jump is not there before it is released: nothing was accepted under its number.
         """
-        if record.key in self._kept:
-            return self._kept[record.key]
-        for other in self._out:
-            if self.classes[other.place] == "late" and other.key == record.key:
-                return other.payload
-        return None
+        late = (each.payload for each in self._out if self.classes[each.place] == "late" and each.key == record.key)
+        return self._kept[record.key] if record.key in self._kept else next(late, None)

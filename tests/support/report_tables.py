@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,30 +29,15 @@ HOSTILE = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 1
 
 @dataclass(frozen=True)
 class Shape:
-    """How much there is.
-
-    Attributes:
-        topics: Topics.
-        partitions: Partitions of each.
-        producers: Producers in each partition; None for streams without one.
-        loads: Loads, each of which has something for every stream.
-    """
-
     topics: tuple[str, ...] = ("incidents", "payments")
-    partitions: int = 2
-    producers: tuple[str, ...] | None = ("ann", HOSTILE)
-    loads: int = 8
+    partitions: int = 2  # of each topic
+    producers: tuple[str, ...] | None = ("ann", HOSTILE)  # in each partition; None for streams without one
+    loads: int = 8  # each has something for every stream
 
     @property
     def streams(self) -> list[dict[str, Any]]:
-        """What names each stream."""
-        producers: tuple[str | None, ...] = self.producers or (None,)
-        return [
-            {"topic": topic, "partition": partition, "producer": producer}
-            for topic in self.topics
-            for partition in range(self.partitions)
-            for producer in producers
-        ]
+        found = product(self.topics, range(self.partitions), self.producers or (None,))
+        return [{"topic": topic, "partition": partition, "producer": producer} for topic, partition, producer in found]
 
 
 def write_lake(root: Path, shape: Shape) -> None:

@@ -21,12 +21,10 @@ def append(spark: SparkSession, table: str, number: int) -> None:
 
 
 def merge(spark: SparkSession, table: str, number: int) -> None:
-    """Commit a number as a row, by MERGE."""
     spark.sql(f"MERGE INTO delta.`{table}` AS t USING (SELECT {number} AS n) AS s ON t.n = s.n WHEN NOT MATCHED THEN INSERT *")
 
 
 def numbers(spark: SparkSession, table: str) -> list[int]:
-    """The numbers of all rows."""
     return sorted(row["n"] for row in spark.read.format("delta").load(table).collect())
 
 

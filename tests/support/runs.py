@@ -12,21 +12,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-Run = tuple[int, int, int, int]
-"""partition, epoch, first sequence, records: -1 for a sequence that cannot be read."""
+Run = tuple[int, int, int, int]  # partition, epoch, first sequence, records: -1 for a sequence that cannot be read
 
 
-PRODUCERS = ("a", "a ")
-"""The producer of the records of each epoch: two names that differ in a trailing blank."""
+PRODUCERS = ("a", "a ")  # the producer of the records of each epoch: two names that differ in a trailing blank
 
 
 def bronze_of(spark: SparkSession, runs: Sequence[Run], *, odd: frozenset[tuple[int, int]] = frozenset()) -> DataFrame:
     """Bronze's records of the runs, one run after another, offsets without gaps.
 
-    Args:
-        spark: The session.
-        runs: The runs.
-        odd: Partition and offset of the records whose value is not the one that every other record of its sequence has.
+    The values at `odd`, partition and offset, are not those that every other record of their sequence has.
     """
     offsets = {0: 0, 1: 0}
     rows = []

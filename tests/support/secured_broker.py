@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import subprocess
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export them
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka import Producer
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType  # type: ignore[attr-defined] # not in its stubs
 from confluent_kafka.cimpl import NewTopic
 
-from bronze.dev_broker.process import HOST, free_port, launch_node, log_file
+from bronze.dev_broker import process
+from bronze.dev_broker.process import HOST, free_port, launch_node
 from lakehouse.machine.java import java_executable
+from tests.support.kafka import produce
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,12 +28,9 @@ PASSWORDS = {ADMIN: "of the administrator", READER: 'hunter2 "; x=1 \\'}
 _STORE_PASSWORD = "of the store"
 _PATIENCE_SECONDS = 60
 
-_SERVER = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@{host}:{controller}
-controller.listener.names=CONTROLLER
-listeners=SASL_SSL://{host}:{port},CONTROLLER://{host}:{controller}
+# After those of a broker of its own machine: the last line of a key holds.
+_SERVER = """
+listeners=SASL_SSL://{host}:{port},CONTROLLER://{host}:{controller_port}
 advertised.listeners=SASL_SSL://{host}:{port}
 listener.security.protocol.map=SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=SASL_SSL
@@ -58,55 +45,32 @@ ssl.truststore.type=PEM
 ssl.truststore.location={folder}/authority.pem
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:{admin};User:ANONYMOUS
-log.dirs={folder}/data
-auto.create.topics.enable=false
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
 """
 
 
 @dataclass(frozen=True)
 class SecuredBroker:
-    """Where it is, and what a client needs.
-
-    Attributes:
-        bootstrap_servers: Its address.
-        authority: The certificate that its own is signed with, as PEM.
-    """
+    """Where it is, and what a client needs."""
 
     bootstrap_servers: str
-    authority: Path
+    authority: Path  # the certificate that its own is signed with, as PEM
 
     def create_topic(self, topic: str, records: Iterable[Sent]) -> None:
         """Create a topic of two partitions as the administrator, and fill it. Nobody else may see it."""
-        admin = self._admin()  # named: collected too early, it would never answer
+        admin = AdminClient(self._client())  # named: collected too early, it would never answer
         admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])[topic].result(_PATIENCE_SECONDS)
-        producer = Producer({**self._client(), "enable.idempotence": True})
-        for each in records:
-            producer.produce(topic, each.value, each.key, each.partition, headers=list(each.headers))
-        assert producer.flush(_PATIENCE_SECONDS) == 0
+        produce(Producer({**self._client(), "enable.idempotence": True}), topic, records)
 
     def let_read(self, topic: str) -> None:
         """Give the reader what docs/configuration.md says that a run needs."""
-        topics = [(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)]
-        groups = [(ResourceType.GROUP, "spark-kafka-source", ResourcePatternType.PREFIXED)]
-        allowed = [
-            AclBinding(kind, name, pattern, f"User:{READER}", "*", AclOperation.READ, AclPermissionType.ALLOW)
-            for kind, name, pattern in topics + groups
-        ]
-        admin = self._admin()
+        named = (
+            (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL),
+            (ResourceType.GROUP, "spark-kafka-source", ResourcePatternType.PREFIXED),
+        )
+        allowed = [AclBinding(*of, f"User:{READER}", "*", AclOperation.READ, AclPermissionType.ALLOW) for of in named]
+        admin = AdminClient(self._client())
         for answer in admin.create_acls(allowed).values():
             answer.result(_PATIENCE_SECONDS)
-
-    def _add_reader(self) -> None:
-        admin, method = self._admin(), ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, iterations=4096)
-        wanted = UserScramCredentialUpsertion(READER, method, PASSWORDS[READER].encode())
-        for answer in admin.alter_user_scram_credentials([wanted]).values():
-            answer.result(_PATIENCE_SECONDS)
-
-    def _admin(self) -> AdminClient:
-        return AdminClient(self._client())
 
     def _client(self) -> dict[str, str | int | float | bool]:
         return {
@@ -116,51 +80,32 @@ class SecuredBroker:
             "sasl.username": ADMIN,
             "sasl.password": PASSWORDS[ADMIN],
             "ssl.ca.location": str(self.authority),
+            "reconnect.backoff.max.ms": 500,
             "log_level": 0,
         }
 
 
 @contextlib.contextmanager
 def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
-    """Start one with its records in a folder, and stop it at the end."""
     make_certificate(folder / "broker.p12", folder / "authority.pem")
     port, controller = free_port(), free_port()
-    values = {"host": HOST, "port": port, "controller": controller, "folder": folder, "store_password": _STORE_PASSWORD}
-    server = _SERVER.format(**values, admin=ADMIN, admin_password=PASSWORDS[ADMIN])
-    admin = ["--add-scram", f"SCRAM-SHA-512=[name={ADMIN},password={PASSWORDS[ADMIN]}]"]
-    process = launch_node(folder, server, format_options=admin)
+    values = {"host": HOST, "port": port, "controller_port": controller, "folder": folder, "data": folder / "data"}
+    names = {"admin": ADMIN, "admin_password": PASSWORDS[ADMIN], "store_password": _STORE_PASSWORD}
+    server = (process._SERVER + _SERVER).format(**values, **names)
+    users = [f"--add-scram=SCRAM-SHA-512=[name={user},password={password}]" for user, password in PASSWORDS.items()]
+    node = launch_node(folder, server, format_options=users)
     try:
-        broker = SecuredBroker(f"{HOST}:{port}", folder / "authority.pem")
-        _await(broker, process)
-        broker._add_reader()
-        yield broker
+        yield SecuredBroker(f"{HOST}:{port}", folder / "authority.pem")
     finally:
-        process.kill()
-        process.wait()
+        node.kill()
+        node.wait()
 
 
 def make_certificate(store: Path, shown: Path) -> None:
-    """Make a key and a certificate of the broker's address, signed by itself, with the keytool that Java comes with.
-
-    Args:
-        store: Where both go, as PKCS12.
-        shown: Where the certificate goes, as PEM.
-    """
+    """Make a key and a self-signed certificate of the broker's address: both as PKCS12, and the certificate as PEM."""
     keytool = str(java_executable().resolve().with_name("keytool"))
     of = ["-alias", "broker", "-keystore", str(store), "-storetype", "PKCS12", "-storepass", _STORE_PASSWORD]
     make = ["-genkeypair", *of, "-keyalg", "EC", "-dname", f"CN={HOST}", "-ext", f"SAN=ip:{HOST}", "-validity", "2"]
     subprocess.run([keytool, *make], check=True, capture_output=True)
     show = [keytool, "-exportcert", *of, "-rfc", "-file", str(shown)]
     subprocess.run(show, check=True, capture_output=True)
-
-
-def _await(broker: SecuredBroker, process: subprocess.Popen[bytes]) -> None:
-    quiet = logging.getLogger("tidemark.tests.secured")
-    quiet.disabled = True
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(KafkaException):
-            if AdminClient(broker._client(), logger=quiet).list_topics(timeout=5).brokers:
-                return
-        time.sleep(0.2)
-    raise AssertionError(f"No secured broker: {log_file(broker.authority.parent).read_text()[-2000:]}")

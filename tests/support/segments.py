@@ -12,6 +12,5 @@ if TYPE_CHECKING:
 
 
 def segments_of(found: pa.Table) -> list[Segment]:
-    """The segments, in the table's order."""
     names = ("epoch", "class", "reason", *SPAN, "records", "jumps_forward", "jumps_backward")
     return [Segment(stream_of(row), *(row[name] for name in names)) for row in found.to_pylist()]

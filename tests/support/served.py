@@ -1,4 +1,4 @@
-"""A server that a test process starts for itself, and stops; and the programs of servers that no Python package brings."""
+"""Servers that a test process starts for itself, and stops; and the programs of servers that no Python package brings."""
 
 from __future__ import annotations
 
@@ -6,54 +6,84 @@ import contextlib
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bronze.dev_broker.process import HOST
 from lakehouse.machine import jars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import ssl
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 PATIENCE_SECONDS = 60
-_START_SECONDS = 180
-"""On a machine that other tests fill, a registry in Java takes more than one minute."""
+_START_SECONDS = 600  # on a machine that other tests fill, a registry in Java takes more than one minute
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers requests, and logs none of them."""
+
+    def body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def answer(self, status: int, content: bytes = b"", **headers: str) -> None:
+        """Answer with a status, some content, and headers whose names have `_` for each hyphen."""
+        self.send_response(status)
+        for name, value in {**headers, "Content_Length": str(len(content))}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        with contextlib.suppress(OSError):  # a client that has read enough of it goes away
+            self.wfile.write(b"" if self.command == "HEAD" else content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
 
 
 @contextlib.contextmanager
-def served(command: Sequence[str], folder: Path, first: Callable[[], object]) -> Iterator[None]:
-    """Run a server that keeps all it has in a folder, which goes with it.
-
-    Args:
-        command: What starts it.
-        folder: Its folder, which exists; its log goes there too.
-        first: What is asked of it first, again and again until it answers: an OSError until then.
-
-    Raises:
-        TimeoutError: It did not answer.
-    """
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+def listening(handler: type[Handler], context: ssl.SSLContext | None = None, **attributes: Any) -> Iterator[int]:
+    """Serve HTTP by a handler with these attributes, behind TLS where a context is given; yields the port."""
+    server = ThreadingHTTPServer((HOST, 0), type("Handler", (handler,), attributes))
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
     try:
-        _answered(first, folder / "log")
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextlib.contextmanager
+def served(
+    command: Sequence[str], folder: Path, first: Callable[[], object], *, env: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Run a server that keeps all it has, its log too, in a folder that goes with it.
+
+    `first` is asked of it again and again until it raises no OSError. If that takes too long, it is a TimeoutError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=env)
+    try:
+        until = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                first()
+                break
+            except OSError as error:
+                if time.monotonic() > until or process.poll() is not None:
+                    raise TimeoutError((folder / "log").read_text(errors="replace")[-4000:]) from error
+                time.sleep(0.2)
         yield
     finally:
         process.kill()
         process.wait()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _answered(first: Callable[[], object], log: Path) -> None:
-    until = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            first()
-        except OSError as error:
-            if time.monotonic() > until:
-                raise TimeoutError(log.read_text(errors="replace")[-2000:]) from error
-            time.sleep(0.2)
-        else:
-            return
 
 
 def kept_program(name: str, make: Callable[[Path], Path]) -> Path:

@@ -17,7 +17,6 @@ STREAM = {"topic": "t", "partition": 0, "producer": None}
 
 
 def claim(load_seq: int, **named: Any) -> Row:
-    """A load of ten records of stream t/0: seven accepted, three duplicates."""
     first = load_seq == 1
     row = {
         **STREAM,
@@ -27,25 +26,20 @@ def claim(load_seq: int, **named: Any) -> Row:
         "bronze_after_version": -1 if first else load_seq - 1,
         "bronze_to_version": load_seq,
         "records": 10,
-        **dict.fromkeys(CLASSES, 0),
+        **dict.fromkeys((*CLASSES, "late_accepted", "released", "discarded", "erased", "missing"), 0),
         "accepted": 7,
         "duplicate": 3,
-        "late_accepted": 0,
-        "released": 0,
-        "discarded": 0,
-        "erased": 0,
         "epoch_before": None if first else 0,
         "high_watermark_before": None if first else 7 * (load_seq - 1),
         "epoch_after": 0,
         "high_watermark_after": 7 * load_seq,
         "last_offset_before": None if first else 10 * (load_seq - 1) - 1,
         "last_offset": 10 * load_seq - 1,
-        "missing": 0,
         "declared_epoch": None,
         "rules_fingerprint": "f",
         "run_id": f"run-{load_seq}",
     }
-    return {**row, **named}
+    return row | named
 
 
 def mark(**named: Any) -> Row:

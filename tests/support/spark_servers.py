@@ -1,4 +1,4 @@
-"""Servers of Spark as processes of their own, on free loopback ports: Connect, Thrift, a standalone cluster."""
+"""Servers from the jars that Spark brings, on free loopback ports: Connect, Thrift, a standalone cluster, a Hive Metastore."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import os
 import socket
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from bronze.dev_broker.process import HOST, end, free_port
+from bronze.dev_broker.process import HOST, free_port
 from lakehouse.machine import jars
+from lakehouse.machine.java import java_executable
 from lakehouse.spark import session
 from tests.support.quick import QUICK
+from tests.support.served import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from lakehouse.storage.store import Storage
+
 HOME = Path(pyspark.__file__).parent
-_PATIENCE_SECONDS = 600
 
 
 def settings() -> dict[str, str]:
@@ -31,7 +35,6 @@ def settings() -> dict[str, str]:
 
 
 def options(conf: Mapping[str, str]) -> list[str]:
-    """Settings as spark-submit takes them."""
     return [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
 
 
@@ -66,57 +69,42 @@ def thrift_server(folder: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def standalone_cluster(folder: Path, *, workers: int) -> Iterator[str]:
     """A master and workers of one core each; the master's URL."""
-    port, ui = free_port(), ["--webui-port", str(free_port())]
-    master = ["org.apache.spark.deploy.master.Master", "--host", HOST, "--port", str(port), *ui]
+    port, spark_class = free_port(), [str(HOME / "bin" / "spark-class")]
+    master = ["org.apache.spark.deploy.master.Master", "--host", HOST, "--port", str(port), "--webui-port", str(free_port())]
     with contextlib.ExitStack() as stack:
-        spark_class = str(HOME / "bin" / "spark-class")
-        stack.enter_context(_running([spark_class, *master], folder / "master.log", port))
+        stack.enter_context(_running([*spark_class, *master], folder / "master", port))
         for nth in range(workers):
             own = ["--host", HOST, "--port", str(worker_port := free_port()), "--webui-port", str(free_port())]
             worker = ["org.apache.spark.deploy.worker.Worker", *own, "--cores", "1", "--memory", "1g"]
             worker += ["--work-dir", str(folder / f"worker-{nth}"), f"spark://{HOST}:{port}"]
-            log = folder / f"worker-{nth}.log"
-            stack.enter_context(_running([spark_class, *worker], log, worker_port))
+            stack.enter_context(_running([*spark_class, *worker], folder / f"worker-{nth}", worker_port))
         yield f"spark://{HOST}:{port}"
 
 
 def submit(application: Path, *arguments: str, master: str, packages: Path, conf: Mapping[str, str]) -> None:
-    """spark-submit of a job in client mode, as docs/clusters.md has it, to its end.
-
-    Args:
-        application: The job's file.
-        arguments: The job's own.
-        master: Where it is to run.
-        packages: The folder that the wheel was installed into.
-        conf: Further settings.
-    """
+    """spark-submit of a job in client mode, as docs/clusters.md has it, to its end; the wheel is installed in `packages`."""
     command = [str(HOME / "bin" / "spark-submit"), "--master", master, "--driver-memory", "1g"]
     command += ["--jars", ",".join(map(str, jars.spark_jars())), *options(conf), str(application), *arguments]
-    found = subprocess.run(
-        command,
-        env=environment(PYTHONPATH=str(packages)),
-        cwd=packages,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_PATIENCE_SECONDS * 2,
-    )
-    assert found.returncode == 0, found.stderr[-4000:]
+    _said(command, packages, environment(PYTHONPATH=str(packages)))
 
 
 def beeline(url: str, *statements: str) -> list[list[str]]:
     """The rows that statements answer with over JDBC, one after another."""
     command = [str(HOME / "bin" / "beeline"), "-u", url, "--silent=true", "--showHeader=false", "--outputformat=tsv2"]
     command += [part for each in statements for part in ("-e", each)]
-    found = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS)
-    assert found.returncode == 0, found.stderr[-4000:]
     # It writes its prompt, silent or not.
-    lines = found.stdout.replace(f"0: {url}> ", "").splitlines()
+    lines = _said(command, HOME, environment()).replace(f"0: {url}> ", "").splitlines()
     return [line.split("\t") for line in lines if line]
 
 
-@contextlib.contextmanager
-def _submitted(main: str, own: Mapping[str, str], folder: Path, port: int) -> Iterator[None]:
+def _said(command: list[str], folder: Path, env: Mapping[str, str]) -> str:
+    """What a program printed that ended well."""
+    found = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=1_200)
+    assert found.returncode == 0, found.stderr[-4000:]
+    return found.stdout
+
+
+def _submitted(main: str, own: Mapping[str, str], folder: Path, port: int) -> contextlib.AbstractContextManager[None]:
     conf = {
         **QUICK,
         **settings(),
@@ -128,29 +116,65 @@ def _submitted(main: str, own: Mapping[str, str], folder: Path, port: int) -> It
         **own,
     }
     command = [str(HOME / "bin" / "spark-submit"), "--class", main, "--driver-memory", "1g", *options(conf)]
-    with _running(command, folder / "server.log", port):
-        yield
+    return _running(command, folder / "server", port)
+
+
+def _running(command: list[str], folder: Path, port: int) -> contextlib.AbstractContextManager[None]:
+    """A process that listens on the port; ended with the block."""
+    own = environment(SPARK_LOCAL_DIRS=str(folder))
+    return served(command, folder, lambda: socket.create_connection((HOST, port), timeout=1).close(), env=own)
 
 
 @contextlib.contextmanager
-def _running(command: list[str], log: Path, port: int) -> Iterator[None]:
-    """A process that listens on the port; ended with the block."""
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(), cwd=log.parent, start_new_session=True
-        )
+def metastore(folder: Path, storage: Storage | None = None) -> Iterator[str]:
+    """A metastore with a database in memory, whose schemas lie in a folder unless they say otherwise; its address.
+
+    Its own `main` listens on every address of the machine. So its handler is served from here, on one. It makes a folder
+    for each schema, so where those lie in a store, it has to reach that.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    logging = folder / "log4j2.properties"
+    logging.write_text("rootLogger.level = off\n", encoding="utf-8")
+    libraries = (jars.pyspark_folder() or folder) / "jars"
+    port, token, process = launch_gateway(
+        jarpath=str(next(libraries.glob("py4j-*.jar"))),
+        classpath=os.pathsep.join([str(libraries / "*"), *map(str, jars.spark_jars(storage.jars) if storage else [])]),
+        javaopts=[f"-Dderby.stream.error.file={folder / 'derby.log'}", f"-Dlog4j2.configurationFile={logging.as_uri()}"],
+        java_path=str(java_executable()),
+        enable_auth=True,
+        die_on_exit=True,
+        return_proc=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     try:
-        until = time.monotonic() + _PATIENCE_SECONDS
-        while not _listens(port):
-            assert process.poll() is None, log.read_text(errors="replace")[-4000:]
-            assert time.monotonic() < until, log.read_text(errors="replace")[-4000:]
-            time.sleep(0.2)
-        yield
+        address = free_port()
+        hive = gateway.jvm.org.apache.hadoop.hive
+        conf = hive.conf.HiveConf()
+        own = {
+            "javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",
+            "datanucleus.schema.autoCreateAll": "true",
+            "datanucleus.connectionPoolingType": "HikariCP",
+            "hive.metastore.schema.verification": "false",
+            "hive.metastore.warehouse.dir": folder.as_uri(),
+            "hive.async.log.enabled": "false",
+        }
+        for name, value in {**own, **(storage.for_spark() if storage else {})}.items():
+            conf.set(name.removeprefix("spark.hadoop."), value)
+        handler = hive.metastore.HiveMetaStore.HMSHandler("tests", conf, False)
+        handler = hive.metastore.HiveMetaStore.newRetryingHMSHandler(handler, conf, True)
+        thrift = gateway.jvm.org.apache.thrift
+        bound = thrift.transport.TServerSocket(gateway.jvm.java.net.InetSocketAddress(HOST, address))
+        processor = hive.metastore.TSetIpAddressProcessor(handler)
+        # At its end it would wait a minute for sessions, which keep their connection.
+        arguments = thrift.server.TThreadPoolServer.Args(bound).processor(processor).stopTimeoutVal(1)
+        server = thrift.server.TThreadPoolServer(arguments)
+        serving = threading.Thread(target=server.serve, daemon=True)
+        serving.start()
+        yield f"thrift://{HOST}:{address}"
+        server.stop()
+        serving.join()
     finally:
-        end(process)
-
-
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=1):
-        return True
-    return False
+        gateway.shutdown()
+        process.kill()
+        process.stdin.close()
+        process.wait()

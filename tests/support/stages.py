@@ -30,7 +30,6 @@ def stop(*_: object, **__: object) -> None:
 
 
 def loaded(spark: SparkSession, run: Run, settings: Settings, records: Iterable[Record]) -> steps.Load:
-    """Put records into Bronze and load them into Silver, as one load."""
     put(spark, run, records)
     rules = Rules.of(settings)
     tables.create_tables(spark, run, rules)

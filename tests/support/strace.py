@@ -12,19 +12,7 @@ IS_INSTALLED = shutil.which("strace") is not None
 
 
 def attached(process: int, calls: str, injected: str, *more: str, patience_seconds: float) -> subprocess.Popen[bytes]:
-    """Interfere with the system calls of a process from here on, until strace is ended.
-
-    Args:
-        process: Its id.
-        calls: The calls, as strace names them.
-        injected: What is done to them, see strace's `inject`.
-        more: Further options.
-        patience_seconds: How long to wait until it is there.
-
-    Raises:
-        PermissionError: It may not.
-        TimeoutError: It was not there in time.
-    """
+    """Interfere with calls of a process, as strace's `inject` has it, until strace is ended."""
     command = ["strace", "-f", "-q", "-o", os.devnull, *more, "-e", f"trace={calls}", "-e", f"inject={calls}:{injected}"]
     tracer = subprocess.Popen([*command, "-p", str(process)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + patience_seconds

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections import Counter
+from typing import Any, NamedTuple, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
 
 _SECONDS = 30
 _SILENT_SECONDS = 60
 
 
 class Found(NamedTuple):
-    """A record as it is in a topic."""
-
     partition: int
     offset: int
     key: bytes | None
@@ -31,20 +27,9 @@ class Found(NamedTuple):
 
 
 def records_of(bootstrap_servers: str, topic: str, *, isolation: str = "read_committed") -> list[Found]:
-    """All records of a topic, by partition and offset.
-
-    Raises:
-        TimeoutError: The brokers gave no more for a while, and not all.
-    """
-    config: dict[str, Any] = {
-        "bootstrap.servers": bootstrap_servers,
-        "group.id": "tests",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "fetch.wait.max.ms": 20,
-        "isolation.level": isolation,
-        "log_level": 3,
-    }
+    """All records of a topic, by partition and offset."""
+    config: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "group.id": "tests", "isolation.level": isolation}
+    config |= {"enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 20, "log_level": 3}
     consumer = Consumer(config)
     try:
         partitions = consumer.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
@@ -59,7 +44,9 @@ def records_of(bootstrap_servers: str, topic: str, *, isolation: str = "read_com
                 heard = time.monotonic()
                 error = message.error()
                 if error is None:
-                    found.append(_found(message))
+                    headers = cast("list[tuple[str, bytes | None]] | None", message.headers()) or []
+                    place = message.partition() or 0, message.offset() or 0
+                    found.append(Found(*place, message.key(), message.value(), headers))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
                 else:
@@ -69,24 +56,11 @@ def records_of(bootstrap_servers: str, topic: str, *, isolation: str = "read_com
         consumer.close()
 
 
-def _found(message: Message) -> Found:
-    headers = cast("list[tuple[str, bytes | None]] | None", message.headers()) or []
-    return Found(message.partition() or 0, message.offset() or 0, message.key(), message.value(), headers)
-
-
 def twice_or_falling(records: list[Found]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The positions that stand more than once, and those that are not above all before them in their partition."""
-    seen: set[tuple[int, int]] = set()
-    last: dict[int, tuple[int, int]] = {}
-    twice, falling = [], []
-    for record in records:
-        if record.position in seen:
-            twice.append(record.position)
-        seen.add(record.position)
-        if record.position <= last.get(record.partition, (-1, -1)):
-            falling.append(record.position)
-        last[record.partition] = max(record.position, last.get(record.partition, (-1, -1)))
-    return twice, falling
+    """The positions of more than one record, and those that are not above all before them in their partition."""
+    counted = Counter(record.position for record in records)
+    above = {record[:2] for record in accepted(records)}
+    return [each for each, times in counted.items() if times > 1], [each.position for each in records if each[:2] not in above]
 
 
 def accepted(found: list[Found]) -> list[Found]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 _COUNTS = {"accepted": 90, "duplicate": 7, "late": 2, "invalid": 1}
 SILVER = {"loads": [2], "records": 100, **dict.fromkeys(CLASSES, 0), **_COUNTS, "seconds": 4.5}
-AUDITED = {"first_load_seq": 2, "last_load_seq": 2, "failed": [], "warned": ["budget_late"]}
+LOAD_2 = {"first_load_seq": 2, "last_load_seq": 2}
+AUDITED = {**LOAD_2, "failed": [], "warned": ["budget_late"]}
 
 
 def write_tables(root: Path) -> None:
@@ -36,41 +38,27 @@ def write_tables(root: Path) -> None:
     write_rows(root, LOADS, [{**mark, **counts, "load_seq": each, "run_id": "r", "claimed_at": NOON} for each in (1, 2)])
     rejects = [("late", "held", 3), ("late", "released", 1), ("invalid", "held", 2), ("duplicate", "discarded", 14)]
     write_rows(root, REJECTS, [{**mark, "class": name, "state": state, "records": n} for name, state, n in rejects])
-    audit = {
-        "gate_run_id": "g",
-        "first_load_seq": 2,
-        "last_load_seq": 2,
-        "evaluated_at": NOON,
-        "observed": "2",
-        "expected": "0",
-    }
+    audit = {**LOAD_2, "gate_run_id": "g", "evaluated_at": NOON, "observed": "2", "expected": "0"}
     unmet = [("budget_late", "warn", "failed"), ("keys", "critical", "passed"), ("conserved", "critical", "errored")]
     write_rows(root, RESULTS, [{**audit, "expectation": n, "severity": s, "outcome": o} for n, s, o in unmet])
     write_rows(root, STREAM_HEALTH, [{**mark, "load_seq": 1, "gate_run_id": "g", "published_at": NOON}])
 
 
+@dataclass
 class Medallion:
-    """The pipeline, of which only the reports are real: those of a run's stages, one after another, until one fails.
+    """The pipeline, of which only the reports are real: those of a run's stages, one after another, until one fails."""
 
-    Args:
-        stages: What each stage that comes to its end did.
-        audited: What the gate found; None where it audited nothing.
-        error: What the run fails with after that.
-    """
-
-    def __init__(
-        self, stages: dict[str, dict[str, Any]], audited: dict[str, Any] | None = None, error: TidemarkError | None = None
-    ) -> None:
-        self._stages, self._audited, self._error = stages, audited, error
+    stages: dict[str, dict[str, Any]]  # what each stage that reaches its end did
+    audited: dict[str, Any] | None = None  # what the gate found; None where it audited nothing
+    error: TidemarkError | None = None  # what the run fails with after that
 
     def run(self, job: Job, _stage: str | None) -> dict[str, Any]:
-        """Tell it all."""
         report = job.report
         report.event("run.started", pipeline="tests", run_id="r7")
-        if self._audited is not None:
-            report.event("gate.audited", **self._audited)
-        for name, done in self._stages.items():
+        if self.audited is not None:
+            report.event("gate.audited", **self.audited)
+        for name, done in self.stages.items():
             report.event(f"{name}.finished", **done)
-        if self._error is not None:
-            raise self._error
-        return {"pipeline": "tests", "run_id": "r7", "seconds": 1.0, **self._stages}
+        if self.error is not None:
+            raise self.error
+        return {"pipeline": "tests", "run_id": "r7", "seconds": 1.0, **self.stages}

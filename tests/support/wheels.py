@@ -14,7 +14,6 @@ _BUILD = "import sys; from hatchling.build import build_wheel; build_wheel(sys.a
 
 @cache
 def built(project: Path = ROOT) -> Path:
-    """The wheel of a project."""
     folder = tempfile.mkdtemp(prefix="tidemark-wheel-")
     subprocess.run([sys.executable, "-c", _BUILD, folder], cwd=project, check=True, capture_output=True)
     return next(Path(folder).glob("*.whl"))

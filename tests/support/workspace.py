@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
+
+from bronze.dev_broker.process import HOST
+from tests.support.served import Handler, listening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-USER = "ann@example.com"
-WAREHOUSE = {"id": "warehouse-1", "name": "Serverless Starter Warehouse", "state": "STOPPED"}
+_WAREHOUSE = {"id": "warehouse-1", "name": "Serverless Starter Warehouse", "state": "STOPPED"}
 _ANSWERS: dict[tuple[str, str], dict[str, Any]] = {
-    ("GET", "/api/2.0/preview/scim/v2/Me"): {"id": "1", "userName": USER},
-    ("GET", "/api/2.0/sql/warehouses"): {"warehouses": [WAREHOUSE]},
+    ("GET", "/api/2.0/preview/scim/v2/Me"): {"id": "1", "userName": "ann@example.com"},
+    ("GET", "/api/2.0/sql/warehouses"): {"warehouses": [_WAREHOUSE]},
     ("GET", "/api/2.0/workspace/get-status"): {"object_type": "DIRECTORY", "object_id": 1},
     ("POST", "/api/2.0/workspace/mkdirs"): {},
     ("GET", "/api/2.0/permissions/directories/1"): {"object_id": "/directories/1", "object_type": "directory"},
@@ -24,35 +24,22 @@ _ANSWERS: dict[tuple[str, str], dict[str, Any]] = {
 _NOTHING = (404, {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "The stand-in is empty."})
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Workspace(Handler):
     protocol_version = "HTTP/1.1"
 
-    def _answer(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+    def _say(self) -> None:
+        self.body()
         asked = urlsplit(self.path)
         # Folders are there, which mkdirs made; there is no file, and so nothing was deployed before.
         known = None if "/state/" in unquote(asked.query) else _ANSWERS.get((self.command, asked.path))
         status, answer = _NOTHING if known is None else (200, known)
-        body = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(b"" if self.command == "HEAD" else body)
+        self.answer(status, json.dumps(answer).encode(), Content_Type="application/json")
 
-    do_GET = do_HEAD = do_POST = do_PUT = _answer  # noqa: N815 -- the names that the standard library calls
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+    do_GET = do_HEAD = do_POST = do_PUT = _say  # noqa: N815 -- the names that the standard library calls
 
 
 @contextlib.contextmanager
 def stand_in() -> Iterator[str]:
     """Serve on a free port; the address of the workspace."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(_Workspace) as port:
+        yield f"http://{HOST}:{port}"

@@ -101,16 +101,17 @@ def test_where_nothing_was_read_yet_answers_are_empty_and_a_record_is_an_error()
     assert tidemark.sql(NOTHING, "select 1 as one").to_pylist() == [{"one": 1}]
 
 
-def test_every_error_can_be_caught_by_its_name_in_tidemark() -> None:
+def names_of(kind: Any) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def test_every_error_has_its_name_and_answers_have_the_fields_of_the_classes() -> None:
     ours = {name for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, errors.TidemarkError)}
     assert ours - set(tidemark.__all__) == set()
     assert all(hasattr(tidemark, name) for name in tidemark.__all__)
-
-
-def test_the_fields_of_counts_are_the_classes() -> None:
-    assert [field.name for field in fields(answers.Counts)] == ["records", *CLASSES]
-    assert {field.name for field in fields(answers.BronzeResult)} == {field.name for field in fields(Ingested)}
-    assert {field.name for field in fields(answers.GoldResult)} == {field.name for field in fields(Published)} | {"seconds"}
+    assert names_of(answers.Counts) == ["records", *CLASSES]
+    assert {*names_of(answers.BronzeResult)} == {*names_of(Ingested)}
+    assert {*names_of(answers.GoldResult)} == {*names_of(Published), "seconds"}
 
 
 def test_what_is_returned_is_frozen() -> None:
@@ -122,21 +123,18 @@ def test_what_is_returned_is_frozen() -> None:
     for kind in kinds:
         assert kind.__dataclass_params__.frozen, kind  # type: ignore[attr-defined]  # which every data class has
         described = {line.strip().partition(":")[0] for line in str(kind.__doc__).splitlines()}
-        inherited = {field.name for base in kind.__mro__[1:-1] for field in fields(base)}
-        assert {field.name for field in fields(kind)} - inherited - described == set(), kind
+        inherited = {name for base in kind.__mro__[1:-1] for name in names_of(base)}
+        assert {*names_of(kind)} - inherited - described == set(), kind
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+def test_an_error_and_an_answer_go_through_a_pickle_whole() -> None:
+    for error in (
         tidemark.GateFailedError("The gate failed.", where="load 3", observed=2, expected=0, next_step="Look."),
         tidemark.ContractError("bronze_records", missing=["key"], unexpected=[], wrong_type=[("offset", "string", "bigint")]),
         tidemark.UndoneError.of("silver_records"),
-    ],
-)
-def test_an_error_and_an_answer_go_through_a_pickle_whole(error: tidemark.TidemarkError) -> None:
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301 -- our own bytes
-    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+    ):
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 -- our own bytes
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
     status = tidemark.status(NOTHING)
     assert pickle.loads(pickle.dumps(status)) == status  # noqa: S301 -- as above
 

@@ -1,4 +1,4 @@
-"""The examples of docs/python.md, cut out of the page and run: a script, a notebook, an asset of Dagster, a DAG of Airflow."""
+"""Programs of users, each in a process of its own: the examples of docs/python.md, and sessions that a caller started."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from lakehouse.machine import jars
 from lakehouse.machine.storage_jar import storage_jar
 from tests.support.environments import kept_environment
 from tests.support.kafka import send, sequenced
+from tests.support.small_config import write_config
+from tests.support.spark_servers import connect_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +56,56 @@ result = json.loads(found) if isinstance(found, str) else found
 print(done.state, result and result["silver"]["accepted"])
 """
 
+# One JVM: a session without Delta's settings, then one with them and without Delta's jars.
+LACKING = """
+import sys
+from pyspark.sql import SparkSession
+
+import tidemark
+
+def refused(given):
+    try:
+        tidemark.plan(sys.argv[1], spark=given)
+    except tidemark.ToolError as error:
+        print(error.what, *error.next_step.splitlines()[1:3])
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.getOrCreate()
+refused(spark)
+refused(None)  # the one that is found running
+print(spark.range(3).count())
+spark.stop()
+builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+spark = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog").getOrCreate()
+refused(spark)
+print(spark._jsc is not None)
+"""
+STOPPED = """
+import sys
+
+import tidemark
+from lakehouse.spark.session import open_session
+
+spark = open_session("a caller's")
+spark.stop()
+try:
+    tidemark.plan(sys.argv[1], spark=spark)
+except tidemark.ToolError as error:
+    print(error.what)
+"""
+OVER_CONNECT = """
+import sys
+from pyspark.sql import SparkSession
+
+import tidemark
+
+spark = SparkSession.builder.remote(sys.argv[2]).getOrCreate()
+spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+result = tidemark.run(sys.argv[1], spark=spark)
+print(type(spark).__module__, result.silver.accepted, result.gold.records, tidemark.verify(sys.argv[1], spark=spark).ok)
+print(spark.conf.get("spark.sql.session.timeZone"), spark.range(3).count())
+"""
+
 
 @pytest.fixture
 def place(tmp_path: Path, broker: LocalBroker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -72,8 +124,8 @@ def place(tmp_path: Path, broker: LocalBroker, topic: Callable[..., str], monkey
 
 
 def printed(*command: str | Path, **environment: str) -> list[str]:
-    """What a program prints, which must end well."""
-    given = os.environ | environment
+    """What a program prints, which must end well, and which finds our packages."""
+    given = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run([*map(str, command)], env=given, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout.splitlines()
@@ -141,3 +193,19 @@ def test_the_dag_of_airflow_runs(place: Path) -> None:
     found = tidemark.status("tidemark.yml")
     assert found.last_load is not None
     assert (found.last_load.accepted, found.published and found.published.load_seq) == (3, 1)
+
+
+def test_a_session_that_lacks_delta_is_refused_with_the_lines_and_a_stopped_one(tmp_path: Path) -> None:
+    lines = f'.config("spark.jars.packages", "{jars.packages()}")'
+    lines += ' .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")'
+    settings = f"The Spark session lacks settings of Delta Lake. {lines}"
+    of_jars = f"The Spark session lacks the jars of Delta Lake. {lines}"
+    config = str(write_config(tmp_path, root="lakehouse"))
+    assert printed(sys.executable, "-c", LACKING, config) == [settings, settings, "3", of_jars, "True"]
+    assert printed(sys.executable, "-c", STOPPED, config) == ["The Spark session is stopped."]
+
+
+def test_a_session_of_spark_connect_is_used_and_keeps_its_settings(place: Path) -> None:
+    with connect_server(place) as url:
+        lines = printed(sys.executable, "-c", OVER_CONNECT, place / "tidemark.yml", url)
+    assert lines == ["pyspark.sql.connect.session 3 3 True", "Europe/Berlin 3"]

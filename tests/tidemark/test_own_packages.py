@@ -57,31 +57,23 @@ def test_the_names_are_those_that_the_distribution_ships() -> None:
     assert {*PACKAGES, "tidemark"} == set(built["targets"]["wheel"]["packages"])
 
 
-def test_a_program_in_a_folder_with_foreign_packages_gets_ours(foreign: Path) -> None:
+def test_a_program_and_the_command_get_ours_in_a_folder_with_foreign_packages(foreign: Path) -> None:
     done = ended(foreign, "-c", ASKED)
     assert (done.returncode, done.stderr) == (0, "")
     pipeline, places = done.stdout.splitlines()
     assert pipeline == "tests"
     assert places.split() == [str(ROOT / name / "__init__.py") for name in ("bronze", "jobs", "silver")]
-
-
-def test_the_command_survives_foreign_packages_in_the_folder_and_on_the_path(foreign: Path) -> None:
     done = ended(foreign, "-m", "tidemark", "status", path=foreign)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Pipeline tests in ")
 
 
-def test_a_name_that_is_taken_already_is_a_clear_error(foreign: Path) -> None:
+def test_a_name_that_is_taken_already_is_a_clear_error_unless_it_is_ours(foreign: Path, tmp_path: Path) -> None:
     done = ended(foreign, "-c", AFTER_A_FOREIGN_ONE)
-    assert done.stdout.splitlines() == [
-        "a foreign package",
-        f"tidemark.own_packages ForeignPackageError jobs {foreign / 'jobs'}",
-    ]
+    named = f"tidemark.own_packages ForeignPackageError jobs {foreign / 'jobs'}"
+    assert done.stdout.splitlines() == ["a foreign package", named]
     assert f"where: '{foreign / 'jobs'}'" in done.stderr
     assert "Run Tidemark in a process of its own" in done.stderr
-
-
-def test_our_own_that_are_loaded_already_are_no_others(foreign: Path, tmp_path: Path) -> None:
     quiet = tmp_path / "quiet"
     quiet.mkdir()
     done = ended(quiet, "-c", "import jobs, silver.rules, tidemark; print(jobs.__file__)", path=ROOT)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from bronze.kafka import sample
-from lakehouse.settings.kafka import Kafka
+from tests.bronze.test_ingest import kafka_of
 from tests.support.kafka import Sent, delete_records, send, send_header_name, send_transaction, sequenced
 
 if TYPE_CHECKING:
@@ -18,27 +16,23 @@ if TYPE_CHECKING:
 
     Topic = Callable[..., str]
 
-pytestmark = pytest.mark.kafka
-
-
-def settings(broker: LocalBroker, *topics: str) -> Kafka:
-    return Kafka(bootstrap_servers=broker.bootstrap_servers, topics=topics)
-
 
 def test_a_sample_has_the_beginning_and_the_end_of_each_partition_and_says_what_it_leaves_out(
     broker: LocalBroker, topic: Topic
 ) -> None:
-    name = topic(3)
-    send(broker.bootstrap_servers, name, sequenced(*range(40)))
-    send(broker.bootstrap_servers, name, sequenced(1, 2, partition=1))
+    name, empty, cut, servers = topic(3), topic(), topic(), broker.bootstrap_servers
+    send(servers, name, [*sequenced(*range(40)), *sequenced(1, 2, partition=1)])
+    send(servers, cut, sequenced(*range(10)))
+    delete_records(servers, cut, before=8)
 
-    found = sample.read(settings(broker, name, "no-such-topic"), 16)
+    found = sample.read(kafka_of(broker, name, empty, cut, "no-such-topic"), 24)
 
-    assert [each.offset for each in found.records if each.partition == 0] == [0, 1, 2, 3, 36, 37, 38, 39]
-    assert [each.offset for each in found.records if each.partition == 1] == [0, 1]
-    assert (found.available, found.tails, found.is_cut_short) == (42, {(name, 0): 36}, False)
+    places = [each[:3] for each in found.records]
+    of_name = [*((0, offset) for offset in (0, 1, 2, 3, 36, 37, 38, 39)), (1, 0), (1, 1)]
+    assert places == sorted([*((name, *place) for place in of_name), (cut, 0, 8), (cut, 0, 9)])
+    assert (found.available, found.tails, found.is_cut_short) == (44, {(name, 0): 36}, False)
     assert found.missing_topics == ["no-such-topic"]
-    from_beginning = sample.read(settings(broker, name), 6, has_end=False)
+    from_beginning = sample.read(kafka_of(broker, name), 6, has_end=False)
     assert [each.offset for each in from_beginning.records if each.partition == 0] == [0, 1, 2]
 
 
@@ -49,19 +43,8 @@ def test_a_sample_has_whole_records_that_were_committed_and_no_others(broker: Lo
     send(broker.bootstrap_servers, name, [Sent(None)])
     send_header_name(broker.bootstrap_servers, name, b"\xff", timestamp=int(time.time() * 1000))
 
-    first, tombstone, unreadable = sample.read(settings(broker, name), 100).records
+    first, tombstone, unreadable = sample.read(kafka_of(broker, name), 100).records
 
     assert first == (name, 0, 3, b"k", b"v", (("seq", b"7"), ("seq", None)), 1_000, 0)
     assert (tombstone.value, tombstone.headers) == (None, ())
     assert (unreadable.value, unreadable.headers) == (b"named", None)
-
-
-def test_a_topic_without_records_and_one_that_lost_its_first_ones_are_read(broker: LocalBroker, topic: Topic) -> None:
-    empty, cut = topic(), topic()
-    send(broker.bootstrap_servers, cut, sequenced(*range(10)))
-    delete_records(broker.bootstrap_servers, cut, before=8)
-
-    found = sample.read(settings(broker, empty, cut), 100)
-
-    assert [each[:3] for each in found.records] == [(cut, 0, 8), (cut, 0, 9)]
-    assert found.available == 2

@@ -11,44 +11,36 @@ from bronze.kafka.source import reader_options, require_reachable
 from lakehouse.errors import SourceError
 from lakehouse.settings.pipeline import Kafka
 
-
-def kafka(**others: object) -> Kafka:
-    return Kafka.model_validate({"bootstrap_servers": "a:1,b:2", "topics": ["one", "two"], **others})
-
-
-def test_the_promises_of_bronze_are_options_of_the_source() -> None:
-    options = reader_options(kafka())
-    expected = {
-        "kafka.bootstrap.servers": "a:1,b:2",
-        "subscribe": "one,two",
-        "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": "1000000",
-        "includeHeaders": "true",
-        "failOnDataLoss": "true",
-        "kafka.isolation.level": "read_committed",
-    }
-    assert {name: options[name] for name in expected} == expected
-
-
+PROMISES = {
+    "kafka.bootstrap.servers": "a:1,b:2",
+    "subscribe": "one,two",
+    "startingOffsets": "earliest",
+    "maxOffsetsPerTrigger": "1000000",
+    "includeHeaders": "true",
+    "failOnDataLoss": "true",
+    "kafka.isolation.level": "read_committed",
+    "kafka.default.api.timeout.ms": "30000",
+}
+GIVEN = {"client.id": "x", "sasl.password": "hunter2", "max.poll.records": "7"}  # the last one over our default
 STARTS = {"one": {"0": 5}, "two": {"0": -2}}
-# Settings, the start that is given, an option, and what it is; None where it is not set.
-OPTIONS: list[tuple[dict[str, object], str | None, str, str | None]] = [
-    ({"properties": {"client.id": "x"}}, None, "kafka.client.id", "x"),
-    ({"properties": {"sasl.password": "hunter2"}}, None, "kafka.sasl.password", "hunter2"),
-    ({"properties": {"max.poll.records": "7"}}, None, "kafka.max.poll.records", "7"),  # over our default
-    ({}, None, "kafka.default.api.timeout.ms", "30000"),
-    ({"properties": {"request.timeout.ms": "60000"}}, None, "kafka.default.api.timeout.ms", None),
-    ({"max_offsets_per_trigger": None}, None, "maxOffsetsPerTrigger", None),
-    ({"starting_offsets": STARTS}, None, "startingOffsets", '{"one": {"0": 5}, "two": {"0": -2}}'),
-    ({"starting_offsets": STARTS}, "latest", "startingOffsets", "latest"),
+# Settings, the start that is given, and options; None for one that is not set.
+OPTIONS: list[tuple[dict[str, object], str | None, dict[str, str | None]]] = [
+    ({}, None, {**PROMISES}),
+    ({"properties": GIVEN}, None, {f"kafka.{name}": value for name, value in GIVEN.items()}),
+    ({"properties": {"request.timeout.ms": "60000"}}, None, {"kafka.default.api.timeout.ms": None}),
+    ({"max_offsets_per_trigger": None}, None, {"maxOffsetsPerTrigger": None}),
+    ({"starting_offsets": STARTS}, None, {"startingOffsets": '{"one": {"0": 5}, "two": {"0": -2}}'}),
+    ({"starting_offsets": STARTS}, "latest", {"startingOffsets": "latest"}),
 ]
 
 
-@pytest.mark.parametrize(("settings", "start", "option", "value"), OPTIONS)
+@pytest.mark.parametrize(("settings", "start", "expected"), OPTIONS)
 def test_an_option_is_set_by_the_config_or_not_at_all(
-    settings: dict[str, object], start: str | None, option: str, value: str | None
+    settings: dict[str, object], start: str | None, expected: dict[str, str | None]
 ) -> None:
-    assert reader_options(kafka(**settings), start).get(option) == value
+    kafka = Kafka.model_validate({"bootstrap_servers": "a:1,b:2", "topics": ["one", "two"], **settings})
+    options = reader_options(kafka, start)
+    assert {name: options.get(name) for name in expected} == expected
 
 
 def test_one_server_that_listens_is_enough() -> None:
@@ -65,52 +57,29 @@ def test_servers_that_do_not_listen_are_all_named() -> None:
 
 
 _SERVERS = {"bootstrap.servers": "b:1"}
+_LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}
+_KEY = {"ssl.key.password": "secret"}
+_STORE = {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "secret"}
+_PEM = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem", "ssl.keystore.type": "PEM"}
+_FILES = {"ssl.ca.location": "/ca.pem", "ssl.certificate.location": "/me.pem", "ssl.key.location": "/me.pem"}
+_CHECK = "ssl.endpoint.identification.algorithm"
+# Properties of Java's client, and librdkafka's.
+CONNECTIONS = [
+    ({"max.poll.records": "5", "fetch.min.bytes": "1", "group.id": "g"}, {}),
+    (
+        {**_LOGIN, "sasl.jaas.config": 'a.b.ScramLoginModule required username="ada" password="p\\"w; x=1";'},
+        {**_LOGIN, "sasl.username": "ada", "sasl.password": 'p"w; x=1'},
+    ),
+    (
+        {"sasl.jaas.config": "a.PlainLoginModule required username='$ConnectionString' password=secret;"},
+        {"sasl.username": "$ConnectionString", "sasl.password": "secret"},
+    ),
+    ({**_PEM, "ssl.keystore.location": "/me.pem", **_KEY, _CHECK: ""}, {**_FILES, **_KEY, _CHECK: "none"}),
+    ({"ssl.keystore.type": "PKCS12", **_STORE}, _STORE),
+]
 
 
-@pytest.mark.parametrize(
-    ("properties", "config"),
-    [
-        ({"max.poll.records": "5", "fetch.min.bytes": "1", "group.id": "g"}, {}),
-        (
-            {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "SCRAM-SHA-512",
-                "sasl.jaas.config": 'a.b.ScramLoginModule required username="ada" password="p\\"w; x=1";',
-            },
-            {
-                "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "SCRAM-SHA-512",
-                "sasl.username": "ada",
-                "sasl.password": 'p"w; x=1',
-            },
-        ),
-        (
-            {"sasl.jaas.config": "a.PlainLoginModule required username='$ConnectionString' password=secret;"},
-            {"sasl.username": "$ConnectionString", "sasl.password": "secret"},
-        ),
-        (
-            {
-                "ssl.truststore.type": "PEM",
-                "ssl.truststore.location": "/ca.pem",
-                "ssl.keystore.type": "PEM",
-                "ssl.keystore.location": "/me.pem",
-                "ssl.key.password": "secret",
-                "ssl.endpoint.identification.algorithm": "",
-            },
-            {
-                "ssl.ca.location": "/ca.pem",
-                "ssl.certificate.location": "/me.pem",
-                "ssl.key.location": "/me.pem",
-                "ssl.key.password": "secret",
-                "ssl.endpoint.identification.algorithm": "none",
-            },
-        ),
-        (
-            {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "/me.p12", "ssl.keystore.password": "secret"},
-            {"ssl.keystore.location": "/me.p12", "ssl.keystore.password": "secret"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("properties", "config"), CONNECTIONS)
 def test_what_decides_how_we_connect_is_told_in_librdkafkas_words(properties: dict[str, str], config: dict[str, str]) -> None:
     assert client_config(_SERVERS | properties) == _SERVERS | config
 

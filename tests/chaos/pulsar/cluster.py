@@ -1,28 +1,57 @@
-"""Pulsar on this machine: a JVM that stores, and two brokers, each behind a proxy for clients."""
+"""Pulsar on this machine: a JVM that stores, and two brokers, each behind a proxy for clients.
+
+Its jars are fetched once into the cache folder, at a pinned version.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.request import Request, urlopen
 
-from bronze.dev_broker.process import HOST, free_port
-from tests.chaos.cluster import PATIENCE_SECONDS, SESSION_SECONDS, UnfitError, wait_for
-from tests.chaos.pulsar.program import java, last_lines, start
+import requests
+
+from bronze.dev_broker.process import HOST, LOGGING, free_port
+from lakehouse.machine import jars
+from lakehouse.machine.java import java_executable
+from tests.chaos.cluster import SESSION_SECONDS, Node, wait_for
 from tests.support.proxy import Proxy
+from tests.support.served import kept_program
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+VERSION = "4.0.7"
 BROKERS = 2
-NAMESPACES = {False: "public/plain", True: "public/deduplicated"}
+NAMESPACES = {"off": "public/plain", "on": "public/deduplicated"}
 """The namespaces of topics without and with deduplication."""
 
+# Ivy passes over these three: they are published as archives for several systems, with jars as well.
+_ARCHIVED = "".join(
+    f"""<dependency org="org.apache.bookkeeper" name="{name}" rev="4.17.2" conf="pulsar->master">
+      <artifact name="{name}" type="jar"/>
+    </dependency>"""
+    for name in ("native-io", "circe-checksum", "cpu-affinity")
+)
+# The excluded module keeps metadata in etcd.
+_LOCK = f"""<ivy-module version="2.0">
+  <info organisation="tidemark" module="pulsar"/>
+  <configurations><conf name="pulsar"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.pulsar" name="pulsar-broker" rev="{VERSION}" conf="pulsar->runtime,master"/>
+    {_ARCHIVED}
+    <exclude module="jetcd-core-shaded"/>
+  </dependencies>
+</ivy-module>
+"""
+_OPEN = (
+    *("java.management/sun.management", "java.base/sun.net", "java.base/java.lang", "java.base/java.nio"),
+    "java.base/jdk.internal.platform",
+)
 _NAME = "tidemark"
+_ERRORS = (OSError, KeyError)
 _BROKER = """\
 clusterName={name}
 metadataStoreUrl=zk:{host}:{zookeeper}
@@ -51,38 +80,27 @@ numHttpServerThreads=8
 """
 
 
-class Broker:
-    """One broker: the proxy before its port for clients, and its port for HTTP."""
+class Broker(Node):
+    """One broker: its proxy for clients, the port of that proxy, and its own port for HTTP."""
 
     def __init__(self, command: list[str], folder: Path, web: int, port: int, clients: Proxy) -> None:
-        self.port, self.clients = port, clients
-        self._command, self._folder, self._web = command, folder, web
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it unless it runs; it answers some seconds later."""
-        if self._process is None or self._process.poll() is not None:
-            self._process = start(self._command, self._folder)
-        self.clients.accept()
+        self.port, self.clients, self._web = port, clients, web
+        super().__init__(lambda: _start(command, folder), clients)
 
     def kill(self) -> None:
         """Send SIGKILL and wait for the end. Answers that the proxy delays are lost too."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self.clients.refuse()
+        super().kill()
         self.clients.cut()
 
-    def request(self, path: str, *, method: str = "GET", body: object = None) -> Any:
-        """Send a request to its HTTP interface, and return the answer; None for an empty one.
+    def knows_all(self) -> bool:
+        """Whether it answers, and knows every broker."""
+        return len(self.request(f"/admin/v2/brokers/{_NAME}")) == BROKERS
 
-        Raises:
-            OSError: It does not answer, or refuses.
-        """
-        data = None if body is None else json.dumps(body).encode()
-        request = Request(f"http://{HOST}:{self._web}{path}", data, {"Content-Type": "application/json"}, method=method)
-        with urlopen(request, timeout=10) as answer:  # noqa: S310 -- the URL above
-            return json.loads(answer.read() or b"null")
+    def request(self, path: str, *, method: str = "GET", body: Any = None) -> Any:
+        """The answer of its HTTP interface, None for an empty one; an `OSError` if there is none, or it refuses."""
+        answer = requests.request(method, f"http://{HOST}:{self._web}{path}", json=body, timeout=10)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
 
 
 class Cluster:
@@ -94,15 +112,12 @@ class Cluster:
 
     def owner(self, topic: str) -> Broker:
         """The broker that owns a topic; the lookup assigns one if there is none. Raises `UnfitError` after a minute."""
-        found: list[Broker] = []
 
-        def look() -> bool:
+        def look() -> Broker | None:
             url = self.brokers[0].request(f"/lookup/v2/topic/persistent/{topic}")["brokerUrl"]
-            found.extend(broker for broker in self.brokers if url.endswith(f":{broker.port}"))
-            return bool(found)
+            return next((broker for broker in self.brokers if url.endswith(f":{broker.port}")), None)
 
-        _await(f"owner of {topic}", look)
-        return found[0]
+        return wait_for(f"owner of {topic}", look, _ERRORS)
 
     def heal(self) -> None:
         """Start every broker that does not run, and return once each knows all. Raises `UnfitError` after a minute."""
@@ -110,51 +125,61 @@ class Cluster:
             broker.clients.delay_seconds = 0.0
             broker.start()
         for broker in self.brokers:
-            _await("brokers", lambda broker=broker: len(broker.request(f"/admin/v2/brokers/{_NAME}")) == BROKERS)  # type: ignore[misc] # mypy does not infer a lambda's default
+            wait_for("brokers", broker.knows_all, _ERRORS)
 
 
 @contextlib.contextmanager
 def start_cluster(libraries: str) -> Iterator[Cluster]:
-    """Start Pulsar, and kill every process of it at the end.
-
-    Args:
-        libraries: The class path: Pulsar's jars, and the compiled programs of this folder.
-    """
+    """Start Pulsar, and kill every process of it at the end. Its class path has the compiled programs of this folder too."""
     with contextlib.ExitStack() as stack:
         made = tempfile.TemporaryDirectory(prefix="tidemark-pulsar-", ignore_cleanup_errors=True)
         root, zookeeper = Path(stack.enter_context(made)), free_port()
-        storage, metadata = root / "storage", root / "metadata"
-        for folder in (storage, metadata):
-            folder.mkdir()
-        process = start([*java(storage, libraries, memory=384), "Storage", str(zookeeper), str(storage)], storage)
-        stack.callback(process.wait)
-        stack.callback(process.kill)
-        _await("bookies", lambda: "bookies are there" in (storage / "log").read_text(errors="replace"))
-        store = f"zk:{HOST}:{zookeeper}"
-        options = ["--cluster", _NAME, "--web-service-url", f"http://{HOST}:1"]
-        options += ["--metadata-store", store, "--configuration-metadata-store", store]
-        setup = [*java(metadata, libraries, memory=128), "org.apache.pulsar.PulsarClusterMetadataSetup", *options]
-        if start(setup, metadata).wait(PATIENCE_SECONDS) != 0:
-            raise UnfitError(f"No metadata: {last_lines(metadata / 'log')}")
+        storage = root / "storage"
+        command = [*java(storage, libraries), "Storage", str(zookeeper), str(storage), _NAME]
+        stack.callback(Node(lambda: _start(command, storage)).kill)
+        wait_for("bookies", lambda: "bookies are there" in (storage / "log").read_text(errors="replace"), _ERRORS)
         brokers = []
         for nth in range(BROKERS):
             folder = root / f"broker-{nth}"
-            folder.mkdir()
+            command = [*java(folder, libraries), "org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", str(folder / "conf")]
             port, outer, web = (free_port() for _ in range(3))
             values = {"zookeeper": zookeeper, "session": SESSION_SECONDS * 1000, "port": port, "outer": outer, "web": web}
-            settings = folder / "broker.conf"
-            settings.write_text(_BROKER.format(name=_NAME, host=HOST, **values), encoding="utf-8")
-            starter = ["org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", str(settings)]
+            (folder / "conf").write_text(_BROKER.format(name=_NAME, host=HOST, **values), encoding="utf-8")
             clients = stack.enter_context(Proxy(outer, port))
-            brokers.append(Broker([*java(folder, libraries, memory=384), *starter], folder, web, outer, clients))
+            brokers.append(Broker(command, folder, web, outer, clients))
             stack.callback(brokers[-1].kill)
         cluster = Cluster(brokers)
         cluster.heal()
-        for is_deduplicated, name in NAMESPACES.items():
+        for deduplication, name in NAMESPACES.items():
             brokers[0].request(f"/admin/v2/namespaces/{name}", method="PUT", body={})
-            brokers[0].request(f"/admin/v2/namespaces/{name}/deduplication", method="POST", body=is_deduplicated)
+            brokers[0].request(f"/admin/v2/namespaces/{name}/deduplication", method="POST", body=deduplication == "on")
         yield cluster
 
 
-def _await(what: str, holds: Callable[[], bool]) -> None:
-    wait_for(what, holds, (OSError, KeyError))
+def classpath() -> str:
+    """The jars' folder, as a class path."""
+
+    def fetch(work: Path) -> Path:
+        (work / "ivy.xml").write_text(_LOCK, encoding="utf-8")
+        return jars.retrieve(work / "ivy.xml", "pulsar", work / "fetched", "[artifact]-[revision](-[classifier]).[ext]")
+
+    return str(kept_program(f"pulsar-{VERSION}", fetch) / "*")
+
+
+def java(folder: Path, libraries: str) -> list[str]:
+    """The command that starts a JVM in a folder, up to the class to run."""
+    folder.mkdir(exist_ok=True)
+    logging = folder / "log4j2.properties"
+    logging.write_text(LOGGING, encoding="utf-8")
+    return [
+        *(str(java_executable()), "-Xmx384m", "-XX:MaxDirectMemorySize=384m", "-XX:+UseSerialGC"),
+        *("-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError", "-Dio.netty.tryReflectionSetAccessible=true"),
+        *(option for name in _OPEN for option in ("--add-opens", f"{name}=ALL-UNNAMED")),
+        *(f"-Dlog4j2.configurationFile={logging}", "-cp", libraries),
+    ]
+
+
+def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    """Start a JVM whose output goes to a log in its folder."""
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-import pytest
 from chispa import assert_df_equality
 from pyspark.sql import Row
 
@@ -13,8 +12,6 @@ from expectations.evidence import facts, facts_by_island, snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
 
 _SILVER = """topic string, partition int, producer string, epoch bigint, sequence bigint, offset bigint, load_seq bigint,
     arrival string, value binary, payload struct<id:string>"""
@@ -41,8 +38,8 @@ def counted(spark: SparkSession, rows: list[Kept]) -> DataFrame:
     return facts.silver_facts(spark.createDataFrame(rows, _SILVER))
 
 
-def expect(spark: SparkSession, found: DataFrame, rows: list[tuple[object, ...]]) -> None:
-    assert_df_equality(found, spark.createDataFrame(rows, _FACTS), ignore_row_order=True, ignore_nullable=True, transforms=[])
+def expect(spark: SparkSession, found: DataFrame, rows: list[tuple[object, ...]], columns: str = _FACTS) -> None:
+    assert_df_equality(found, spark.createDataFrame(rows, columns), ignore_row_order=True, ignore_nullable=True, transforms=[])
 
 
 _STREAM = (0, None, 0)
@@ -91,19 +88,12 @@ CASES: dict[str, tuple[list[Kept], set[tuple[object, ...]]]] = {
 """Rows of Silver, and the facts of their streams but for the topic and partition."""
 
 
-@pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, set[tuple[object, ...]]]:
-    """The facts of all cases by one pass, each case a topic."""
-    rows = [(case, *row[1:]) for case, (given, _) in CASES.items() for row in given]
-    facts_of: dict[str, set[tuple[object, ...]]] = {case: set() for case in CASES}
-    for row in counted(spark, rows).collect():
-        facts_of[row["topic"]].add(tuple(tuple(value) if isinstance(value, Row) else value for value in row[2:]))
-    return facts_of
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_facts_of_streams(found: dict[str, set[tuple[object, ...]]], case: str) -> None:
-    assert found[case] == CASES[case][1]
+def test_the_facts_of_streams(spark: SparkSession) -> None:
+    """Of all cases by one pass, each case a topic."""
+    found: dict[str, set[tuple[object, ...]]] = {case: set() for case in CASES}
+    for row in counted(spark, [(case, *row[1:]) for case, (rows, _) in CASES.items() for row in rows]).collect():
+        found[row["topic"]].add(tuple(tuple(value) if isinstance(value, Row) else value for value in row[2:]))
+    assert found == {case: expected for case, (_, expected) in CASES.items()}
 
 
 def test_a_null_topic_is_a_null_and_without_a_payload_nothing_is_undecodable(spark: SparkSession) -> None:
@@ -155,26 +145,16 @@ def test_bronze_is_counted_by_version(spark: SparkSession) -> None:
     schema = "topic string, partition int, offset bigint, _commit_version bigint"
     appended = spark.createDataFrame([("t", 0, 0, 1), ("t", 0, 1, 1), ("t", 1, 0, 1), ("t", 0, 2, 3)], schema)
 
-    found = facts.bronze_counts(appended)
-
-    expected = spark.createDataFrame(
-        [("t", 0, 1, 2), ("t", 1, 1, 1), ("t", 0, 3, 1)], "topic string, partition int, version bigint, records bigint"
-    )
-    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True, transforms=[])
+    columns = "topic string, partition int, version bigint, records bigint"
+    expect(spark, facts.bronze_counts(appended), [("t", 0, 1, 2), ("t", 1, 1, 1), ("t", 0, 3, 1)], columns)
 
 
 def test_bronze_offsets_are_counted_once_each_and_within_their_spans(spark: SparkSession) -> None:
-    bronze = spark.createDataFrame(
-        [("t", 0, offset) for offset in (0, 1, 2, 2, 3, 9)] + [("t", 1, 0)], "topic string, partition int, offset bigint"
-    )
-    spans = spark.createDataFrame(
-        [("t", 0, 1, None, 1), ("t", 0, 2, 1, 5), ("t", 1, 2, None, 7)],
-        "topic string, partition int, load_seq bigint, above bigint, up_to bigint",
-    )
+    offsets = [("t", 0, offset) for offset in (0, 1, 2, 2, 3, 9)]
+    bronze = spark.createDataFrame([*offsets, ("t", 1, 0)], "topic string, partition int, offset bigint")
+    of_load = "topic string, partition int, load_seq bigint"
+    spans = [("t", 0, 1, None, 1), ("t", 0, 2, 1, 5), ("t", 1, 2, None, 7)]
 
-    found = facts.bronze_offsets(bronze, spans)
+    found = facts.bronze_offsets(bronze, spark.createDataFrame(spans, f"{of_load}, above bigint, up_to bigint"))
 
-    expected = spark.createDataFrame(
-        [("t", 0, 1, 2), ("t", 0, 2, 2), ("t", 1, 2, 1)], "topic string, partition int, load_seq bigint, records bigint"
-    )
-    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True, transforms=[])
+    expect(spark, found, [("t", 0, 1, 2), ("t", 0, 2, 2), ("t", 1, 2, 1)], f"{of_load}, records bigint")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from expectations.evidence.measures import load_facts, stream_facts
 from expectations.evidence.model import BronzeCounts, Evidence, by_load
 from expectations.failing_rows import _as_they_were as as_they_were
 from expectations.failing_rows import differences
 from lakehouse.contracts.gate import Rejected
+from lakehouse.contracts.silver import STREAM
 from tests.support import silver_rows
 
 if TYPE_CHECKING:
@@ -39,103 +43,81 @@ GOOD = Evidence(1, 1, ledger=[claim()], silver=[silver()], watermarks=[mark()], 
 
 def violations(evidence: Evidence) -> dict[str, int]:
     """The facts that are not 0, over all streams and loads."""
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for row in stream_facts(evidence):
-        for name, value in vars(row).items():
-            if name not in {"topic", "partition", "producer", "load_seq"} and value:
-                found[name] = found.get(name, 0) + value
-    return found
+        found.update({name: count for name, count in vars(row).items() if name not in {*STREAM, "load_seq"}})
+    return dict(+found)
 
 
 LARGEST = 2**63 - 1
-TWO_PRODUCERS: dict[str, Any] = {
-    "ledger": [claim(producer="a"), claim(producer="b")],
-    "silver": [silver(producer="a"), silver(producer="b")],
-    "watermarks": [mark(producer="a"), mark(producer="b")],
-    "bronze": BronzeCounts({("t", 0, 1): 20}),
-}
-TWO_LOADS: dict[str, Any] = {
-    "last_load_seq": 2,
-    "ledger": [claim(1), claim(2, epoch_before=0, high_watermark_before=3, high_watermark_after=9)],
-    "silver": [silver(1), silver(2, first=6, last=9)],
-    "watermarks": [mark(2, high_watermark=9)],
-    "bronze": BronzeCounts({("t", 0, 1): 10, ("t", 0, 2): 10}),
-}
-NEW_EPOCH: dict[str, Any] = {
-    "ledger": [claim(epoch_before=0, high_watermark_before=99, epoch_after=1)],
-    "silver": [silver(epoch=1)],
-    "watermarks": [mark(epoch=1)],
-}
-NOTHING_ACCEPTED: dict[str, Any] = {
-    "ledger": [claim(accepted=0, invalid=7, epoch_after=None, high_watermark_after=None)],
-    "silver": [],
-    "watermarks": [mark(epoch=None, high_watermark=None)],
-}
-NOT_THE_HIGHEST: dict[str, Any] = {
-    "ledger": [claim(high_watermark_after=LARGEST)],
-    "silver": [silver(last=LARGEST - 1)],
-    "watermarks": [mark(high_watermark=LARGEST)],
+_LESS = {"records": 12, "replay": 2}
+_AFTER_EPOCH_0 = {"epoch_before": 0, "high_watermark_before": 99, "epoch_after": 1}
+_NOTHING: dict[str, Any] = {"accepted": 0, "invalid": 7, "epoch_after": None, "high_watermark_after": None}
+# What differs from good evidence, and what it violates; `tests/lakehouse/test_reconcile.py` has each comparison's own cases.
+CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "a load that is what the ledger says": ({}, {}),
+    "a row that Silver lacks": ({"silver": [silver(rows=6)]}, {"silver_mismatch": 1}),
+    "a stream beyond the ledger": ({"silver": [silver(), silver(producer="x", rows=2)]}, {"silver_mismatch": 2}),
+    "a record that no class holds": ({"bronze": BronzeCounts({("t", 0, 1): 11})}, {"unaccounted": 1}),
+    "a partition and a version that no load claims": (
+        {"bronze": BronzeCounts({("t", 0, 1): 10, ("t", 1, 1): 4, ("t", 0, None): 2})},
+        {"unaccounted": 6},
+    ),
+    "two producers of a partition are accounted for together": (
+        {
+            "ledger": [claim(producer="a"), claim(producer="b")],
+            "silver": [silver(producer="a"), silver(producer="b")],
+            "watermarks": [mark(producer="a"), mark(producer="b")],
+            "bronze": BronzeCounts({("t", 0, 1): 20}),
+        },
+        {},
+    ),
+    "replays are not among offsets": (
+        {"ledger": [claim(**_LESS)], "bronze": BronzeCounts({("t", 0, 1): 10}, counts_offsets=True)},
+        {},
+    ),
+    "replays are among records": ({"ledger": [claim(**_LESS)], "bronze": BronzeCounts({("t", 0, 1): 12})}, {}),
+    "a load without any ledger row": ({"last_load_seq": 2}, {"unaccounted": 1}),
+    "classes that do not add up": ({"ledger": [claim(records=9)]}, {"unaccounted": 1}),
+    "more accepted records than sequences": ({"ledger": [claim(missing=-5)]}, {"unaccounted": 5}),
+    "a greater epoch starts the sequence again": (
+        {"ledger": [claim(**_AFTER_EPOCH_0)], "silver": [silver(epoch=1)], "watermarks": [mark(epoch=1)]},
+        {},
+    ),
+    "loads that overlap in Silver itself": (
+        {
+            "last_load_seq": 2,
+            "ledger": [claim(1), claim(2, epoch_before=0, high_watermark_before=3, high_watermark_after=9)],
+            "silver": [silver(1), silver(2, first=6, last=9)],
+            "watermarks": [mark(2, high_watermark=9)],
+            "bronze": BronzeCounts({("t", 0, 1): 10, ("t", 0, 2): 10}),
+        },
+        {"not_increasing": 1},
+    ),
+    "a watermark that is not Silver's highest row": (
+        {"ledger": [claim(high_watermark_after=8)], "watermarks": [mark(high_watermark=8)]},
+        {"watermark_mismatch": 1},
+    ),
+    "no watermark": ({"watermarks": []}, {"watermark_mismatch": 1}),
+    "a stream that accepted nothing": (
+        {"ledger": [claim(**_NOTHING)], "silver": [], "watermarks": [mark(epoch=None, high_watermark=None)]},
+        {},
+    ),
+    "a row without a load": ({"silver": [silver(), silver(None, rows=1, nulls=1)]}, {"nulls": 1, "silver_mismatch": 1}),
+    "the largest sequence is compared exactly": (
+        {
+            "ledger": [claim(high_watermark_after=LARGEST)],
+            "silver": [silver(last=LARGEST - 1)],
+            "watermarks": [mark(high_watermark=LARGEST)],
+        },
+        {"watermark_mismatch": 1},
+    ),
 }
 
 
-@pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
-        pytest.param({}, {}, id="a load that is what the ledger says"),
-        pytest.param({"silver": [silver(rows=6)]}, {"silver_mismatch": 1}, id="a row that Silver lacks"),
-        pytest.param(
-            {"silver": [silver(), silver(producer="x", rows=2)]},
-            {"silver_mismatch": 2},
-            id="a stream beyond the ledger",
-        ),
-        pytest.param({"bronze": BronzeCounts({("t", 0, 1): 11})}, {"unaccounted": 1}, id="a record that no class holds"),
-        pytest.param(
-            {"bronze": BronzeCounts({("t", 0, 1): 10, ("t", 1, 1): 4, ("t", 0, None): 2})},
-            {"unaccounted": 6},
-            id="a partition and a version that no load claims",
-        ),
-        pytest.param(TWO_PRODUCERS, {}, id="two producers of a partition are accounted for together"),
-        pytest.param(
-            {
-                "ledger": [claim(records=12, replay=2)],
-                "bronze": BronzeCounts({("t", 0, 1): 10}, counts_offsets=True),
-            },
-            {},
-            id="replays are not among offsets",
-        ),
-        pytest.param(
-            {"ledger": [claim(records=12, replay=2)], "bronze": BronzeCounts({("t", 0, 1): 12})},
-            {},
-            id="replays are among records",
-        ),
-        pytest.param({"last_load_seq": 2}, {"unaccounted": 1}, id="a load without any ledger row"),
-        pytest.param({"ledger": [claim(records=9)]}, {"unaccounted": 1}, id="classes that do not add up"),
-        pytest.param({"ledger": [claim(missing=-5)]}, {"unaccounted": 5}, id="more accepted records than sequences"),
-        pytest.param(
-            {"ledger": [claim(epoch_before=0, high_watermark_before=1)]},
-            {"not_increasing": 1},
-            id="not above the watermark before",
-        ),
-        pytest.param(NEW_EPOCH, {}, id="a greater epoch starts the sequence again"),
-        pytest.param(TWO_LOADS, {"not_increasing": 1}, id="loads that overlap in Silver itself"),
-        pytest.param(
-            {"ledger": [claim(high_watermark_after=8)], "watermarks": [mark(high_watermark=8)]},
-            {"watermark_mismatch": 1},
-            id="a watermark that is not Silver's highest row",
-        ),
-        pytest.param({"watermarks": [mark(high_watermark=8)]}, {"watermark_mismatch": 1}, id="another watermark"),
-        pytest.param({"watermarks": []}, {"watermark_mismatch": 1}, id="no watermark"),
-        pytest.param({"watermarks": [mark(), mark(partition=5)]}, {"watermark_mismatch": 1}, id="a watermark too many"),
-        pytest.param(NOTHING_ACCEPTED, {}, id="a stream that accepted nothing"),
-        pytest.param(
-            {"silver": [silver(), silver(None, rows=1, nulls=1)]},
-            {"nulls": 1, "silver_mismatch": 1},
-            id="a row without a load",
-        ),
-        pytest.param(NOT_THE_HIGHEST, {"watermark_mismatch": 1}, id="the largest sequence is compared exactly"),
-    ],
-)
-def test_what_evidence_violates(changed: dict[str, Any], expected: dict[str, int]) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_what_evidence_violates(case: str) -> None:
+    changed, expected = CASES[case]
     assert violations(replace(GOOD, **changed)) == expected
 
 
@@ -144,19 +126,9 @@ def test_a_load_is_measured_over_all_its_streams() -> None:
 
     (row,) = [load.as_row() for load in load_facts(replace(GOOD, ledger=ledger, silver=[silver(undecodable=3)]))]
 
-    assert row == {
-        "load_seq": 1,
-        "duplicate": 6,
-        "late": 1,
-        "missing": 2,
-        "quarantined": 2,
-        "undecodable": 3,
-        "collision": 1,
-        "duplicate_share": 0.3,
-        "late_share": 0.05,
-        "quarantined_share": 0.1,
-        "undecodable_share": 0.25,
-    }
+    counts = {"duplicate": 6, "late": 1, "missing": 2, "quarantined": 2, "undecodable": 3, "collision": 1}
+    shares = {"duplicate_share": 0.3, "late_share": 0.05, "quarantined_share": 0.1, "undecodable_share": 0.25}
+    assert row == {"load_seq": 1, **counts, **shares}
 
 
 def test_of_a_rejected_load_nothing_is_asked_but_its_place_is_known() -> None:
@@ -201,3 +173,16 @@ def test_a_stream_that_was_retired_has_no_watermark_in_the_table() -> None:
 
     behind_it = replace(retired, last_load_seq=1, ledger=ledger[:1], watermarks=[carrier])
     assert as_they_were(behind_it, ledger[1:2]) == [mark(producer="a")]
+
+
+NUMBERS = st.integers(1, 12)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS).map(sorted), max_size=4), st.integers(0, 12), st.integers(0, 12))
+def test_what_waits_is_from_the_first_load_that_nobody_rejected_to_the_last(
+    ranges: list[list[int]], published: int, finished: int
+) -> None:
+    rejected = Rejected(tuple((first, last) for first, last in ranges))
+    waiting = [load_seq for load_seq in range(published + 1, finished + 1) if load_seq not in rejected]
+
+    assert rejected.pending(published, finished) == ((waiting[0], waiting[-1]) if waiting else None)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.jobs.conftest import RunCommand
+
 NOTHING: Any = None
 
 
@@ -79,22 +81,18 @@ def test_every_command_is_in_one_section_and_has_help(capsys: pytest.CaptureFixt
         assert f"Usage: tidemark {path}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("argv", "events"), [([], ["a.started", "b_failed"]), (["-v"], ["a.started", "b_failed"]), (["-q"], ["b_failed"])]
-)
-def test_a_quiet_command_reports_only_what_failed(
-    argv: list[str], events: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_quiet_command_reports_only_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
     commands = group("")
 
     @commands.command()
-    def told() -> None:
+    def run_command() -> None:
         with reporting() as report:
             report.event("a.started")
             report.event("b_failed")
 
-    assert invoke(commands, argv, program="told") == 0
-    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == events
+    for flags, events in (([], ["a.started", "b_failed"]), (["-v"], ["a.started", "b_failed"]), (["-q"], ["b_failed"])):
+        assert invoke(commands, flags, program="told") == 0
+        assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == events
 
 
 @pytest.mark.parametrize(
@@ -102,15 +100,14 @@ def test_a_quiet_command_reports_only_what_failed(
     [
         ("", "Usage: tidemark"),
         ("config", "Usage: tidemark"),
-        ("rum", "tidemark: "),
-        ("run --colour", "tidemark: "),
-        ("run --stage platinum", "tidemark: "),
-        ("run --every soon", "tidemark: "),
-        ("sql", "tidemark: "),
-        ("sql SELECT --format xml", "tidemark: "),
-        ("config shout", "tidemark: "),
-        ("jars fetch nothing", "tidemark: "),
-        ("gate show --rows 201", "tidemark: "),
+        ("rum", "Did you mean 'run'?"),
+        ("run --colour", "No such option"),
+        ("run --stage platinum", "Invalid value for '--stage'"),
+        ("run --every soon", "Invalid value for '--every'"),
+        ("sql SELECT --format xml", "Invalid value for '--format'"),
+        ("config shout", "Did you mean 'show'?"),
+        ("jars fetch nothing", "no such set of jars"),
+        ("gate show --rows 201", "Invalid value for '--rows'"),
         ("quarantine release --reason x", "No records are named."),
         ("quarantine release t 0 --reason x", "not clear which"),
         ("quarantine discard t 0 1 --class late --reason x", "not clear which"),
@@ -123,30 +120,31 @@ def test_a_quiet_command_reports_only_what_failed(
         ("status --config none.yml", "none.yml"),
         ("config check --set hunter3", "KEY=VALUE"),
         ("config check --set =hunter3", "KEY=VALUE"),
+        ("erase --topic t --reason x", "not clear which key"),
+        ("erase --topic t --reason x --key hunter3 --key-file f", "not clear which key"),
+        ("erase --topic t --reason x --key-hex hunter3", "not in hexadecimal"),
+        ("erase --topic t --reason x --key-file no-such-file", "cannot be read"),
+        ("erase --topic t --reason x --key ''", "empty"),
+        ("maintain --erase", "not clear which key"),
+        ("maintain --key hunter3", "nothing to do with it"),
+        ("demo --into .", "The demo starts with an empty folder"),
+        *((name, "Did you mean policies?") for name in ("run", "plan", "status", "sql query", "verify")),
+        *((name, "Did you mean policies?") for name in ("config show", "config check")),
     ],
 )
-def test_a_wrong_command_line_ends_with_2_says_why_and_repeats_no_value(
-    line: str, said: str, config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_wrong_command_line_or_config_ends_with_2_says_why_and_repeats_no_value(
+    line: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("TIDEMARK_CONFIG", str(config))
+    """The config has a mistake: what is wrong in the line is said before the config is read, and nothing starts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEMARK_CONFIG", str(write_config(tmp_path, root="lakehouse", polices={"late": "drop"})))
     assert main(shlex.split(line)) == 2
     captured = capsys.readouterr()
     assert said in captured.err
     assert "Traceback" not in captured.err
     assert "hunter3" not in captured.err
     assert captured.out == ""
-
-
-@pytest.mark.parametrize("command", ["run", "plan", "status", "sql query", "verify", "config show", "config check"])
-def test_a_config_mistake_stops_every_command_before_it_starts(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = write_config(tmp_path, root="lakehouse", polices={"late": "drop"})
-    assert main([*command.split(), "--config", str(config)]) == 2
-    captured = capsys.readouterr()
-    assert "polices" in captured.err
-    assert "policies" in captured.err
-    assert captured.out == ""
+    assert [file.name for file in tmp_path.iterdir()] == ["tidemark.yml"]
 
 
 def test_the_environment_names_the_config_and_set_overrides_it(
@@ -162,19 +160,15 @@ def test_the_environment_names_the_config_and_set_overrides_it(
     assert (shown["kafka"]["topics"], shown["policies"]["max_jump"]) == (["a", "b"], 5)
 
 
-def test_no_secret_of_the_config_is_shown(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_secret_of_the_config_is_shown(config: Path, run_command: RunCommand, capsys: pytest.CaptureFixture[str]) -> None:
     for flags in ([], ["--json"]):
-        assert main(["config", "show", "--config", str(config), *flags]) == 0
-        captured = capsys.readouterr()
-        assert "ada" in captured.out
-        assert "hunter2" not in captured.out + captured.err
+        out, err = run_command("config", "show", *flags)
+        assert ("ada" in out, "hunter2" in out + err) == (True, False)
     load_settings(config, None)
     assert exit_code_of(fail_with(SourceError("Refused.", observed="login ada/hunter2"))) == 1
     assert exit_code_of(fail_with(RuntimeError("jaas password=hunter2"))) == 1
-    captured = capsys.readouterr()
-    assert "Refused." in captured.err
-    assert "RuntimeError" in captured.err
-    assert "hunter2" not in captured.err
+    err = capsys.readouterr().err
+    assert [each in err for each in ("Refused.", "RuntimeError", "hunter2")] == [True, True, False]
 
 
 def test_every_error_has_its_code_and_only_an_unexpected_one_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,13 +215,6 @@ def test_a_closed_pipe_is_no_traceback() -> None:
         assert process.wait(60) in (1, 141)
 
 
-def test_the_demo_refuses_a_folder_that_holds_something(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "mine.txt").touch()
-    assert main(["demo", "--into", str(tmp_path)]) == 2
-    assert str(tmp_path) in capsys.readouterr().err
-    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
-
-
 def ending(outcomes: list[Exception | None], monkeypatch: pytest.MonkeyPatch, *, stop_during: int) -> list[str]:
     """Replaces a run by given outcomes; SIGTERM arrives in the one of that number. Returns what each run reached."""
     reached: list[str] = []
@@ -251,41 +238,31 @@ def ending(outcomes: list[Exception | None], monkeypatch: pytest.MonkeyPatch, *,
     return reached
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "code"),
-    [
-        ([None, None], 0),
-        ([GateFailedError("no")], 3),
-        ([AnotherWriterError("locked")], 4),
-        ([GateFailedError("no"), None], 0),
-        ([None, GateFailedError("no")], 3),
-    ],
-)
-def test_the_loop_goes_on_and_ends_with_the_code_of_its_last_whole_run(
-    outcomes: list[Exception | None], code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report, told = Events(), list[dict[str, Any]]()
-    reached = ending([*outcomes, None], monkeypatch, stop_during=len(outcomes))
-    assert loop.run_every(Job.on(NOTHING, NOTHING, report), seconds=0, told=told.append) == code
-    # The run during which the signal came was left between its first stage and the next.
-    assert reached == ["silver"] * len(outcomes) + ["bronze"]
-    assert len(told) == outcomes.count(None)
-    assert report.names[-1] == "run.stopped"
+def test_the_loop_goes_on_and_ends_with_the_code_of_its_last_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed, locked = GateFailedError("no"), AnotherWriterError("locked")
+    histories: list[list[Exception | None]] = [[None, None], [failed], [locked], [failed, None], [None, failed]]
+    for outcomes, code in zip(histories, (0, 3, 4, 0, 3), strict=True):
+        report, told = Events(), list[dict[str, Any]]()
+        reached = ending([*outcomes, None], monkeypatch, stop_during=len(outcomes))
+        assert loop.run_every(Job.on(NOTHING, NOTHING, report), seconds=0, told=told.append) == code
+        # The run during which the signal came was left between its first stage and the next.
+        assert reached == ["silver"] * len(outcomes) + ["bronze"]
+        assert len(told) == outcomes.count(None)
+        assert report.names[-1] == "run.stopped"
     ending([SourceError("gone")], monkeypatch, stop_during=-1)
     with pytest.raises(SourceError):  # any other error ends it
-        loop.run_every(Job.on(NOTHING, NOTHING, report), seconds=0)
+        loop.run_every(Job.on(NOTHING, NOTHING, Events()), seconds=0)
 
 
-def test_the_loop_listens_for_signals_after_spark_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    ending([None], monkeypatch, stop_during=0)
+def test_the_loop_listens_for_signals_after_spark_does_and_its_pause_ends_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    ending([None], monkeypatch, stop_during=-1)
     handlers = list[object]()
-
-    def open_spark() -> Any:
-        handlers.append(signal.getsignal(signal.SIGINT))
-
-    job = Job(NOTHING, Events(), open_spark)
     before = signal.getsignal(signal.SIGINT)
-    assert loop.run_every(job, seconds=0) == 0
+    job = Job(NOTHING, Events(), lambda: handlers.append(signal.getsignal(signal.SIGINT)))  # type: ignore[arg-type, return-value] # no session is needed
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    started = time.monotonic()
+    assert loop.run_every(job, seconds=60) == 0
+    assert time.monotonic() - started < 30
     assert handlers == [before]
 
 
@@ -299,14 +276,6 @@ def test_a_run_of_one_stage_is_finished_before_the_loop_ends() -> None:
     with pytest.raises(loop.StopRequestedError):
         stoppable.event("gold.started")
     assert report.names == ["gate.started", "gate.finished", "run.finished"]
-
-
-def test_the_loops_pause_ends_with_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
-    ending([None], monkeypatch, stop_during=-1)
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    started = time.monotonic()
-    assert loop.run_every(Job.on(NOTHING, NOTHING, Events()), seconds=60) == 0
-    assert time.monotonic() - started < 30
 
 
 def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,51 +1,47 @@
-"""The demo's input: its truth agrees with the rule applied record by record."""
+"""The demo's input: its truth agrees with the rule applied record by record, and it arrives as planned."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
+from tidemark_producer import Headers
 
 from jobs.demo.events import BAD_KINDS, Outgoing, bad_headers, events, plan_events
-from jobs.demo.producer import incidents, names
-from lakehouse.errors import UsageError
+from jobs.demo.producer import expected, incidents, names, produce, produce_numbered, sequence_of
+from lakehouse.errors import SourceError, UsageError
+from tests.support.reference import Reference, Seen
+from tests.support.topics import records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bronze.dev_broker.broker import LocalBroker
 
 
-def outcome(sent: list[Outgoing]) -> tuple[Counter[tuple[int, str]], dict[int, int]]:
-    """What the article's rule, read literally, makes of the events: counts by partition and class, and the watermarks."""
-    counts: Counter[tuple[int, str]] = Counter()
-    high: dict[int, int] = defaultdict(int)
-    for record in sent:
-        if len(record.headers) != 1 or not record.headers[0][1].isdigit():
-            counts[record.partition, "bad"] += 1
-        elif (sequence := int(record.headers[0][1])) > high[record.partition]:
-            high[record.partition] = sequence
-            counts[record.partition, "unique"] += 1
-        else:
-            counts[record.partition, "resent"] += 1
-    return counts, dict(high)
+def number(record: Outgoing) -> int | None:
+    """The sequence of an event, by its one header."""
+    return int(record.headers[0][1]) if len(record.headers) == 1 and record.headers[0][1].isdigit() else None
 
 
 @pytest.mark.parametrize(("records", "seed"), [(1_000, 1), (1_003, 2), (20_000, 3)])
-def test_the_plan_tells_the_truth(records: int, seed: int) -> None:
+def test_the_plan_tells_what_the_rule_decides_and_is_repeatable(records: int, seed: int) -> None:
     plans = plan_events(records, seed=seed)
     sent = list(events(plans))
-    counts, high = outcome(sent)
     assert len(sent) == records
-    assert high == {plan.partition: plan.unique for plan in plans}
-    for plan in plans:
-        found = {name: counts[plan.partition, name] for name in ("unique", "resent", "bad")}
-        assert found == {"unique": plan.unique, "resent": plan.resent, "bad": BAD_KINDS}
-
-
-def test_the_input_is_repeatable_and_resent_with_the_same_bytes() -> None:
-    sent = list(events(plan_events(2_000)))
-    assert sent == list(events(plan_events(2_000)))
+    assert sent == list(events(plan_events(records, seed=seed)))
     assert {150 < len(record.value) < 250 for record in sent} == {True}
-    first: dict[tuple[int, bytes], Outgoing] = {}
-    for record in sent:
-        if len(record.headers) == 1 and record.headers[0][1].isdigit():
-            assert first.setdefault((record.partition, record.headers[0][1]), record) == record
+    # What is sent again has the same bytes, or it were a collision.
+    seen = [Seen("t", each.partition, offset, number(each), payload=repr(each)) for offset, each in enumerate(sent)]
+    rule = Reference().take(seen)
+    assert rule.watermarks == {("t", plan.partition, None): (0, plan.unique) for plan in plans}
+    counts = Counter((partition, kind) for (_, partition, _), kind in rule.classes.items())
+    assert counts == {
+        (plan.partition, kind): count
+        for plan in plans
+        for kind, count in (("accepted", plan.unique), ("duplicate", plan.resent), ("invalid", BAD_KINDS))
+    }
 
 
 def test_block_lengths_bad_kinds_and_the_least_number_of_records() -> None:
@@ -57,6 +53,9 @@ def test_block_lengths_bad_kinds_and_the_least_number_of_records() -> None:
 
 
 def test_the_incidents_are_those_of_the_article_and_a_name_stays_on_one_partition() -> None:
+    truth = expected(80)
+    assert (truth.records, truth.incident_records, sum(truth.classes.values())) == (95, 15, 80)
+    assert truth.incidents == {"A": [1, 6, 7, 8], "B": [2, 5, 9, 11], "C": [3, 4, 10]}
     sent = incidents()
     assert [int(record.value.split(b'"id": ')[1].split(b",")[0]) for record in sent] == [*range(1, 8), *range(4, 12)]
     assert sent[0].value == b'{"id": 1, "data": "ab583cc8f8"}'
@@ -64,3 +63,26 @@ def test_the_incidents_are_those_of_the_article_and_a_name_stays_on_one_partitio
     sent = names()
     assert (len(sent), len({record.value for record in sent})) == (17, 12)
     assert len({(record.key, record.partition) for record in sent}) == len({record.key for record in sent})
+
+
+@pytest.mark.kafka
+def test_what_arrives_of_producers_that_crash_is_the_plan_record_by_record(
+    broker: LocalBroker, topic: Callable[..., str]
+) -> None:
+    name, sent = topic(2), list(events(plan_events(1_000, partitions=2)))
+    assert produce_numbered(broker.bootstrap_servers, name, sent, sequence_of, Headers(None, None, "seq")) == 1_000
+    arrived = records_of(broker.bootstrap_servers, name)
+    for partition in range(2):
+        planned = [(each.key, each.value, each.headers) for each in sent if each.partition == partition]
+        found = [each for each in arrived if each.partition == partition]
+        assert [(each.key, each.value, each.headers) for each in found] == planned
+
+
+@pytest.mark.kafka
+def test_records_that_the_broker_refuses_are_an_error(broker: LocalBroker, topic: Callable[..., str]) -> None:
+    with pytest.raises(SourceError, match="could not be sent"):
+        produce(broker.bootstrap_servers, topic(1), (record for record in incidents() if record.partition == 1))
+    small = topic(1, {"cleanup.policy": "delete", "max.message.bytes": "100"})
+    first = [record for record in events(plan_events(100)) if record.partition == 0]
+    with pytest.raises(SourceError, match="could not be sent"):
+        produce_numbered(broker.bootstrap_servers, small, first, sequence_of, Headers(None, None, "seq"))

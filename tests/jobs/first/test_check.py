@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bronze.dev_broker.broker import LocalBroker
+    from tests.jobs.conftest import RunCommand
 
     Check = Callable[..., tuple[int, dict[str, dict[str, Any]]]]
 
@@ -54,9 +55,9 @@ def filled(broker: LocalBroker, topic: Callable[..., str]) -> str:
 def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(filled: str, checked: Check, tmp_path: Path) -> None:
     code, found = checked(filled, value={"format": "text"})
     assert code == 0
+    lacking = "1: there is no such header, path or byte range, or the extractor gave nothing"
     assert {name: found[name]["observed"] for name in ("sequence", "order", "values", f"topic {filled}")} == {
-        "sequence": "header seq in 23 of 24 records, 1 to 20; 1: there is no such header, path or byte range, or the extractor "
-        "gave nothing",
+        "sequence": f"header seq in 23 of 24 records, 1 to 20; {lacking}",
         "order": "rises, without a gap; 3 records sent again; 1 invalid",
         "values": "23 of 24 can be text; 1 not UTF-8",
         f"topic {filled}": "2 partitions, 24 offsets; 24 records read",
@@ -65,15 +66,12 @@ def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(fille
     assert [each.name for each in tmp_path.iterdir()] == ["tidemark.yml"]
 
 
-def test_what_the_records_lack_is_named_with_what_they_have(
-    filled: str, checked: Check, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_the_records_lack_is_named_with_what_they_have(filled: str, checked: Check, run_command: RunCommand) -> None:
     code, found = checked(filled, sequence={"header": "SEQ"})
     assert (code, found["sequence"]["ok"]) == (1, False)
     assert "header SEQ in 0 of 24 records" in found["sequence"]["observed"]
     assert "The records have header:seq" in found["sequence"]["next_step"]
-    assert main(["check", "--config", str(tmp_path / "tidemark.yml")]) == 1
-    assert "\nNO  sequence " in capsys.readouterr().out
+    assert "\nNO  sequence " in run_command("check", code=1)[0]
 
 
 def test_a_sequence_that_needs_a_producer_is_said_to(broker: LocalBroker, topic: Callable[..., str], checked: Check) -> None:
@@ -100,16 +98,12 @@ def test_each_mistake_of_the_config_has_a_line_and_the_machine_is_looked_at(fill
     assert "sequence" in found["config sequenze"]["next_step"]
 
 
-def test_tables_of_another_pipeline_and_strange_ones_are_named(filled: str, checked: Check, tmp_path: Path) -> None:
+def test_tables_of_others_and_those_that_only_a_session_reaches_are_named(filled: str, checked: Check, tmp_path: Path) -> None:
     lakehouse = Lakehouse(root=str(tmp_path / "lake"))
     table(lakehouse, "bronze_records", **{OWNER: "theirs"})
     table(lakehouse, "strange")
     code, found = checked(filled)
     assert (code, found["tables"]["ok"]) == (1, False)
     assert "1 table of pipeline theirs, and tables that are not Tidemark's: strange" in found["tables"]["observed"]
-
-
-def test_tables_that_only_a_session_reaches_are_said_to_be_not_looked_at(filled: str, checked: Check) -> None:
-    place = {"catalog": "main", "schema": "s", "volume": "/Volumes/main/s/v"}
-    code, found = checked(filled, lakehouse=place)
+    code, found = checked(filled, lakehouse={"catalog": "main", "schema": "s", "volume": "/Volumes/main/s/v"})
     assert (code, "not looked at" in found["tables"]["observed"]) == (0, True)

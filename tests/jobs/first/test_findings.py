@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from lakehouse.config.load import parse
 from lakehouse.extract.sources import Source
 from lakehouse.settings.extractor import Extractor
 from tests.support.hostile_bytes import VALUES
+from tests.support.reference import Reference, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +47,12 @@ def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Finding], 
     return {each.candidate.label: each for each in judged.findings}, [each.label for each in judged.options]
 
 
+def steps_of(findings: dict[str, Finding]) -> Steps:
+    steps = findings["header:seq"].steps
+    assert steps is not None
+    return steps
+
+
 @pytest.mark.parametrize(
     ("sequences", "described"),
     [
@@ -57,25 +65,24 @@ def found(records: Sequence[Sampled], **more: Any) -> tuple[dict[str, Finding], 
 )
 def test_a_sequence_rises_with_gaps_with_resends_and_with_jumps_back(sequences: tuple[int, ...], described: str) -> None:
     findings, options = found(with_header(*sequences))
-    steps = findings["header:seq"].steps
-    assert steps is not None
-    assert steps.describe() == described
+    assert steps_of(findings).describe() == described
     assert (options == ["header:seq"]) == ("in part" not in described)
 
 
-def test_numbers_that_fall_do_not_fit() -> None:
-    findings, options = found(with_header(*range(50, 0, -1)))
-    assert options == []
-    assert findings["header:seq"].not_sequence == (
-        "it does not rise within the partitions: 49 of 50 records are below an earlier one and never there before"
-    )
+def test_a_header_that_does_not_fit_says_why() -> None:
+    def said_of(records: list[Sampled], offered: list[str]) -> str | None:
+        findings, options = found(records)
+        assert options == offered
+        return findings["header:seq"].not_sequence
 
-
-def test_the_same_number_on_different_records_does_not_fit() -> None:
-    records = [record(offset, value={"n": offset}, seq=b"%d" % (offset // 5 + 1)) for offset in range(50)]
-    findings, options = found(records)
-    assert "40 of 50 records are with the number of another record" in str(findings["header:seq"].not_sequence)
-    assert options == ["json:$.n"]
+    falls = "it does not rise within the partitions: 49 of 50 records are below an earlier one and never there before"
+    assert said_of(with_header(*range(50, 0, -1)), []) == falls
+    shared = [record(n, value={"n": n}, seq=b"%d" % (n // 5 + 1)) for n in range(50)]
+    assert "40 of 50 records are with the number of another record" in str(said_of(shared, ["json:$.n"]))
+    lacking = [record(n, seq=b"%d" % n) if n % 2 else record(n, other=b"x") for n in range(40)]
+    assert said_of(lacking, []) == "it is missing in 20 of 40 records"
+    alone = [record(0, partition=partition, value=b"v", seq=b"7") for partition in range(3)]
+    assert "two records" in str(said_of(alone, []))
 
 
 def test_what_does_not_fit_says_why() -> None:
@@ -92,17 +99,16 @@ def test_what_does_not_fit_says_why() -> None:
     }
 
 
-def test_a_header_that_many_records_lack_does_not_fit() -> None:
-    records = [record(n, seq=b"%d" % n) if n % 2 else record(n, other=b"x") for n in range(40)]
-    assert found(records)[0]["header:seq"].not_sequence == "it is missing in 20 of 40 records"
-
-
-def test_a_sequence_that_rises_for_each_producer_alone_is_found_with_its_producer() -> None:
-    records = [record(n, value=b"v%d" % n, seq=b"%d" % (n // 2 + 100 * (n % 2)), who=b"w%d" % (n % 2)) for n in range(200)]
-    findings, options = found(records)
-    assert findings["header:seq"].not_sequence is not None
-    assert findings["header:who"].not_producer is None
-    assert options == ["header:seq with producer header:who"]
+def test_what_fits_is_offered_with_its_producer_or_epoch_and_the_best_first() -> None:
+    of_producers = [record(n, value=b"v%d" % n, seq=b"%d" % (n // 2 + 100 * (n % 2)), who=b"w%d" % (n % 2)) for n in range(200)]
+    assert found(of_producers)[1] == ["header:seq with producer header:who"]
+    of_epochs = [record(n, value={"n": n % 50, "epoch": n // 50, "body": n % 7}) for n in range(200)]
+    assert found(of_epochs)[1] == ["json:$.n with epoch json:$.epoch"]
+    several = [record(n, value={"id": n, "other": n}, seq=b"%d" % n, rev=b"%d" % n) for n in range(50)]
+    assert found(several)[1] == ["header:seq", "json:$.id", "header:rev", "json:$.other"]
+    findings, options = found([record(n, value=b"v%d" % n, seq=(n + 1).to_bytes(8)) for n in range(50)])
+    assert options == ["{header: seq, encoding: int64}"]
+    assert findings[options[0]].highest == 50
 
 
 def test_what_names_nobody_is_no_producer() -> None:
@@ -116,72 +122,36 @@ def test_what_names_nobody_is_no_producer() -> None:
     }
 
 
-def test_a_sequence_that_starts_anew_is_found_with_its_epoch() -> None:
-    records = [record(n, value={"n": n % 50, "epoch": n // 50, "body": n % 7}) for n in range(200)]
-    assert found(records)[1] == ["json:$.n with epoch json:$.epoch"]
-
-
-def test_of_several_the_one_comes_first_that_keeps_the_fewest_records_out_and_is_named_so() -> None:
-    records = [record(n, value={"id": n, "other": n}, seq=b"%d" % n, rev=b"%d" % n) for n in range(50)]
-    assert found(records)[1] == ["header:seq", "json:$.id", "header:rev", "json:$.other"]
-
-
-def test_a_whole_partition_with_one_record_says_nothing_of_the_order() -> None:
-    records = [record(0, partition=partition, value=b"v", seq=b"7") for partition in range(3)]
-    assert found(records)[1] == []
-    assert "two records" in str(found(records)[0]["header:seq"].not_sequence)
-
-
 def test_what_may_have_been_sent_before_the_end_of_a_partition_is_not_held_against_a_sequence() -> None:
     ends = [record(100 + n, value=b"v", seq=b"%d" % each) for n, each in enumerate((90, 91, 88, 92))]
-    records = [*with_header(1, 2, 3), *ends]
-    findings, options = found(records, tails={("t", 0): 100})
-    assert options == ["header:seq"]
-    steps = findings["header:seq"].steps
-    assert steps is not None
-    assert (steps.unknown, steps.late, steps.gaps) == (1, 0, 0)
+    findings, options = found([*with_header(1, 2, 3), *ends], tails={("t", 0): 100})
+    steps = steps_of(findings)
+    assert (options, steps.unknown, steps.late, steps.gaps) == (["header:seq"], 1, 0, 0)
 
 
-def test_numbers_in_eight_bytes_are_read_as_such() -> None:
-    records = [record(n, value=b"v%d" % n, seq=(n + 1).to_bytes(8)) for n in range(50)]
-    findings, options = found(records)
-    assert options == ["{header: seq, encoding: int64}"]
-    assert findings[options[0]].highest == 50
-
-
-def plainly(records: Sequence[Sampled], sequences: Sequence[Any], producers: Sequence[Any], epochs: Sequence[Any]) -> Steps:
-    """The same by looking, for each record, at all before it."""
-    seen: list[tuple[Any, tuple[int, int], Any]] = []
-    counts = dict.fromkeys(("in_order", "gaps", "resent", "collisions", "late", "fenced"), 0)
-    for each, sequence, producer, epoch in zip(records, sequences, producers, epochs, strict=True):
-        if sequence is None or producer is None:
-            continue
-        stream, ordinal, content = (each.partition, producer), (epoch, sequence), (each.key, each.value)
-        before = [(other, what) for place, other, what in seen if place == stream]
-        highest = max((other for other, _ in before), default=None)
-        if highest is None or ordinal > highest:
-            counts["in_order"] += 1
-            counts["gaps"] += highest is not None and highest[0] == epoch and sequence > highest[1] + 1
-        elif epoch < highest[0]:
-            counts["fenced"] += 1
-        elif first := [what for other, what in before if other == ordinal]:
-            counts["resent" if first[0] == content else "collisions"] += 1
-        else:
-            counts["late"] += 1
-        seen.append((stream, ordinal, content))
-    streams = {place for place, _, _ in seen}
-    of_stream = [[ordinal for place, ordinal, _ in seen if place == stream] for stream in streams]
-    longest = max(map(len, of_stream), default=0)
-    is_constant = longest > 1 and all(len(set(each)) == 1 for each in of_stream)
-    return Steps(records=len(seen), streams=len(streams), longest=longest, is_constant=is_constant, **counts)
+def by_the_rule(rows: list[tuple[Sampled, Any, Any, int]]) -> Steps:
+    """The steps of records with their sequence, producer and epoch, as the rule decides them that Silver has."""
+    seen = [
+        Seen("t", each.partition, each.offset, sequence, producer, epoch, repr(each.value))
+        for each, sequence, producer, epoch in rows
+        if None not in (sequence, producer)
+    ]
+    rule = Reference().take(seen)
+    classes, streams = Counter(rule.classes.values()), Counter(each.stream for each in seen)
+    longest = max(streams.values(), default=0)
+    is_constant = longest > 1 and len({each.key for each in seen}) == len(streams)
+    named = {"accepted": "in_order", "duplicate": "resent", "collision": "collisions", "late": "late", "fenced": "fenced"}
+    counts = {name: classes[kind] for kind, name in named.items()}
+    return Steps(len(seen), len(streams), longest, gaps=len(rule.gaps), is_constant=is_constant, **counts)
 
 
 @given(ROWS)
-def test_a_walk_counts_what_looking_back_at_every_record_counts(rows: list[tuple[Any, ...]]) -> None:
+def test_a_walk_counts_what_the_rule_of_silver_decides(rows: list[tuple[Any, ...]]) -> None:
     rows = sorted(rows, key=lambda row: row[0])
     records = [record(offset, partition=row[0], value=b"same" if row[4] else b"%d" % offset) for offset, row in enumerate(rows)]
     sequences, producers, epochs = ([row[place] for row in rows] for place in (1, 2, 3))
-    assert walk(records, sequences, producers, epochs) == plainly(records, sequences, producers, epochs)
+    expected = by_the_rule(list(zip(records, sequences, producers, epochs, strict=True)))
+    assert walk(records, sequences, producers, epochs) == expected
 
 
 def sampled(values: list[Any], headers: Any = ()) -> list[Sampled]:
@@ -192,33 +162,25 @@ def labels(records: list[Sampled]) -> list[str]:
     return [each.label for each in find(records).candidates]
 
 
-def test_headers_paths_and_whole_values_are_candidates() -> None:
-    assert labels(sampled([b'{"a": {"b": 1, "c d": "x"}, "list": [1]}'], [("seq", b"1")])) == [
-        "header:seq",
-        "json:$.a.b",
-        "json:$.a['c d']",
-    ]
+def test_headers_paths_and_whole_values_are_candidates_up_to_a_limit() -> None:
+    paths = ["json:$.a.b", "json:$.a['c d']"]
+    assert labels(sampled([b'{"a": {"b": 1, "c d": "x"}, "list": [1]}'], [("seq", b"1")])) == ["header:seq", *paths]
     assert labels(sampled([b"7", b"8"])) == ["value:utf8"]
     assert labels(sampled([(7).to_bytes(8), (8).to_bytes(8)])) == ["value:int64"]
+    many = find(sampled([json.dumps({f"n{number}": 1 for number in range(MOST_NAMES + 50)}).encode()]))
+    assert (len(many.candidates), many.left_out) == (MOST_NAMES, 50)
 
 
 def test_names_that_the_config_cannot_spell_are_counted_and_left_out() -> None:
-    found = find(sampled([json.dumps({"it's": 1, "a[0]": 1, "*": 1, "": 1, "x" * 300: 1, "ok": 1}).encode()], [("", b"1")]))
-    assert [each.label for each in found.candidates] == ["json:$.ok"]
-    assert len(found.unnamed) == 6
-
-
-def test_names_beyond_a_limit_are_counted() -> None:
-    records = sampled([json.dumps({f"n{number}": 1 for number in range(MOST_NAMES + 50)}).encode()])
-    assert (len(find(records).candidates), find(records).left_out) == (MOST_NAMES, 50)
+    odd = sampled([json.dumps({"it's": 1, "a[0]": 1, "*": 1, "": 1, "x" * 300: 1, "ok": 1}).encode()], [("", b"1")])
+    assert (labels(odd), len(find(odd).unnamed)) == (["json:$.ok"], 6)
 
 
 @pytest.mark.parametrize(
     "value", [b"[" * 100_000, b'{"a":' * 50_000 + b"1" + b"}" * 50_000, b"\xff" * 2_000_000, b'{"a": NaN}', b"9" * 9_000, b""]
 )
 def test_bytes_that_would_stop_a_parser_are_no_json(value: bytes) -> None:
-    found = find(sampled([value, b'{"ok": 1}']))
-    assert "json:$.ok" in [each.label for each in found.candidates]
+    assert "json:$.ok" in labels(sampled([value, b'{"ok": 1}']))
 
 
 def test_a_header_or_a_key_that_stands_twice_with_two_values_is_a_problem() -> None:

@@ -57,7 +57,18 @@ def begin(broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     return run
 
 
-def test_a_config_is_written_that_names_what_was_found_and_the_commands_that_follow(filled: Filled, begin: Begin) -> None:
+def asker(answers: dict[str, str]) -> tuple[list[str], Callable[[str, str | None], str]]:
+    """A person who gives these answers, and the questions that they were asked."""
+    asked: list[str] = []
+
+    def ask(question: str, _default: str | None) -> str:
+        asked.append(question)
+        return answers[question]
+
+    return asked, ask
+
+
+def test_a_config_and_json_name_what_was_found_and_the_commands_that_follow(filled: Filled, begin: Begin) -> None:
     name = filled(*sequenced(*range(1, 31)), *sequenced(*range(25, 40)))
 
     code, out, _ = begin(name, "--root", "./lake")
@@ -65,13 +76,19 @@ def test_a_config_is_written_that_names_what_was_found_and_the_commands_that_fol
     settings = load("tidemark.yml", environ={})
     assert (code, settings.sequence, settings.pipeline) == (0, Extractor(header="seq"), name)
     assert settings.lakehouse.root == str(Path("lake").resolve())
-    written = Path("tidemark.yml").read_text()
-    assert "# header:seq is in 45 of 45 records: whole numbers, 1 to 39." in written
+    assert "# header:seq is in 45 of 45 records: whole numbers, 1 to 39." in Path("tidemark.yml").read_text()
     assert "header:seq   fits: rises, without a gap; 6 records sent again" in out
     assert "key          no: ever-new keys scatter a stream" in out
     assert "offset       no: Kafka gives a new one" in out
     assert out.endswith("Next:\n  tidemark check\n  tidemark plan\n  tidemark run\n")
     assert not Path("lake").exists()
+
+    code, out, _ = begin(name, "--json", "--force")
+    found = json.loads(out)
+    assert (code, found["records"], found["chosen"]) == (0, 45, {"sequence": "header:seq"})
+    (seq,) = [each for each in found["candidates"] if each["name"] == "header:seq"]
+    assert (seq["present"], seq["lowest"], seq["highest"], seq["steps"]["resent"]) == (45, 1, 39, 6)
+    assert found["next"] == ["tidemark check", "tidemark plan", "tidemark run"]
 
 
 def test_a_file_is_replaced_only_by_force_and_keeps_a_reference_to_a_secret(
@@ -92,48 +109,43 @@ def test_a_file_is_replaced_only_by_force_and_keeps_a_reference_to_a_secret(
     assert f"Did you mean {name}?" in err or "topics that this login may see" in err
 
 
-def test_where_nothing_fits_no_config_is_written_and_the_producer_is_shown_what_to_add(
+def test_where_nothing_fits_no_config_is_written_but_what_to_add_is_shown(
     filled: Filled, begin: Begin, broker: LocalBroker
 ) -> None:
-    name = filled(*(Sent(b'{"id": "o-%d"}' % (n % 7), key=b"k%d" % n) for n in range(30)))
+    empty, name = filled(), filled(*(Sent(b'{"id": "o-%d"}' % (n % 7), key=b"k%d" % n) for n in range(30)))
 
     code, out, _ = begin(name)
 
     assert (code, Path("tidemark.yml").exists()) == (1, False)
     program = out[out.index("    from confluent_kafka") : out.index("\nSeveral producers")]
     exec(compile("\n".join(line[4:] for line in program.splitlines()), "shown", "exec"), {})  # noqa: S102 -- our own text
-    command = out[out.index("Then again: tidemark ") + len("Then again: tidemark ") :].split()
+    command = out.partition("Then again: tidemark ")[2].split()
     assert main([*command, "--sample", "2"]) == 1  # two records with it among thirty without
     assert command[:4] == ["init", "--brokers", broker.bootstrap_servers, "--topic"]
 
+    code, out, _ = begin(empty)
+    assert (code, "no records yet" in out, Path("tidemark.yml").exists()) == (1, True, False)
+    assert begin(empty, "--sequence", "header:seq")[0] == 0
+    assert "nothing below is checked" in Path("tidemark.yml").read_text()
 
-def test_of_several_that_fit_the_first_is_taken_and_it_is_said_by_which_order(filled: Filled, begin: Begin) -> None:
+
+def test_of_several_that_fit_the_first_is_taken_or_the_one_named(
+    filled: Filled, begin: Begin, broker: LocalBroker, tmp_path: Path
+) -> None:
     name = filled(*(Sent(b'{"id": %d, "b": %d}' % (n, n), headers=[("seq", b"%d" % n)]) for n in range(30)))
-
     assert "first of several that fit" in " ".join(begin(name)[1].split())
     assert load("tidemark.yml", environ={}).sequence == Extractor(header="seq")
     code, out, _ = begin(name, "--sequence", "json:$.id", "--force")
-    assert code == 0
-    assert "as was asked" in out
+    assert (code, "as was asked" in out) == (0, True)
     assert load("tidemark.yml", environ={}).sequence == Extractor(json="$.id")
 
-
-def test_a_person_at_a_terminal_is_asked_for_what_is_missing_and_which_of_several(
-    filled: Filled, broker: LocalBroker, tmp_path: Path
-) -> None:
-    name = filled(*(Sent(b'{"id": %d}' % n, headers=[("seq", b"%d" % n)]) for n in range(30)))
     answers = {
         "Kafka's brokers, host:port": broker.bootstrap_servers,
         "The topic, or several with commas between": name,
         "Where the tables go: a folder, or s3://bucket/path": "./here",
-        "Which one, 1 to 2": "2",
+        "Which one, 1 to 3": "2",
     }
-    asked: list[str] = []
-
-    def ask(question: str, _default: str | None) -> str:
-        asked.append(question)
-        return answers[question]
-
+    asked, ask = asker(answers)
     nothing = Asked(None, [], None, tmp_path / "own.yml", False, 100, [], {})
     assert init(nothing, ask=ask, as_json=False) == 0
     assert asked == list(answers)
@@ -148,11 +160,10 @@ def test_what_a_hostile_producer_sends_is_escaped_and_bounded_and_the_config_run
     monkeypatch.setenv("HOME_SECRET", "never-shown")
     names = ["\x1b[2J\r\n", "${env:HOME_SECRET}", "on: {x", "# y", "\u202etxt"]
     big = b'{"a": "' + b"x" * 900_000 + b'", "it\'s": 1, "\\u001b]0;": %d}'
-    records = [
+    name = filled(
         *(Sent(big % n, headers=[*((name, b"%d" % n) for name in names), ("seq", b"%d" % n)]) for n in range(6)),
         *(Sent(b"[" * 50_000, headers=[("seq", b"%d" % n), ("seq", b"0")]) for n in range(6, 8)),
-    ]
-    name = filled(*records)
+    )
 
     _, out, _ = begin(name, "--sequence", "header:" + names[1])
 
@@ -162,45 +173,27 @@ def test_what_a_hostile_producer_sends_is_escaped_and_bounded_and_the_config_run
     assert max(map(len, out.splitlines())) < 2_000
 
 
-def test_the_findings_as_json_name_every_candidate_with_its_numbers(filled: Filled, begin: Begin) -> None:
-    name = filled(*sequenced(3, 4, 9))
-
-    code, out, _ = begin(name, "--json")
-
-    found = json.loads(out)
-    assert (code, found["records"], found["chosen"]) == (0, 3, {"sequence": "header:seq"})
-    (seq,) = [each for each in found["candidates"] if each["name"] == "header:seq"]
-    assert (seq["present"], seq["lowest"], seq["highest"], seq["steps"]["gaps"]) == (3, 3, 9, 1)
-    assert found["next"] == ["tidemark check", "tidemark plan", "tidemark run"]
-
-
 def test_values_of_a_schema_registry_are_told_and_the_config_says_how_their_fields_are_read(
     filled: Filled, begin: Begin
 ) -> None:
-    name = filled(
-        *(replace(each, value=b"\0\0\0\0\7\x02a") for each in sequenced(*range(1, 31))), Sent(None, b"k", [("seq", b"31")])
-    )
+    values = [replace(each, value=b"\0\0\0\0\7\x02a") for each in sequenced(*range(1, 31))]
+    name = filled(*values, Sent(None, b"k", [("seq", b"31")]))
     code, said, _ = begin(name)
     assert (code, "the id of a schema in a registry, 7." in said) == (0, True)
     [command] = [line.strip() for line in said.splitlines() if line.startswith("  tidemark init ")]
     assert command.endswith(f" --topic {name} --registry http://localhost:8081 --force")
-    with answering({7: ORDER}) as url:
-        again = command.replace("http://localhost:8081", url).split()[1:]
-        assert main(again) == 0
-    written_by_it = load(Path("tidemark.yml")).value
-    assert written_by_it is not None
-    assert (written_by_it.format, written_by_it.schema_) == ("avro", "seq BIGINT")
+    with answering({7: {"schema": json.dumps(record("Order", seq="long"))}}) as url:
+        assert main(command.replace("http://localhost:8081", url).split()[1:]) == 0
+    value = load(Path("tidemark.yml")).value
+    assert (value and value.format, value and value.schema_) == ("avro", "seq BIGINT")
     assert begin(name, "--force")[0] == 0
     text = Path("tidemark.yml").read_text()
     assert "# value: {format: avro, schema:" in text
-    uncommented = text.replace("# value:", "value:")
-    Path("tidemark.yml").write_text(uncommented)
+    Path("tidemark.yml").write_text(text.replace("# value:", "value:"))
     value = load(Path("tidemark.yml")).value
-    assert value is not None
-    assert (value.format, value.registry is not None) == ("avro", True)
+    assert (value and value.format, value and value.registry is not None) == ("avro", True)
 
 
-ORDER = {"schema": json.dumps(record("Order", seq="long"))}
 WIDE = record("Order", seq="long", who="string", amount="double")
 
 
@@ -220,9 +213,8 @@ def test_the_fields_of_avro_values_are_looked_at_and_the_config_names_registry_a
     monkeypatch.setenv("REGISTRY_USER", "registry-reader")
     monkeypatch.setenv("REGISTRY_PASSWORD", "hunter2-hunter2")
     name = filled(*avro(*range(60)), *avro(*range(40, 80)))
-    login = [f"{key}=${{env:REGISTRY_{key[:4].upper().replace('PASS', 'PASSWORD')}}}" for key in ("username", "password")]
+    login = ("username=${env:REGISTRY_USER}", "password=${env:REGISTRY_PASSWORD}")
     options = [word for each in login for word in ("--registry-property", each)]
-
     with answering({7: {"schema": json.dumps(WIDE)}}) as url:
         code, out, _ = begin(name, "--registry", url, *options)
 
@@ -306,29 +298,16 @@ def test_a_person_at_a_terminal_is_asked_for_the_registry_where_values_look_as_o
     filled: Filled, broker: LocalBroker, tmp_path: Path
 ) -> None:
     name = filled(*avro(*range(0, 60, 2)))
-    asked = Asked(broker.bootstrap_servers, [name], str(tmp_path), tmp_path / "own.yml", False, 100, [], {})
-    questions: list[str] = []
-
-    def answered(answer: str) -> Callable[[str, str | None], str]:
-        def ask(question: str, _default: str | None) -> str:
-            questions.append(question)
-            return answer
-
-        return ask
-
-    assert init(asked, ask=answered(""), as_json=False) == 1  # nothing fits: the values are bytes
+    given = Asked(broker.bootstrap_servers, [name], str(tmp_path), tmp_path / "own.yml", False, 100, [], {})
+    question = "The schema registry's URL; nothing for none"
+    asked, ask = asker({question: ""})
+    assert init(given, ask=ask, as_json=False) == 1  # nothing fits: the values are bytes
+    assert asked == [question]
     with answering({7: {"schema": json.dumps(WIDE)}}) as url:
-        assert init(asked, ask=answered(url), as_json=False) == 0
-    assert questions == ["The schema registry's URL; nothing for none"] * 2
+        asked, ask = asker({question: url})
+        assert init(given, ask=ask, as_json=False) == 0
+    assert asked == [question]
     assert load(tmp_path / "own.yml").sequence == Extractor(field="seq")
-
-
-def test_an_empty_topic_needs_a_sequence_that_is_named(topic: Callable[..., str], begin: Begin) -> None:
-    name = topic()
-    code, out, _ = begin(name)
-    assert (code, "no records yet" in out) == (1, True)
-    assert begin(name, "--sequence", "header:seq")[0] == 0
-    assert "nothing below is checked" in Path("tidemark.yml").read_text()
 
 
 def test_topics_that_nothing_fits_together_are_each_read_by_what_fits_it(filled: Filled, begin: Begin) -> None:

@@ -1,4 +1,4 @@
-"""What a schema registry says of a sample: formats, fields, and what is said of ids that it does not have."""
+"""What a schema registry says of a sample: formats, fields, ids that it does not have; and the Avro values decoded by it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bronze.kafka.sample import Sampled
 from jobs.first import candidates, registered
+from jobs.first.avro_values import Decoder, Steps
 from lakehouse.errors import RegistryError
+from lakehouse.extract.on_driver import OfOtherType
+from lakehouse.settings import avro_schema
+from lakehouse.settings.avro_schema import AvroSchemaError
 from lakehouse.settings.payload_schema import parse
 from lakehouse.settings.registry import Registry
 from tests.support.answering_registry import answering
 from tests.support.avro import record as named_record
 from tests.support.avro import written
 from tests.support.decodings import prefixed
+from tests.support.examples import examples
 
 JSON_SCHEMA = {"schema": '{"type": "object", "properties": {"n": {"type": "integer"}}}', "schemaType": "JSON"}
 
@@ -37,8 +44,8 @@ def looked(schemas: dict[int, Any], records: list[Sampled]) -> registered.Regist
         return registered.look(Registry(url=url), records)
 
 
-def labels(found: candidates.Found) -> dict[str, str]:
-    return {each.label: each.kind for each in found.candidates}
+def labels(records: list[Sampled], found: registered.Registered) -> dict[str, str]:
+    return {each.label: each.kind for each in candidates.find(records, found).candidates}
 
 
 OLD, NEW = record(seq="int", id="string", n="string"), record(amount=["null", "double"], seq="long", id="string", n="double")
@@ -52,29 +59,23 @@ def test_old_and_new_schemas_are_one_payload_of_what_all_of_them_hold() -> None:
     found = looked({7: avro(OLD), 9: avro(NEW)}, records)
     assert found.formats == {"t": "avro"}
     assert found.payloads["avro"] == ("amount DOUBLE, seq BIGINT, id STRING", {"n": "of several types or spellings"})
-    told = candidates.find(records, found)
-    assert labels(told)["field:seq"] == "whole numbers"
-    assert [each.numbers for each in told.candidates if each.label == "field:seq"] == [[1, 2]]
+    [seq] = [each for each in candidates.find(records, found).candidates if each.label == "field:seq"]
+    assert (seq.kind, seq.numbers) == ("whole numbers", [1, 2])
 
-
-def test_schemas_that_have_no_field_in_common_are_told_and_nothing_is_decoded() -> None:
     found = looked({7: avro(record(a="string")), 8: avro(record(a="int"))}, sample((7, b"\x02a"), (8, b"\x02")))
     assert (found.formats, found.payloads["avro"].schema) == ({}, "")
     assert list(found.lines())[-1] == "Left out of the fields of avro: a (of several types or spellings)."
 
 
-def test_json_behind_a_prefix_has_the_fields_of_the_sample_as_text() -> None:
+def test_json_has_the_fields_of_the_sample_but_those_of_another_type_elsewhere() -> None:
     records = sample((7, b'{"n": 1}'), (8, b'{"n": 2, "who": 5}'))
     found = looked({7: JSON_SCHEMA, 8: JSON_SCHEMA}, records)
     assert found.payloads["json"].schema == "n STRING, who STRING"
-    assert labels(candidates.find(records, found)) == {"json:$.n": "whole numbers", "json:$.who": "whole numbers"}
+    assert labels(records, found) == {"json:$.n": "whole numbers", "json:$.who": "whole numbers"}
 
-
-def test_topics_of_two_formats_share_no_field_of_two_types() -> None:
     text = record(seq="long", id="string")
-    first = sample((7, written(text, {"seq": 1, "id": "a"})))
-    second = sample((8, b'{"seq": 1.5, "city": "x"}'), topic="u")
-    found = looked({7: avro(text), 8: JSON_SCHEMA}, [*first, *second])
+    records = [*sample((7, written(text, {"seq": 1, "id": "a"}))), *sample((8, b'{"seq": 1.5, "city": "x"}'), topic="u")]
+    found = looked({7: avro(text), 8: JSON_SCHEMA}, records)
     assert found.formats == {"t": "avro", "u": "json"}
     assert found.payloads["json"] == ("city STRING", {"seq": "of another type in other topics"})
 
@@ -88,63 +89,118 @@ def test_names_that_no_column_has_are_left_out_and_control_characters_are_escape
     assert "\x1b" not in "".join(found.lines())
 
 
+NOTHING = "nothing can be decoded by its schema"
 LOOP = record(next=["null", "R"], seq="long")
 DEEP = json.loads('{"type": "array", "items": ' * 60 + '"int"' + "}" * 60)
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        ({"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}, "fields of Protobuf values are not looked at"),
-        ({"schema": "x", "schemaType": "\x1b[2J" * 20}, "values of this kind are not read"),
-        (avro(LOOP), "nothing can be decoded by its schema: R refers to itself"),
-        (avro(record(a=DEEP)), "nothing can be decoded by its schema: it has more than 10,000 types, or more than 50 levels"),
-        (avro("string"), "nothing can be decoded by its schema: the value is string, and a record is wanted"),
-        (
-            avro(record(**{f"f{n}": "int" for n in range(1_001)})),
-            "nothing can be decoded by its schema: it has more than 1,000 fields",
-        ),
-        ({"schema": "[" * 100_000}, "nothing can be decoded by its schema: it is no JSON"),
-    ],
-)
-def test_a_schema_by_which_nothing_is_looked_at_is_said_with_the_reason(answer: Any, why: str) -> None:
+UNREADABLE: list[tuple[Any, str]] = [
+    ({"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}, "fields of Protobuf values are not looked at"),
+    ({"schema": "x", "schemaType": "\x1b[2J" * 20}, "values of this kind are not read"),
+    (avro(LOOP), f"{NOTHING}: R refers to itself"),
+    (avro(record(a=DEEP)), f"{NOTHING}: it has more than 10,000 types, or more than 50 levels"),
+    (avro("string"), f"{NOTHING}: the value is string, and a record is wanted"),
+    (avro(record(**{f"f{n}": "int" for n in range(1_001)})), f"{NOTHING}: it has more than 1,000 fields"),
+    ({"schema": "[" * 100_000}, f"{NOTHING}: it is no JSON"),
+]
+
+
+def test_a_schema_by_which_nothing_is_looked_at_is_said_with_the_reason() -> None:
     records = sample((7, b"\x02"))
-    found = looked({7: answer}, records)
-    assert (found.schemas[7].why, found.formats, found.payloads) == (why, {}, {})
-    assert not set("".join(found.lines())) & {"\x1b"}
-    assert list(labels(candidates.find(records, found))) == ["value:utf8"]
+    for answer, why in UNREADABLE:
+        found = looked({7: answer}, records)
+        assert (found.schemas[7].why, found.formats, found.payloads) == (why, {}, {})
+        assert not set("".join(found.lines())) & {"\x1b"}
+        assert list(labels(records, found)) == ["value:utf8"]
 
 
 def test_ids_that_the_registry_does_not_have_are_told_and_the_others_looked_at() -> None:
-    schema = record(seq="long")
     records = sample((7, b"\x02"), (4711, b"\x04"), (8, b"\x06"))
-    found = looked({7: avro(schema), 8: b"x" * 2_000_000}, records)
+    found = looked({7: avro(record(seq="long")), 8: b"x" * 2_000_000}, records)
     assert (sorted(found.refused), found.undecoded) == ([8, 4711], 2)
     told = "\n".join(found.lines())
     assert "4711: The schema registry does not know the schema 4711." in told
     assert "topic t, partition 0, offset 1" in told
     assert "8: The schema registry's answer holds no schema." in told
-
-
-def test_a_registry_that_has_none_of_the_schemas_or_refuses_is_an_error() -> None:
-    with pytest.raises(RegistryError, match="does not know the schema 7"):
+    with pytest.raises(RegistryError, match="does not know the schema 7"):  # none of the schemas
         looked({}, sample((7, b"\x02")))
     with answering({7: avro(OLD)}, status=401) as url, pytest.raises(RegistryError, match="refuses"):
         registered.look(Registry(url=url), sample((7, b"\x02")))
 
 
-def test_values_of_no_registry_ask_none() -> None:
+def test_values_of_no_registry_ask_none_and_a_few_among_many_are_mistakes() -> None:
     nobody = Registry(url="http://127.0.0.1:1")
     found = registered.look(nobody, [Sampled("t", 0, 0, None, b"{}", ()), Sampled("t", 0, 1, None, None, ())])
-    assert list(found.lines()) == [
-        "The registry was not asked: the values do not begin with a zero byte and the id of a schema."
-    ]
+    said = "The registry was not asked: the values do not begin with a zero byte and the id of a schema."
+    assert list(found.lines()) == [said]
 
-
-def test_a_few_values_without_the_prefix_are_a_producers_mistakes() -> None:
     records = sample(*[(7, b"\x02")] * 40)
     for value in (b"v", (7).to_bytes(8), b"\0\0", b"", b"oops"):
         records[3] = records[3]._replace(value=value)
         assert registered.schema_ids(records) == {}, value
     found = looked({7: avro(record(seq="long"))}, records)
     assert (found.formats, found.undecoded) == ({"t": "avro"}, 1)
+
+
+SIZE = {"type": "enum", "name": "Size", "symbols": ["S", "L"]}
+META = named_record("Meta", seq="long", at={"type": "long", "logicalType": "timestamp-millis"})
+FIELDS: dict[str, tuple[Any, Any]] = {
+    "sizes": ({"type": "array", "items": SIZE}, ["S", "L"]),
+    "size": ("Size", "L"),
+    "seq": (["null", "long"], 7),
+    "tags": ({"type": "map", "values": ["null", "string"]}, {"a": None, "b": "x"}),
+    "meta": (["null", META], None),
+    "again": ("Meta", {"seq": 3, "at": 2**62}),
+    "amount": ("double", 1.5),
+    "raw": ("bytes", b"17"),
+    "by": (["int", "string"], "ann"),
+}
+WHOLE = named_record("Order", "shop", **{name: kind for name, (kind, _) in FIELDS.items()})
+VALUE = {name: value for name, (_, value) in FIELDS.items()}
+# Written without logical types, as a time may be any number there.
+BODY = written(json.loads(json.dumps(WHOLE).replace(', "logicalType": "timestamp-millis"', "")), VALUE)
+
+
+def decoder(schema: Any) -> Decoder:
+    return Decoder.of(avro_schema.writer(json.dumps(schema)))
+
+
+WHOLE_DECODER = decoder(WHOLE)
+
+
+def test_scalars_at_the_top_and_in_records_are_kept_and_the_rest_is_stepped_over() -> None:
+    assert WHOLE_DECODER.fields(BODY, Steps()) == {
+        "size": b"L",
+        "seq": b"7",
+        "again.seq": b"3",
+        "again.at": b"4611686018427387904",
+        "amount": OfOtherType("double", "1.5"),
+        "raw": OfOtherType("bytes", "0x3137"),
+    }
+
+
+@settings(max_examples=examples(300, 5_000), deadline=None)
+@given(st.binary(max_size=60), st.integers(0, len(BODY)), st.integers(0, len(BODY)))
+def test_any_bytes_decode_or_do_not(junk: bytes, start: int, end: int) -> None:
+    found = WHOLE_DECODER.fields(BODY[:start] + junk + BODY[end:], Steps())
+    assert found is None or found.keys() <= {".".join(path) for path in WHOLE_DECODER.paths}
+
+
+def test_a_value_that_claims_more_than_it_has_or_too_many_steps_is_none() -> None:
+    text = decoder(record(a="string"))
+    assert text.fields(b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f" + b"x", Steps()) is None
+    assert text.fields(b"\x04\xffA", Steps()) == {"a": "\ufffdA".encode()}
+
+    item = named_record("Item", b="boolean", **{f"n{n}": "null" for n in range(500)})
+    found = decoder(record(items={"type": "array", "items": item}, seq="long"))
+    steps = Steps(100_000)
+    assert found.steps_per_byte > 500
+    assert found.fields(b"\x02\x01\x00\x0a", steps) == {"seq": b"5"}
+    assert found.fields(b"\xd0\x0f" + b"\x01" * 1000 + b"\x00\x0a", steps) is None
+    assert steps.left > 90_000  # they are counted before they are taken
+
+
+def test_a_schema_without_fields_to_look_at_has_no_decoder() -> None:
+    for schema in ("string", record(a={"type": "array", "items": "int"}), record()):
+        with pytest.raises(AvroSchemaError, match="no fields"):
+            decoder(schema)

@@ -13,7 +13,6 @@ from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.support.watched import write_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -23,41 +22,24 @@ pytestmark = pytest.mark.spark
 IN_CATALOG = Lakehouse(catalog="spark_catalog", schema="of_readers")
 
 
-@pytest.fixture(scope="module")
-def in_folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lakehouse]:
+def test_readers_answer_over_a_schema_and_leave_the_current_one(spark: SparkSession, tmp_path: Path) -> None:
     """Tables in a folder, which the schema names too."""
-    folder: Path = tmp_path_factory.mktemp("readers") / "lakehouse"
-    write_tables(folder)
+    write_tables(tmp_path)
     spark.sql(f"CREATE SCHEMA {IN_CATALOG.schema}")
-    for name in (each for each in TABLE_NAMES if (folder / each).exists()):
-        spark.sql(f"CREATE TABLE {IN_CATALOG.schema}.{name} USING delta LOCATION '{folder / name}'")
-    yield Lakehouse(root=str(folder))
-    spark.sql(f"DROP SCHEMA {IN_CATALOG.schema} CASCADE")
-
-
-def test_status_says_the_same_and_leaves_the_current_schema(spark: SparkSession, in_folder: Lakehouse) -> None:
+    for name in (each for each in TABLE_NAMES if (tmp_path / each).exists()):
+        spark.sql(f"CREATE TABLE {IN_CATALOG.schema}.{name} USING delta LOCATION '{tmp_path / name}'")
     before = spark.catalog.currentDatabase()
-    assert status("tests", IN_CATALOG) == {**status("tests", in_folder), "lakehouse": IN_CATALOG.name}
-    assert spark.catalog.currentDatabase() == before
 
-
-def test_a_users_query_is_answered(in_folder: Lakehouse) -> None:
+    assert status("tests", IN_CATALOG) == {**status("tests", Lakehouse(root=str(tmp_path))), "lakehouse": IN_CATALOG.name}
     with database.run_query(IN_CATALOG, "SELECT max(load_seq) AS n, current_timezone() AS zone FROM silver_loads") as answer:
-        assert answer.columns == ["n", "zone"]
-        assert list(answer.rows) == [(2, "UTC")]
+        assert (answer.columns, list(answer.rows)) == (["n", "zone"], [(2, "UTC")])
     with database.run_query(IN_CATALOG, "SHOW TABLES") as answer:
         assert "silver_loads" in [row[1] for row in answer.rows]
+    for query in ("SELECT * FROM nothing_there", "DROP TABLE silver_loads", "SELECT * FROM text.`/etc/hostname`"):
+        with pytest.raises(UsageError), database.run_query(IN_CATALOG, query):
+            pass
+    assert spark.catalog.currentDatabase() == before
 
-
-@pytest.mark.parametrize(
-    "query", ["SELECT * FROM nothing_there", "DROP TABLE silver_loads", "SELECT * FROM text.`/etc/hostname`"]
-)
-def test_a_query_that_does_more_than_read_tables_is_refused(in_folder: Lakehouse, query: str) -> None:
-    with pytest.raises(UsageError), database.run_query(IN_CATALOG, query):
-        pass
-
-
-def test_a_schema_that_is_not_there_is_named(spark: SparkSession) -> None:
-    nowhere = Lakehouse(catalog="spark_catalog", schema="nowhere")
-    with pytest.raises(TidemarkError, match=r"spark_catalog\.nowhere"), database.connect(nowhere):
+    spark.sql(f"DROP SCHEMA {IN_CATALOG.schema} CASCADE")
+    with pytest.raises(TidemarkError, match=r"spark_catalog\.of_readers"), database.connect(IN_CATALOG):
         pass

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.cli import main
 from jobs.readers.quarantine import held
 from lakehouse.contracts.bronze import BRONZE
 from lakehouse.contracts.silver import LOADS, REJECTS
@@ -21,6 +20,8 @@ from tests.support.small_tables import write_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.jobs.conftest import RunCommand
 
 NOW = datetime.now(UTC)
 
@@ -46,41 +47,26 @@ def root(tmp_path: Path) -> Path:
     shared = {"topic": "t", "partition": 0, "last_offset": 9, "rules": Rules(Source("offset")).to_json()}
     write_rows(folder, LOADS, [{**shared, **claim} for claim in claims])
     write_rows(folder, BRONZE, [{"topic": "t", "partition": 0, "offset": 5, "value": b"\xff\x00", "key": b"k", "headers": []}])
+    write_config(tmp_path, root=str(folder))
     return folder
 
 
-@pytest.mark.parametrize(
-    ("wanted", "places"),
-    [
+def test_only_what_is_held_is_listed_by_class_stream_and_age(root: Path) -> None:
+    for wanted, places in (
         (Wanted(), [(0, 1), (0, 5), (0, 9), (1, 2)]),
         (Wanted(kind="late"), [(0, 5), (1, 2)]),
         (Wanted(partition=1), [(1, 2)]),
         (Wanted(producer="p\x1b[31m"), [(0, 9)]),
         (Wanted(days=1), [(0, 1), (0, 5)]),
         (Wanted(topic="other"), []),
-    ],
-    ids=["all that is held", "class", "partition", "producer", "age", "topic"],
-)
-def test_only_what_is_held_is_listed_by_class_stream_and_age(root: Path, wanted: Wanted, places: list[tuple[int, int]]) -> None:
-    assert [(row["partition"], row["first_offset"]) for row in held(Lakehouse(root=str(root)), wanted)[0]] == places
+    ):
+        listed = [(row["partition"], row["first_offset"]) for row in held(Lakehouse(root=str(root)), wanted)[0]]
+        assert listed == places, wanted
 
 
-def test_a_record_is_shown_with_its_bytes_and_why_it_waits(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = write_config(tmp_path, root=str(root))
-
-    assert main(["quarantine", "show", "t", "0", "5", "--config", str(config), "--json"]) == 0
-
-    found = json.loads(capsys.readouterr().out)
+@pytest.mark.usefixtures("root")
+def test_a_record_is_shown_with_its_bytes_and_people_read_a_table_with_a_count(run_command: RunCommand) -> None:
+    found = json.loads(run_command("quarantine", "show", "t", "0", "5", "--json")[0])
     assert (found["class"], found["sequence"], found["state"], found["load"]["load_seq"]) == ("late", 3, "held", 1)
     assert (found["record"]["key"], found["record"]["value"]) == ("k", "0xff00")
-
-
-def test_people_read_a_table_without_what_could_steer_their_terminal(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["quarantine", "list", "--config", str(write_config(tmp_path, root=str(root)))]) == 0
-    printed = capsys.readouterr().out
-    assert "4 records wait." in printed
-    assert "\x1b" not in printed
+    assert "4 records wait." in run_command("quarantine", "list")[0]

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
 
-from jobs.cli import main
 from jobs.readers import sql_guard
 from jobs.readers.database import run_query
 from lakehouse.contracts.silver import WATERMARKS
 from lakehouse.errors import TidemarkError
 from lakehouse.table import Lakehouse
+from tests.jobs.conftest import rows
 from tests.support.small_config import write_config
 from tests.support.small_tables import write_rows
 
-REVIEWED = Path(__file__).with_name("duckdb_functions.txt")
+if TYPE_CHECKING:
+    from tests.jobs.conftest import RunCommand
 
-REFUSED = Path(__file__).with_name("refused_queries.txt")
+REVIEWED, REFUSED = (Path(__file__).with_name(f"{name}.txt") for name in ("duckdb_functions", "refused_queries"))
 
 
 @pytest.fixture
@@ -53,16 +55,14 @@ def refused(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list
 
 
 def test_no_query_writes_reads_a_file_or_reaches_out(
-    root: Path, refused: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    root: Path, refused: list[str], tmp_path: Path, run_command: RunCommand
 ) -> None:
-    config = write_config(tmp_path, root=str(root))
+    write_config(tmp_path, root=str(root))
     before = bytes_of(tmp_path)
     for query in refused:
-        code = main(["sql", "--config", str(config), query])
-        said = capsys.readouterr()
-        assert (code, said.out) == (2, ""), (query, said)
-        assert "Traceback" not in said.err, query
-        assert "hunter2" not in said.err, query
+        out, err = run_command("sql", query, code=2)
+        assert out == "", query
+        assert not any(word in err for word in ("Traceback", "hunter2")), query
         assert bytes_of(tmp_path) == before, query
 
 
@@ -98,28 +98,27 @@ def test_every_view_of_duckdb_was_looked_at(root: Path) -> None:
         own = {name for (name,) in database.execute("SELECT view_name FROM duckdb_views() WHERE internal").fetchall()}
     assert own > sql_guard.SYSTEM_VIEWS
     for name in sql_guard.SYSTEM_VIEWS - {"tables", "columns", "schemata", "views"}:
-        with run_query(Lakehouse(root=str(root)), f"FROM {name}") as found:
-            assert str(root) not in repr(list(found.rows)), name
+        assert str(root) not in repr(rows(root, f"FROM {name}")), name
 
 
 @pytest.mark.parametrize("command", [["sql", "SELECT 1"], ["sql", "SELECT 1", "--format", "parquet"], ["report", "--offline"]])
-def test_no_output_replaces_a_file_of_the_lakehouse(root: Path, tmp_path: Path, command: list[str]) -> None:
-    config = str(write_config(tmp_path, root=str(root)))
+def test_no_output_replaces_a_file_of_the_lakehouse(
+    root: Path, tmp_path: Path, command: list[str], run_command: RunCommand
+) -> None:
+    write_config(tmp_path, root=str(root))
     (tmp_path / "link").symlink_to(root / "silver_watermarks")
     commit = commit_of(root)
     before = bytes_of(root)
     for place in (commit, commit.with_name("made.json"), tmp_path / "link" / "_delta_log" / commit.name, root / "a.csv"):
-        assert main([*command, "--config", config, "-o", str(place)]) == 2
+        run_command(*command, "-o", str(place), code=2)
     assert bytes_of(root) == before
     (root / "_reports").mkdir()
-    assert main([*command, "--config", config, "-o", str(root / "_reports" / "a.csv")]) == 0
+    run_command(*command, "-o", str(root / "_reports" / "a.csv"))
 
 
 def test_a_table_that_arrow_alone_would_read_wrong_is_copied_before_the_fence(root: Path) -> None:
     commit = commit_of(root)
     commit.write_text(commit.read_text().replace('"minReaderVersion":1', '"minReaderVersion":2'))
-    with run_query(Lakehouse(root=str(root)), "SELECT topic, high_watermark FROM silver_watermarks") as found:
-        assert list(found.rows) == [("incidents", 2)]
-    query = "SELECT table_name FROM duckdb_tables() WHERE table_name = 'silver_watermarks'"
-    with run_query(Lakehouse(root=str(root)), query) as found:
-        assert list(found.rows) == [("silver_watermarks",)]
+    assert rows(root, "SELECT topic, high_watermark FROM silver_watermarks") == [("incidents", 2)]
+    copied = "SELECT table_name FROM duckdb_tables() WHERE table_name = 'silver_watermarks'"
+    assert rows(root, copied) == [("silver_watermarks",)]

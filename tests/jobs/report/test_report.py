@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.cli import main
-from jobs.readers.database import run_query
 from jobs.report import facts as report_facts
 from jobs.report.facts import ends, facts, last_runs
 from jobs.report.summary import tiles, verdict
 from lakehouse.beside import LocalFolder
-from lakehouse.settings.pipeline import Settings
+from lakehouse.settings.pipeline import Kafka, Settings
 from lakehouse.table import Lakehouse
+from tests.jobs.conftest import rows
+from tests.support.kafka import Sent, send
 from tests.support.report_tables import HOSTILE, NOON, Shape, write_lake
 from tests.support.small_config import small_config, write_config
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from bronze.dev_broker.broker import LocalBroker
 
 SHAPE = Shape(loads=7)
 
@@ -43,11 +46,6 @@ def found(root: Path, settings: Settings) -> dict[str, Any]:
     return facts(settings, Lakehouse(root=str(root)), asks_kafka=False)
 
 
-def sql(root: Path, query: str) -> list[tuple[Any, ...]]:
-    with run_query(Lakehouse(root=str(root)), query) as told:
-        return list(told.rows)
-
-
 def test_history_is_the_ledger_summed_up(found: dict[str, Any], root: Path) -> None:
     stream = found["streams"][3]
     here = [row for row in found["history"] if row["stream"] == 3]
@@ -57,7 +55,7 @@ def test_history_is_the_ledger_summed_up(found: dict[str, Any], root: Path) -> N
         ORDER BY 1
     """
     names = ("slice", "records", "accepted", "duplicate", "late", "invalid", "jumps_forward", "jumps_backward")
-    assert [tuple(row[name] for name in names) for row in here] == sql(root, ledger)
+    assert [tuple(row[name] for name in names) for row in here] == rows(root, ledger)
     assert [(each["first_load_seq"], each["last_load_seq"]) for each in found["slices"]] == [(n, n) for n in range(1, 8)]
 
 
@@ -84,31 +82,28 @@ def test_streams_gate_runs_and_quarantine_are_listed_with_their_totals(found: di
     last = [(row["expectation"], row["outcome"]) for row in found["gate_results"] if row["last_load_seq"] == 7]
     assert last == [("records_are_conserved", "passed"), ("budget_late", "passed")]
     assert {row["outcome"] for row in found["gate_results"] if row["last_load_seq"] < 7} == {"failed"}, "of others the unmet"
-    assert found["quarantine_total"]["records"] == sql(root, "SELECT sum(records) FROM quarantine_open")[0][0]
-    [missing] = sql(root, "SELECT count(*), sum(sequences) FROM silver_missing")
-    assert (found["missing_total"]["ranges"], found["missing_total"]["sequences"]) == missing
-    assert len(found["missing_rows"]) == missing[0]
+    assert found["quarantine_total"]["records"] == rows(root, "SELECT sum(records) FROM quarantine_open")[0][0]
     first = found["quarantine_rows"][0]
     at = f"topic = '{first['topic']}' AND partition = {first['partition']} AND class = '{first['class']}'"
-    assert (first["first_offset"],) in sql(root, f"SELECT first_offset FROM quarantine_open WHERE {at}")
+    assert (first["first_offset"],) in rows(root, f"SELECT first_offset FROM quarantine_open WHERE {at}")
 
 
 def test_missing_is_what_the_gate_counts_with_what_is_still_open(found: dict[str, Any], root: Path) -> None:
+    [(ranges, sequences)] = rows(root, "SELECT count(*), sum(sequences) FROM silver_missing")
+    assert ({**found["missing_total"]}, len(found["missing_rows"])) == ({"ranges": ranges, "sequences": sequences}, ranges)
     (missing,) = [tile for tile in tiles(found) if tile["label"] == "Missing"]
-    (stepped_over,) = sql(root, "SELECT sum(missing) FROM silver_loads")[0]
-    lacking = found["missing_total"]
+    [(stepped_over,)] = rows(root, "SELECT sum(missing) FROM silver_loads")
     assert missing["number"] == f"{stepped_over:,}"
-    assert f"{lacking['sequences']:,} open in {lacking['ranges']:,} ranges of contiguous streams" in missing["detail"]
+    assert f"{sequences:,} open in {ranges:,} ranges of contiguous streams" in missing["detail"]
     assert tiles({**found, "missing_total": None})[5]["detail"] == "sequences stepped over"
 
 
 def test_a_gate_that_failed_says_what_comes_next_until_somebody_decided(found: dict[str, Any]) -> None:
-    failed = {**found["gate"], "passed": False, "decision": None}
-    assert "tidemark gate show" in " ".join(verdict({**found, "gate": failed})["said"])
     by = {"decision": "released", "decided_by": "ann", "decided_at": NOON, "reason": "looked at"}
-    said = " ".join(verdict({**found, "gate": {**failed, "decision": by}})["said"])
-    assert "tidemark gate show" not in said
-    assert "released by ann" in said
+    for decision, is_decided in ((None, False), (by, True)):
+        gate = {**found["gate"], "passed": False, "decision": decision}
+        said = " ".join(verdict({**found, "gate": gate})["said"])
+        assert ("released by ann" in said, "tidemark gate show" in said) == (is_decided, not is_decided)
 
 
 def test_the_last_runs_are_told_with_their_stages_and_failures(root: Path) -> None:
@@ -131,27 +126,46 @@ def test_where_kafka_cannot_be_asked_the_facts_say_why_and_count_up_to_bronzes_e
     assert lags == [("incidents", 0, None, 0), ("incidents", 1, None, 10), ("payments", 0, None, 20), ("payments", 1, None, 30)]
 
 
-def test_json_prints_the_facts_and_writes_no_file(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = write_config(tmp_path, root=str(root))
-    assert main(["report", "--config", str(config), "--offline", "--json", "-o", str(tmp_path / "report.html")]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["pipeline"], told["stream_count"], told["totals"]["records"]) == ("tests", 8, 8 * 7 * 100)
-    assert {row["producer"] for row in told["streams"]} == {"ann", HOSTILE}
-    assert not (tmp_path / "report.html").exists()
+@pytest.mark.kafka
+def test_lag_is_counted_up_to_kafkas_end_for_every_partition_and_topic(broker: LocalBroker, topic: Callable[..., str]) -> None:
+    name, again = topic(3), topic()
+    send(broker.bootstrap_servers, name, [Sent(b"v", partition=partition) for partition in (0, 0, 0, 0, 0, 1, 1)])
+    send(broker.bootstrap_servers, again, [Sent(b"v")] * 5)
+    kafka = Kafka.model_validate({"bootstrap_servers": broker.bootstrap_servers, "topics": [name, again]})
+    # One topic was created again: it goes on under another name. Of the other, no table knows two partitions.
+    stored = [{"topic": again, "stored_as": each, "incarnation": nth + 1} for nth, each in enumerate((again, f"{again}@2"))]
+    columns = ("topic", "partition", "decided_offset", "bronze_offset", "offsets")
+    rows = [(name, 0, 1, 3, 2), (again, 0, 99, 99, 0), (f"{again}@2", 0, 2, 2, 0)]
+
+    found = ends(kafka, [dict(zip(columns, row, strict=True)) for row in rows], stored)
+
+    assert found["kafka"] == {"asked": True, "why": None}
+    shown = (*columns[:4], "end_offset", "lag")
+    assert {tuple(row[column] for column in shown) for row in found["partitions"]} == {
+        (name, 0, 1, 3, 5, 3),
+        (name, 1, None, None, 2, 2),
+        (name, 2, None, None, 0, 0),
+        (again, 0, 99, 99, None, 0),
+        (f"{again}@2", 0, 2, 2, 5, 2),
+    }
 
 
-def test_report_and_sql_start_no_jvm_and_the_report_says_first_what_it_says(root: Path, tmp_path: Path) -> None:
+def test_report_and_sql_start_no_jvm_and_json_writes_no_file(root: Path, tmp_path: Path) -> None:
     write_config(tmp_path, root=str(root))
     program = (
         "import sys, jobs.cli\n"
-        "code = jobs.cli.main(['sql', 'SELECT count(*) AS n FROM silver_records'])\n"
-        "code = code or jobs.cli.main(['report', '--offline'])\n"
-        "loaded = {'pyspark', 'great_expectations'} & set(sys.modules)\n"
-        "sys.exit(code or (f'loaded {loaded}' if loaded else 0))\n"
+        "report, query = ['report', '--offline'], ['sql', 'SELECT count(*) AS n FROM silver_records']\n"
+        "codes = [jobs.cli.main(each) for each in ([*report, '--json', '-o', 'none.html'], query, report)]\n"
+        "sys.exit(any(codes) or ', '.join({'pyspark', 'great_expectations'} & set(sys.modules)) or 0)\n"
     )
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("n\n1\nreport.html (")
-    assert done.stdout.endswith("The gate passed.\n")
+    facts, said = done.stdout.split("\n}\n")
+    told = json.loads(facts + "}")
+    assert (told["pipeline"], told["stream_count"], told["totals"]["records"]) == ("tests", 8, 8 * 7 * 100)
+    assert {row["producer"] for row in told["streams"]} == {"ann", HOSTILE}
+    assert said.startswith("n\n1\nreport.html (")
+    assert said.endswith("The gate passed.\n")
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert not (tmp_path / "none.html").exists()

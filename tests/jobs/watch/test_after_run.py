@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bronze.dev_broker.process import free_port
 from bronze.kafka import metadata
 from jobs.process.context import load_settings
 from jobs.run.once import run_once
@@ -19,12 +20,17 @@ from jobs.watch import after_run, metrics, state
 from lakehouse.errors import BreakerOpenError, GateFailedError, TidemarkError
 from pipelines import medallion as pipeline
 from pipelines.job import Job
+from tests.conftest import Events
 from tests.support.receiver import SECRET, receiver
 from tests.support.small_config import write_config
 from tests.support.watched import AUDITED, SILVER, Medallion, write_tables
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakehouse.settings.pipeline import Settings
+
+    Ran = Callable[..., Events]
 
 ROOT = Path(__file__).parents[3]
 WHOLE: dict[str, dict[str, Any]] = {
@@ -33,21 +39,9 @@ WHOLE: dict[str, dict[str, Any]] = {
     "gate": {"seconds": 1},
     "gold": {"last_load_seq": 2, "seconds": 3},
 }
+IN_FILE = {"metrics_file": "tidemark.prom"}
 GATE_FAILED = GateFailedError("late records", observed="<script>")
 NOTHING: Any = None
-
-
-class Events:
-    """A report that keeps what it was told."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, dict[str, object]]] = []
-
-    def event(self, name: str, **fields: object) -> None:
-        self.seen.append((name, fields))
-
-    def of_watch(self) -> list[str]:
-        return [name for name, _ in self.seen if name.startswith("watch.")]
 
 
 @pytest.fixture(autouse=True)
@@ -61,15 +55,24 @@ def settings_for(folder: Path, **watched: Any) -> Settings:
     return load_settings(write_config(folder, root="", lakehouse=place, kafka=kafka, watch=watched), None)
 
 
-def ran(settings: Settings, medallion: Medallion, monkeypatch: pytest.MonkeyPatch) -> Events:
-    """One run, whatever it ends with."""
-    report = Events()
-    monkeypatch.setattr(pipeline, "run", medallion.run)
-    try:
-        run_once(Job.on(NOTHING, settings, report))
-    except TidemarkError:
-        report.event("failed")
-    return report
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Makes one run that is watched so, whatever it ends with, and answers its report."""
+
+    def run(medallion: Medallion, **watched: Any) -> Events:
+        report = Events()
+        monkeypatch.setattr(pipeline, "run", medallion.run)
+        try:
+            run_once(Job.on(NOTHING, settings_for(tmp_path, **watched), report))
+        except TidemarkError:
+            report.event("failed")
+        return report
+
+    return run
+
+
+def of_watch(report: Events) -> list[str]:
+    return [name for name in report.names if name.startswith("watch.")]
 
 
 def samples(text: str) -> dict[str, float]:
@@ -83,11 +86,10 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
-def test_the_file_holds_what_runs_and_tables_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = settings_for(tmp_path, metrics_file="tidemark.prom")
+def test_the_file_holds_what_runs_and_tables_say(tmp_path: Path, ran: Ran) -> None:
     write_tables(tmp_path / "lakehouse")
 
-    report = ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
+    report = ran(Medallion(WHOLE, AUDITED), **IN_FILE)
 
     found = samples((tmp_path / "tidemark.prom").read_text())
     times = [found.pop(name) for name in list(found) if "timestamp" in name]
@@ -116,15 +118,14 @@ def test_the_file_holds_what_runs_and_tables_say(tmp_path: Path, monkeypatch: py
     }
     assert [found[name] for name in ("last_run_exit_code", "breaker_open", "gate_passed")] == [0, 0, 0]
     assert [file.name for file in tmp_path.glob("tidemark.prom*")] == ["tidemark.prom"]
-    assert report.of_watch() == ["watch.lag_failed"]
+    assert of_watch(report) == ["watch.lag_failed"]
 
 
-def test_a_run_that_fails_leaves_the_successes_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = settings_for(tmp_path, metrics_file="tidemark.prom")
-    ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
+def test_a_run_that_fails_leaves_the_successes_as_they_were(tmp_path: Path, ran: Ran) -> None:
+    ran(Medallion(WHOLE, AUDITED), **IN_FILE)
     before = samples((tmp_path / "tidemark.prom").read_text())
 
-    ran(settings, Medallion({"bronze": {"seconds": 9}}, error=BreakerOpenError("odd")), monkeypatch)
+    ran(Medallion({"bronze": {"seconds": 9}}, error=BreakerOpenError("odd")), **IN_FILE)
 
     after = samples((tmp_path / "tidemark.prom").read_text())
     changed = {name for name in after if before.get(name) != after[name]}
@@ -134,89 +135,63 @@ def test_a_run_that_fails_leaves_the_successes_as_they_were(tmp_path: Path, monk
     assert before.keys() == after.keys()
 
 
-def test_where_tables_cannot_be_read_the_runs_alone_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = settings_for(tmp_path, metrics_file="tidemark.prom")
-    broken = tmp_path / "lakehouse" / "silver_loads" / "_delta_log"
-    broken.mkdir(parents=True)
-    (broken / "00000000000000000000.json").write_text("{")
+def test_damaged_tables_and_a_damaged_state_are_named_and_the_runs_alone_count(tmp_path: Path, ran: Ran) -> None:
+    damaged = {"silver_loads/_delta_log/00000000000000000000.json": "{", "_watch/state.json": '{"exit_code": "many"}'}
+    for name, text in damaged.items():
+        file = tmp_path / "lakehouse" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
 
-    report = ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
+    report = ran(Medallion(WHOLE, AUDITED), **IN_FILE)
 
     found = samples((tmp_path / "tidemark.prom").read_text())
     assert [found[name] for name in ("last_load", "published_load", "gate_passed")] == [2, 2, 1]
     assert "records_total{class=accepted}" not in found
-    assert report.of_watch() == ["watch.tables_failed"]
+    assert of_watch(report) == ["watch.state_failed", "watch.tables_failed"]
+    assert state.read(state.place(settings_for(tmp_path))).run_id == "r7"
 
 
 def test_nothing_that_fails_beside_a_run_fails_it_or_tells_a_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, ran: Ran, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
     (tmp_path / "file").touch()
     alerts = {"webhook": {"url": f"http://127.0.0.1:1/{SECRET}"}, "mail_command": ["/none"], "max_lag": 1}
-    settings = settings_for(tmp_path, metrics_file="file/tidemark.prom", state_file="file/state.json", alerts=alerts)
+    files = {"metrics_file": "file/tidemark.prom", "state_file": "file/state.json"}
 
-    report = ran(settings, Medallion({}, error=GATE_FAILED), monkeypatch)
+    report = ran(Medallion({}, error=GATE_FAILED), **files, alerts=alerts)
 
     failed = ["watch.state_failed", "watch.lag_failed", "watch.metrics_failed", "watch.alert_failed", "watch.alert_failed"]
-    assert report.of_watch() == [*failed, "watch.state_failed"]
-    names = [name for name, _ in report.seen]
-    assert names.index("run.failed") < names.index("watch.state_failed") < names.index("failed")
+    assert of_watch(report) == [*failed, "watch.state_failed"]
+    order = [report.names.index(name) for name in ("run.failed", "watch.state_failed", "failed")]
+    assert order == sorted(order)
     assert SECRET not in repr(report.seen) + caplog.text
 
 
-def test_a_failed_gate_is_alerted_once_until_a_run_finds_it_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_gate_is_alerted_once_until_a_run_finds_it_passed(tmp_path: Path, ran: Ran) -> None:
     failed = {**AUDITED, "failed": ["budget_late"]}
+    fails = Medallion({"silver": SILVER}, failed, GATE_FAILED)
+    ends_early = Medallion({"bronze": {"seconds": 1}}, error=TidemarkError("Kafka is gone"))  # says nothing of the gate
     with receiver(200) as (url, got):
-        settings = settings_for(tmp_path, alerts={"webhook": {"url": url}})
-        for medallion in (
-            Medallion({"silver": SILVER}, failed, GATE_FAILED),
-            Medallion({"silver": SILVER}, failed, GATE_FAILED),
-            Medallion({"bronze": {"seconds": 1}}, error=TidemarkError("Kafka is gone")),  # says nothing of the gate
-            Medallion({"silver": SILVER}, failed, GATE_FAILED),
-            Medallion(WHOLE, AUDITED),
-            Medallion({"silver": SILVER}, failed, GATE_FAILED),
-        ):
-            report = ran(settings, medallion, monkeypatch)
-            assert SECRET not in repr(report.seen)
+        for medallion in (fails, fails, ends_early, fails, Medallion(WHOLE, AUDITED), fails):
+            assert SECRET not in repr(ran(medallion, alerts={"webhook": {"url": url}}).seen)
     assert [(each.body["alert"], each.body["run_id"]) for each in got] == [("gate_failed", "r7")] * 2
     assert "budget_late" in got[0].body["text"]
     assert "<script>" in got[0].body["details"]
     assert not (tmp_path / "tidemark.prom").exists()
 
 
-def test_an_alert_that_nobody_took_is_told_after_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alert_that_nobody_took_is_told_after_the_next_run(ran: Ran) -> None:
     stopped = Medallion({}, error=BreakerOpenError("odd"))
     with receiver(403, 200) as (url, got):
-        settings = settings_for(tmp_path, alerts={"webhook": {"url": url}})
-        events = [ran(settings, stopped, monkeypatch).of_watch() for _ in range(3)]
+        events = [of_watch(ran(stopped, alerts={"webhook": {"url": url}})) for _ in range(3)]
     assert events == [["watch.alert_failed"], ["watch.alerted"], []]
     assert [each.body["alert"] for each in got] == ["breaker_open"] * 2
 
 
-def test_a_state_that_is_damaged_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = settings_for(tmp_path, metrics_file="tidemark.prom")
-    place = state.place(settings)
-    file = tmp_path / "lakehouse" / "_watch" / "state.json"
-    file.parent.mkdir(parents=True)
-    file.write_text('{"exit_code": "many"}')
-
-    report = ran(settings, Medallion(WHOLE), monkeypatch)
-
-    assert report.of_watch()[0] == "watch.state_failed"
-    assert state.read(place).run_id == "r7"
-
-
-def test_a_pipeline_that_nobody_watches_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = settings_for(tmp_path)
-    report = ran(settings, Medallion(WHOLE), monkeypatch)
-    assert report.of_watch() == []
+def test_a_pipeline_that_nobody_watches_writes_nothing(tmp_path: Path, ran: Ran) -> None:
+    assert of_watch(ran(Medallion(WHOLE))) == []
     assert sorted(file.name for file in (tmp_path / "lakehouse").rglob("*")) == ["_reports", "r7.json"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def scraped(port: int) -> dict[str, float]:
@@ -224,9 +199,7 @@ def scraped(port: int) -> dict[str, float]:
         return samples(answer.read().decode())
 
 
-def test_the_port_answers_with_the_last_run_also_one_of_an_earlier_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_port_answers_with_the_last_run_also_one_of_an_earlier_process(tmp_path: Path, ran: Ran) -> None:
     port, report = free_port(), Events()
     settings = settings_for(tmp_path, metrics_port=port)
     state.write(state.place(settings), state.State(run_id="r6", ended_at="2026-11-21T12:00Z", exit_code=3))  # type: ignore[arg-type] # pydantic reads the text
@@ -234,12 +207,12 @@ def test_the_port_answers_with_the_last_run_also_one_of_an_earlier_process(
 
     with after_run.listening(settings, report):
         before = scraped(port)
-        ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
+        ran(Medallion(WHOLE, AUDITED), metrics_port=port)
         after = scraped(port)
 
     assert (before["last_run_exit_code"], after["last_run_exit_code"]) == (3, 0)
     assert after["records_total{class=accepted}"] == 180
-    assert report.of_watch() == ["watch.listening"]
+    assert of_watch(report) == ["watch.listening"]
     with pytest.raises(OSError, match="refused"):
         scraped(port)
 
@@ -250,16 +223,15 @@ def test_a_port_that_is_taken_is_told_and_the_runs_go_on(tmp_path: Path) -> None
         settings = settings_for(tmp_path, metrics_port=taken.getsockname()[1])
         with after_run.listening(settings, report):
             report.event("run.started")
-    assert [name for name, _ in report.seen] == ["watch.metrics_port_failed", "run.started"]
+    assert report.names == ["watch.metrics_port_failed", "run.started"]
 
 
 def test_every_metric_that_the_dashboard_asks_for_is_in_the_file_with_its_labels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = settings_for(tmp_path, metrics_file="tidemark.prom")
     write_tables(tmp_path / "lakehouse")
     monkeypatch.setattr(after_run, "_lags", lambda *_: [{"topic": "incidents", "partition": 0, "lag": 3}])
-    ran(settings, Medallion(WHOLE, AUDITED), monkeypatch)
+    ran(Medallion(WHOLE, AUDITED), **IN_FILE)
     labels: dict[str, set[str]] = {}
     for family in text_string_to_metric_families((tmp_path / "tidemark.prom").read_text()):
         for sample in family.samples:

@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.delta import tables
 from lakehouse.machine.storage_jar import LOCAL_FILES, LOCAL_LOG_STORE
+from lakehouse.protocol import bronze_owner
 from tests.support import strace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 
@@ -126,19 +131,15 @@ def test_a_log_is_listed_from_a_version_on_as_deltas_own_log_store_lists_it(spar
         Writers(spark, LOCAL_LOG_STORE, tmp_path / "none").listed("0")
 
 
-def test_a_session_writes_folders_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_session_writes_folders_so_and_refuses_a_commit_that_was_changed(spark: SparkSession, tmp_path: Path) -> None:
     machine: Any = spark._jvm
     files = machine.org.apache.hadoop.fs.Path(str(tmp_path)).getFileSystem(spark._jsc.hadoopConfiguration())
-
     assert files.getClass().getName() == LOCAL_FILES
     assert spark.conf.get("spark.delta.logStore.file.impl") == LOCAL_LOG_STORE
 
-
-def test_a_commit_that_was_changed_in_its_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(3).write.format("delta").save(str(tmp_path / "table"))
     commit = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
     commit.write_bytes(commit.read_bytes().replace(b'"modificationTime":1', b'"modificationTime":2'))
-
     with pytest.raises(Exception, match="Checksum error"):
         spark.sql(f"SELECT * FROM delta.`{shutil.copytree(tmp_path / 'table', tmp_path / 'copy')}`").collect()
 
@@ -152,3 +153,26 @@ def test_where_there_are_no_links_a_commit_is_renamed(spark: SparkSession, tmp_p
 
     assert told == [True, False, True]
     assert [(tmp_path / f"{version}.json").read_text() for version in (0, 1)] == ["0 by 1\n", "1 by 2\n"]
+
+
+@pytest.mark.parametrize("left", [(), (".00000000000000000000.json.0a1b.tmp",)], ids=["nothing", "a temporary file"])
+def test_a_table_is_created_where_a_run_died_between_making_the_log_and_its_first_commit(
+    spark: SparkSession, new_run: Callable[[], Run], left: tuple[str, ...]
+) -> None:
+    run = new_run()
+    folder = run.table("bronze_records").local_folder
+    assert folder is not None
+    (folder / "_delta_log").mkdir(parents=True)
+    for name in left:
+        (folder / "_delta_log" / name).touch()
+
+    bronze_owner.create_bronze(spark, run)
+
+    assert bronze_owner.require(spark, run) == run.pipeline
+    table = run.table("bronze_records")
+    BRONZE.check(spark.read.table(table.sql).schema, where=str(table), next_step="none")
+    assert tables.properties(spark, table).items() >= BRONZE.properties.items()
+    detail = spark.sql(f"DESCRIBE DETAIL {table.sql}").collect()[0]
+    assert tuple(detail["clusteringColumns"]) == BRONZE.clustered_by
+    fields = {field.name: field.metadata.get("comment") for field in spark.read.table(table.sql).schema}
+    assert fields == {column.name: column.comment for column in BRONZE.columns}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -12,6 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.delta.log_files import Append, damaged_files, last_append, last_version, old_files, read_log
 from lakehouse.delta.stored_files import LocalFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PROTOCOL: list[dict[str, Any]] = [{"metaData": {"id": "x"}}, {"protocol": {"minReaderVersion": 1}}]
 
@@ -24,11 +27,14 @@ def info(operation: str, **metrics: int) -> dict[str, Any]:
     return {"commitInfo": {"operation": operation, "operationMetrics": {name: str(value) for name, value in metrics.items()}}}
 
 
+def log_file(table: Path, version: int) -> Path:
+    return table / "_delta_log" / f"{version:020}.json"
+
+
 def commit(table: Path, version: int, *actions: dict[str, Any], checksum: dict[str, Any] | None = None) -> Path:
     """Write a commit, its data files and, where given, its checksum."""
-    folder = table / "_delta_log"
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{version:020}.json"
+    file = log_file(table, version)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8")
     if checksum is not None:
         file.with_suffix(".crc").write_text(json.dumps(checksum), encoding="utf-8")
@@ -55,80 +61,68 @@ def told(table: Path) -> list[tuple[str, str]]:
     return [(Path(each.where.split(",")[0]).name, each.observed) for each in read_log(LocalFiles(table)).violations]
 
 
-def test_a_whole_log_is_replayed(table: Path) -> None:
+def test_a_whole_log_is_replayed_and_a_data_file_that_is_gone_or_cut_is_named(table: Path) -> None:
     log = read_log(LocalFiles(table))
-
     assert (log.version, log.files, log.violations) == (2, {"b": 4, "c": 4}, [])
     assert list(damaged_files(LocalFiles(table), log)) == []
     assert last_version(table) == 2
 
-
-def test_a_line_that_is_gone_is_missed_in_the_commits_own_counts_and_in_its_checksum(table: Path) -> None:
-    file = table / "_delta_log" / f"{2:020}.json"
-    file.write_text("".join(file.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
-
-    assert [observed for _, observed in told(table)] == ["0 files removed", "live files: 3", "bytes in live files: 12"]
-    file.with_suffix(".crc").unlink()
-    assert told(table) == [(f"{2:020}.json", "0 files removed")]
-
-
-def test_an_append_is_known_while_it_is_the_last_commit_and_its_files_are_there(tmp_path: Path) -> None:
-    said = info("WRITE")
-    said["commitInfo"]["userMetadata"] = "run"
-    commit(tmp_path, 0, said, {"txn": {"appId": "a", "version": 7}}, added("x", 2), added("y", 3))
-
-    assert last_append(tmp_path, "a", 7) == Append(rows=5, metadata="run")
-    assert last_append(tmp_path, "a", 6) is None
-    assert last_append(tmp_path, "b", 7) is None
-    (tmp_path / "y").write_bytes(b"PAR")
-    assert last_append(tmp_path, "a", 7) is None, "a data file is shorter"
-    (tmp_path / "y").write_bytes(b"PAR1")
-    commit(tmp_path, 1, info("DELETE"), {"remove": {"path": "y"}})
-    assert last_append(tmp_path, "a", 7) is None, "something was committed after it"
-
-
-def test_an_append_that_does_not_say_what_it_added_or_is_not_whole_is_not_known(tmp_path: Path) -> None:
-    transaction = {"txn": {"appId": "a", "version": 7}}
-    silent = added("x")
-    del silent["add"]["stats"]
-    commit(tmp_path, 0, info("WRITE"), transaction, silent)
-    assert last_append(tmp_path, "a", 7) is None
-    commit(tmp_path, 0, info("WRITE"), transaction, added("x"))
-    file = tmp_path / "_delta_log" / f"{0:020}.json"
-    file.write_bytes(file.read_bytes()[:-5])
-    assert last_append(tmp_path, "a", 7) is None
-    assert last_append(tmp_path / "nowhere", "a", 7) is None
-
-
-@pytest.mark.parametrize(
-    ("left", "observed"),
-    [(b"", "0 bytes"), (b"\n", "1 bytes"), (b'{"commitInfo": {}}\n{"add": {"pa', "12 bytes that are no JSON")],
-)
-def test_an_emptied_or_torn_log_file_is_named(table: Path, left: bytes, observed: str) -> None:
-    (table / "_delta_log" / f"{2:020}.json").write_bytes(left)
-    assert told(table) == [(f"{2:020}.json", observed)]
-
-
-def test_a_commit_that_is_gone_is_named_whether_in_the_middle_or_at_the_end(table: Path) -> None:
-    (table / "_delta_log" / f"{2:020}.json").unlink()
-    assert told(table) == [(f"{2:020}.json", f"no such file, though {2:020}.crc is there")]
-    commit(table, 3, info("WRITE", numOutputRows=1), added("d"))
-    assert told(table) == [(f"{2:020}.json", "no such file")]
-
-
-def test_a_lost_transaction_is_missed(table: Path) -> None:
-    file = table / "_delta_log" / f"{1:020}.json"
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    file.write_text("".join(line for line in lines if "txn" not in line), encoding="utf-8")
-
-    assert (f"{1:020}.json", "transactions: {}") in told(table)
-
-
-def test_a_data_file_that_is_gone_or_cut_is_named(table: Path) -> None:
     (table / "b").unlink()
     (table / "c").write_bytes(b"PAR")
     found = [(Path(each.where).name, each.observed) for each in damaged_files(LocalFiles(table), read_log(LocalFiles(table)))]
     assert found == [("b", "no such file"), ("c", "3 bytes")]
+
+
+@pytest.mark.parametrize(
+    ("version", "left", "has_checksum", "observed"),
+    [
+        (2, lambda _: [], True, ["0 bytes"]),
+        (2, lambda _: [b"\n"], True, ["1 bytes"]),
+        (2, lambda _: [b'{"commitInfo": {}}\n{"add": {"pa'], True, ["12 bytes that are no JSON"]),
+        (2, lambda lines: lines[:-1], True, ["0 files removed", "live files: 3", "bytes in live files: 12"]),
+        (2, lambda lines: lines[:-1], False, ["0 files removed"]),
+        (1, lambda lines: [line for line in lines if b"txn" not in line], True, ["transactions: {}"] * 2),
+    ],
+)
+def test_an_emptied_or_torn_commit_and_one_that_lost_a_line_are_named(
+    table: Path, version: int, left: Callable[[list[bytes]], list[bytes]], observed: list[str], *, has_checksum: bool
+) -> None:
+    file = log_file(table, version)
+    file.write_bytes(b"".join(left(file.read_bytes().splitlines(keepends=True))))
+    if not has_checksum:
+        file.with_suffix(".crc").unlink()
+    assert [each for _, each in told(table)] == observed
+    assert told(table)[0][0] == file.name
+
+
+def test_a_commit_that_is_gone_is_named_whether_in_the_middle_or_at_the_end(table: Path) -> None:
+    file = log_file(table, 2)
+    file.unlink()
+    assert told(table) == [(file.name, f"no such file, though {2:020}.crc is there")]
+    commit(table, 3, info("WRITE", numOutputRows=1), added("d"))
+    assert told(table) == [(file.name, "no such file")]
+    assert old_files(LocalFiles(table)) is None, "what is old is unknown where a commit is gone"
+
+
+def test_an_append_is_known_while_it_is_the_last_commit_and_whole_with_its_files(tmp_path: Path) -> None:
+    said, transaction = info("WRITE"), {"txn": {"appId": "a", "version": 7}}
+    said["commitInfo"]["userMetadata"] = "run"
+    file = commit(tmp_path, 0, said, transaction, added("x", 2), added("y", 3))
+
+    assert last_append(tmp_path, "a", 7) == Append(rows=5, metadata="run")
+    assert last_append(tmp_path, "a", 6) is None
+    assert last_append(tmp_path, "b", 7) is None
+    assert last_append(tmp_path / "nowhere", "a", 7) is None
+    (tmp_path / "y").write_bytes(b"PAR")
+    assert last_append(tmp_path, "a", 7) is None, "a data file is shorter"
+    (tmp_path / "y").write_bytes(b"PAR1")
+    later = commit(tmp_path, 1, info("DELETE"), {"remove": {"path": "y"}})
+    assert last_append(tmp_path, "a", 7) is None, "something was committed after it"
+    later.unlink()
+    file.write_bytes(file.read_bytes()[:-5])
+    assert last_append(tmp_path, "a", 7) is None, "the commit is torn"
+    commit(tmp_path, 0, said, transaction, {"add": {"path": "x", "size": 4}})
+    assert last_append(tmp_path, "a", 7) is None, "it does not say what it added"
 
 
 def test_a_log_is_read_from_its_last_checkpoint_on(tmp_path: Path) -> None:
@@ -137,7 +131,7 @@ def test_a_log_is_read_from_its_last_checkpoint_on(tmp_path: Path) -> None:
     DeltaTable(str(tmp_path)).create_checkpoint()
     write_deltalake(str(tmp_path), pa.table({"n": [3]}), mode="append")
     for version in (0, 1):
-        (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
+        log_file(tmp_path, version).unlink()
 
     log = read_log(LocalFiles(tmp_path))
 
@@ -147,6 +141,7 @@ def test_a_log_is_read_from_its_last_checkpoint_on(tmp_path: Path) -> None:
     checkpoint = tmp_path / "_delta_log" / f"{2:020}.checkpoint.parquet"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-20])
     assert told(tmp_path)[0][0] == checkpoint.name
+    assert told(tmp_path / "nowhere") == [("_delta_log", "no commit")]
 
 
 def test_old_files_are_those_that_the_folder_or_the_log_has_beyond_the_last_version(tmp_path: Path) -> None:
@@ -165,12 +160,3 @@ def test_old_files_are_those_that_the_folder_or_the_log_has_beyond_the_last_vers
     (tmp_path / "_change_data" / "cdc-0.parquet").touch()
     (tmp_path / "_change_data" / ".cdc-0.parquet.crc").touch()
     assert (old_files(LocalFiles(tmp_path)) or [])[0] == "_change_data/cdc-0.parquet"
-
-
-def test_old_files_of_a_damaged_log_are_unknown(table: Path) -> None:
-    (table / "_delta_log" / f"{1:020}.json").unlink()
-    assert old_files(LocalFiles(table)) is None
-
-
-def test_a_folder_without_a_commit_is_no_table(tmp_path: Path) -> None:
-    assert told(tmp_path) == [("_delta_log", "no commit")]

@@ -28,13 +28,6 @@ def table(lakehouse: Lakehouse, name: str, **properties: str) -> None:
     folder.write(f"{0:020}.json", "\n".join(map(json.dumps, lines)))
 
 
-def filled(lakehouse: Lakehouse) -> Lakehouse:
-    table(lakehouse, "bronze_records", **{OWNER: "orders"})
-    for name in ("silver_records", "by_day", "somebody_elses"):
-        table(lakehouse, name)
-    return lakehouse
-
-
 @pytest.mark.parametrize("is_in_store", [False, True], ids=["folder", "store"])
 def test_a_root_says_whose_tables_it_holds_and_refuses_a_second_commit(
     tmp_path: Path, *, is_in_store: bool, request: pytest.FixtureRequest
@@ -48,7 +41,9 @@ def test_a_root_says_whose_tables_it_holds_and_refuses_a_second_commit(
     assert look(lakehouse, []).others == []
     assert list(tmp_path.iterdir()) == []  # neither the folder nor anything of the probe
 
-    filled(lakehouse)
+    table(lakehouse, "bronze_records", **{OWNER: "orders"})
+    for name in ("silver_records", "by_day", "somebody_elses"):
+        table(lakehouse, name)
     there = Found(is_there=True, ours=["bronze_records", "silver_records"], others=["somebody_elses"], owner="orders")
     assert look(lakehouse, ["by_day"]) == there
     before = sorted(tmp_path.rglob("*"))
@@ -56,7 +51,7 @@ def test_a_root_says_whose_tables_it_holds_and_refuses_a_second_commit(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_root_below_a_file_or_behind_another_login_is_an_error(tmp_path: Path, s3: int) -> None:
+def test_a_root_that_cannot_be_reached_is_an_error_and_a_store_that_overwrites_found(tmp_path: Path, s3: int) -> None:
     (tmp_path / "file").touch()
     refused = Lakehouse(root=new_root(), storage=replace(storage(s3), secret_access_key="of-somebody-else"))
     for lakehouse in (Lakehouse(root=str(tmp_path / "file" / "lake")), refused):
@@ -64,9 +59,6 @@ def test_a_root_below_a_file_or_behind_another_login_is_an_error(tmp_path: Path,
             is_exclusive(lakehouse)
     with pytest.raises(ERRORS):
         look(refused, [])
-
-
-def test_a_store_that_overwrites_is_found_out(s3: int) -> None:
     with before_store(s3) as (port, interference):
         interference.hides_refusals = True
         assert is_exclusive(Lakehouse(root=new_root(), storage=storage(port))) is False

@@ -1,9 +1,10 @@
-"""The jar cache. The `java` of these tests is a script that fails, or delivers, in one chosen way."""
+"""The jar cache, with a `java` that is a script which fails, or delivers, in one chosen way; and the jar of our own in it."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
@@ -12,42 +13,54 @@ import pytest
 
 from bronze.dev_broker.process import launch
 from lakehouse.errors import ToolError, UsageError
-from lakehouse.machine import jars
+from lakehouse.machine import jars, storage_jar
 from lakehouse.spark.session import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Java = Callable[[str], Path]
+
 DELIVER = """\
 while [ "$1" != -retrieve ]; do shift; done
 folder=$(dirname "$2"); mkdir -p "$folder"
 """
+GOOD = DELIVER + 'printf good > "$folder/one-1.jar"'
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of a lock that has one jar for Spark, and one for the broker."""
+    sums = tmp_path / "one.sha256"
+    pins = [f"{hashlib.sha256(b'good').hexdigest()}  {conf}/one-1.jar\n" for conf in ("spark", "broker")]
+    sums.write_text("".join(pins), encoding="utf-8")
+    monkeypatch.setattr(jars, "CHECKSUM_FILE", sums)
     monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path / "jars"))
     monkeypatch.delenv("TIDEMARK_IVY_SETTINGS", raising=False)
     return jars.cache_dir()
 
 
-@pytest.fixture
-def java_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    def install(script: str) -> None:
-        java = tmp_path / "java_home" / "bin" / "java"
-        java.parent.mkdir(parents=True, exist_ok=True)
-        java.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-        java.chmod(0o755)
-        monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java_home"))
-
-    return install
+def java_of(home: Path, script: str) -> Path:
+    """A script in the place of a JAVA_HOME's java."""
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True, exist_ok=True)
+    java.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    java.chmod(0o755)
+    return java
 
 
 @pytest.fixture
-def lock_of_one_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sums = tmp_path / "one.sha256"
-    sums.write_text(f"{hashlib.sha256(b'good').hexdigest()}  spark/one-1.jar\n", encoding="utf-8")
-    monkeypatch.setattr(jars, "CHECKSUM_FILE", sums)
+def java_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Java:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java_home"))
+    return partial(java_of, tmp_path / "java_home")
+
+
+def put(cache: Path, content: bytes, conf: str) -> Path:
+    """The one jar of a configuration, with some content."""
+    jar = cache / conf / "one-1.jar"
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    jar.write_bytes(content)
+    return jar
 
 
 def test_the_cache_of_a_lock_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,119 +78,110 @@ def test_the_cache_of_a_lock_is_where_the_environment_says(tmp_path: Path, monke
     assert jars.cache_dir() != before
 
 
-def dependencies() -> list[ET.Element]:
-    """What the lock names."""
-    return list(ET.parse(jars.LOCK_FILE).iter("dependency"))  # noqa: S314 -- our own file
-
-
 def test_lock_and_checksums_name_the_same_jars_and_nothing_brings_modules_of_its_own() -> None:
+    named = list(ET.parse(jars.LOCK_FILE).iter("dependency"))  # noqa: S314 -- our own file
     for conf in jars.CONFIGURATIONS:
-        of_conf = [each for each in dependencies() if each.get("conf") == f"{conf}->master"]
+        of_conf = [each for each in named if each.get("conf") == f"{conf}->master"]
         assert {f"{each.get('name')}-{each.get('rev')}.jar" for each in of_conf} == set(jars.pinned(conf))
-    assert [each.attrib for each in dependencies() if not str(each.get("conf")).endswith("->master")] == []
-    assert [(each.get("name"), part.tag) for each in dependencies() for part in each] == [("gcs-connector", "artifact")]
+    assert [each.attrib for each in named if not str(each.get("conf")).endswith("->master")] == []
+    assert [(each.get("name"), part.tag) for each in named for part in each] == [("gcs-connector", "artifact")]
 
 
-def test_no_jvm_is_started_from_a_jar_that_was_changed(
-    cache: Path, java_that: Callable[[str], None], lock_of_one_jar: None
-) -> None:
+def test_neither_a_session_nor_a_broker_starts_from_a_bad_jar(cache: Path, java_that: Java, tmp_path: Path) -> None:
     java_that("exit 1")
-    jar = put(cache, b"good")
+    jar, of_broker = put(cache, b"good", "spark"), put(cache, b"good", "broker")
     assert jars.fetch("spark") == cache, "jars that are there are used without Java or network"
     assert jars.spark_jars() == [jar]
-    java_that(DELIVER + 'printf good > "$folder/one-1.jar"')
-    before = jar.stat()
-    jar.write_bytes(b"evil")
-    os.utime(jar, ns=(before.st_atime_ns, before.st_mtime_ns))  # size and time tell nothing
-    with pytest.raises(ToolError, match=f"one-1.jar has SHA-256 {hashlib.sha256(b'evil').hexdigest()}"):
-        jars.spark_jars()
+    java_that(f"touch {tmp_path / 'started'}\n{GOOD}")
+    for each, start in ((jar, lambda: open_session("x")), (of_broker, lambda: launch(tmp_path / "broker", 9092))):
+        before = each.stat()
+        each.write_bytes(b"evil")
+        os.utime(each, ns=(before.st_atime_ns, before.st_mtime_ns))  # size and time tell nothing
+        with pytest.raises(ToolError, match=f"(?s)No JVM was .*one-1.jar has SHA-256 {hashlib.sha256(b'evil').hexdigest()}"):
+            start()
+    assert not (tmp_path / "started").exists()
     assert jar.read_bytes() == b"evil"  # kept, for whoever wants to know what it is
     jars.fetch("spark")
     assert jars.spark_jars() == [jar]
     assert jar.read_bytes() == b"good"
 
 
-def test_neither_a_session_nor_a_broker_starts_from_a_changed_jar(
-    cache: Path, java_that: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sums = tmp_path / "both.sha256"
-    pins = [f"{hashlib.sha256(b'good').hexdigest()}  {conf}/one-1.jar\n" for conf in ("spark", "broker")]
-    sums.write_text("".join(pins), encoding="utf-8")
-    monkeypatch.setattr(jars, "CHECKSUM_FILE", sums)
-    java_that(f"touch {tmp_path / 'started'}")
-    for conf, start in (("spark", lambda: open_session("x")), ("broker", lambda: launch(tmp_path / "broker", 9092))):
-        put(jars.cache_dir(), b"evil", conf)
-        with pytest.raises(ToolError, match="No JVM was started from it"):
-            start()
-    assert not (tmp_path / "started").exists()
-
-
-def put(cache: Path, content: bytes, conf: str = "spark") -> Path:
-    """The one jar of the lock, with some content."""
-    jar = cache / conf / "one-1.jar"
-    jar.parent.mkdir(parents=True, exist_ok=True)
-    jar.write_bytes(content)
-    return jar
-
-
-@pytest.mark.usefixtures("lock_of_one_jar")
-def test_a_cache_that_lost_a_jar_is_fetched_again_and_holds_nothing_else(cache: Path, java_that: Callable[[str], None]) -> None:
+def test_a_cache_that_lost_a_jar_is_fetched_again_and_holds_nothing_else(cache: Path, java_that: Java) -> None:
     (cache / "spark").mkdir(parents=True)
     (cache / "spark" / "left-over.jar").touch()
-    java_that(DELIVER + 'printf good > "$folder/one-1.jar"')
+    java_that(GOOD)
     assert jars.spark_jars() == [cache / "spark" / "one-1.jar"]
     assert [path.name for path in cache.rglob("*") if path.name != ".lock"] == ["spark", "one-1.jar"]
 
 
-@pytest.mark.usefixtures("lock_of_one_jar")
 @pytest.mark.parametrize(
-    ("delivery", "told"),
+    ("script", "said"),
     [
-        ('printf bad > "$folder/one-1.jar"', "one-1.jar has SHA-256"),
-        ('printf good > "$folder/one-2.jar"', "one-1.jar is missing; one-2.jar is not in the lock"),
+        (DELIVER + 'printf bad > "$folder/one-1.jar"', "one-1.jar has SHA-256"),
+        (DELIVER + 'printf good > "$folder/one-2.jar"', "one-1.jar is missing; one-2.jar is not in the lock"),
+        ("echo 'module not found: https://someone:secret@mirror.example/a.jar'; exit 1", "mirror.example/a.jar"),
     ],
 )
-def test_jars_that_differ_from_the_lock_are_not_kept(
-    cache: Path, java_that: Callable[[str], None], delivery: str, told: str
-) -> None:
-    java_that(DELIVER + delivery)
-    with pytest.raises(ToolError, match=told):
-        jars.fetch("spark")
-    assert not (cache / "spark").exists()
-
-
-def test_a_failed_fetch_tells_of_mirrors_and_keeps_their_password(cache: Path, java_that: Callable[[str], None]) -> None:
-    java_that("echo 'module not found: https://someone:secret@mirror.example/a.jar'; exit 1")
+def test_a_fetch_that_fails_keeps_no_jar_and_names_mirrors(cache: Path, java_that: Java, script: str, said: str) -> None:
+    java_that(script)
     with pytest.raises(ToolError, match="TIDEMARK_IVY_SETTINGS") as caught:
         jars.fetch("spark")
-    assert "mirror.example/a.jar" in str(caught.value)
+    assert said in str(caught.value)
     assert "secret" not in str(caught.value)
     assert not (cache / "spark").exists()
 
 
-def test_a_mirror_is_passed_on_and_must_exist(
-    cache: Path, java_that: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+def test_a_mirror_is_passed_on_and_what_a_fetch_lacks_is_named(
+    cache: Path, java_that: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = cache.parent.parent / "mirror.xml"
+    settings = tmp_path / "mirror.xml"
     settings.touch()
     monkeypatch.setenv("TIDEMARK_IVY_SETTINGS", str(settings))
     java_that('echo "error: $*"; exit 1')
     with pytest.raises(ToolError, match=f"-settings {settings}"):
         jars.fetch("spark")
-    monkeypatch.setenv("TIDEMARK_IVY_SETTINGS", "/nowhere/mirror.xml")
-    with pytest.raises(ToolError, match="TIDEMARK_IVY_SETTINGS"):
-        jars.fetch("spark")
-
-
-@pytest.mark.usefixtures("cache")
-def test_what_a_fetch_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="spark, broker, s3"):
         jars.fetch("flink")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ToolError, match="apt install openjdk"):
-        jars.fetch("spark")
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path / "file"))
-    with pytest.raises(ToolError, match="TIDEMARK_JARS"):
-        jars.fetch("spark")
+    for name, value, said in (
+        ("TIDEMARK_IVY_SETTINGS", "/nowhere/mirror.xml", "TIDEMARK_IVY_SETTINGS"),
+        ("TIDEMARK_JARS", str(settings / "below a file"), "TIDEMARK_JARS"),
+        ("JAVA_HOME", "", "apt install openjdk"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setenv("PATH", "/nowhere")
+            patched.setenv(name, value)
+            with pytest.raises(ToolError, match=said):
+                jars.fetch("spark")
+
+
+def test_only_the_pinned_jar_is_used_and_it_is_made_again_from_its_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A cache of the test's own, with Spark's jars: another process may start a session from the shared one.
+    spark = jars.spark_jars()[0].parent
+    monkeypatch.setenv("TIDEMARK_JARS", str(tmp_path / "jars"))
+    jars.cache_dir().mkdir(parents=True)
+    (jars.cache_dir() / "spark").symlink_to(spark)
+
+    jar = storage_jar.storage_jar()
+    made = jar.read_bytes()
+    assert hashlib.sha256(made).hexdigest() == storage_jar.SHA256
+    (tmp_path / "other").touch()
+    assert jar.stat().st_mode == (tmp_path / "other").stat().st_mode, "a user who can read other files can read it"
+
+    originals, source = storage_jar.SOURCES, tmp_path / "ConditionalPut.java"
+    text = originals[0].read_text(encoding="utf-8").replace("builder.must(ONLY_IF_ABSENT, true);", "")
+    monkeypatch.setattr(storage_jar, "SOURCES", (source, *originals[1:]))
+    assert storage_jar.storage_jar() == jar, "the one in the cache is the pinned one"
+    jar.write_bytes(b"forged")
+    for content, said in ((text, "not the one that is pinned"), ("class ConditionalPut { nothing }", "does not compile")):
+        source.write_text(content, encoding="utf-8")
+        with pytest.raises(ToolError, match=said):
+            storage_jar.storage_jar()
+
+    monkeypatch.setattr(storage_jar, "SOURCES", originals)
+    assert storage_jar.storage_jar().read_bytes() == made
+    jar.unlink()
+    jar.mkdir()
+    with pytest.raises(ToolError, match="cannot be written"):
+        storage_jar.storage_jar()

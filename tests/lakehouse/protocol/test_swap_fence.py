@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
-    from lakehouse.table import Table
     from silver.state.plan import Plan
 
 pytestmark = pytest.mark.spark
@@ -70,29 +68,32 @@ def run(two_loads: Run, tmp_path: Path) -> Run:
     return copy_of(two_loads, tmp_path / "copy", two_loads.report)
 
 
-def claimed_by_hand(spark: SparkSession, run: Run, request: Request) -> Plan:
-    """What a person asked for, claimed; who did it stands still from here on."""
+def claimed(spark: SparkSession, run: Run, request: Request | None = None) -> Plan:
+    """Claim the request of a person, or else the next records, and go no further."""
     rules = Rules.of(settings_of(run))
     recovered = recover.recover(spark, run, rules)
-    known = recovered.watermarks
-    pinned = nothing_of_bronze(known, recovered.bronze_version)
-    claim = shared_columns(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
-    planned = by_request.plan_request(spark, run, known, claim).plan
+    if request is None:
+        planned = plan.plan(spark, run, rules, recovered)
+    else:
+        known = recovered.watermarks
+        pinned = nothing_of_bronze(known, recovered.bronze_version)
+        claim = shared_columns(run, rules, pinned, load_seq=known.load_seq + 1, request=request)
+        planned = by_request.plan_request(spark, run, known, claim).plan
     assert planned is not None
     steps.claim(spark, run, planned)
     return planned
 
 
-def claimed_records(spark: SparkSession, run: Run) -> Plan:
-    rules = Rules.of(settings_of(run))
-    planned = plan.plan(spark, run, rules, recover.recover(spark, run, rules))
-    assert planned is not None
-    steps.claim(spark, run, planned)
-    return planned
+def rows_of(spark: SparkSession, run: Run, table: str, where: str) -> int:
+    return spark.read.table(run.table(table).sql).where(where).count()
+
+
+def is_append_only(spark: SparkSession, run: Run) -> bool:
+    return tables.properties(spark, run.table("bronze_records"))["delta.appendOnly"] == "true"
 
 
 def test_a_release_that_a_restore_took_back_is_not_marked_by_a_run_that_wakes(spark: SparkSession, run: Run) -> None:
-    stale = claimed_by_hand(spark, run, RELEASE)
+    stale = claimed(spark, run, RELEASE)
     steps.append_silver(spark, run, stale)
     bronze_to_silver.run(spark, run, settings_of(run))  # somebody else finishes load 3
     assert waiting(spark, run) == [(2, "late", "released", 3)]
@@ -115,7 +116,7 @@ def test_records_of_an_undone_load_are_not_appended_by_a_run_that_wakes(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(spark, run, [*sent(4, [5, 5, 0]), *sent(0, [1], partition=1)])
-    stale = claimed_records(spark, run)
+    stale = claimed(spark, run)
     read_before = watermarks._marks(spark, run, stale.load_seq)
 
     restored(spark, run, 2)
@@ -126,16 +127,15 @@ def test_records_of_an_undone_load_are_not_appended_by_a_run_that_wakes(
         steps.advance(spark, run, stale)
     monkeypatch.undo()
 
-    assert spark.read.table(run.table("silver_records").sql).where("load_seq = 3").count() == 0
-    assert spark.read.table(run.table("silver_rejects").sql).where("load_seq = 3").count() == 0
-    assert spark.read.table(run.table("silver_watermarks").sql).where("partition = 1").count() == 0
+    assert [rows_of(spark, run, name, "load_seq = 3") for name in ("silver_records", "silver_rejects")] == [0, 0]
+    assert rows_of(spark, run, "silver_watermarks", "partition = 1") == 0
     done: dict[str, Any] = bronze_to_silver.run(spark, run, settings_of(run))
     assert (done["loads"], done["accepted"], done["duplicate"], done["late"] + done["collision"]) == ([5], 2, 1, 1)
     require_sound(spark, run)
 
 
 def test_who_wakes_after_a_rebuild_changes_none_of_its_tables(spark: SparkSession, run: Run) -> None:
-    stale = claimed_by_hand(spark, run, RELEASE)
+    stale = claimed(spark, run, RELEASE)
     settings = settings_of(run)
     done: dict[str, Any] = rebuild.rebuild(spark, run, settings, is_applied=True, reason="tried", by="ann")
     before = (kept(spark, run), waiting(spark, run))
@@ -149,10 +149,10 @@ def test_who_wakes_after_a_rebuild_changes_none_of_its_tables(spark: SparkSessio
     require_sound(spark, run)
 
 
-def test_an_erasure_that_was_undone_before_it_was_carried_out_erases_nothing(
+def test_an_undone_erasure_erases_nothing_and_a_failed_one_leaves_bronze_append_only(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stale = claimed_by_hand(spark, run, ERASE)
+    stale = claimed(spark, run, ERASE)
     with monkeypatch.context() as patched:
         patched.setattr(restore, "_finish", lambda *_: None)  # as where it cannot be finished
         restored(spark, run, 2)
@@ -161,31 +161,25 @@ def test_an_erasure_that_was_undone_before_it_was_carried_out_erases_nothing(
         steps.carry_out(spark, run, stale)
 
     for name in ("bronze_records", "silver_records"):
-        assert spark.read.table(run.table(name).sql).where("key IS NULL OR erased IS NOT NULL").count() == 0
+        assert rows_of(spark, run, name, "key IS NULL OR erased IS NOT NULL") == 0
     assert waiting(spark, run) == [(2, "late", "held", None)]
-    assert spark.sql(f"SHOW TBLPROPERTIES {run.table('bronze_records').sql} ('delta.appendOnly')").collect()[0][1] == "true"
+    assert is_append_only(spark, run)
     require_sound(spark, run)
 
+    again, update = claimed(spark, run, ERASE), erase_key._update
 
-def test_an_erasure_that_fails_in_bronze_leaves_it_append_only(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claimed = claimed_by_hand(spark, run, ERASE)
-    bronze = run.table("bronze_records")
+    def fails_in_bronze(*arguments: Any, **named: Any) -> None:
+        if arguments[1] == run.table("bronze_records"):
+            raise UndoneError.of("bronze_records")
+        update(*arguments, **named)
 
-    def fails(*arguments: Any, **named: Any) -> None:
-        if arguments[1] == bronze:
-            raise UndoneError.of(str(bronze))
-        _update(*arguments, **named)
-
-    _update = erase_key._update
     with monkeypatch.context() as patched:
-        patched.setattr(erase_key, "_update", fails)
+        patched.setattr(erase_key, "_update", fails_in_bronze)
         with pytest.raises(UndoneError):
-            steps.carry_out(spark, run, claimed)
-    assert spark.sql(f"SHOW TBLPROPERTIES {bronze.sql} ('delta.appendOnly')").collect()[0][1] == "true"
-    steps.carry_out(spark, run, claimed)
-    assert spark.read.table(bronze.sql).where("erased IS NOT NULL").count() > 0
+            steps.carry_out(spark, run, again)
+    assert is_append_only(spark, run)
+    steps.carry_out(spark, run, again)
+    assert rows_of(spark, run, "bronze_records", "erased IS NOT NULL") > 0
 
 
 def test_what_passed_the_gate_before_a_restore_is_not_published_by_who_wakes(spark: SparkSession, run: Run) -> None:
@@ -212,15 +206,25 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
     """What the fence relies on, of Delta: a changed property ends a MERGE that has begun, a known number an append."""
     rejects = run.table("silver_rejects")
     found: dict[str, str] = {}
-    writes: dict[str, Callable[[DataFrame], object]] = {
-        "append": lambda slow: tables.append(
-            frames.of_contract(spark, [{"class": "late"}], REJECTS).crossJoin(slow).withColumn("reason", F.col("slow")),
-            rejects,
-            REJECTS,
-            transaction=Transaction(run.app_id(rejects.name), 8),
-        ),
-        "merge": lambda slow: _merge_reasons(spark, rejects, slow),
-    }
+    rows = frames.of_contract(spark, [{"class": "late"}], REJECTS)
+
+    def append(slow: DataFrame) -> None:
+        reasons = rows.crossJoin(slow).withColumn("reason", F.col("slow"))
+        tables.append(reasons, rejects, REJECTS, transaction=Transaction(run.app_id(rejects.name), 8))
+
+    def merge(slow: DataFrame) -> None:
+        slow.createOrReplaceTempView("slow_source")
+        source = f"MERGE INTO {rejects.sql} AS reject USING slow_source AS source ON reject.topic = source.slow"
+        try:
+            tables.execute(spark, f"{source} WHEN MATCHED THEN UPDATE SET reason = 'x'", rejects)
+        finally:
+            spark.catalog.dropTempView("slow_source")
+
+    def tried(write: Callable[[DataFrame], None], slow: DataFrame) -> None:
+        try:
+            write(slow)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the test says so
+            found[write.__name__] = f"{type(error).__name__}: {error.__cause__ or error}"
 
     def stands_still(begun: str, may_end: str) -> str:
         """In the middle of a write, inside its transaction. Within the test: Spark's workers do not find this module."""
@@ -229,11 +233,11 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
             time.sleep(0.1)
         return "t"
 
-    for number, (name, write) in enumerate(writes.items(), start=9):
-        begun, may_end = tmp_path / f"{name}.begun", tmp_path / f"{name}.may_end"
+    for number, write in enumerate((append, merge), start=9):
+        begun, may_end = tmp_path / f"{number}.begun", tmp_path / f"{number}.may_end"
         stand = F.udf(stands_still, "string", useArrow=False)
         slow = spark.range(1).select(stand(F.lit(str(begun)), F.lit(str(may_end))).alias("slow"))
-        at_work = threading.Thread(target=_tried, args=(found, name, partial(write, slow)))
+        at_work = threading.Thread(target=tried, args=(write, slow))
         at_work.start()
         while not begun.exists():
             assert at_work.is_alive(), found
@@ -243,20 +247,3 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
         at_work.join()
 
     assert ["MetadataChanged" in found["merge"], "ConcurrentTransaction" in found["append"]] == [True, True]
-
-
-def _merge_reasons(spark: SparkSession, rejects: Table, slow: DataFrame) -> None:
-    slow.createOrReplaceTempView("slow_source")
-    on = "reject.topic = source.slow"
-    merge = f"MERGE INTO {rejects.sql} AS reject USING slow_source AS source ON {on} WHEN MATCHED THEN UPDATE SET reason = 'x'"
-    try:
-        tables.execute(spark, merge, rejects)
-    finally:
-        spark.catalog.dropTempView("slow_source")
-
-
-def _tried(found: dict[str, str], name: str, write: Callable[[], object]) -> None:
-    try:
-        write()
-    except Exception as error:  # noqa: BLE001 -- whatever it is, the test says so
-        found[name] = f"{type(error).__name__}: {error.__cause__ or error}"

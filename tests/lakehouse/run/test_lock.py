@@ -26,22 +26,18 @@ with locked(Lakehouse(root=sys.argv[1]), is_maintenance=sys.argv[3:] == ["mainte
 """
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Lakehouse:
-    return Lakehouse(root=str(tmp_path))
-
-
-def held(root: Lakehouse, seconds: float, *more: str) -> subprocess.Popen[str]:
+def held(root: Path, seconds: float, *more: str) -> subprocess.Popen[str]:
     """Another process that holds the lock for so long."""
-    command = [sys.executable, "-c", HOLDER, str(root.root), str(seconds), *more]
+    command = [sys.executable, "-c", HOLDER, str(root), str(seconds), *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
 
 
-def test_a_run_does_nothing_while_another_writes_and_goes_on_when_that_has_died(root: Lakehouse) -> None:
-    with held(root, seconds=60) as other:
+def test_a_run_does_nothing_while_another_writes_and_goes_on_when_that_has_died(tmp_path: Path) -> None:
+    root = Lakehouse(root=str(tmp_path))
+    with held(tmp_path, 60) as other:
         with pytest.raises(AnotherWriterError), locked(root):
             pass
         other.kill()
@@ -50,13 +46,9 @@ def test_a_run_does_nothing_while_another_writes_and_goes_on_when_that_has_died(
             pass
 
 
-def test_a_person_waits_for_a_run_to_end(root: Lakehouse) -> None:
-    with held(root, seconds=0.5):
+@pytest.mark.parametrize(("holder", "seconds"), [([], 30), (["maintenance"], 0)])
+def test_a_person_waits_for_a_run_to_end_and_a_run_for_maintenance(tmp_path: Path, holder: list[str], seconds: float) -> None:
+    with held(tmp_path, 1, *holder):
         started = time.monotonic()
-        with locked(root, wait_seconds=30):
+        with locked(Lakehouse(root=str(tmp_path)), wait_seconds=seconds):
             assert time.monotonic() - started > 0.1
-
-
-def test_a_run_waits_for_maintenance_though_it_waits_for_no_other_run(root: Lakehouse) -> None:
-    with held(root, 2, "maintenance"), locked(root):
-        pass

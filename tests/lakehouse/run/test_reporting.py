@@ -17,15 +17,21 @@ from lakehouse.run.terminal_view import LiveReport
 SECRET = 'pass"word\n1'
 
 
-def live_view(width: int, **options: Any) -> tuple[LiveReport, io.StringIO]:
+def shown(*events: tuple[str, dict[str, Any]], width: int = 200) -> str:
+    """What the live view leaves on a screen after some events."""
     screen = io.StringIO()
-    console = Console(file=screen, width=width, force_terminal=True, highlight=False, **options)
-    return LiveReport(scrubber([SECRET]), console), screen
+    console = Console(file=screen, width=width, force_terminal=True, highlight=False, no_color=True)
+    report = LiveReport(scrubber([SECRET]), console)
+    for name, fields in events:
+        report.event(name, **fields)
+    report.close()
+    return screen.getvalue()
 
 
 def reported(capsys: pytest.CaptureFixture[str], *events: tuple[str, dict[str, Any]], secrets: list[str] | None = None) -> Any:
     """The lines on stderr of some events."""
-    with open_report(secrets=secrets or [], terminal=False) as report:
+    with open_report(secrets=secrets or []) as report:
+        assert isinstance(report, JsonReport), "there is no terminal"
         for name, fields in events:
             report.event(name, **fields)
     captured = capsys.readouterr()
@@ -86,62 +92,38 @@ def test_a_log_that_cannot_be_written_does_not_stop_the_run(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("width", [24, 80, 200])
-def test_the_live_view_fits_its_terminal_and_shows_stage_and_counts(width: int) -> None:
-    report, screen = live_view(width, no_color=True)
-    report.event("run.started", pipeline="incidents", run_id="r1")
-    report.event("bronze.finished", records=200_000)
-    report.event("silver.claimed", load_seq=1, counts={"accepted": 190_000, "late": 0})
-    report.close()
-    printed = screen.getvalue()
-    assert "bronze" in printed
-    assert "silver" in printed
-    assert all(len(line) <= width for line in final_view(printed))
+def test_the_live_view_fits_its_terminal_and_shows_each_run_its_stages_and_counts(width: int) -> None:
+    first = ("run.started", {"pipeline": "incidents", "run_id": "r1"}), ("bronze.finished", {"records": 200_000})
+    second = ("run.started", {"pipeline": "incidents", "run_id": "r2"})
+    claimed = ("silver.claimed", {"load_seq": 1, "counts": {"accepted": 190_000, "late": 0}})
+    printed = shown(*first, second, claimed, width=width)
+    for text in ("incidents r1", "bronze", "incidents r2", "silver"):
+        assert text in printed
+    assert all(len(line) <= width for line in lines(printed))
     if width == 200:
+        assert "finished · records 200,000" in printed
         assert "claimed · load seq 1 · counts accepted 190,000" in printed
         assert "late" not in printed
 
 
-def final_view(printed: str) -> list[str]:
-    """The screen's last lines, without the codes that colour and move."""
+def lines(printed: str) -> list[str]:
+    """The lines of a screen, without the codes that colour and move."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", printed).splitlines()
 
 
 def test_the_live_view_shows_no_secret_no_control_character_and_no_single_partition() -> None:
-    report, screen = live_view(120)
-    report.event("bronze.read", topic=SECRET, producer="red\x1b[31mx")
-    report.event("silver.partition_loaded", load_seq=1, partition=3, records=7)
-    report.event("silver.loaded", load_seq=1, records=9)
-    report.close()
-    assert "records 9" in screen.getvalue()
-    assert "partition" not in screen.getvalue()
-    assert "word" not in screen.getvalue()
-    assert r"red\x1b[31mx" in screen.getvalue()
+    printed = shown(
+        ("bronze.read", {"topic": SECRET, "producer": "red\x1b[31mx"}),
+        ("silver.partition_loaded", {"load_seq": 1, "partition": 3, "records": 7}),
+        ("silver.loaded", {"load_seq": 1, "records": 9}),
+    )
+    assert "records 9" in printed
+    assert "partition" not in printed
+    assert "word" not in printed
+    assert r"red\x1b[31mx" in printed
 
 
 def test_the_live_view_says_how_far_a_long_stage_is_until_the_next_thing_happens() -> None:
-    report, screen = live_view(200, no_color=True)
-    report.event("silver.claimed", load_seq=1)
-    report.event("silver.working", tasks_done=3, tasks=1_200)
-    stage = "claimed · task 3 of 1,200 · load seq 1"
-    report.close()
-    assert stage in screen.getvalue()
-    report.event("silver.working", tasks_done=3, tasks=1_200)
-    report.event("silver.appended", records=9)
-    report.close()
-    assert "task 3" not in final_view(screen.getvalue())[-1]
-
-
-def test_a_second_run_gets_a_view_of_its_own() -> None:
-    report, screen = live_view(120)
-    for records in (1, 2):
-        report.event("run.started", pipeline="incidents", run_id=f"r{records}")
-        report.event("bronze.finished", records=records)
-    report.close()
-    assert report.bound == {"pipeline": "incidents", "run_id": "r2"}
-    assert "records 1" in screen.getvalue()
-    assert "records 2" in screen.getvalue()
-
-
-def test_without_a_terminal_there_is_no_view(capsys: pytest.CaptureFixture[str]) -> None:
-    with open_report() as report:
-        assert isinstance(report, JsonReport)
+    at_work = ("silver.claimed", {"load_seq": 1}), ("silver.working", {"tasks_done": 3, "tasks": 1_200})
+    assert "claimed · task 3 of 1,200 · load seq 1" in shown(*at_work)
+    assert "task 3" not in lines(shown(*at_work, ("silver.appended", {"records": 9})))[-1]

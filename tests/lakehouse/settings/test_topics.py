@@ -31,13 +31,6 @@ def of(topics: Any, **more: Any) -> Settings:
     return configs.parse(yaml.safe_dump({**BASE, **more, "topics": topics}), Path("tidemark.yml"), environ={})
 
 
-def mistake(topics: Any, **more: Any) -> str:
-    with pytest.raises(ConfigMistakesError) as raised:
-        of(topics, **more)
-    assert len(raised.value.mistakes) == 1, str(raised.value)
-    return str(raised.value.mistakes[0])
-
-
 def test_a_topic_has_what_it_names_and_the_rest_is_as_at_the_top() -> None:
     settings = of({"payments": {"sequence": {"json": "$.id"}, "value": {"schema": "id STRING, at TIMESTAMP"}}})
     payments, others = settings.of_topic("payments"), settings.of_topic("orders")
@@ -49,10 +42,11 @@ def test_a_topic_has_what_it_names_and_the_rest_is_as_at_the_top() -> None:
     assert settings.payload.sql() == "STRUCT<`id`: STRING, `amount`: DOUBLE, `at`: TIMESTAMP>"
 
 
-def test_a_null_takes_away_what_the_others_have() -> None:
-    settings = of({"payments": {"producer": None, "value": None, "sequence": None}})
+def test_a_null_takes_away_what_the_others_have_and_is_shown() -> None:
+    settings = of({"payments": {"producer": None, "value": None, "sequence": None}, "stock.v1": {"sequence": {"bytes": "0:8"}}})
     payments = settings.of_topic("payments")
     assert (payments.producer, payments.value, payments.sequence) == (None, None, settings.sequence)
+    assert configs.parse(configs.show_yaml(settings), Path("tidemark.yml"), environ={}) == settings
 
 
 def test_only_topics_that_differ_have_sources_of_their_own_and_the_others_keep_their_fingerprint() -> None:
@@ -72,26 +66,10 @@ def test_the_place_of_a_field_does_not_depend_on_the_order_of_topics_nor_on_whic
     assert [kind and [field.name for field in kind.fields] for kind in kinds] == [["b", "m", "z"], ["b", "m", "z"], ["b", "z"]]
 
 
-def test_what_is_shown_can_be_loaded_again() -> None:
-    settings = of({"payments": {"producer": None, "value": {"schema": "n INT"}}, "stock.v1": {"sequence": {"bytes": "0:8"}}})
-    again = configs.parse(configs.show_yaml(settings), Path("tidemark.yml"), environ={})
-    assert again == settings
-    assert again.topics["payments"].given["producer"] is None
-
-
-def test_flags_name_topics_with_points() -> None:
-    overrides = {"topics.stock.v1.sequence.header": "n", "topics.orders.value.schema": "id STRING"}
-    settings = configs.load(BASE, overrides=overrides, environ={})
-    assert settings.topics["stock.v1"].sequence is not None
-    assert settings.topics["stock.v1"].sequence.header == "n"
-    assert settings.of_topic("orders").value == of({"orders": {"value": {"schema": "id STRING"}}}).of_topic("orders").value
-
-
 NOT_NAMED, NOT_ALL = "kafka.topics does not name this topic", "topics .*decoded into text, and others not at all"
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ({"payment": {"producer": None}}, {}, f"topics.payment .*{NOT_NAMED}.*Did you mean payments?"),
     *(({name: {"producer": None}}, {}, NOT_NAMED) for name in ("Orders", "orders*", "x' OR '1'='1")),
-    (["orders"], {}, "It belongs elsewhere: kafka.topics"),
     *(
         ({"orders": own}, {}, message)
         for own, message in (
@@ -122,24 +100,19 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("topics", "more", "message"), REFUSED)
 def test_what_cannot_be_is_refused_with_its_place(topics: Any, more: dict[str, Any], message: str) -> None:
-    assert re.search(message, mistake(topics, **more).replace("\n", " ")), mistake(topics, **more)
+    with pytest.raises(ConfigMistakesError) as raised:
+        of(topics, **more)
+    [found] = raised.value.mistakes
+    assert re.search(message, str(found).replace("\n", " ")), str(found)
 
 
-def test_fields_of_one_type_may_be_in_several_topics_whether_required_or_not() -> None:
-    settings = of(
-        {
-            "orders": {"value": {"schema": "id STRING NOT NULL COMMENT 'theirs'"}},
-            "payments": {"value": {"format": "avro", "avro_schema": LONG, "schema": "amount DOUBLE, n BIGINT"}},
-        }
-    )
+def test_topics_may_share_fields_of_one_type_and_a_registry_that_lacks_ids_of_each() -> None:
+    registry = {"url": "http://a:8081", "username": "u"}
+    orders = {"schema": "id STRING NOT NULL COMMENT 'theirs'", "registry": {**registry, "undecodable_ids": [7]}}
+    payments = {"format": "avro", "avro_schema": LONG, "schema": "amount DOUBLE, n BIGINT", "registry": None}
+    own = {"orders": {"value": orders}, "payments": {"value": payments}}
+    settings = of(own, value={**BASE["value"], "registry": registry})
     assert settings.payload is not None
     assert [field.name for field in settings.payload.fields] == ["id", "amount", "n"]
-
-
-def test_one_registry_may_have_other_ids_that_no_schema_has() -> None:
-    registry = {"url": "http://a:8081", "username": "u"}
-    settings = of(
-        {"orders": {"value": {"registry": {**registry, "undecodable_ids": [7]}}}}, value={**BASE["value"], "registry": registry}
-    )
     assert settings.registry is not None
     assert settings.registry.url == "http://a:8081"

@@ -88,30 +88,20 @@ def test_merged_spans_hold_the_same_offsets_and_lie_apart(spark: SparkSession, d
     assert sorted(offsets) == sorted({(n, offset) for n, _, first, last in drawn for offset in range(first, last + 1)})
 
 
-def test_the_blocks_of_ten_thousand_producers_in_turns_are_few_rows(spark: SparkSession) -> None:
+def test_blocks_of_producers_in_turns_are_few_rows_and_audited_as_all_their_offsets(spark: SparkSession) -> None:
     """Each spans nearly a million offsets: in buckets of 256 they were 38,681,872 rows, broadcast."""
-    blocks = _in_turns()
+    last = _OFFSETS - _PRODUCERS_IN_TURNS
+    blocks = _table((0, f"p{nth}", nth, last + nth) for nth in range(_PRODUCERS_IN_TURNS))
 
-    (part,) = interval_join.by_length(blocks)
-    rows = interval_join.bucketed(frames.of_arrow(spark, part[0]), bits=part[1]).count()
+    [(part, bits)] = interval_join.by_length(blocks)
+    assert blocks.num_rows <= interval_join.bucketed(frames.of_arrow(spark, part), bits=bits).count() <= 2**16
 
-    assert blocks.num_rows <= rows <= 2**16
-
-
-def test_the_blocks_of_ten_thousand_producers_are_audited_as_the_offsets_that_they_reach_over(spark: SparkSession) -> None:
-    rejects = frames.of_arrow(spark, _in_turns().append_column("state", pa.array(["held"] * _PRODUCERS_IN_TURNS)))
-
+    rejects = frames.of_arrow(spark, blocks.append_column("state", pa.array(["held"] * _PRODUCERS_IN_TURNS)))
     merged = interval_join.merged(rejects).toArrow().to_pylist()
     words = offset_bitmaps.rejects_by_word(rejects)
-
     assert [(row["first_offset"], row["last_offset"]) for row in merged] == [(0, _OFFSETS - 1)]
     assert {row["r_bits"] for row in words.select("r_bits").distinct().collect()} == {-1}
     assert words.count() == _OFFSETS // 64
-
-
-def _in_turns() -> pa.Table:
-    last = _OFFSETS - _PRODUCERS_IN_TURNS
-    return _table((0, f"p{nth}", nth, last + nth) for nth in range(_PRODUCERS_IN_TURNS))
 
 
 def _table(drawn: Iterable[Place]) -> pa.Table:

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_what_takes_long_is_told_task_by_task(spark: SparkSession) -> None:
+def test_a_long_query_reports_its_tasks_and_nothing_while_spark_rests(spark: SparkSession) -> None:
+    def compute() -> None:
+        spark.range(0, 400_000, 1, 8).selectExpr("sum(crc32(cast(id AS STRING)))").collect()
+
     report = Events()
+    with progress.told(spark, report, "silver", every_seconds=0.01):
+        threading.Event().wait(0.1)
+    compute()
+    assert report.seen == []
+
     with progress.told(spark, report, "silver", every_seconds=0.02):
         for _ in range(100):
-            spark.range(0, 400_000, 1, 8).selectExpr("sum(crc32(cast(id AS STRING)))").collect()
+            compute()
             if report.seen:
                 break
     name, fields = report.seen[0]
     assert name == "silver.working"
     assert 0 <= int(str(fields["tasks_done"])) <= int(str(fields["tasks"])) > 0
-
-
-def test_nothing_is_told_where_spark_has_nothing_to_do_or_after_the_end(spark: SparkSession) -> None:
-    report = Events()
-    with progress.told(spark, report, "silver", every_seconds=0.01):
-        threading.Event().wait(0.1)
-    spark.range(0, 400_000, 1, 8).selectExpr("sum(crc32(cast(id AS STRING)))").collect()
-    assert report.seen == []

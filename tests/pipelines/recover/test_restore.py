@@ -10,11 +10,10 @@ from lakehouse.delta import tables
 from lakehouse.errors import ClaimStuckError, TableStateError, UsageError
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.recover import restore
-from silver.load import steps
 from tests.pipelines.operate.test_requests import asked, kept, sent, waiting
 from tests.support.bronze import put
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, ran, require_sound, stop
+from tests.support.stages import ran, require_sound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,11 +33,8 @@ def restored(spark: SparkSession, run: Run, to: int, *, is_dry_run: bool = False
 
 def offsets_in_gold(spark: SparkSession, run: Run) -> dict[str, list[int]]:
     """The offsets in Gold, by table."""
-    names = ("gold_records", "gold_latest")
-    return {
-        name: [row[0] for row in spark.read.table(run.table(name).sql).select("offset").orderBy("offset").collect()]
-        for name in names
-    }
+    tables_of_gold = {name: spark.read.table(run.table(name).sql) for name in ("gold_records", "gold_latest")}
+    return {name: [row["offset"] for row in rows.orderBy("offset").collect()] for name, rows in tables_of_gold.items()}
 
 
 def three_loads(spark: SparkSession, run: Run) -> None:
@@ -57,64 +53,27 @@ def run(prepared: Callable[[History], Run]) -> Run:
     return prepared(three_loads)
 
 
-def test_all_tables_go_back_together_and_the_next_run_decides_the_rest_again(spark: SparkSession, run: Run) -> None:
-    before = kept(spark, run)
-
-    tried = restored(spark, run, 1, is_dry_run=True)
-    assert kept(spark, run) == before
-    done = restored(spark, run, 1)
-
-    assert (tried["undone"], tried["records"], tried["rejects"], tried["load_seq"]) == ([2, 3], 2, 1, None)
-    assert (done["undone"], done["load_seq"]) == ([2, 3], 4)
-    assert [row[0] for row in kept(spark, run)] == [0, 1, 2]
-    assert waiting(spark, run) == [(3, "late", "held", None)]
-    assert offsets_in_gold(spark, run) == {"gold_records": [0, 1, 2], "gold_latest": [2]}
-    ledger = spark.read.table(run.table("silver_loads").sql).orderBy("load_seq").collect()
-    assert [(row["load_seq"], row["kind"], row["reason"], row["requested_by"]) for row in ledger[1:]] == [
-        (4, "restore", "a wrong release", "ann")
-    ]
-    require_sound(spark, run)
-
-    after = ran(spark, run, settings_of(run))
-
-    assert (after["loads"], after["records"], after["accepted"], after["duplicate"]) == ([5], 2, 1, 1)
-    assert [(row[0], row[4]) for row in kept(spark, run)] == [(0, 1), (1, 1), (2, 1), (4, 5)]
-    assert offsets_in_gold(spark, run) == {"gold_records": [0, 1, 2, 4], "gold_latest": [4]}
-    require_sound(spark, run)
-
-
-def test_a_restore_is_the_way_out_where_one_table_was_put_back_or_emptied(spark: SparkSession, run: Run) -> None:
+def test_a_restore_is_the_way_out_where_some_or_all_tables_were_put_back_or_emptied(spark: SparkSession, run: Run) -> None:
     settings = settings_of(run)
-    silver, marks = run.table("silver_records").sql, run.table("silver_watermarks").sql
-    spark.sql(f"RESTORE TABLE {silver} TO VERSION AS OF 1")
+    spark.sql(f"RESTORE TABLE {run.table('silver_records').sql} TO VERSION AS OF 1")
     tables.delete(spark, run.table("silver_watermarks"), "true")
     with pytest.raises(TableStateError, match="tidemark restore --to LOAD"):
         bronze_to_silver.run(spark, run, settings)
     with pytest.raises(TableStateError, match=r"load 2(.|\n)*0 rows(.|\n)*Restore to an earlier load"):
         restored(spark, run, 2)
+    assert restored(spark, run, 1)["load_seq"] == 4
 
-    restored(spark, run, 1)
-    after = ran(spark, run, settings)
-
-    assert (after["accepted"], after["duplicate"]) == (1, 1)
-    assert [row[0] for row in kept(spark, run)] == [0, 1, 2, 4]
-    assert spark.read.table(marks).select("high_watermark", "last_offset").collect() == [(5, 5)]
-    require_sound(spark, run)
-
-
-def test_where_all_tables_were_put_back_by_hand_delta_remembers_their_transactions_and_a_restore_finds_a_free_number(
-    spark: SparkSession, run: Run
-) -> None:
-    settings = settings_of(run)
-    for name, version in (("silver_records", 1), ("silver_rejects", 1), ("silver_loads", 1), ("silver_watermarks", 1)):
-        spark.sql(f"RESTORE TABLE {run.table(name).sql} TO VERSION AS OF {version}")
+    for name in ("silver_records", "silver_rejects", "silver_loads", "silver_watermarks"):  # Delta remembers transactions
+        spark.sql(f"RESTORE TABLE {run.table(name).sql} TO VERSION AS OF 1")
     with pytest.raises(TableStateError, match=r"claim is gone(.|\n)*tidemark restore --to 1"):
         bronze_to_silver.run(spark, run, settings)
-
-    done = restored(spark, run, 1)
+    assert restored(spark, run, 1)["load_seq"] == 5
     after = ran(spark, run, settings)
 
-    assert (done["load_seq"], after["loads"], after["accepted"]) == (4, [5], 1)
+    assert (after["loads"], after["accepted"], after["duplicate"]) == ([6], 1, 1)
+    assert [row[0] for row in kept(spark, run)] == [0, 1, 2, 4]
+    watermarks = spark.read.table(run.table("silver_watermarks").sql)
+    assert watermarks.select("high_watermark", "last_offset").collect() == [(5, 5)]
     require_sound(spark, run)
 
 
@@ -125,32 +84,22 @@ def test_only_a_load_of_the_ledger_can_be_gone_back_to_and_what_was_audited_befo
     put(spark, run, sent(6, [6]))
     bronze_to_silver.run(spark, run, settings)
     silver_to_gold.run_gate(spark, run, settings)
+    before = (kept(spark, run), waiting(spark, run))
     with pytest.raises(UsageError, match=r"load 9(.|\n)*a load from 1 to 4"):
         restored(spark, run, 9)
+    tried = restored(spark, run, 1, is_dry_run=True)
+    assert (kept(spark, run), waiting(spark, run)) == before
 
-    restored(spark, run, 3)
+    done = restored(spark, run, 3)
+
+    assert (tried["undone"], tried["records"], tried["rejects"], tried["load_seq"]) == ([2, 4], 3, 1, None)
+    assert (done["undone"], done["load_seq"]) == ([4, 4], 5)
+    claimed = spark.read.table(run.table("silver_loads").sql).where("load_seq = 5").collect()
+    assert [(row["kind"], row["reason"], row["requested_by"]) for row in claimed] == [("restore", "a wrong release", "ann")]
     assert silver_to_gold.run_gold(spark, run, settings)["gate_run_id"] is None
     with pytest.raises(UsageError, match="load 4"):
         restored(spark, run, 4)
-
     assert offsets_in_gold(spark, run)["gold_records"] == [0, 1, 2, 3, 4]
-
-
-def test_a_load_that_is_not_in_the_ledger_is_refused_before_a_claimed_one_is_finished(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(spark, run, sent(6, [6]))
-    with monkeypatch.context() as patched:
-        patched.setattr(steps, "advance", stop)
-        with pytest.raises(Stopped):
-            bronze_to_silver.run(spark, run, settings_of(run))
-    names = ("silver_loads", "silver_records", "silver_rejects", "silver_watermarks", "gold_records")
-    claimed = [tables.version(spark, run.table(name)) for name in names]
-
-    with pytest.raises(UsageError, match=r"load 99(.|\n)*a load from 1 to 4"):
-        restored(spark, run, 99)
-
-    assert [tables.version(spark, run.table(name)) for name in names] == claimed
 
 
 def test_a_claim_that_a_table_never_takes_is_given_up_by_a_restore_and_decided_anew_by_the_config_of_then(
@@ -163,6 +112,8 @@ def test_a_claim_that_a_table_never_takes_is_given_up_by_a_restore_and_decided_a
     for _ in range(2):
         with pytest.raises(ClaimStuckError, match=r"Load 4(.|\n)*(CHECK|small)(.|\n)*tidemark restore --to 3"):
             bronze_to_silver.run(spark, run, settings)
+    with pytest.raises(UsageError, match=r"load 99(.|\n)*a load from 1 to 4"):  # before the claim is tried again
+        restored(spark, run, 99)
 
     done = restored(spark, run, 3)
     after = ran(spark, run, settings_of(run, policies={"max_jump": 10}))

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyarrow.parquet import ParquetFile
 
-from expectations import gate
-from gold.publish import publish
 from jobs.cli.recovery import write_verified
 from lakehouse.errors import TableStateError
-from lakehouse.settings.pipeline import Gate, Gold
 from pipelines.operate import requests
 from pipelines.verify.run import verify
 from silver.load import steps
@@ -20,6 +17,7 @@ from silver.state.request import Request, Wanted
 from tests.support.bronze import put
 from tests.support.silver import load_records, message
 from tests.support.small_config import settings_of
+from tests.support.stages import Stopped, published, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,22 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from silver.state.request import Kind
     from tests.support.prepared import Histories, History
 
 pytestmark = pytest.mark.spark
-
-
-def published(spark: SparkSession, run: Run) -> None:
-    gate_run = gate.audit(spark, run, Gate())
-    assert gate_run is not None
-    publish(spark, run, gate_run, Gold())
-
-
-def asked(spark: SparkSession, run: Run, what: Kind, **wanted: Any) -> None:
-    settings = settings_of(run, value={"format": "json", "schema": "id STRING, n BIGINT"})
-    request = Request(what, "asked the sender", "ann", wanted=Wanted(**wanted))
-    requests.carry_out(spark, run, settings, request, is_dry_run=False)
 
 
 def sound(spark: SparkSession, run: Run) -> None:
@@ -53,11 +38,13 @@ def sound(spark: SparkSession, run: Run) -> None:
     odd = [message(6, 3, value=b"another"), replace(message(8, 0), headers=(("seq", b"x"),))]
     others = [message(offset, offset + 1, partition=1, key=f"k{offset}") for offset in range(3)]
     load_records(spark, run, [*(message(offset, sequence, key=f"k{sequence}") for offset, sequence in sent), *odd, *others])
-    asked(spark, run, "release", kind="late")
-    asked(spark, run, "discard", kind="invalid")
+    settings = settings_of(run, value={"format": "json", "schema": "id STRING, n BIGINT"})
+    release = Request("release", "asked the sender", "ann", wanted=Wanted(kind="late"))
+    for request in (release, Request("discard", "a mistake", "ann", wanted=Wanted(kind="invalid"))):
+        requests.carry_out(spark, run, settings, request, is_dry_run=False)
     again = message(1, 2, partition=1, key="k1")
     load_records(spark, run, [message(9, 8, key="k8"), message(10, 7, key="k7"), message(3, 4, partition=1), again])
-    published(spark, run)
+    published(spark, run, settings)
     load_records(spark, run, [message(11, 9, key="k9")])
 
 
@@ -65,12 +52,6 @@ def sound(spark: SparkSession, run: Run) -> None:
 def lake(prepared: Callable[[History], Run]) -> Run:
     """A copy of the sound lakehouse, to be damaged."""
     return prepared(sound)
-
-
-def log_of(run: Run, name: str) -> list[Path]:
-    """The commits of a table, the last one last."""
-    assert run.lakehouse.local_root is not None
-    return sorted((run.lakehouse.local_root / name / "_delta_log").glob("*.json"))
 
 
 def data_file(run: Run, name: str) -> Path:
@@ -83,15 +64,6 @@ def failed(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["check"]: each for each in found["checks"] if not each["ok"]}
 
 
-def test_sound_tables_pass(spark: SparkSession, histories: Histories, capsys: pytest.CaptureFixture[str]) -> None:
-    found = verify(spark, histories.original(sound), is_deep=True)
-
-    assert failed(found) == {}
-    assert (found["ok"], found["last_load_seq"], found["published_load_seq"], found["open_claim"]) == (True, 5, 4, None)
-    write_verified(found, as_json=False)
-    assert "silver_is_bronze" in capsys.readouterr().out
-
-
 def damaged(spark: SparkSession, run: Run, *statements: str) -> None:
     """Change tables by hand, each named as in the statement: `{silver_records}`."""
     names = ("bronze_records", "silver_records", "silver_loads", "silver_rejects", "silver_watermarks", "gold_records")
@@ -102,33 +74,22 @@ def damaged(spark: SparkSession, run: Run, *statements: str) -> None:
 def test_a_log_or_data_file_that_is_damaged_is_named_before_anything_is_read(
     spark: SparkSession, lake: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    last = log_of(lake, "silver_records")[-1]
-    whole = last.read_bytes()
-    damages: dict[str, Callable[[], object]] = {
-        "0 bytes": lambda: last.write_bytes(b""),
-        "0 rows added": lambda: last.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1])),
-        "bytes that are no JSON": lambda: last.write_bytes(whole[:-40]),
-        "no such file, though": last.unlink,
-    }
-    for observed, damage in damages.items():
-        damage()
-        found = verify(spark, lake, is_deep=False)
-        assert list(failed(found)) == ["logs_are_whole"]
-        with pytest.raises(
-            TableStateError, match=rf"logs_are_whole(.|\n)*{last.name}, version 4(.|\n)*{observed}(.|\n)*next: Put"
-        ):
-            write_verified(found, as_json=True)
-        assert '"ok": false' in capsys.readouterr().out
-        last.write_bytes(whole)
-
     file = data_file(lake, "silver_records")
+    last = max((file.parent / "_delta_log").glob("*.json"))
+    whole = last.read_bytes()
+    last.unlink()
+    found = verify(spark, lake, is_deep=False)
+    assert list(failed(found)) == ["logs_are_whole"]
+    seen = rf"logs_are_whole(.|\n)*{last.name}, version 4(.|\n)*no such file, though(.|\n)*next: Put"
+    with pytest.raises(TableStateError, match=seen):
+        write_verified(found, as_json=True)
+    assert '"ok": false' in capsys.readouterr().out
+    last.write_bytes(whole)
+
     content = file.read_bytes()
-    for observed, left in {"no such file": None, f"{len(content) - 9:,} bytes": content[:-9]}.items():
-        file.unlink(missing_ok=True)
-        if left is not None:
-            file.write_bytes(left)
-        first = failed(verify(spark, lake, is_deep=False))["files_are_there"]
-        assert (first["where"], first["observed"]) == (str(file), observed)
+    file.write_bytes(content[:-9])
+    first = failed(verify(spark, lake, is_deep=False))["files_are_there"]
+    assert (first["where"], first["observed"]) == (str(file), f"{len(content) - 9:,} bytes")
 
 
 def test_what_was_edited_by_hand_is_named_with_its_place_and_what_was_done(spark: SparkSession, lake: Run) -> None:
@@ -183,21 +144,14 @@ def test_rows_that_are_gone_from_bronze_or_silver_are_named(spark: SparkSession,
         write_verified(found, as_json=False)
 
 
-@pytest.mark.parametrize("damage", ["lost", "restored"])
-def test_a_lost_commit_and_a_table_restored_alone_are_named(spark: SparkSession, lake: Run, damage: str) -> None:
-    if damage == "lost":  # with all that it left behind, so that the log says nothing
-        last = log_of(lake, "silver_records")[-1]
-        for file in last.parent.glob(f"*{last.stem}*"):
-            file.unlink()
-    else:
-        damaged(spark, lake, "RESTORE TABLE {silver_records} TO VERSION AS OF 3")
+def test_a_table_restored_alone_is_named(spark: SparkSession, lake: Run) -> None:
+    damaged(spark, lake, "RESTORE TABLE {silver_records} TO VERSION AS OF 3")
 
-    found = failed(verify(spark, lake, is_deep=False))
+    first = next(iter(failed(verify(spark, lake, is_deep=False)).values()))
 
-    first = next(iter(found.values()))
     assert (first["check"], first["where"]) == ("silver_matches_ledger", "silver_records, load 5, topic t, partition 0")
     assert first["expected"].startswith("1, as")
-    assert ("version 5 of silver_records is a RESTORE" in first["observed"]) == (damage == "restored")
+    assert "version 5 of silver_records is a RESTORE" in first["observed"]
 
 
 def test_deep_finds_a_flipped_bit_a_changed_sequence_in_either_table_and_another_decision(
@@ -234,18 +188,22 @@ def test_deep_finds_a_flipped_bit_a_changed_sequence_in_either_table_and_another
     assert found["decided_again"]["observed"].startswith("collision 0, fenced 1")
 
 
-def test_a_claim_that_is_open_is_no_failure_and_its_rows_are_left_out(
-    spark: SparkSession, lake: Run, monkeypatch: pytest.MonkeyPatch
+def test_sound_tables_pass_and_rows_of_an_open_claim_are_left_out(
+    spark: SparkSession, lake: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
+    whole = verify(spark, lake, is_deep=True)
     with monkeypatch.context() as patched:
         patched.setattr(steps, "advance", stop)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Stopped):
             load_records(spark, lake, [message(12, 10), message(13, 10)])
     put(spark, lake, [message(14, 11)])
 
     found = verify(spark, lake, is_deep=False)
 
-    assert (failed(found), found["last_load_seq"], found["open_claim"]) == ({}, 5, 6)
+    known = ("ok", "last_load_seq", "published_load_seq", "open_claim")
+    assert [(failed(each), *(each[name] for name in known)) for each in (whole, found)] == [
+        ({}, True, 5, 4, None),
+        ({}, True, 5, 4, 6),
+    ]
+    write_verified(whole, as_json=False)
+    assert "silver_is_bronze" in capsys.readouterr().out

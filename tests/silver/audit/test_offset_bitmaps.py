@@ -22,9 +22,12 @@ KEPT = (
 OUT = "topic string, partition int, first_offset bigint, last_offset bigint, records bigint, state string"
 
 
-def silver(spark: SparkSession, *rows: tuple[int, int, int, str]) -> DataFrame:
-    """Rows of stream t/0 as load, sequence, offset, arrival."""
-    kept = [("t", 0, None, load_seq, 0, sequence, offset, arrival) for load_seq, sequence, offset, arrival in rows]
+def silver(spark: SparkSession, *rows: tuple[int, int, int], late: int) -> DataFrame:
+    """Rows of stream t/0 as load, sequence, offset; the one at offset `late` is late."""
+    kept = [
+        ("t", 0, None, load_seq, 0, sequence, offset, "late" if offset == late else "in_order")
+        for load_seq, sequence, offset in rows
+    ]
     return frames.of_tuples(spark, kept, KEPT)
 
 
@@ -39,8 +42,8 @@ def compared(*words: DataFrame) -> list[dict[str, Any]]:
 
 
 def test_rows_are_counted_by_load_and_a_sequence_that_stands_twice_is_found_over_all_loads(spark: SparkSession) -> None:
-    rows = [(1, 1, 0, "in_order"), (1, 70, 1, "in_order"), (2, 71, 5, "in_order"), (2, 64, 9, "in_order"), (2, 70, 6, "late")]
-    by_load, repeated = row_summaries.parted(row_summaries.kept(silver(spark, *rows)).toArrow().to_pylist())
+    kept = silver(spark, (1, 1, 0), (1, 70, 1), (2, 71, 5), (2, 64, 9), (2, 70, 6), late=6)
+    by_load, repeated = row_summaries.parted(row_summaries.kept(kept).toArrow().to_pylist())
 
     names = ("load_seq", "rows", "first", "last")
     assert sorted(tuple(row[name] for name in names) for row in by_load) == [
@@ -53,14 +56,8 @@ def test_rows_are_counted_by_load_and_a_sequence_that_stands_twice_is_found_over
 
 
 def test_words_whose_offsets_fall_are_counted(spark: SparkSession) -> None:
-    rows = [
-        (1, 1, 9, "in_order"),
-        (1, 64, 8, "in_order"),
-        (1, 128, 10, "in_order"),
-        (2, 200, 1, "in_order"),
-        (2, 64, 0, "late"),
-    ]
-    by_load, _ = row_summaries.parted(row_summaries.kept(silver(spark, *rows)).toArrow().to_pylist())
+    kept = silver(spark, (1, 1, 9), (1, 64, 8), (1, 128, 10), (2, 200, 1), (2, 64, 0), late=0)
+    by_load, _ = row_summaries.parted(row_summaries.kept(kept).toArrow().to_pylist())
 
     assert sorted((row["load_seq"], row["not_increasing"], row["first"]["sequence"]) for row in by_load) == [
         (1, 1, 1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from pathlib import Path
@@ -13,15 +12,14 @@ import yaml
 
 from jobs.readers import quarantine
 from jobs.readers.why import why
+from pipelines import bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild
-from silver.load import planner, recover, steps
-from silver.rules import Rules
-from silver.state import tables
+from silver.load import steps
 from silver.state.request import Erase, Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, ran, require_sound, stop
+from tests.support.stages import Stopped, published, ran, require_sound, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
+    from tests.support.prepared import History
 
 pytestmark = pytest.mark.spark
 
@@ -70,31 +69,17 @@ def marks(spark: SparkSession, run: Run) -> list[int]:
     return [row["high_watermark"] for row in rows]
 
 
-def settled(spark: SparkSession, run: Run, settings: Settings, wanted: Wanted) -> dict[str, Any]:
-    return requests.carry_out(spark, run, settings, Request("release", "looked at", "ann", wanted=wanted), is_dry_run=False)
-
-
-AMOUNT_AS_TEXT = b'{"id": "b", "amount": "1.50"}'
-
-
-@pytest.fixture(scope="module")
-def loaded_once(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+def held(spark: SparkSession, run: Run) -> None:
     """Two records in Gold and three held, under the documented config."""
-    run = run_at(tmp_path_factory.mktemp("undecodable") / "lakehouse")
-    odd = [sent(1, 2, b"not json", key=b"mine"), sent(3, 2, b"not json", key=b"mine"), sent(4, 4, AMOUNT_AS_TEXT)]
-    put(spark, run, sorted([sent(0, 1), sent(2, 3), *odd], key=lambda record: record.offset))
+    odd = [sent(1, 2, b"not json", key=b"mine"), sent(3, 2, b"not json", key=b"mine")]
+    put(spark, run, [sent(0, 1), sent(2, 3), *odd, sent(4, 4, b'{"id": "b", "amount": "1.50"}')])
     ran(spark, run, example(run))
-    return run
 
 
-@pytest.fixture
-def loaded(loaded_once: Run, copied: Callable[[Run, Path], Run], tmp_path: Path) -> Run:
-    """A run over a copy of these tables."""
-    return copied(loaded_once, tmp_path / "copied")
-
-
-def test_under_the_documented_config_undecodable_values_wait_and_the_rest_is_in_gold(spark: SparkSession, loaded: Run) -> None:
-    run = loaded
+def test_under_the_documented_config_undecodable_values_wait_and_the_rest_is_in_gold(
+    spark: SparkSession, prepared: Callable[[History], Run]
+) -> None:
+    run = prepared(held)
     assert offsets(spark, run, "gold_records") == offsets(spark, run, "silver_records") == [0, 2]
     assert marks(spark, run) == [3]
     out = ("invalid", "value_undecodable", "p", 0)
@@ -105,7 +90,8 @@ def test_under_the_documented_config_undecodable_values_wait_and_the_rest_is_in_
     assert told["rule"] == "its value is not of the format that `value` names"
 
     # The second copy of a sequence stays; the last one raises the watermark when it is released, and not before.
-    done = settled(spark, run, example(run), Wanted(kind="invalid"))
+    release = Request("release", "looked at", "ann", wanted=Wanted(kind="invalid"))
+    done: Any = requests.carry_out(spark, run, example(run), release, is_dry_run=False)
     assert (done["records"], done["left"]) == (2, {"already_kept": 1})
     assert marks(spark, run) == [4]
     silver = spark.read.table(run.table("silver_records").sql).where("offset IN (1, 4)").collect()
@@ -119,11 +105,19 @@ def test_under_the_documented_config_undecodable_values_wait_and_the_rest_is_in_
     require_sound(spark, run, is_deep=True)
 
 
-def test_accepted_values_have_a_null_payload_and_a_stricter_rebuild_holds_them(spark: SparkSession, run: Run) -> None:
+def test_accepted_values_have_a_null_payload_and_a_stricter_rebuild_holds_them(
+    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = new_run()
     put(spark, run, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
     budget = {"gate": {"budgets": {"undecodable": {"warn": 0}}}}
     accept = settings_of(run, value={**SCHEMA, "undecodable": "accept"}, **{**EXAMPLE, **budget})
-    ran(spark, run, accept)
+    with monkeypatch.context() as patched:
+        patched.setattr(steps, "append_silver", stop)
+        with pytest.raises(Stopped):
+            bronze_to_silver.run(spark, run, accept)
+    assert bronze_to_silver.run(spark, new_run(), example(run))["repeated"] == [1]  # by the policy that it had claimed
+    published(spark, run, accept)
     assert [why(run.lakehouse, "t", 0, offset)["is_undecodable"] for offset in (0, 1)] == [False, True]
     assert offsets(spark, run, "gold_records") == [0, 1, 2]
     results = spark.read.table(run.table("gate_results").sql).where("expectation = 'budget_undecodable'").collect()
@@ -137,59 +131,17 @@ def test_accepted_values_have_a_null_payload_and_a_stricter_rebuild_holds_them(s
     require_sound(spark, run, is_deep=True)
 
 
-def test_a_rebuild_takes_what_a_corrected_schema_decodes(spark: SparkSession, loaded: Run) -> None:
-    corrected = example(loaded, schema="id STRING, amount STRING")
-    rebuild.rebuild(spark, loaded, corrected, is_applied=True, reason="amounts are texts", by="ann")
-    ran(spark, loaded, corrected)
-
-    assert offsets(spark, loaded, "gold_records") == [0, 2, 4]
-    assert [row[0] for row in rejected(spark, loaded)] == [1, 3]
-    require_sound(spark, loaded, is_deep=True)
-
-
-@pytest.mark.parametrize("written", ["by this version", "before there was the policy"])
-def test_a_claim_is_repeated_by_the_policy_that_it_pinned(
-    spark: SparkSession, new_run: Callable[[], Run], written: str
+def test_a_rebuild_decodes_by_a_corrected_schema_and_erased_values_stay_so(
+    spark: SparkSession, prepared: Callable[[History], Run]
 ) -> None:
-    stopped = new_run()
-    put(spark, stopped, [sent(0, 1), sent(1, 2, b"not json"), sent(2, 3)])
-    pinned, other = ("quarantine", "accept") if written == "by this version" else ("accept", "quarantine")
-    rules = Rules.of(example(stopped, undecodable=pinned))
-    tables.create_tables(spark, stopped, rules)
-    planned = planner.plan(spark, stopped, rules, recover.recover(spark, stopped, rules))
-    assert planned is not None
-    steps.claim(spark, stopped, planned)
-    if written != "by this version":
-        replaced = """regexp_replace(rules, ', "undecodable": "accept"|"undecodable": "accept", ', '')"""
-        spark.sql(f"UPDATE {stopped.table('silver_loads').sql} SET rules = {replaced}")
-        kept = spark.read.table(stopped.table("silver_loads").sql).select("rules").first()
-        assert kept is not None
-        assert "undecodable" not in kept["rules"]
-
-    ran(spark, new_run(), example(stopped, undecodable=other).model_copy(update={"gate": settings_of(stopped).gate}))
-
-    assert offsets(spark, stopped, "silver_records") == ([0, 2] if pinned == "quarantine" else [0, 1, 2])
-    require_sound(spark, stopped, is_deep=True)
-
-
-def test_a_release_that_dies_is_finished_and_an_erased_value_stays_undecodable(
-    spark: SparkSession, loaded: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = loaded
-    with monkeypatch.context() as patched:
-        patched.setattr(steps, "append_rejects", stop)
-        with pytest.raises(Stopped):
-            settled(spark, run, example(run), Wanted(offset=4))
-    lenient = settings_of(run, value=SCHEMA, **{**EXAMPLE, "gate": {}})
-    ran(spark, run, lenient)
-    assert offsets(spark, run, "gold_records") == [0, 2, 4]
-
-    key = Erase("t", hashlib.sha256(b"mine").hexdigest())
-    requests.carry_out(spark, run, lenient, Request("erase", "asked to", "ann", erase=key), is_dry_run=False)
-    assert [row[-1] for row in rejected(spark, run)] == ["discarded", "discarded", "released"]
-    rebuild.rebuild(spark, run, lenient, is_applied=True, reason="all of it", by="ann")
-    ran(spark, run, lenient)
+    run = prepared(held)
+    erase = Request("erase", "asked to", "ann", erase=Erase.of("t", b"mine"))
+    requests.carry_out(spark, run, example(run), erase, is_dry_run=False)
+    assert [row[-1] for row in rejected(spark, run)] == ["discarded", "discarded", "held"]
+    corrected = example(run, schema="id STRING, amount STRING")
+    rebuild.rebuild(spark, run, corrected, is_applied=True, reason="amounts are texts", by="ann")
+    ran(spark, run, corrected)
 
     assert offsets(spark, run, "gold_records") == [0, 2, 4]
-    assert rejected(spark, run)[0][:-1] == (1, "invalid", "value_undecodable", "p", 0, 2)
+    assert [row[:-1] for row in rejected(spark, run)] == [(each, "invalid", "value_undecodable", "p", 0, 2) for each in (1, 3)]
     require_sound(spark, run, is_deep=True)

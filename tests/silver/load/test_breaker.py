@@ -32,31 +32,28 @@ def stream(partition: int = 0, topic: str = "t", **counts: int) -> dict[str, Any
         ([stream(accepted=10, invalid=10)], False),
         ([stream(accepted=10, invalid=11)], True),
         ([stream(accepted=1, invalid=9)], False),  # a handful of bad records stops nothing
+        ([stream(accepted=1, invalid=10)], True),
         ([stream(duplicate=1_000)], False),  # duplicates wait for nobody
         ([stream(late=12) | {"late_accepted": 12}], False),  # by policy, Silver takes them
         ([stream(accepted=10, jump=4, fenced=4, collision=4)], True),
+        ([stream(accepted=10), stream(1, duplicate=500, late=3)], False),  # a history that is sent again is no restart
+        ([stream(invalid=50), stream(1, late=50)], True),
     ],
-    ids=["half", "above half", "few", "duplicates", "late accepted", "several classes"],
+    ids=["half", "above half", "few", "ten", "duplicates", "late accepted", "several classes", "history", "all"],
 )
 def test_a_load_is_stopped_when_more_than_the_share_would_be_quarantined(rows: list[dict[str, Any]], opens: bool) -> None:
     assert bool(trips(1, rows, HALF)) is opens
+    assert trips(1, rows, 1) == [], "the whole share lets everything through"
 
 
 def test_a_stream_that_starts_anew_stops_the_load_however_many_others_are_well() -> None:
-    rows = [stream(0, accepted=100_000), stream(1, collision=40, late=10)]
+    rows = [stream(0, accepted=100_000), stream(1, collision=40, late=10), stream(topic="u", late=20)]
 
-    (trip,) = trips(7, rows, HALF)
+    (trip,) = trips(7, rows, HALF, {"u": 1})
 
     assert trip.where == "topic t, partition 1"
     assert trip.observed == "50 of 50 records below the watermark 99, none above: 10 late, 40 collision"
-
-
-def test_a_history_that_is_sent_again_is_no_restart() -> None:
-    assert trips(7, [stream(0, accepted=10), stream(1, duplicate=500, late=3)], HALF) == []
-
-
-def test_the_whole_share_lets_everything_through() -> None:
-    assert trips(1, [stream(invalid=50), stream(1, late=50)], 1) == []
+    assert trip.expected == "a share of at most 0.5 (policies.max_quarantined_share)"
 
 
 def test_a_topic_with_its_own_share_is_judged_alone_and_the_others_together() -> None:
@@ -77,13 +74,3 @@ def test_a_topic_with_its_own_share_is_judged_alone_and_the_others_together() ->
     )
     assert others.expected == "a share of at most 0.5 (policies.max_quarantined_share)"
     assert trips(7, rows, 0.25, {"payments": 1}) == []
-
-
-def test_a_stream_that_starts_anew_is_judged_by_the_share_of_its_topic() -> None:
-    rows = [stream(topic=topic, late=20) for topic in ("orders", "payments")] + [stream(1, topic="payments", accepted=100)]
-
-    found = trips(7, rows, HALF, {"orders": 1})
-
-    assert [(trip.where, trip.expected) for trip in found] == [
-        ("topic payments, partition 0", "a share of at most 0.5 (policies.max_quarantined_share)")
-    ]

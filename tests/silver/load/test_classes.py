@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from chispa import assert_df_equality
 
-from lakehouse.errors import ConfigError, ContractError
 from lakehouse.extract.sources import Source
 from silver.load import steps
-from silver.rules import Payload, Rules
+from silver.rules import OfTopic, Payload, Rules
 from silver.state import tables
 from tests.support.bronze import Record, put
 
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-BY_HEADER = Rules(Source("header", "seq"), payload=Payload("json", "seq BIGINT, name STRING"))
-BY_PRODUCER = Rules(
-    Source("header", "seq"), producer=Source("header", "producer"), epoch=Source("header", "epoch"), max_jump=100
+BY_PRODUCER = OfTopic(Source("header", "seq"), producer=Source("header", "producer"), epoch=Source("header", "epoch"))
+RULES = Rules(
+    Source("header", "seq"),
+    payload=Payload("json", "seq BIGINT, name STRING"),
+    max_jump=100,
+    own=(("epochs", BY_PRODUCER), ("nameless", BY_PRODUCER)),
 )
 
 RESENT = [Record.of(offset, sequence) for offset, sequence in enumerate([1, 2, 3, 4, 2, 3, 4, 6])]
@@ -55,27 +58,18 @@ EPOCHS = [
     Record.of(3, 5, producer="b", epoch=0),
 ]
 NAMELESS = [Record.of(0, 1, epoch=0), Record.of(1, 2, epoch=0)]
-CORRUPT = [Record.of(offset, seq, producer="a", epoch=0) for offset, seq in enumerate([1, 2, 2**63 - 1, 3, 4])]
+CORRUPT = [Record.of(offset, seq) for offset, seq in enumerate([1, 2, 2**63 - 1, 3, 4])]
+SENT = {"resent": RESENT, "bad": BAD, "decoded": DECODED, "epochs": EPOCHS, "nameless": NAMELESS, "corrupt": CORRUPT}
 
 
-def loaded(spark: SparkSession, run: Run, rules: Rules, topics: dict[str, list[Record]]) -> Run:
-    records = [type(record)(**{**vars(record), "topic": topic}) for topic in topics for record in topics[topic]]
-    put(spark, run, records)
-    tables.create_tables(spark, run, rules)
-    steps.load_once(spark, run, rules)
+@pytest.fixture(scope="module")
+def decided(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Run:
+    """One load of them all, each a topic."""
+    run = run_at(tmp_path_factory.mktemp("classes"))
+    put(spark, run, [replace(record, topic=topic) for topic, records in SENT.items() for record in records])
+    tables.create_tables(spark, run, RULES)
+    steps.load_once(spark, run, RULES)
     return run
-
-
-@pytest.fixture(scope="module")
-def by_header(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Run:
-    topics = {"resent": RESENT, "bad": BAD, "decoded": DECODED}
-    return loaded(spark, run_at(tmp_path_factory.mktemp("by_header")), BY_HEADER, topics)
-
-
-@pytest.fixture(scope="module")
-def by_producer(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, run_at: Callable[[Path], Run]) -> Run:
-    topics = {"epochs": EPOCHS, "nameless": NAMELESS, "corrupt": CORRUPT}
-    return loaded(spark, run_at(tmp_path_factory.mktemp("by_producer")), BY_PRODUCER, topics)
 
 
 def rows(spark: SparkSession, run: Run, table: str, topic: str) -> DataFrame:
@@ -87,23 +81,20 @@ def kept(spark: SparkSession, run: Run, topic: str) -> list[tuple[int, int]]:
     return [(row["offset"], row["sequence"]) for row in found]
 
 
-def test_a_resent_block_is_kept_out_and_listed_as_one_block(spark: SparkSession, by_header: Run) -> None:
-    rejects = rows(spark, by_header, "silver_rejects", "resent")
+def test_a_resent_block_is_kept_out_listed_as_one_block_and_counted_with_its_jumps(spark: SparkSession, decided: Run) -> None:
+    rejects = rows(spark, decided, "silver_rejects", "resent")
+    counted = rows(spark, decided, "silver_loads", "resent").select(
+        "records", "accepted", "duplicate", "jumps_forward", "jumps_backward", "missing", "high_watermark_after"
+    )
 
     expected = [("resent", 0, None, 0, "duplicate", None, 4, 6, 2, 4, 3, 1, "discarded", None, None)]
     assert_df_equality(rejects, spark.createDataFrame(expected, rejects.schema), transforms=[])
-    assert kept(spark, by_header, "resent") == [(0, 1), (1, 2), (2, 3), (3, 4), (7, 6)]
+    assert kept(spark, decided, "resent") == [(0, 1), (1, 2), (2, 3), (3, 4), (7, 6)]
+    assert [tuple(row) for row in counted.collect()] == [(8, 5, 3, 1, 1, 1, 6)]
 
 
-def test_the_ledger_counts_classes_jumps_and_missing_sequences(spark: SparkSession, by_header: Run) -> None:
-    found = rows(spark, by_header, "silver_loads", "resent").select(
-        "records", "accepted", "duplicate", "jumps_forward", "jumps_backward", "missing", "high_watermark_after"
-    )
-    assert [tuple(row) for row in found.collect()] == [(8, 5, 3, 1, 1, 1, 6)]
-
-
-def test_every_kind_of_bad_record_ends_in_its_class_and_the_rest_flows(spark: SparkSession, by_header: Run) -> None:
-    found = rows(spark, by_header, "silver_rejects", "bad").orderBy("first_offset").collect()
+def test_every_kind_of_bad_record_ends_in_its_class_and_the_rest_flows(spark: SparkSession, decided: Run) -> None:
+    found = rows(spark, decided, "silver_rejects", "bad").orderBy("first_offset").collect()
 
     assert [(row["first_offset"], row["class"], row["reason"]) for row in found] == [
         (1, "invalid", "sequence_missing"),
@@ -114,41 +105,31 @@ def test_every_kind_of_bad_record_ends_in_its_class_and_the_rest_flows(spark: Sp
         (6, "invalid", "sequence_not_a_whole_number"),
         (7, "invalid", "sequence_null"),
     ]
-    assert kept(spark, by_header, "bad") == [(0, 1), (8, 2), (9, 3), (10, 4), (11, 5)]
+    assert kept(spark, decided, "bad") == [(0, 1), (8, 2), (9, 3), (10, 4), (11, 5)]
 
 
-def test_the_payload_is_decoded_and_null_where_it_cannot_be(spark: SparkSession, by_header: Run) -> None:
-    found = rows(spark, by_header, "silver_records", "decoded").orderBy("offset")
+def test_the_payload_is_decoded_and_null_where_it_cannot_be(spark: SparkSession, decided: Run) -> None:
+    found = rows(spark, decided, "silver_records", "decoded").orderBy("offset")
     payloads = [row["payload"] and tuple(row["payload"]) for row in found.collect()]
     assert payloads == [(1, "a"), (2, None), None, None, None]
 
 
-def test_another_payload_schema_is_refused_before_a_load_is_claimed(spark: SparkSession, by_header: Run) -> None:
-    other = Rules(BY_HEADER.sequence, payload=Payload("json", "seq BIGINT, name INT"))
-    unknown = Rules(BY_HEADER.sequence, payload=Payload("json", "seq BIGGINT"))
-
-    with pytest.raises(ContractError, match="payload is struct<seq:bigint,name:string>, not"):
-        tables.create_tables(spark, by_header, other)
-    with pytest.raises(ConfigError, match="BIGGINT"):
-        tables.create_tables(spark, by_header, unknown)
-
-
-def test_a_greater_epoch_starts_the_sequence_anew_and_fences_the_one_before(spark: SparkSession, by_producer: Run) -> None:
-    marks = rows(spark, by_producer, "silver_watermarks", "epochs").orderBy("producer")
-    rejects = rows(spark, by_producer, "silver_rejects", "epochs").select("first_offset", "class")
+def test_a_greater_epoch_starts_the_sequence_anew_and_fences_the_one_before(spark: SparkSession, decided: Run) -> None:
+    marks = rows(spark, decided, "silver_watermarks", "epochs").orderBy("producer")
+    rejects = rows(spark, decided, "silver_rejects", "epochs").select("first_offset", "class")
 
     assert [(r["producer"], r["epoch"], r["high_watermark"]) for r in marks.collect()] == [("a", 2, 1), ("b", 0, 5)]
     assert [tuple(row) for row in rejects.collect()] == [(2, "fenced")]
 
 
-def test_records_that_name_no_stream_still_move_the_partition(spark: SparkSession, by_producer: Run) -> None:
-    marks = rows(spark, by_producer, "silver_watermarks", "nameless")
+def test_records_that_name_no_stream_still_move_the_partition(spark: SparkSession, decided: Run) -> None:
+    marks = rows(spark, decided, "silver_watermarks", "nameless")
     found = marks.select("producer", "epoch", "high_watermark", "last_offset").collect()
     assert [tuple(row) for row in found] == [(None, None, None, 1)]
 
 
-def test_one_corrupt_huge_number_is_set_aside_and_silences_nothing(spark: SparkSession, by_producer: Run) -> None:
-    rejects = rows(spark, by_producer, "silver_rejects", "corrupt").select("first_offset", "class", "first_sequence")
+def test_one_corrupt_huge_number_is_set_aside_and_silences_nothing(spark: SparkSession, decided: Run) -> None:
+    rejects = rows(spark, decided, "silver_rejects", "corrupt").select("first_offset", "class", "first_sequence")
 
     assert [tuple(row) for row in rejects.collect()] == [(2, "jump", 2**63 - 1)]
-    assert kept(spark, by_producer, "corrupt") == [(0, 1), (1, 2), (3, 3), (4, 4)]
+    assert kept(spark, decided, "corrupt") == [(0, 1), (1, 2), (3, 3), (4, 4)]

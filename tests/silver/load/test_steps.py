@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,11 @@ from silver.load import steps as load
 from silver.rules import Policy, Rules
 from silver.state.request import Request, Wanted
 from silver.state.tables import create_tables
-from tests.support.bronze import Record, put
+from tests.support.bronze import SEQ, Record, put
 from tests.support.examples import IS_WHOLE, examples
-from tests.support.reference import Reference, Seen
+from tests.support.reference import Reference, Seen, Stream
 from tests.support.small_config import settings_of
+from tests.support.stages import require_sound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,22 +45,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 BY_HEADER = Rules(Source("header", "seq"))
-BY_PRODUCER = Rules(Source("header", "seq"), producer=Source("header", "producer"), epoch=Source("header", "epoch"))
 
 
-def compact_and_vacuum(spark: SparkSession, table: str) -> None:
-    """One file in the place of all, and no version before it that could still be read."""
-    spark.sql(f"OPTIMIZE {table}")
-    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    try:
-        spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
-    finally:
-        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
-
-
-def load_all(spark: SparkSession, run: Run, rules: Rules = BY_HEADER, way: Way | None = None) -> load.Load | None:
+def load_all(spark: SparkSession, run: Run, rules: Rules = BY_HEADER, way: Way | None = None) -> load.Load:
     create_tables(spark, run, rules)
-    return load.load_once(spark, run, rules, way=way)
+    done = load.load_once(spark, run, rules, way=way)
+    assert done is not None
+    return done
 
 
 def kept(spark: SparkSession, run: Run) -> list[tuple[int, int]]:
@@ -79,20 +72,6 @@ def run(prepared: Callable[[History], Run]) -> Run:
     return prepared(loaded_twice)
 
 
-def test_records_that_bronze_read_twice_are_counted_and_kept_once(spark: SparkSession, run: Run) -> None:
-    records = [Record.of(offset, offset + 1) for offset in range(3, 9)]
-    put(spark, run, records[:3])
-    load_all(spark, run)
-    put(spark, run, records[1:5] + records[3:4])  # a lost checkpoint: two are decided, one comes twice
-    put(spark, run, records[4:])  # one of them again
-
-    done = load_all(spark, run)
-
-    assert done is not None
-    assert (done.records, done.counts["accepted"], done.counts["replay"]) == (7, 3, 4)
-    assert kept(spark, run) == [(offset, offset + 1) for offset in range(9)]
-
-
 def test_what_a_plan_says_is_what_the_load_does_and_planning_writes_nothing(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(offset, sequence) for offset, sequence in enumerate([4, 6, 6, 7], start=3)])
     names = ("silver_loads", "silver_records", "silver_rejects", "silver_watermarks")
@@ -104,7 +83,6 @@ def test_what_a_plan_says_is_what_the_load_does_and_planning_writes_nothing(spar
     done = load_all(spark, run)
 
     assert planned is not None
-    assert done is not None
     assert before == after
     assert {name: planned.count(name) for name in done.counts} == done.counts
     assert (planned.count("records"), planned.count("missing")) == (4, 1)
@@ -140,18 +118,6 @@ def test_bronze_that_has_lost_its_last_commit_is_refused(spark: SparkSession, ru
         load_all(spark, run)
 
 
-def test_bronze_is_read_by_offset_where_it_was_compacted_and_vacuumed_before_the_load(spark: SparkSession, run: Run) -> None:
-    put(spark, run, [Record.of(3, 4)])
-    put(spark, run, [Record.of(4, 5)])
-    bronze = run.table("bronze_records").sql
-    compact_and_vacuum(spark, bronze)
-
-    done = load_all(spark, run)
-
-    assert done is not None
-    assert (done.load_seq, done.counts["accepted"]) == (3, 2)
-
-
 def test_watermarks_that_are_emptied_under_a_load_at_work_stay_so_and_the_way_out_is_named(
     spark: SparkSession, run: Run
 ) -> None:
@@ -167,7 +133,6 @@ def test_watermarks_that_are_emptied_under_a_load_at_work_stay_so_and_the_way_ou
     spark.sql(f"RESTORE TABLE {run.table('silver_watermarks').sql} TO VERSION AS OF {before}")
     done = load_all(spark, run)
 
-    assert done is not None
     assert (done.load_seq, done.is_repeat) == (3, True)
     assert kept(spark, run) == [(0, 1), (1, 2), (2, 3), (0, 1)]
 
@@ -217,6 +182,7 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
         producer={"header": "producer"},
         epoch={"header": "epoch"},
     )
+    rules = Rules.of(settings)
     histories = [_history(topic, partition, chance) for topic in _POLICIES for partition in range(_PARTITIONS)]
     expected = {topic: Reference(own.late, own.max_jump, undecodable=undecodable) for topic, own in _POLICIES.items()}
     replays, undecided = 0, list[Seen]()
@@ -229,55 +195,63 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
         replays += len(again)
         batch = commit + again
         chance.shuffle(batch)  # the order that rows are stored in says nothing
-        put(spark, new_run(), [_record(seen) for seen in batch])
+        put(spark, new_run(), map(_record, batch), chance.choice([rules.sources, SEQ, None]))
         undecided += commit
-        if chance.random() < 0.6 or nth == _COMMITS - 1:
-            way = Way(How.FEW, most_at_once=chance.choice([300, 250_000]))
-            load_all(spark, new_run(), Rules.of(settings), way)
+        is_last = nth == _COMMITS - 1
+        if chance.random() < 0.6 or nth == 1 or is_last:
+            way = Way(chance.choice([How.FEW, How.ISLANDS]), most_at_once=chance.choice([300, 250_000]))
+            load_all(spark, new_run(), rules, way)
             for topic, reference in expected.items():
                 reference.take(seen for seen in undecided if seen.topic == topic)
             undecided.clear()
-            # Both at the end, so that every history has seen both; in between whatever is drawn.
-            kinds: list[Kind] = ["release", "discard"] if nth == _COMMITS - 1 else [chance.choice(["release", "discard"])]
+            # Both at the end, so that every history has seen both; in between whatever is drawn, and streams that are retired.
+            kinds: list[Kind] = ["release", "discard"] if is_last else [chance.choice(["release", "discard"])]
             for kind in kinds:
                 _settle_some(spark, new_run(), settings, expected, chance, kind=kind)
+            if not is_last:
+                retire = Request("retire", "quiet", "ann", wanted=Wanted(days=0))
+                requests.carry_out(spark, new_run(), settings, retire, is_dry_run=False)
 
-    run, log = new_run(), [seen for history in histories for seen in history]
+    back = {seen.stream for history, cut in zip(histories, cuts, strict=True) for seen in history[cut[-2] :]}
+    _compare(spark, new_run(), [seen for history in histories for seen in history], expected, back)
+    ledger = spark.read.table(new_run().table("silver_loads").sql).collect()
+    assert {row["kind"] for row in ledger} == {"records", "release", "discard", "retire"}
+    assert sum(row["replay"] for row in ledger) == replays
+    assert sum(row["records"] for row in ledger) == sum(map(len, histories)) + replays
+    for name, count in Counter(_of_all(expected, "classes").values()).items():
+        assert sum(row[name] for row in ledger) == count
+    late = [reference.classes.values() for reference in expected.values() if reference.late == "accept"]
+    assert sum(row["late_accepted"] for row in ledger) == sum(kind == "late" for kinds in late for kind in kinds)
+
+
+def _compare(spark: SparkSession, run: Run, log: list[Seen], expected: Mapping[str, Reference], back: set[Stream]) -> None:
+    """Compare the tables with the reference; of the streams that were retired, those have come back."""
     silver = spark.read.table(run.table("silver_records").sql).collect()
     assert {(r["topic"], r["partition"], r["offset"]): r["arrival"] for r in silver} == _of_all(expected, "silver")
     assert len(silver) == len(_of_all(expected, "silver"))
     marks = spark.read.table(run.table("silver_watermarks").sql).where("high_watermark IS NOT NULL").collect()
-    assert {(r["topic"], r["partition"], r["producer"]): (r["epoch"], r["high_watermark"]) for r in marks} == _of_all(
-        expected, "watermarks"
-    )
+    known = {(r["topic"], r["partition"], r["producer"]): (r["epoch"], r["high_watermark"]) for r in marks}
+    whole = _of_all(expected, "watermarks")
+    assert known.items() <= whole.items()
+    assert known.keys() >= back & whole.keys()
     classes, states = _of_all(expected, "classes"), _of_all(expected, "states")
     assert _rejected(spark, run, log) == {place: (classes[place], state) for place, state in states.items()}
     assert set(classes.values()) == {"accepted", "duplicate", "late", "collision", "invalid", "fenced", "jump"}
     assert set(states.values()) == {"held", "released", "discarded"}
-    ledger = spark.read.table(run.table("silver_loads").sql).collect()
-    assert sum(row["replay"] for row in ledger) == replays
-    assert sum(row["records"] for row in ledger) == len(log) + replays
     assert _missing(run) == set().union(*(reference.missing for reference in expected.values()))
     audited = gate.audit(spark, run, Gate())
     assert audited is not None
     verdict.raise_if_failed(spark, run, audited)
+    require_sound(spark, run)
 
 
 def _history(topic: str, partition: int, chance: random.Random) -> list[Seen]:
     """What came to a partition: two producers, two epochs, resends, other payloads, and what cannot be read."""
-    sequences = [chance.choice([None, *range(40), *range(40)]) for _ in range(_RECORDS)]
+    sequences = chance.choices([None, *range(40), *range(40)], k=_RECORDS)
+    payloads = chance.choices("xxxxxxyyy\xff", k=_RECORDS)
     return [
-        Seen(
-            topic,
-            partition,
-            offset,
-            sequence,
-            chance.choice("ab"),
-            chance.choice([0, 0, 0, 1]),
-            payload := chance.choice("xxxxxxyyy\xff"),
-            is_undecodable=payload == "\xff",
-        )
-        for offset, sequence in enumerate(sequences)
+        Seen(topic, partition, offset, sequence, chance.choice("ab"), chance.choice([0, 0, 0, 1]), payload, payload == "\xff")
+        for offset, (sequence, payload) in enumerate(zip(sequences, payloads, strict=True))
     ]
 
 
@@ -309,19 +283,14 @@ def _settle_some(
 
 
 def _record(seen: Seen) -> Record:
-    record = Record.of(
-        seen.offset,
-        "x" if seen.sequence is None else seen.sequence,
-        partition=seen.partition,
-        producer=seen.producer,
-        epoch=seen.epoch,
-    )
+    read = "x" if seen.sequence is None else seen.sequence
+    record = Record.of(seen.offset, read, partition=seen.partition, producer=seen.producer, epoch=seen.epoch)
     value = f"v{seen.sequence}{seen.payload}".encode("latin-1")  # one of the payloads is no UTF-8
     return type(record)(**{**vars(record), "topic": seen.topic, "value": value})
 
 
 def _rejected(spark: SparkSession, run: Run, log: list[Seen]) -> dict[tuple[str, int, int], tuple[str, str]]:
-    """The class and state of each rejected record, from the spans of `silver_rejects`."""
+    """The class and state of each rejected record, from the spans of `silver_rejects`, whose other columns fit the records."""
     found: dict[tuple[str, int, int], tuple[str, str]] = {}
     by_stream: dict[object, list[Seen]] = {}
     for seen in log:
@@ -329,6 +298,13 @@ def _rejected(spark: SparkSession, run: Run, log: list[Seen]) -> dict[tuple[str,
     for row in spark.read.table(run.table("silver_rejects").sql).collect():
         stream = (row["topic"], row["partition"], row["producer"])
         span = [seen for seen in by_stream[stream] if row["first_offset"] <= seen.offset <= row["last_offset"]]
+        first, last = span[0], span[-1]
+        is_read = first.sequence is not None
         assert len(span) == row["records"]
+        assert (row["first_offset"], row["last_offset"]) == (first.offset, last.offset)
+        assert (row["first_sequence"], row["last_sequence"]) == (first.sequence, last.sequence)
+        assert row["epoch"] == (first.epoch if is_read else None)
+        reason = "value_undecodable" if is_read else "sequence_not_a_whole_number"
+        assert row["reason"] == (reason if row["class"] == "invalid" else None)
         found |= {seen.place: (row["class"], row["state"]) for seen in span}
     return found

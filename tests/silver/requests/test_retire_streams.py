@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 from pipelines import bronze_to_silver, maintenance
 from pipelines.operate import requests
@@ -17,14 +14,11 @@ from silver.rules import Rules
 from silver.state import watermarks
 from silver.state.request import Request, Reset, Wanted
 from tests.support.bronze import Record, put
-from tests.support.examples import examples
-from tests.support.reference import Reference, Seen
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, published, require_sound, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -93,12 +87,19 @@ def never_left(spark: SparkSession, run: Run) -> None:
 
 
 def came_back(spark: SparkSession, run: Run) -> None:
-    """Load 1: FIRST. Load 2 retires its streams. Load 3: BACK."""
+    """Load 1: FIRST. Load 2 retires its streams, and was killed before its last step. Load 3: BACK."""
     config = settings_of(run, **CONFIG)
     loaded(spark, run, config, FIRST)
     assert retired(spark, run, config, is_dry_run=True) == 3
-    assert retired(spark, run, config) == 3
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(steps, "advance", stop)
+        with pytest.raises(Stopped):
+            retired(spark, run, config)
+    assert loaded(spark, run, config, [])["repeated"] == [2]
     assert standing(spark, run) == {(0, None): (None, None, 4)}
+    for load_seq in (1, 2):  # runners that stood still before their last step
+        watermarks.advance(spark, run, load_seq)
+    assert standing(spark, run) == {(0, None): (None, None, 4)}, "a retired stream is back"
     assert retired(spark, run, config) == 0
     done = loaded(spark, run, config, BACK)
     assert [done[name] for name in ("accepted", "duplicate", "late", "fenced")] == [3, 1, 1, 1]
@@ -112,41 +113,6 @@ def test_a_stream_that_comes_back_is_decided_as_if_it_had_not_been_retired(spark
     assert set(marks) == {(0, None), (0, "a"), (0, "b"), (0, "d")}, "c stays away"
     back = {(0, producer) for producer in "abd"}
     assert {stream: marks[stream] for stream in back} == {stream: standing(spark, other)[stream] for stream in back}
-
-
-@pytest.mark.parametrize("is_finished", [False, True], ids=["claimed", "advanced"])
-def test_a_retirement_that_was_killed_is_finished_by_the_next_run(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, *, is_finished: bool
-) -> None:
-    config = settings_of(new_run(), **CONFIG)
-    loaded(spark, new_run(), config, FIRST)
-
-    def stop_at_the_end(name: str) -> None:
-        if name == "silver.advanced":
-            stop()
-
-    with monkeypatch.context() as patched:
-        if is_finished:
-            patched.setattr(steps, "crash_point", stop_at_the_end)
-        else:
-            patched.setattr(steps, "advance", stop)
-        with pytest.raises(Stopped):
-            retired(spark, new_run(), config)
-    done = loaded(spark, new_run(), config, BACK)
-
-    assert done["repeated"] == ([] if is_finished else [2])
-    assert [done[name] for name in ("accepted", "duplicate", "late", "fenced")] == [3, 1, 1, 1]
-
-
-def test_a_sleeper_brings_no_retired_stream_back(spark: SparkSession, prepared: Callable[[History], Run]) -> None:
-    run = prepared(never_left)
-    retired(spark, run, settings_of(run, **CONFIG))
-    before = standing(spark, run)
-
-    for load_seq in (1, 2, 3):  # runners that stood still before their last step
-        watermarks.advance(spark, run, load_seq)
-
-    assert standing(spark, run) == before == {(0, None): (None, None, 10)}
 
 
 def test_what_a_person_decides_of_a_retired_stream_knows_where_it_stood(
@@ -184,7 +150,6 @@ def test_a_restore_and_a_rebuild_know_retired_streams(spark: SparkSession, prepa
         assert set(standing(spark, run)) == streams
         loaded(spark, run, config, [])
         assert decided(spark, run) == whole
-    require_sound(spark, run)
     retired(spark, run, config)
 
     shown: Any = rebuild.rebuild(spark, run, config, is_applied=True, reason="-", by="ann")
@@ -210,63 +175,3 @@ def test_maintain_retires_what_has_been_quiet_for_as_long_as_the_config_says(
     assert maintained(1, is_dry_run=True) == maintained(1) == {"load_seq": 2, "streams": 3, "skipped": None}
     assert maintained(1) == {"load_seq": None, "streams": 0, "skipped": None}
     assert recover.recover(spark, run, Rules.of(config)).watermarks.load_seq == 2
-
-
-HISTORY = st.lists(st.tuples(st.integers(0, 2), st.one_of(st.none(), st.integers(1, 8)), st.sampled_from("xxy")), max_size=4)
-"""What a producer sends in a load: epoch, sequence (None: none that can be read) and payload of each record."""
-
-
-@given(st.lists(st.tuples(HISTORY, HISTORY, HISTORY, HISTORY), min_size=60, max_size=60), st.booleans())
-@settings(max_examples=examples(2, 3), deadline=None, suppress_health_check=list(HealthCheck))
-def test_any_history_over_loads_with_retirements_in_between_gives_the_tables_of_the_reference(
-    spark: SparkSession,
-    run_at: Callable[[Path], Run],
-    tmp_path_factory: pytest.TempPathFactory,
-    producers: list[tuple[list[tuple[int, int | None, str]], ...]],
-    releases: bool,
-) -> None:
-    assume(any(any(loads) for loads in producers))
-    place = tmp_path_factory.mktemp("retired")
-    config, offset, expected = settings_of(run_at(place), **CONFIG), 0, Reference()
-    for nth in range(4):
-        sent = []
-        for number, history in enumerate(producers):
-            for epoch, sequence, payload in history[nth]:
-                sent.append(Seen("t", 0, offset, sequence, f"p{number}", epoch, payload))
-                offset += 1
-        if not sent:
-            continue
-        loaded(spark, run_at(place), config, map(as_record, sent))
-        expected.take(sent)
-        if releases and nth == 1:
-            request = Request("release", "checked", "ann", wanted=Wanted(kind="late"))
-            requests.carry_out(spark, run_at(place), config, request, is_dry_run=False)
-            expected.settle("release", lambda seen: expected.classes[seen.place] == "late")
-        assert retired(spark, run_at(place), config) > 0 or all(seen.sequence is None for seen in sent)
-
-    rows = spark.read.table(run_at(place).table("silver_records").sql).collect()
-    assert {("t", 0, row["offset"]): row["arrival"] for row in rows} == expected.silver
-    assert states(spark, run_at(place)) == kept_out(expected)
-    assert len(rows) == len(expected.silver)
-    require_sound(spark, run_at(place))
-    shutil.rmtree(place)
-
-
-def as_record(seen: Seen) -> Record:
-    read = "x" if seen.sequence is None else seen.sequence
-    record = Record.of(seen.offset, read, producer=seen.producer, epoch=seen.epoch)
-    return Record(**{**vars(record), "value": f"v{seen.sequence}{seen.payload}".encode()})
-
-
-def states(spark: SparkSession, run: Run) -> dict[tuple[str, str], int]:
-    """How many records were kept out, by class and state."""
-    rows = spark.read.table(run.table("silver_rejects").sql).groupBy("class", "state").sum("records").collect()
-    return {(row["class"], row["state"]): row[2] for row in rows}
-
-
-def kept_out(expected: Reference) -> dict[tuple[str, str], int]:
-    counted: dict[tuple[str, str], int] = {}
-    for place, state in expected.states.items():
-        key = (expected.classes[place], state)
-        counted[key] = counted.get(key, 0) + 1
-    return counted

@@ -29,9 +29,3 @@ def test_more_accepted_records_than_sequences_above_the_watermark_are_refused(se
 
     assert expected in str(refused.value)
     assert "producer ''" in str(refused.value)
-
-
-def test_what_is_stepped_over_is_missing() -> None:
-    known = Watermarks({STREAM: Watermark(0, 7, 20, 1, "rules")})
-
-    assert ledger.stream_loads([accepted(10, 12, 3)], [], known)[STREAM].missing == 2

@@ -13,6 +13,8 @@ from pipelines.recover import rebuild
 from silver.decide import decision
 from silver.decide.decision import How, Way
 from silver.load import planner, steps
+from silver.state.streams import Limits, Streams
+from silver.state.watermarks import Watermarks
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
 from tests.support.stages import Stopped, stop
@@ -45,46 +47,40 @@ def test_more_new_streams_than_a_load_may_bring_open_the_breaker_and_nothing_is_
     monkeypatch.setattr(planner, "_way", lambda *_: Way(how))
     run = new_run()
     settings = settings_of(run, topics=("t", "u"), policies=LIMITS, **BY_PRODUCER)
-    put(spark, run, [*named("t", 1, 4), *named("u", 1, 5)])
+    put(spark, run, [*named("t", 1, 3), *named("u", 1, 5)])
+    bronze_to_silver.run(spark, run, settings)
+    # Known streams and records without a producer are not new.
+    put(spark, run, [*named("t", 1, 6, offset=10), Record.of(20, 8), Record.of(21, 9, partition=7)])
+    done = bronze_to_silver.run(spark, run, settings)
+    assert [done[name] for name in ("accepted", "duplicate", "invalid")] == [3, 3, 2]
 
+    put(spark, run, [*named("t", 3, 10, offset=30), *named("u", 6, 10, offset=30)])
+    names = ("silver_loads", "silver_records", "silver_watermarks")
+    before = [tables.version(spark, run.table(name)) for name in names]
     with pytest.raises(BreakerOpenError) as opened:
         bronze_to_silver.run(spark, run, settings)
+    shown: Any = bronze_to_silver.preview(spark, run, settings)
 
+    assert [tables.version(spark, run.table(name)) for name in names] == before
     assert opened.value.exit_code == 5
-    assert opened.value.observed == "4 new streams of topic t; producers are p1, p2, p3, p4"
+    assert opened.value.observed == "4 new streams of topic t; producers are p10, p7, p8, p9"
     assert opened.value.expected == "at most 3 (policies.max_new_streams)"
     assert "policies.topics.t.max_new_streams=4" in str(opened.value)
-    assert [spark.read.table(run.table(f"silver_{name}").sql).count() for name in ("loads", "records", "watermarks")] == [0] * 3
-
-    shown: Any = bronze_to_silver.preview(spark, run, settings)
     assert [trip["observed"] for trip in shown["breaker"]] == [opened.value.observed]
-    assert (shown["load_seq"], shown["streams"]) == (1, [])
-
+    assert (shown["load_seq"], shown["streams"]) == (3, [])
     let_in = settings_of(run, topics=("t", "u"), policies={"max_new_streams": None}, **BY_PRODUCER)
     assert bronze_to_silver.run(spark, run, let_in)["accepted"] == 9
 
 
-@pytest.mark.parametrize("how", How)
-def test_known_streams_and_records_without_a_producer_are_not_new(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, how: How
-) -> None:
-    monkeypatch.setattr(planner, "_way", lambda *_: Way(how))
-    settings = settings_of(new_run(), topics=("t", "u"), policies=LIMITS, **BY_PRODUCER)
-    put(spark, new_run(), [*named("t", 1, 3), *named("u", 1, 5)])
-    bronze_to_silver.run(spark, new_run(), settings)
+def test_a_partition_is_no_new_stream_and_a_name_is_shown_cut_and_escaped(spark: SparkSession, run: Run) -> None:
+    streams = Streams(spark, run, Watermarks({}), Limits(1))
+    streams.know({("t", partition, None) for partition in range(5)})
 
-    put(spark, new_run(), [*named("t", 1, 6, offset=10), Record.of(20, 8), Record.of(21, 9, partition=7)])
-    done = bronze_to_silver.run(spark, new_run(), settings)
+    with pytest.raises(BreakerOpenError, match="1,024 characters") as opened:
+        streams.know({("t", 0, "\x1b[31m\n" + "x" * 1_018), ("t", 0, "b")})
 
-    assert (done["accepted"], done["duplicate"]) == (3, 3)
-    assert done["invalid"] == 2
-
-
-def test_a_topic_without_a_producer_is_never_stopped(spark: SparkSession, new_run: Callable[[], Run]) -> None:
-    settings = settings_of(new_run(), policies={"max_new_streams": 1})
-    put(spark, new_run(), [Record.of(0, 1, partition=number) for number in range(5)])
-
-    assert bronze_to_silver.run(spark, new_run(), settings)["accepted"] == 5
+    assert "\x1b" not in str(opened.value)
+    assert len(str(opened.value)) < 2_000
 
 
 def test_names_that_are_too_many_for_islands_are_refused_before_each_record_is_decided(
@@ -97,17 +93,6 @@ def test_names_that_are_too_many_for_islands_are_refused_before_each_record_is_d
 
     with pytest.raises(BreakerOpenError, match="at least 21 new streams of topic t"):
         bronze_to_silver.run(spark, new_run(), settings)
-
-
-def test_a_name_is_shown_cut_and_escaped(spark: SparkSession, new_run: Callable[[], Run]) -> None:
-    settings = settings_of(new_run(), policies={"max_new_streams": 1}, **BY_PRODUCER)
-    put(spark, new_run(), [Record.of(0, 1, producer="\x1b[31m\n" + "x" * 1_018), Record.of(1, 1, producer="b")])
-
-    with pytest.raises(BreakerOpenError, match="1,024 characters") as opened:
-        bronze_to_silver.run(spark, new_run(), settings)
-
-    assert "\x1b" not in str(opened.value)
-    assert len(str(opened.value)) < 2_000
 
 
 def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(

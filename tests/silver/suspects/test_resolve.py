@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,13 +11,13 @@ from jobs.cli import order as jobs_order
 from jobs.readers.why import why, write_why
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.extract.sources import Source
-from lakehouse.settings.pipeline import Settings
 from pipelines.arrival_order import orders
 from silver.decide.decision import How, Way
 from silver.load import steps
 from silver.rules import Policy, Rules
 from tests.support.bronze import Record, put
 from tests.support.prepared import empty
+from tests.support.small_config import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
-    from silver.audit.arrival_order import Order
     from tests.support.prepared import History
 
 pytestmark = pytest.mark.spark
@@ -89,11 +87,10 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize("at_once", [250_000, 3, 1])
 def test_suspects_are_told_apart_whichever_load_brought_the_first_copy(
-    spark: SparkSession, prepared: Callable[[History], Run], at_once: int
+    spark: SparkSession, prepared: Callable[[History], Run]
 ) -> None:
-    run, way = prepared(empty), Way(How.FEW, most_at_once=at_once)
+    run, way = prepared(empty), Way(How.FEW, most_at_once=3)
     records = [*FIRST, *AGAIN]
     loaded(spark, run, moved(records[:8], 1), way=way)
     loaded(spark, run, [*records, *moved(records[8:], 1)], way=way)
@@ -101,9 +98,6 @@ def test_suspects_are_told_apart_whichever_load_brought_the_first_copy(
     for partition in (0, 1):
         assert rejects(spark, run, partition=partition) == TOLD
         assert kept(spark, run, partition=partition) == in_order((0, 1), (1, 2), (2, 3), (3, 6), (4, 7), (13, 8))
-    if at_once < len(records):
-        return
-    for partition in (0, 1):
         told = [why(run.lakehouse, "t", partition, offset) for offset in range(len(records))]
         assert [(each["class"], each["sequence"]) for each in told] == [
             *[("accepted", 1), ("accepted", 2), ("accepted", 3), ("accepted", 6), ("accepted", 7)],
@@ -114,55 +108,9 @@ def test_suspects_are_told_apart_whichever_load_brought_the_first_copy(
         assert {offset: each["winner"]["offset"] for offset, each in enumerate(told) if each["winner"]} == first
         loads = [1 if partition and offset < 8 else 2 for offset in range(14)]
         assert [each["load"]["load_seq"] for each in told] == loads
-    arrived = {layer: jobs_order.rows(found) for layer, found in _orders(spark, run).items()}
-    assert arrived == {
-        "bronze": [["bronze", "t", partition, None, 14, 7, 2, 3, 1, 0] for partition in (0, 1)],
-        "silver": [["silver", "t", partition, None, 6, 0, 0, 0, 1, 0] for partition in (0, 1)],
-    }
-
-
-def _orders(spark: SparkSession, run: Run) -> dict[str, dict[str, list[Order]]]:
-    config = {
-        "pipeline": run.pipeline,
-        "kafka": {"bootstrap_servers": "localhost:9092", "topics": ["t"]},
-        "lakehouse": {"root": run.lakehouse.root},
-        "sequence": {"header": "seq"},
-    }
-    found = orders(spark, run, Settings.model_validate(config, context={"folder": Path()}), topic="t")
-    return {layer: {layer: each} for layer, each in found.items()}
-
-
-def test_each_topic_has_its_own_policies_and_a_copy_of_a_late_record_is_a_duplicate(
-    spark: SparkSession, prepared: Callable[[History], Run]
-) -> None:
-    own = (("orders", Policy(late="accept")), ("payments", Policy()), ("returns", Policy(max_jump=10, late="drop")))
-    rules = replace(RULES, late="drop", topics=own)
-    sent = [Record.of(offset, sequence) for offset, sequence in enumerate([1, 3, 2, 40])]
-    topics = ("orders", "others", "payments", "returns")
-    run = prepared(empty)
-    loaded(spark, run, [replace(record, topic=topic) for topic in topics for record in sent], rules)
-    loaded(spark, run, [replace(Record.of(4, 2), topic=topic) for topic in topics], rules)
-
-    silver = spark.read.table(run.table("silver_records").sql).orderBy("topic", "offset").collect()
-    assert [(row["topic"], row["sequence"], row["arrival"]) for row in silver] == [
-        *[("orders", 1, "in_order"), ("orders", 3, "in_order"), ("orders", 2, "late"), ("orders", 40, "in_order")],
-        *[("others", 1, "in_order"), ("others", 3, "in_order"), ("others", 40, "in_order")],
-        *[("payments", 1, "in_order"), ("payments", 3, "in_order"), ("payments", 40, "in_order")],
-        *[("returns", 1, "in_order"), ("returns", 3, "in_order")],
-    ]
-    out = spark.read.table(run.table("silver_rejects").sql).orderBy("topic", "first_offset").collect()
-    assert [(row["topic"], row["class"], row["first_sequence"], row["state"]) for row in out] == [
-        ("orders", "duplicate", 2, "discarded"),
-        *[("others", "late", 2, "discarded"), ("others", "duplicate", 2, "discarded")],
-        *[("payments", "late", 2, "held"), ("payments", "duplicate", 2, "discarded")],
-        *[("returns", "late", 2, "discarded"), ("returns", "jump", 40, "held"), ("returns", "duplicate", 2, "discarded")],
-    ]
-    ledger = spark.read.table(run.table("silver_loads").sql).where("load_seq = 1").orderBy("topic").collect()
-    assert [(row["topic"], row["accepted"], row["late"], row["late_accepted"], row["jump"]) for row in ledger] == [
-        ("orders", 3, 1, 1, 0),
-        ("others", 3, 1, 0, 0),
-        ("payments", 3, 1, 0, 0),
-        ("returns", 2, 1, 0, 1),
+    assert jobs_order.rows(orders(spark, run, settings_of(run), topic="t")) == [
+        *(["bronze", "t", partition, None, 14, 7, 2, 3, 1, 0] for partition in (0, 1)),
+        *(["silver", "t", partition, None, 6, 0, 0, 0, 1, 0] for partition in (0, 1)),
     ]
 
 
@@ -192,31 +140,23 @@ def test_what_only_a_held_jump_has_was_never_accepted_and_a_genuine_record_gets_
     assert rejects(spark, run, topic="late") == [("jump", 1, 1, 1, "held"), ("collision", 5, 5, 1, "held")]
 
 
-def test_the_breaker_names_the_headers_of_the_records_if_none_has_that_of_the_config(
-    spark: SparkSession, prepared: Callable[[History], Run]
-) -> None:
-    value = rb'{"id": 1, "a\u001bb": 2}'
-    sent = [replace(Record.of(offset, offset, producer="p"), value=value) for offset in range(11)]
-
-    with pytest.raises(BreakerOpenError) as stopped:
-        loaded(spark, prepared(empty), sent, Rules(Source("header", "sq")))
-
-    told = str(stopped.value)
-    assert "11 of 11 records: 11 invalid; the first one, topic t, partition 0, offset 0 (sequence_missing), " in told
-    assert "has the headers seq, producer, and a JSON object of id, a\\x1bb" in told
-    assert "Look whether sequence, producer and epoch in the config name what the records have" in told
-
-
-def test_one_corrupt_number_opens_the_breaker_and_a_larger_share_lets_the_load_in(
+def test_the_breaker_names_headers_or_the_stream_and_a_larger_share_lets_the_load_in(
     spark: SparkSession, prepared: Callable[[History], Run]
 ) -> None:
     run = prepared(empty)
-    loaded(spark, run, [Record.of(0, 1), Record.of(1, 2**63 - 1), Record.of(0, 1, partition=1)])
-    after = [Record.of(offset, offset) for offset in range(2, 22)]
-    others = [Record.of(offset, offset + 1, partition=1) for offset in range(1, 101)]
+    value = rb'{"id": 1, "a\u001bb": 2}'
+    sent = [replace(Record.of(offset, offset, producer="p", partition=2), value=value) for offset in range(11)]
+    with pytest.raises(BreakerOpenError) as unread:
+        loaded(spark, run, sent, Rules(Source("header", "sq")))
+    told = str(unread.value)
+    assert "11 of 11 records: 11 invalid; the first one, topic t, partition 2, offset 0 (sequence_missing), " in told
+    assert "has the headers seq, producer, and a JSON object of id, a\\x1bb" in told
+    assert "Look whether sequence, producer and epoch in the config name what the records have" in told
 
+    loaded(spark, run, [Record.of(0, 1), Record.of(1, 2**63 - 1), Record.of(0, 1, partition=1)])
+    others = [Record.of(offset, offset + 1, partition=1) for offset in range(1, 101)]
     with pytest.raises(BreakerOpenError, match="partition 0") as stopped:
-        loaded(spark, run, [*after, *others])
+        loaded(spark, run, [*(Record.of(offset, offset) for offset in range(2, 22)), *others])
     assert "20 of 20 records" in str(stopped.value)
     assert len(kept(spark, run) + kept(spark, run, partition=1)) == 3
 

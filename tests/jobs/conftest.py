@@ -1,0 +1,35 @@
+"""What a person does: run a command, or ask the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs.cli import main
+from jobs.readers.database import run_query
+from lakehouse.table import Lakehouse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RunCommand = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def run_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> RunCommand:
+    """Runs a command by the config in the test's folder, and answers what it prints on stdout and stderr."""
+
+    def run(*words: str, code: int = 0) -> tuple[str, str]:
+        capsys.readouterr()
+        assert main([*words, "--config", str(tmp_path / "tidemark.yml")]) == code, words
+        return capsys.readouterr()
+
+    return run
+
+
+def rows(root: Path | str | None, query: str) -> list[tuple[Any, ...]]:
+    """The rows that a query finds in the tables under a root."""
+    with run_query(Lakehouse(root=str(root)), query) as found:
+        return list(found.rows)
