@@ -42,7 +42,7 @@ def test_a_block_is_a_retry_if_it_has_the_timestamps_of_its_first_copy(spark: Sp
         0: [True],
         1: [False],
         2: [None],
-        3: [],
+        3: [None],  # a gap
     }
     named = [["client_retries"], ["resends"], ["resends"], []]
     assert [[finding.name for finding in diagnose(order)] for order in found] == named
