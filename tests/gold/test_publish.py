@@ -97,6 +97,7 @@ def test_what_passed_is_published_once_however_late_or_often_or_by_two_publisher
     publish(spark, audited, replace(gate_run, last_load_seq=1), Gold())
 
     assert_gold_holds_silver(spark, audited)
+    assert commit(spark, audited, "gold_records")["mode"] == "Append"  # what it holds is not written again
 
     monkeypatch.setattr("gold.publish.small_tables.highest", lambda *_: 0)  # what a rival read before the first one wrote
     publish(spark, audited, replace(gate_run, gate_run_id="another"), Gold())
