@@ -270,7 +270,6 @@ GOLD_RESTORED = replace(
         Row("gold.latest_anew", ([0, 1, 2], [0, 1, 2], [1, 2, 3]), ([5], [])),
     ),
     after={"gold": [0, 1, 2, 4], "latest": [4]},
-    killed=(),
 )
 
 
@@ -432,7 +431,6 @@ GOLD_ERASED = replace(
         Row("erase.gold_records", ([1], [0], [0], [0], [0], [0], [2]), ([], [])),
     ),
     after={**{f"ann in {name}": [0] for name in OF_ANN}, "counted": [3]},
-    killed=(),
 )
 
 FORGETTING = Group(

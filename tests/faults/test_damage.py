@@ -10,7 +10,7 @@ from lakehouse.errors import TableStateError
 from pipelines.verify.run import verify
 from silver.load import steps
 from tests.support.bronze import put
-from tests.support.silver import RULES, copy_of, load_records, message
+from tests.support.silver import RULES, load_records, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,11 +52,17 @@ def removed(log: Path) -> None:
     ],
 )
 def test_without_its_last_commit_each_table_stops_the_load_is_healed_by_it_or_is_named_by_verify(
-    spark: SparkSession, loaded: Run, tmp_path: Path, damage: Callable[[Path], None], found: dict[str, list[str]]
+    spark: SparkSession,
+    loaded: Run,
+    copied: Callable[[Run, Path], Run],
+    tmp_path: Path,
+    *,
+    damage: Callable[[Path], None],
+    found: dict[str, list[str]],
 ) -> None:
     outcomes: dict[str, object] = {}
     for table in ("silver_loads", "silver_records", "silver_watermarks", "silver_rejects"):
-        run = copy_of(loaded, tmp_path / table, loaded.report)
+        run = copied(loaded, tmp_path / table)
         damage(max((tmp_path / table / table / "_delta_log").glob("*.json")))
         try:
             while steps.load_once(spark, run, RULES) is not None:

@@ -148,7 +148,7 @@ def test_the_latest_of_keys_in_several_streams_holds_through_all_that_people_do(
     published(spark, run, config)
     assert held(spark, run) == before
 
-    asked(Request("erase", "asked for", "ann", erase=Erase.of("t", b"a")))
+    asked(Request("erase", "she asked", "ann", erase=Erase.of("t", b"a")))
     published(spark, run, config)
     without = {key: place for key, place in before.items() if key != ("t", b"a")}
     assert held(spark, run) == without

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakehouse import reconcile
-from tests.support.silver_rows import KEPT, LEDGER, claim, kept, mark, told
+from tests.support.silver_rows import KEPT, LEDGER, as_lines, claim, kept, mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,11 +66,11 @@ COUNTS, ROWS, MARKS = (f"silver_{name}, topic t, partition 0: " for name in ("lo
     ],
 )
 def test_what_was_edited_is_named_with_its_place(found: list[Difference], expected: str) -> None:
-    assert told(found) == [expected]
+    assert as_lines(found) == [expected]
 
 
 def test_rows_that_silver_lacks_or_nobody_loaded_are_named_by_load() -> None:
-    found = told(reconcile.rows_match(LEDGER, [kept(1, 1, 7), kept(2, 8, 13), kept(9, 20, 20), kept(None, 21, 21)]))
+    found = as_lines(reconcile.rows_match(LEDGER, [kept(1, 1, 7), kept(2, 8, 13), kept(9, 20, 20), kept(None, 21, 21)]))
     assert found == [
         "silver_records, load None, topic t, partition 0: 1 rows / 0, as the ledger counts them",
         "silver_records, load 2, topic t, partition 0: 6 rows / 7, as the ledger counts them",

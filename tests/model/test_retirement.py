@@ -3,7 +3,7 @@
 `tests.model.protocol` has the steps of a load, and a retirement takes them in the same order: a claim, nothing for Silver and
 the rejects, the MERGE. What it adds is that a row may go. Until then no row meant a stream that was never seen, and the highest
 load of any row was the last finished one. So this model has one stream, its partition's own row, the claims, and runners that
-MERGE a claim at any later time; what stands between claim and MERGE is left out.
+MERGE a claim at any later time; the model leaves out the steps between claim and MERGE.
 """
 
 from __future__ import annotations

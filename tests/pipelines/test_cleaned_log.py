@@ -97,7 +97,7 @@ def test_what_was_let_out_and_not_published_is_published_as_its_loads_are_now(
 
     load(Record.of(0, 1), Record.of(1, 3))
     published(spark, run, settings)
-    load(Record.of(2, 2), Record.of(3, 4))  # of which one is late
+    load(Record.of(2, 2), Record.of(3, 4))  # one of them is late
     with pytest.raises(GateFailedError):
         published(spark, run, settings)
     with monkeypatch.context() as patched:

@@ -57,7 +57,7 @@ def test_small_files_become_few_old_ones_go_and_all_goes_on_where_logs_were_clea
     for sent in ([Record.of(0, 0)], [Record.of(1, 1), Record.of(2, 1)]):
         loaded(spark, new_run(), settings, sent)
         published(spark, new_run(), settings)
-    files = len(read_log(LocalFiles(root / "silver_records")).files or {})  # an empty one may lie beside them
+    files = len(read_log(LocalFiles(root / "silver_records")).files or {})  # the folder may have empty ones too
 
     done = maintained(spark, run, settings)
     looked = maintained(spark, run, settings, is_dry_run=True)
@@ -137,9 +137,9 @@ def test_maintenance_runs_beside_loads(spark: SparkSession, new_run: Callable[[]
             medallion.run(Job.on(spark, settings, run.report), stage="silver")
 
     with ThreadPoolExecutor() as pool:
-        beside = pool.submit(loads)
+        concurrent = pool.submit(loads)
         maintained(spark, run, settings)
-        beside.result()
+        concurrent.result()
 
     kept = spark.read.table(run.table("silver_records").sql).orderBy("offset").collect()
     assert [row["load_seq"] for row in kept] == [1, 2, 3]

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 import tidemark
-from jobs.cli.commands import app
 from jobs.process.output import plain
 from lakehouse.escape import brief
 from tests.scenario.corpus import ERASED, FORGED, LATE
@@ -207,15 +204,6 @@ NO_FIELD = {
     | {"erased", "rules_fingerprint"},
 }
 """Keys of the JSON that are no field in Python: counts, what is nothing yet, fields of `Fate`, or what only Silver reads."""
-
-
-def leaves(group: Any = None, prefix: str = "") -> dict[str, Any]:
-    """All commands of the application, by their names."""
-    found: dict[str, Any] = {}
-    whole: Any = group or typer.main.get_command(app)
-    for name, command in whole.commands.items():
-        found |= leaves(command, f"{prefix}{name} ") if hasattr(command, "commands") else {prefix + name: command}
-    return found
 
 
 def as_json(answer: Any, *, is_whole: bool) -> Any:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+import typer
 
 from jobs.cli import commands, sql_report
 from lakehouse.table import TABLE_NAMES, Lakehouse
 from tests.docs import command_lines
+from tests.docs.reference import leaves
 from tests.scenario.cases import (
     BOTH,
     JSON,
@@ -22,7 +24,6 @@ from tests.scenario.cases import (
     Look,
     as_json,
     differences,
-    leaves,
     without_varying,
 )
 from tests.scenario.corpus import FORGED
@@ -47,7 +48,7 @@ READERS = [look for look in LOOKS if look.is_reader and look.command != "sql" an
 
 
 def test_every_command_and_format_of_the_application_has_a_case() -> None:
-    known = leaves()
+    known = dict(leaves(typer.main.get_command(commands.app)))
     looks = {look.command for look in LOOKS}
     writes = {*WRITES, *WRITES_ELSEWHERE}
     assert looks | writes | NOT_HERE.keys() == known.keys()

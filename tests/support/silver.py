@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 from typing import TYPE_CHECKING
 
 from lakehouse.extract.sources import Source
-from lakehouse.run.context import Run
-from lakehouse.table import Lakehouse
 from silver.load import steps
 from silver.rules import Payload, Rules
 from silver.state import tables
@@ -16,11 +13,10 @@ from tests.support.bronze import Record, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from lakehouse.run.context import Report
+    from lakehouse.run.context import Run
 
 RULES = Rules(Source("header", "seq"), payload=Payload("json", "id STRING, n BIGINT"))
 
@@ -32,11 +28,11 @@ def message(offset: int, sequence: int, *, partition: int = 0, key: str | None =
     return Record(offset, value=text, key=None if key is None else key.encode(), headers=headers, partition=partition)
 
 
-def load_records(spark: SparkSession, run: Run, records: Iterable[Record], rules: Rules = RULES) -> None:
+def load_records(spark: SparkSession, run: Run, records: Iterable[Record]) -> None:
     """Put records into Bronze and load them into Silver, as one load."""
     put(spark, run, records)
-    tables.create_tables(spark, run, rules)
-    steps.load_once(spark, run, rules)
+    tables.create_tables(spark, run, RULES)
+    steps.load_once(spark, run, RULES)
 
 
 def two_loads(spark: SparkSession, run: Run) -> None:
@@ -45,10 +41,3 @@ def two_loads(spark: SparkSession, run: Run) -> None:
     others = [message(offset, sequence, partition=1, key=None) for offset, sequence in enumerate([1, 2, 3])]
     load_records(spark, run, [*ordered, *others])
     load_records(spark, run, [message(5, 5, key="k1"), message(6, 8, key="k8", value=b"not json")])
-
-
-def copy_of(original: Run, root: Path, report: Report) -> Run:
-    """A run over a copy of another run's lakehouse: Delta's paths are relative, so a folder can be copied while it rests."""
-    assert original.lakehouse.root is not None
-    shutil.copytree(original.lakehouse.root, root)
-    return Run(original.pipeline, Lakehouse(root=str(root)), report)

@@ -57,5 +57,5 @@ LEDGER = [claim(1), claim(2)]
 KEPT = [kept(1, 1, 7), kept(2, 8, 14)]
 
 
-def told(violations: Iterable[Violation]) -> list[str]:
+def as_lines(violations: Iterable[Violation]) -> list[str]:
     return [f"{each.where}: {each.observed} / {each.expected}" for each in violations]

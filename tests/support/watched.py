@@ -46,7 +46,7 @@ def write_tables(root: Path) -> None:
 
 @dataclass
 class Medallion:
-    """The pipeline, of which only the reports are real: those of a run's stages, one after another, until one fails."""
+    """A pipeline that only reports: what a run's stages do, one after another, until one fails."""
 
     stages: dict[str, dict[str, Any]]  # what each stage that reaches its end did
     audited: dict[str, Any] | None = None  # what the gate found; None where it audited nothing

@@ -85,13 +85,13 @@ def test_a_quiet_command_reports_only_what_failed(capsys: pytest.CaptureFixture[
     commands = group("")
 
     @commands.command()
-    def run_command() -> None:
+    def work() -> None:
         with reporting() as report:
             report.event("a.started")
             report.event("b_failed")
 
     for flags, events in (([], ["a.started", "b_failed"]), (["-v"], ["a.started", "b_failed"]), (["-q"], ["b_failed"])):
-        assert invoke(commands, flags, program="told") == 0
+        assert invoke(commands, flags, program="tidemark") == 0
         assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == events
 
 
@@ -242,12 +242,12 @@ def test_the_loop_goes_on_and_ends_with_the_code_of_its_last_whole_run(monkeypat
     failed, locked = GateFailedError("no"), AnotherWriterError("locked")
     histories: list[list[Exception | None]] = [[None, None], [failed], [locked], [failed, None], [None, failed]]
     for outcomes, code in zip(histories, (0, 3, 4, 0, 3), strict=True):
-        report, told = Events(), list[dict[str, Any]]()
+        report, finished = Events(), list[dict[str, Any]]()
         reached = ending([*outcomes, None], monkeypatch, stop_during=len(outcomes))
-        assert loop.run_every(Job.on(NOTHING, NOTHING, report), seconds=0, told=told.append) == code
+        assert loop.run_every(Job.on(NOTHING, NOTHING, report), seconds=0, told=finished.append) == code
         # The run during which the signal came was left between its first stage and the next.
         assert reached == ["silver"] * len(outcomes) + ["bronze"]
-        assert len(told) == outcomes.count(None)
+        assert len(finished) == outcomes.count(None)
         assert report.names[-1] == "run.stopped"
     ending([SourceError("gone")], monkeypatch, stop_during=-1)
     with pytest.raises(SourceError):  # any other error ends it

@@ -162,9 +162,9 @@ def test_report_and_sql_start_no_jvm_and_json_writes_no_file(root: Path, tmp_pat
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     facts, said = done.stdout.split("\n}\n")
-    told = json.loads(facts + "}")
-    assert (told["pipeline"], told["stream_count"], told["totals"]["records"]) == ("tests", 8, 8 * 7 * 100)
-    assert {row["producer"] for row in told["streams"]} == {"ann", HOSTILE}
+    shown = json.loads(facts + "}")
+    assert (shown["pipeline"], shown["stream_count"], shown["totals"]["records"]) == ("tests", 8, 8 * 7 * 100)
+    assert {row["producer"] for row in shown["streams"]} == {"ann", HOSTILE}
     assert said.startswith("n\n1\nreport.html (")
     assert said.endswith("The gate passed.\n")
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")

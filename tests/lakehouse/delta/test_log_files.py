@@ -57,7 +57,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def told(table: Path) -> list[tuple[str, str]]:
+def violations_of(table: Path) -> list[tuple[str, str]]:
     return [(Path(each.where.split(",")[0]).name, each.observed) for each in read_log(LocalFiles(table)).violations]
 
 
@@ -91,16 +91,16 @@ def test_an_emptied_or_torn_commit_and_one_that_lost_a_line_are_named(
     file.write_bytes(b"".join(left(file.read_bytes().splitlines(keepends=True))))
     if not has_checksum:
         file.with_suffix(".crc").unlink()
-    assert [each for _, each in told(table)] == observed
-    assert told(table)[0][0] == file.name
+    assert [each for _, each in violations_of(table)] == observed
+    assert violations_of(table)[0][0] == file.name
 
 
 def test_a_commit_that_is_gone_is_named_whether_in_the_middle_or_at_the_end(table: Path) -> None:
     file = log_file(table, 2)
     file.unlink()
-    assert told(table) == [(file.name, f"no such file, though {2:020}.crc is there")]
+    assert violations_of(table) == [(file.name, f"no such file, though {2:020}.crc is there")]
     commit(table, 3, info("WRITE", numOutputRows=1), added("d"))
-    assert told(table) == [(file.name, "no such file")]
+    assert violations_of(table) == [(file.name, "no such file")]
     assert old_files(LocalFiles(table)) is None, "what is old is unknown where a commit is gone"
 
 
@@ -140,8 +140,8 @@ def test_a_log_is_read_from_its_last_checkpoint_on(tmp_path: Path) -> None:
     assert list(damaged_files(LocalFiles(tmp_path), log)) == []
     checkpoint = tmp_path / "_delta_log" / f"{2:020}.checkpoint.parquet"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-20])
-    assert told(tmp_path)[0][0] == checkpoint.name
-    assert told(tmp_path / "nowhere") == [("_delta_log", "no commit")]
+    assert violations_of(tmp_path)[0][0] == checkpoint.name
+    assert violations_of(tmp_path / "nowhere") == [("_delta_log", "no commit")]
 
 
 def test_old_files_are_those_that_the_folder_or_the_log_has_beyond_the_last_version(tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ from silver.state.request import Erase, Request, Wanted
 from tests.pipelines.operate.test_requests import kept, sent, waiting
 from tests.pipelines.recover.test_restore import offsets_in_gold, restored
 from tests.support.bronze import put
-from tests.support.silver import copy_of
 from tests.support.small_config import settings_of
 from tests.support.stages import loaded, ran, require_sound
 
@@ -63,9 +62,9 @@ def two_loads(spark: SparkSession, run_at: Callable[[Path], Run], tmp_path_facto
 
 
 @pytest.fixture
-def run(two_loads: Run, tmp_path: Path) -> Run:
+def run(two_loads: Run, copied: Callable[[Run, Path], Run], tmp_path: Path) -> Run:
     """A run over a copy of those tables."""
-    return copy_of(two_loads, tmp_path / "copy", two_loads.report)
+    return copied(two_loads, tmp_path / "copy")
 
 
 def claimed(spark: SparkSession, run: Run, request: Request | None = None) -> Plan:

@@ -57,12 +57,12 @@ def passed(spark: SparkSession, run: Run, load_seq: int) -> GateRun:
 
 
 def erased(spark: SparkSession, run: Run, settings: Settings, *, is_dry_run: bool = False) -> dict[str, Any]:
-    request = Request("erase", "she asked for it", "bob", erase=Erase.of("t", ANN))
+    request = Request("erase", "she asked", "bob", erase=Erase.of("t", ANN))
     return requests.carry_out(spark, run, settings, request, is_dry_run=is_dry_run)
 
 
 def tables_with_ann(spark: SparkSession, run: Run) -> list[str]:
-    """The tables of which a row holds Ann's key, in any column."""
+    """The tables that have a row with Ann's key, in any column."""
     there = [name for name in TABLES if tables.exists(spark, run.table(name))]
     return [name for name in there if ANN.decode() in repr(spark.read.table(run.table(name).sql).collect())]
 
@@ -159,8 +159,8 @@ def test_an_erased_key_is_in_no_file_after_the_procedure_whatever_held_it(
     with monkeypatch.context() as patched:  # tables as version 0.1 made them: statistics of every column in the log
         patched.setattr(table, "statistics", lambda _: {})
         first = [of(ANN, 0, 1), of(BOB, 1, 2), of(ANN, 2, 1), of(ANN, 3, "x")]
-        anew = [of(ANN, 0, 1, topic="t@2"), of(BOB, 1, 2, topic="t@2"), of(ANN, 2, 9, topic="t@2")]
-        loaded(spark, new_run(), settings, [*first, *anew])
+        recreated = [of(ANN, 0, 1, topic="t@2"), of(BOB, 1, 2, topic="t@2"), of(ANN, 2, 9, topic="t@2")]
+        loaded(spark, new_run(), settings, [*first, *recreated])
         published(spark, new_run(), settings)
     shutil.copytree(
         root / "silver_records", root / "_shadow" / "rebuild" / "silver_records"
@@ -223,7 +223,7 @@ def test_what_is_undecided_or_claimed_and_what_is_left_in_a_row_or_a_file_is_sai
     put(spark, run, [of(ANN, 0, 1, topic="gone")])  # a topic that the config no longer names
     write_config(tmp_path, root=str(root), kafka=KAFKA)
     monkeypatch.chdir(tmp_path)
-    key = ["--key", ANN.decode(), "--reason", "she asked for it"]
+    key = ["--key", ANN.decode(), "--reason", "she asked"]
 
     ended, said = [], []
     for topic in ("t", "gone"):

@@ -116,7 +116,7 @@ def test_a_rejected_range_leaves_gold_for_good_and_an_erasure_in_it_is_followed(
     spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silver_to_gold.run_gate(spark, run, settings_of(run))  # which lets the range out
-    erase = Request("erase", "she asked for it", "bob", erase=Erase("t", hashlib.sha256(b"m").hexdigest()))
+    erase = Request("erase", "she asked", "bob", erase=Erase("t", hashlib.sha256(b"m").hexdigest()))
     with monkeypatch.context() as patched:
         patched.setattr(publishing, "_write_health", stop)  # the publishing dies in Gold, the others before Gold
         patched.setattr(requests, "amend_gold", stop)

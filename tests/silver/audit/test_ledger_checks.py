@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from silver.audit import ledger_checks, reject_checks
-from tests.support.silver_rows import LEDGER, STREAM, claim, told
+from tests.support.silver_rows import LEDGER, STREAM, as_lines, claim
 
 if TYPE_CHECKING:
     from tests.support.silver_rows import Row
@@ -33,7 +33,7 @@ def test_a_sound_ledger_and_rejects_violate_nothing() -> None:
 
 @pytest.mark.parametrize("finished", [0, 3])
 def test_a_ledger_and_watermarks_of_different_loads_are_named(finished: int) -> None:
-    (found,) = told(ledger_checks.claims(LEDGER, finished))
+    (found,) = as_lines(ledger_checks.claims(LEDGER, finished))
     assert found.startswith(f"silver_loads and silver_watermarks: last claimed load 2, last finished load {finished} / ")
 
 
@@ -50,7 +50,7 @@ def test_a_ledger_and_watermarks_of_different_loads_are_named(finished: int) -> 
     ],
 )
 def test_a_broken_chain_is_named_by_its_load(ledger: list[Row], expected: str) -> None:
-    assert any(expected in each for each in told(ledger_checks.chain(ledger, "tests")))
+    assert any(expected in each for each in as_lines(ledger_checks.chain(ledger, "tests")))
 
 
 def test_a_reset_may_lower_a_watermark_and_the_next_load_goes_on_from_there() -> None:
@@ -58,7 +58,7 @@ def test_a_reset_may_lower_a_watermark_and_the_next_load_goes_on_from_there() ->
     ledger = [claim(1), claim(2, **moved, high_watermark_after=3)]
     after = claim(3, high_watermark_before=3, high_watermark_after=10, last_offset_before=9, bronze_after_version=1)
 
-    assert told(ledger_checks.chain([*ledger, after], "tests")) == []
+    assert as_lines(ledger_checks.chain([*ledger, after], "tests")) == []
 
 
 def test_what_was_kept_out_is_counted_by_class_and_by_who_settled_it() -> None:
@@ -67,19 +67,19 @@ def test_what_was_kept_out_is_counted_by_class_and_by_who_settled_it() -> None:
     invalid = {"class": "invalid", "records": 1}
 
     sound = [reject(1), reject(1, **invalid, state="discarded", settled_load_seq=2)]
-    assert told(reject_checks.compare(ledger, sound)) == []
-    assert told(reject_checks.compare(ledger, [reject(1, records=2), sound[1]])) == [
+    assert as_lines(reject_checks.compare(ledger, sound)) == []
+    assert as_lines(reject_checks.compare(ledger, [reject(1, records=2), sound[1]])) == [
         "silver_rejects, load 1, topic t, partition 0, class duplicate: 2 records / 3, as the ledger counts them"
     ]
-    assert told(reject_checks.compare(ledger, [reject(1), reject(1, **invalid, state="held")])) == [
+    assert as_lines(reject_checks.compare(ledger, [reject(1), reject(1, **invalid, state="held")])) == [
         "silver_rejects, settled by load 2, topic t, partition 0: 0 records / 1, as the ledger counts them"
     ]
     released = [reject(1), reject(1, **invalid, state="released", settled_load_seq=2)]
-    assert "1 records released, by load 2 / held, or settled by a load" in told(reject_checks.compare(ledger, released))[0]
+    assert "1 records released, by load 2 / held, or settled by a load" in as_lines(reject_checks.compare(ledger, released))[0]
 
 
 def test_a_sequence_that_stands_twice_is_named() -> None:
     word = {**STREAM, "epoch": 0, "first_sequence": 64, "last_sequence": 127, "rows": 65, "sequences": 64}
-    assert told(ledger_checks.repeats([word])) == [
+    assert as_lines(ledger_checks.repeats([word])) == [
         "silver_records, topic t, partition 0, epoch 0, sequences 64 to 127: 65 rows / 64, one for each sequence"
     ]

@@ -20,7 +20,7 @@ def suspect(offset: int, sequence: int, content: str = "a", *, block: int = 0, p
     return {**key, "offset": offset, "block": block, "content_sha256": content}
 
 
-def told(*chunks: tuple[list[dict[str, Any]], dict[Any, str]]) -> list[tuple[object, ...]]:
+def judged_rows(*chunks: tuple[list[dict[str, Any]], dict[Any, str]]) -> list[tuple[object, ...]]:
     """Class, first and last offset, first and last sequence and records of each row."""
     names = ("class", "first_offset", "last_offset", "first_sequence", "last_sequence", "records")
     return [tuple(row[name] for name in names) for row in compare.judged(chunks)]
@@ -30,7 +30,7 @@ def test_blocks_in_two_chunks_stay_two_rows() -> None:
     rows = [suspect(0, 1), suspect(1, 2, block=1), suspect(1, 2, block=1, producer="p")]
     known = {compare.key_of(row): "a" for row in rows}
 
-    assert told(*(([row], known) for row in rows)) == [
+    assert judged_rows(*(([row], known) for row in rows)) == [
         ("duplicate", 0, 0, 1, 1, 1),
         ("duplicate", 1, 1, 2, 2, 1),
         ("duplicate", 1, 1, 2, 2, 1),
@@ -38,7 +38,7 @@ def test_blocks_in_two_chunks_stay_two_rows() -> None:
 
 
 def test_a_late_record_of_one_chunk_is_known_in_the_next() -> None:
-    assert told(([suspect(0, 7)], {}), ([suspect(1, 7), suspect(2, 7, "b")], {}), ([suspect(3, 7)], {})) == [
+    assert judged_rows(([suspect(0, 7)], {}), ([suspect(1, 7), suspect(2, 7, "b")], {}), ([suspect(3, 7)], {})) == [
         ("late", 0, 0, 7, 7, 1),
         ("duplicate", 1, 1, 7, 7, 1),
         ("collision", 2, 2, 7, 7, 1),

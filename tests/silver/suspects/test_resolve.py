@@ -148,10 +148,10 @@ def test_the_breaker_names_headers_or_the_stream_and_a_larger_share_lets_the_loa
     sent = [replace(Record.of(offset, offset, producer="p", partition=2), value=value) for offset in range(11)]
     with pytest.raises(BreakerOpenError) as unread:
         loaded(spark, run, sent, Rules(Source("header", "sq")))
-    told = str(unread.value)
-    assert "11 of 11 records: 11 invalid; the first one, topic t, partition 2, offset 0 (sequence_missing), " in told
-    assert "has the headers seq, producer, and a JSON object of id, a\\x1bb" in told
-    assert "Look whether sequence, producer and epoch in the config name what the records have" in told
+    message = str(unread.value)
+    assert "11 of 11 records: 11 invalid; the first one, topic t, partition 2, offset 0 (sequence_missing), " in message
+    assert "has the headers seq, producer, and a JSON object of id, a\\x1bb" in message
+    assert "Look whether sequence, producer and epoch in the config name what the records have" in message
 
     loaded(spark, run, [Record.of(0, 1), Record.of(1, 2**63 - 1), Record.of(0, 1, partition=1)])
     others = [Record.of(offset, offset + 1, partition=1) for offset in range(1, 101)]
