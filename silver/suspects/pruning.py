@@ -30,7 +30,7 @@ def ranges(blocks: pa.Table) -> list[Range]:
 
     >>> import pyarrow as pa
     >>> names = ["topic", "partition", "epoch", "first_sequence", "last_sequence"]
-    >>> ranges(pa.table([["t", "t"], [0, 0], [0, 0], [5, 1], [9, 6]], names=names))
+    >>> ranges(pa.table([["t"] * 3, [0] * 3, [0] * 3, [5, 1, 2], [9, 6, 3]], names=names))
     [('t', 0, 0, 1, 9)]
     """
     by_place: defaultdict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
