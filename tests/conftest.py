@@ -117,7 +117,7 @@ def own_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.fixture(scope="session")
-def spark(own_place: Place) -> Iterator[SparkSession]:
+def spark(own_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of the test process. A test whose commands open one asks for it too: the first one opened is it."""
     from pyspark.sql import SparkSession
 
@@ -125,7 +125,7 @@ def spark(own_place: Place) -> Iterator[SparkSession]:
 
     assert SparkSession.getActiveSession() is None, "a test before this one opened a session without asking for this fixture"
     session = open_session("tidemark-tests", own_place.session)
-    start_quickly()
+    start_quickly(tmp_path_factory.mktemp("conf"))
     for name, value in {**QUICK, **own_place.settings}.items():
         session.conf.set(name, value)
     yield session

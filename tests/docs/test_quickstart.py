@@ -57,6 +57,7 @@ def test_the_quickstart_goes_as_the_readme_says(
     assert said["sql"].splitlines()[1:] == ["payments,0,1,10.00", "payments,0,2,25.00", "payments,0,3,5.00"]
 
 
+@pytest.mark.usefixtures("spark")  # the demo's JVM starts quickly after it
 def test_the_demo_ends_well(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "jobs.cli", "demo", "--records", "800", "--into", "demo"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=1200)

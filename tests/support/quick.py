@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from lakehouse.machine.java import FIRST_COMPILER
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 QUICK = {
     "spark.sql.codegen.wholeStage": "false",
@@ -19,7 +23,13 @@ is about to die."""
 JVM_OPTIONS = " ".join(FIRST_COMPILER)  # of a JVM of seconds
 
 
-def start_quickly() -> None:
-    """Have every JVM that this process and its children start from here on by Spark's scripts take these options."""
+def start_quickly(folder: Path) -> None:
+    """Give these options and settings to every JVM that this process and its children start by Spark's scripts from here on.
+
+    Args:
+        folder: An empty folder for Spark's configuration.
+    """
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in QUICK.items()), encoding="utf-8")
+    os.environ["SPARK_CONF_DIR"] = str(folder)
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
         os.environ[name] = JVM_OPTIONS
