@@ -28,35 +28,44 @@ _REPOSITORY = Path(__file__).parents[2]
 _VARYING = {"run_id", "ingested_at", "updated_at", "claimed_at", "evaluated_at", "published_at", "gate_run_id"}
 # Topic ids cannot be asked for over Spark Connect.
 _VARYING |= {"known_since", "checkpoint", "topic_id"}
+# The first load is `tidemark.run` with the caller's session; these follow.
 _COMMANDS = [
-    ["run"],
     ["plan"],
     ["quarantine", "release", "t", "0", "6", "--reason", "it is real"],
     ["run"],
     ["verify", "--deep"],
 ]
 _NAMES = ("silver_records", "silver_watermarks", "gold_records")
+_ZONE = "Europe/Berlin"
 _PROGRAM = """
 import json, sys
+from pyspark.sql import SparkSession
+import tidemark
 from jobs import cli
 from lakehouse.spark.session import open_session
-commands, names, config, root = *map(json.loads, sys.argv[1:3]), *sys.argv[3:]
+commands, names, config, root, zone = *map(json.loads, sys.argv[1:3]), *sys.argv[3:]
+spark = SparkSession.builder.getOrCreate()
+spark.conf.set("spark.sql.session.timeZone", zone)
+done = tidemark.run(config, spark=spark)
+first = [type(spark).__module__, done.silver.accepted, spark.conf.get("spark.sql.session.timeZone")]
 codes = [cli.main([*command, "--config", config, "--json"]) for command in commands]
 spark, counts = open_session("a client"), {}
 for name in names:
     spark.sql(f"CREATE TABLE {name} USING delta LOCATION '{root}/{name}'")
     counts[name] = spark.sql(f"SELECT count(*) FROM {name}").collect()[0][0]
-print(json.dumps([codes, counts]))
+print(json.dumps([first, codes, counts]))
 """
 
 
 def run_all(config: Path, root: Path, url: str) -> dict[str, int]:
-    """All commands in a process that is a client of the server, and the rows of tables that it asks for by their names."""
-    command = [sys.executable, "-c", _PROGRAM, json.dumps(_COMMANDS), json.dumps(_NAMES), str(config), str(root)]
+    """Run all commands in a client of the server, and count the rows of tables by their names."""
+    arguments = [json.dumps(_COMMANDS), json.dumps(_NAMES), str(config), str(root), _ZONE]
+    command = [sys.executable, "-c", _PROGRAM, *arguments]
     environment = {**os.environ, "SPARK_REMOTE": url}
     done = subprocess.run(command, cwd=_REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=1_500)
     assert done.returncode == 0, done.stderr[-4000:]
-    codes, counts = json.loads(done.stdout.splitlines()[-1])
+    first, codes, counts = json.loads(done.stdout.splitlines()[-1])
+    assert first == ["pyspark.sql.connect.session", 7, _ZONE], "the caller's session is used and keeps its settings"
     assert codes == [0] * len(_COMMANDS), done.stderr[-6000:]
     found: dict[str, int] = counts
     return found
@@ -86,7 +95,7 @@ def test_commands_over_spark_connect_leave_the_tables_of_a_classic_session(tmp_p
         (tmp_path / kind).mkdir()
         configs[kind] = write_config(tmp_path / kind, root=str(tmp_path / kind / "lakehouse"), kafka=kafka)
 
-    for command in _COMMANDS:
+    for command in (["run"], *_COMMANDS):
         assert cli.main([*command, "--config", str(configs["classic"]), "--json"]) == 0, command
     with connect_server(tmp_path) as url:
         counted = run_all(configs["connect"], tmp_path / "connect" / "lakehouse", url)

@@ -14,7 +14,7 @@ from lakehouse.settings.pipeline import Settings
 from pipelines import arrival_order, bronze_to_silver
 from pipelines.operate import requests
 from pipelines.recover import rebuild
-from silver.state.request import Request, Reset, Wanted
+from silver.state.request import Request, Wanted
 from tests.support.bronze import Record, put
 from tests.support.small_config import small_config
 from tests.support.stages import ran, require_sound
@@ -178,10 +178,6 @@ def test_topics_go_on_leave_and_come_back_each_by_its_own_rules_through_rebuilds
     assert kept(spark, run)["orders"] == orders
     assert kept(spark, run)["t"][-1] == (None, 0, 8, fields(id="8", amount=8.5))
     assert duplicates(spark, run, fewer)["orders", 0, None] == 1
-    reset = Request("reset", "from the start", "ann", reset=Reset("t", 0, None, None, is_new_epoch=True))
-    requests.carry_out(spark, run, fewer, reset, is_dry_run=False)
-    done = rebuilt(spark, run, fewer)
-    assert (done["changes"], done["repeated"]) == ([], 2)
     put(spark, run, [sent("orders", 5, 6)], sources)
     ran(spark, run, settings)
     assert kept(spark, run)["orders"][-1] == (None, 0, 6, fields(id="o6", lines=[1, 6]))

@@ -20,14 +20,14 @@ from lakehouse.machine.storage_jar import storage_jar
 from tests.support.environments import kept_environment
 from tests.support.kafka import send, sequenced
 from tests.support.small_config import write_config
-from tests.support.spark_servers import connect_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bronze.dev_broker.broker import LocalBroker
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e]
+# A JVM that is started after the session's starts quickly.
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.e2e, pytest.mark.usefixtures("spark")]
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "python.md"
@@ -92,18 +92,6 @@ try:
     tidemark.plan(sys.argv[1], spark=spark)
 except tidemark.ToolError as error:
     print(error.what)
-"""
-OVER_CONNECT = """
-import sys
-from pyspark.sql import SparkSession
-
-import tidemark
-
-spark = SparkSession.builder.remote(sys.argv[2]).getOrCreate()
-spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-result = tidemark.run(sys.argv[1], spark=spark)
-print(type(spark).__module__, result.silver.accepted, result.gold.records, tidemark.verify(sys.argv[1], spark=spark).ok)
-print(spark.conf.get("spark.sql.session.timeZone"), spark.range(3).count())
 """
 
 
@@ -203,9 +191,3 @@ def test_a_session_that_lacks_delta_is_refused_with_the_lines_and_a_stopped_one(
     config = str(write_config(tmp_path, root="lakehouse"))
     assert printed(sys.executable, "-c", LACKING, config) == [settings, settings, "3", of_jars, "True"]
     assert printed(sys.executable, "-c", STOPPED, config) == ["The Spark session is stopped."]
-
-
-def test_a_session_of_spark_connect_is_used_and_keeps_its_settings(place: Path) -> None:
-    with connect_server(place) as url:
-        lines = printed(sys.executable, "-c", OVER_CONNECT, place / "tidemark.yml", url)
-    assert lines == ["pyspark.sql.connect.session 3 3 True", "Europe/Berlin 3"]

@@ -21,7 +21,6 @@ from silver.state.streams import Known
 from silver.state.watermarks import Watermark, Watermarks
 from silver.suspects import resolve
 from silver.suspects.past import Whole
-from tests.support.examples import examples
 from tests.support.logs import LOADS, Log, logs
 from tests.support.reference import Reference, Seen
 
@@ -81,7 +80,7 @@ def topics(draw: st.DrawFn) -> tuple[list[Topic], bool]:
 
 
 @settings(
-    max_examples=examples(3, 6),
+    max_examples=3,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
