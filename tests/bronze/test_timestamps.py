@@ -172,6 +172,5 @@ def test_records_without_a_time_go_through_every_stage_and_every_look(
         assert cli.main([*look, *config]) == 0, look
     why = asked(tmp_path / "tidemark.yml", "why", name, "0", "0")
     assert (why["timestamp"], why["timestamp_ms"], why["class"]) == (None, _MOST, "accepted")
-    assert cli.main(["rebuild", "--apply", *config]) == 0
     assert cli.main(["verify", "--deep", *config]) == 0
     assert asked(tmp_path / "tidemark.yml", "sql", "SELECT count(timestamp_ms) AS n FROM bronze_records") == [{"n": 6}]

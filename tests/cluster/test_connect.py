@@ -30,7 +30,6 @@ _VARYING = {"run_id", "ingested_at", "updated_at", "claimed_at", "evaluated_at",
 _VARYING |= {"known_since", "checkpoint", "topic_id"}
 # The first load is `tidemark.run` with the caller's session; these follow.
 _COMMANDS = [
-    ["plan"],
     ["quarantine", "release", "t", "0", "6", "--reason", "it is real"],
     ["run"],
     ["verify", "--deep"],

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from expectations import gate
-from gold import undo
 from jobs.readers import quarantine
 from jobs.readers.status import sentences, status
 from jobs.readers.why import why
@@ -21,7 +20,7 @@ from silver.state.request import Erase, Kind, Request, Wanted
 from tests.support.bronze import put
 from tests.support.silver import message
 from tests.support.small_config import settings_of
-from tests.support.stages import Stopped, ran, require_sound, stop
+from tests.support.stages import ran, require_sound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,19 +179,8 @@ def test_of_two_gate_runs_at_once_neither_removes_what_the_other_keeps_out(
     require_sound(spark, run)
 
 
-def test_a_restore_undoes_what_was_decided_and_kept_out_also_if_it_dies_in_between(
-    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restore_undoes_what_was_decided_and_kept_out(spark: SparkSession, run: Run) -> None:
     settle(spark, run, "release", 3)
-    ran(spark, run, strict(run))
-    with monkeypatch.context() as patched:
-        patched.setattr(undo, "undo_decisions", stop)
-        with pytest.raises(Stopped):
-            restore.restore(spark, run, strict(run), 2, reason="too early", by="ann", is_dry_run=False)
-    ran(spark, run, strict(run))
-    assert (gold(spark, run), aside(spark, run)) == (IN_GOLD, HELD)
-    require_sound(spark, run)
-
     restore.restore(spark, run, strict(run), 1, reason="too early", by="ann", is_dry_run=False)
     assert (gold(spark, run), aside(spark, run)) == ([(0, 1), (1, 1)], [])
     ran(spark, run, strict(run))

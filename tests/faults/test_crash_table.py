@@ -536,7 +536,7 @@ def lakes(
     run_at: Callable[[Path], Run],
     request: pytest.FixtureRequest,
 ) -> Callable[..., Lake]:
-    """Copies tables: where a row's run died, or before the group's act. Each act runs once."""
+    """Copies tables: where a row's run died, or before the group's act. Each act runs once, also where groups begin alike."""
     made: dict[tuple[object, ...], Path] = {}
 
     def new_lake(group: Group, original: Path | None = None) -> Lake:
@@ -546,20 +546,20 @@ def lakes(
             shutil.copytree(original, lake.folder)
         return lake
 
-    def before(group: Group) -> Lake:
-        if (group.before,) not in made:
-            lake = new_lake(group)
-            for act in group.before:
-                act(lake)
-            made[group.before,] = lake.folder
-        return new_lake(group, made[group.before,])
+    def before(group: Group, acts: tuple[Act, ...]) -> Path:
+        if (acts,) not in made:
+            *first, last = acts
+            lake = new_lake(group, before(group, tuple(first)) if first else None)
+            last(lake)
+            made[acts,] = lake.folder
+        return made[acts,]
 
     def copied(group: Group, row: Row | None = None) -> Lake:
         if row is None:
-            return before(group)
+            return new_lake(group, before(group, group.before))
         dies = row.dies or group.dies
         if (group.before, dies) not in made:
-            lake = before(group)
+            lake = new_lake(group, before(group, group.before))
             made[group.before, dies] = tmp_path_factory.mktemp("died")
             copy_at_points(lambda: dies(lake), lake.folder, made[group.before, dies])
         return new_lake(group, made[group.before, dies] / row.point)
