@@ -484,10 +484,10 @@ ROWS_KEPT_OUT = Group(
     before=(*_BEFORE_ROWS, loaded(without_id(6, 7), message(7, 8))),
     dies=Lake.publish,
     then=Lake.publish,
-    watched=("kept out", "gold", "finished"),
+    watched=("gate runs", "kept out", "gold", "finished"),
     rows=(
-        Row("gate.kept_aside", (_TWO_OUT, [0, 1, 2, 5], [3]), (3, 3)),
-        Row("gold.latest", (_TWO_OUT, [0, 1, 2, 5, 6, 7], [3]), (3, 3), dies=publish_without_expectations),
+        Row("gate.kept_aside", (_BOTH, _TWO_OUT, [0, 1, 2, 5], [3]), (3, 3)),
+        Row("gold.latest", ([*_BOTH, (3, 3)], _TWO_OUT, [0, 1, 2, 5, 6, 7], [3]), (3, 3), dies=publish_without_expectations),
     ),
     after={"kept out": [*_TWO_OUT, (6, "held")], "gold": [0, 1, 2, 5, 7]},
     config=_STRICT,
@@ -498,6 +498,7 @@ ROWS_RELEASED = replace(
     before=_BEFORE_ROWS,
     dies=release_offset_3,
     then=Lake.run_all,
+    watched=("kept out", "gold", "finished"),
     rows=(
         Row("silver.claimed", (_TWO_OUT, [0, 1, 2, 5], [2]), ([3], [3])),
         Row("silver.rejected", (_ONE_OUT, [0, 1, 2, 5], [2]), ([3], [3])),
