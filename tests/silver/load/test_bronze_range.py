@@ -60,6 +60,18 @@ def test_records_before_and_behind_hundreds_that_are_decided_are_read(spark: Spa
 
 
 @pytest.mark.spark
+def test_a_claimed_range_whose_versions_are_gone_is_read_by_its_offsets(spark: SparkSession, run: Run) -> None:
+    put(spark, run, [Record.of(offset, offset, partition=partition) for partition in (0, 1) for offset in range(6)])
+    rows = [{"topic": "t", "partition": partition, "last_offset": last} for partition, last in ((0, 4), (1, 1))]
+    by_offset = bronze_range.by_offset(after_version=0, to_version=1, above={("t", 0): 2}, rows=rows)
+
+    records = bronze_range.read(spark, run, by_offset)
+
+    read = sorted((row["partition"], row["offset"]) for row in records.collect())
+    assert read == [(0, 3), (0, 4), (1, 0), (1, 1)]
+
+
+@pytest.mark.spark
 def test_the_numbers_on_the_driver_are_those_that_a_query_finds(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(nth, 9 - nth) for nth in range(4)])
     put(spark, run, [Record.of(4, 7), Record(5), Record.of(6, "x"), Record.of(0, 3, partition=1), Record.of(4, 7)])
