@@ -96,7 +96,13 @@ def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
 
 
 def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
-    """Merge the table's rows: a topic's last row wins, and the losses of its incarnation accumulate."""
+    """Merge the table's rows: a topic's last row wins, and the losses of its incarnation accumulate.
+
+    >>> row = {"topic": "t", "incarnation": 1, "checkpoint": 1, "known_since": 1, "topic_id": "a"}
+    >>> lost = [[{"partition": partition, "last_offset": 4}] for partition in (0, 1)]
+    >>> known({**row, "checkpoint": nth, "lost": each} for nth, each in enumerate(lost))["t"].go_on_at
+    {0: 5, 1: 5}
+    """
     found: dict[str, Topic] = {}
     for row in sorted(rows, key=lambda row: (row["incarnation"], row["checkpoint"], row["known_since"])):
         name = row["topic"]
