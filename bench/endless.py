@@ -47,7 +47,7 @@ def measure(sitting: Sitting, place: Place, runs: int) -> None:
     job = Job.on(place.spark, settings, Silent())
     medallion.run(job)
     sitting.start_round()
-    run_every(job, seconds=0, told=_Loop(sitting, place, job, topic, max(TENTHS, runs)).told)
+    run_every(job, seconds=0, on_result=_Loop(sitting, place, job, topic, max(TENTHS, runs)).record)
 
 
 class _Loop:
@@ -59,7 +59,7 @@ class _Loop:
         self._seconds: list[float] = []
         self._send()
 
-    def told(self, result: dict[str, Any]) -> None:
+    def record(self, result: dict[str, Any]) -> None:
         require("accepted records of a run", observed=result["silver"]["accepted"], expected=NEW_RECORDS)
         self._seconds.append(result["seconds"])
         tenth = self._runs // TENTHS

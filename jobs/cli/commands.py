@@ -130,9 +130,9 @@ def run(
 
     with open_job(config, overrides, is_little=lambda settings: every is None and few_wait(settings)) as job:
         if every is not None:
-            told = partial(write_result, as_json=as_json)
+            on_result = partial(write_result, as_json=as_json)
             with listening(job.settings, job.report):
-                return run_every(job, seconds=every, stage=stage, told=told)
+                return run_every(job, seconds=every, stage=stage, on_result=on_result)
         result = run_once(job, stage=stage)
     write_result(result, as_json=as_json)
     return 0

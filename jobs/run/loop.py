@@ -60,7 +60,7 @@ def run_every(
     *,
     seconds: float,
     stage: str | None = None,
-    told: Callable[[dict[str, Any]], None] = lambda _: None,
+    on_result: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> int:
     """Run the pipeline every `seconds`, from start to start; at once if a run took longer.
 
@@ -70,7 +70,7 @@ def run_every(
         job: The job of all runs.
         seconds: From the start of a run to the start of the next.
         stage: One stage; all by default.
-        told: Called with the result of every successful run.
+        on_result: Called with the result of every successful run.
 
     Returns:
         The exit code of the last run: 0 if it succeeded.
@@ -84,7 +84,7 @@ def run_every(
         while not stop.is_set():
             started = time.monotonic()
             try:
-                told(run_once(job.telling(StoppableReport(job.report, stop)), stage=stage))
+                on_result(run_once(job.telling(StoppableReport(job.report, stop)), stage=stage))
                 code = 0
             except (AnotherWriterError, GateFailedError) as error:
                 code = error.exit_code

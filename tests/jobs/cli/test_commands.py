@@ -244,7 +244,7 @@ def test_the_loop_goes_on_and_ends_with_the_code_of_its_last_whole_run(monkeypat
     for outcomes, code in zip(histories, (0, 3, 4, 0, 3), strict=True):
         report, finished = Events(), list[dict[str, Any]]()
         reached = ending([*outcomes, None], monkeypatch, stop_during=len(outcomes))
-        assert loop.run_every(Job.on(NOTHING, NOTHING, report), seconds=0, told=finished.append) == code
+        assert loop.run_every(Job.on(NOTHING, NOTHING, report), seconds=0, on_result=finished.append) == code
         # The run during which the signal came was left between its first stage and the next.
         assert reached == ["silver"] * len(outcomes) + ["bronze"]
         assert len(finished) == outcomes.count(None)
