@@ -560,7 +560,7 @@ def lakes(
             return new_lake(group, before(group, group.before))
         dies = row.dies or group.dies
         if (group.before, dies) not in made:
-            lake = new_lake(group, before(group, group.before))
+            lake = copied(group)
             made[group.before, dies] = tmp_path_factory.mktemp("died")
             copy_at_points(lambda: dies(lake), lake.folder, made[group.before, dies])
         return new_lake(group, made[group.before, dies] / row.point)
