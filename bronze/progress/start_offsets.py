@@ -89,6 +89,12 @@ def next_after_held(held: Offsets, *, assigned: Offsets, start: str | Offsets, t
     {'t': {'0': 42, '1': -2}, 'new': {'0': 7}}
     >>> next_after_held({"t": {"0": 41}}, assigned={"t": {"0": 99}}, start={"t": {"0": 50}}, topics={})
     {'t': {'0': 50}}
+
+    The settings' offsets are those of the topic's first incarnation:
+
+    >>> from bronze.progress.topic_registry import Topic
+    >>> next_after_held({}, assigned={"t": {"0": 99}}, start={"t": {"0": 50}}, topics={"t": Topic("t", 2, None, 1, {})})
+    {'t': {'0': -2}}
     """
     named: Offsets = start if isinstance(start, dict) else {} if start == "earliest" else assigned
 

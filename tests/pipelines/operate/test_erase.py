@@ -136,12 +136,13 @@ def test_a_key_is_gone_from_every_table_and_what_is_sent_again_does_not_come_bac
     assert silver_to_gold.amend_gold(spark, new_run(), settings) is None
     assert erased(spark, new_run(), settings)["load_seq"] is None
 
-    again = loaded(spark, new_run(), settings, [of(ANN, 13, 1), of(ANN, 14, 3), of(ANN, 15, 5), of(BOB, 16, 2), of(BOB, 17, 8)])
-    assert [again.counts[name] for name in ("duplicate", "accepted")] == [4, 1]
-    assert tables_with_ann(spark, run) == ["bronze_records"]
-    assert erased(spark, new_run(), settings)["erased"] == 3
+    resent = [of(ANN, 13, 1), of(ANN, 14, 3), of(ANN, 15, 5), of(BOB, 16, 2), of(BOB, 17, 8)]
+    again = loaded(spark, new_run(), settings, [*resent, of(ANN, 18, 9)])
+    assert [again.counts[name] for name in ("duplicate", "accepted")] == [4, 2]
+    assert tables_with_ann(spark, run) == ["bronze_records", "silver_records"]
+    assert erased(spark, new_run(), settings)["erased"] == 4
     published(spark, new_run(), settings)
-    assert tables_with_ann(spark, run) == []
+    assert (tables_with_ann(spark, run), keys(spark, run, "gold_records")) == ([], [BOB, BOB, BOB])
     require_sound(spark, run, is_deep=True)
 
 

@@ -101,9 +101,15 @@ def test_a_load_by_other_extractors_of_another_pipeline_or_without_bronze_is_ref
     assert "tidemark run" in str(missing.value)
 
 
-@pytest.mark.parametrize("table", ["silver_records", "silver_watermarks", "silver_loads"])
-def test_a_table_that_was_changed_alone_is_refused(spark: SparkSession, run: Run, table: str) -> None:
-    spark.sql(f"DELETE FROM {run.table(table).sql} WHERE load_seq = 2")
+@pytest.mark.parametrize(
+    ("change", "table"),
+    [
+        *(("DELETE FROM {}", table) for table in ("silver_records", "silver_watermarks", "silver_loads")),
+        ("UPDATE {} SET high_watermark = high_watermark - 1", "silver_watermarks"),
+    ],
+)
+def test_a_table_that_was_changed_alone_is_refused(spark: SparkSession, run: Run, change: str, table: str) -> None:
+    spark.sql(f"{change.format(run.table(table).sql)} WHERE load_seq = 2")
 
     with pytest.raises(TableStateError, match=rf"where: .*{table}"):
         load_all(spark, run)
