@@ -26,7 +26,7 @@ NO_TABLE = "it reads no table"
 NO_LOG = "it reads Bronze's newest commits and Kafka, as plan does"
 ANOTHER = "only the record or filter differs from a case that has every state"
 APPLIED = "tests/pipelines/test_cleaned_log.py applies it over cleaned logs"
-NO_STORE = "it is Spark's work, which tests/scenario/test_place.py has in S3"
+NO_STORE = "it is Spark's work: tests/scenario/test_writes.py has it in S3, and applies it"
 
 NOT_HERE = {
     "demo": "it makes its own lakehouse: tests/docs/test_quickstart.py",

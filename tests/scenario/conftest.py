@@ -61,13 +61,26 @@ def cleaned(spark: SparkSession, scenario: Scenario, tmp_path_factory: pytest.Te
 
 
 @pytest.fixture(scope="session")
-def in_store(spark: SparkSession, s3: int, scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
-    """A copy of it in S3."""
-    root, given = new_root(), storage(s3)
-    upload(scenario.root, root, given)
+def copy_to_store(
+    spark: SparkSession, s3: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Scenario], Scenario]]:
+    """Copies a scenario to S3."""
+    given = storage(s3)
+
+    def copy(of: Scenario) -> Scenario:
+        root = new_root()
+        upload(of.root, root, given)
+        return written(tmp_path_factory.mktemp("s3"), {**of.config, "lakehouse": section("root", root, given)})
+
     with reaching(spark) as reach:
         reach(BUCKET, given)
-        yield written(tmp_path_factory.mktemp("s3"), {**scenario.config, "lakehouse": section("root", root, given)})
+        yield copy
+
+
+@pytest.fixture(scope="session")
+def in_store(copy_to_store: Callable[[Scenario], Scenario], scenario: Scenario) -> Scenario:
+    """A copy of it in S3, for commands that only look."""
+    return copy_to_store(scenario)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Every command that writes, over copies of the scenario: plain as JSON, and one after another as text over cleaned logs."""
+"""Every command that writes, over copies of the scenario: plain as JSON, and in sequence as text over cleaned logs in S3."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 import tidemark
 from bronze.dev_broker.broker import create_topic
+from lakehouse.delta.stored_files import files_of
 from lakehouse.errors import BreakerOpenError, GateFailedError, TableStateError, TopicRecreatedError
 from tests.scenario.cases import LET_IN, WHY, WRITES, as_json, differences
 from tests.scenario.conftest import clean_logs
@@ -54,7 +55,7 @@ def test_a_command_commits_and_says_what_it_did(
         assert list(differences(done, as_json(answers.made(ANSWERS[command], done), is_whole=True))) == []
 
 
-def test_every_command_does_its_work_where_every_log_was_cleaned_before(
+def test_a_gate_run_is_decided_where_every_log_was_cleaned_before(
     spark: SparkSession, cleaned: Scenario, tell: Callable[..., Said], tmp_path: Path
 ) -> None:
     copy = cleaned.copy_to(tmp_path)
@@ -72,14 +73,23 @@ def test_every_command_does_its_work_where_every_log_was_cleaned_before(
     tell(copy, "run", "--stage", "gate", codes=(GateFailedError.exit_code,))
     tell(copy, "gate", "release", *WHY)
     assert tell(copy, *OF_LOAD_5).json == [{"n": 2}]
-    for commands in (["quarantine release", "quarantine discard"], ["watermark reset", "restore"], ["run", "erase"]):
-        for command in commands:
-            tell(copy, *command.split(), *WRITES[command])
-        clean_logs(spark, copy)
-    tell(copy, "maintain")
-    clean_logs(spark, copy)
-    tell(copy, "maintain", "--erase", "--key", ERASED.decode())
+
+
+def test_every_command_does_its_work_in_s3_where_every_log_was_cleaned_before(
+    cleaned: Scenario, copy_to_store: Callable[[Scenario], Scenario], tell: Callable[..., Said]
+) -> None:
+    copy = copy_to_store(cleaned)
+
+    for command in ("gate release", "run", *(each for each in WRITES if each not in ("gate release", "gate reject", "run"))):
+        before = copy.commits()
+        tell(copy, *command.split(), *WRITES[command])
+        assert copy.commits() != before, command
+    tell(copy, "maintain", "--erase", "--key", ERASED.decode(), "--set", "maintenance.allow_short_retention=true")
+
     tell(copy, "verify", "--deep")
+    files = files_of(copy.lakehouse)
+    assert files is not None
+    assert not any(name.startswith("_shadow/") for name in files.sizes())
 
 
 def test_a_run_at_which_the_breaker_opens_commits_nothing_and_names_streams_escaped(
