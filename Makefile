@@ -25,11 +25,14 @@ demo: setup  ## Run the main job on a real local Kafka broker and print the tabl
 first-hour: dev  ## Play a newcomer's first hour with a topic of their own, and check what each command prints
 	@$(BIN)/python -m tests.first_hour
 
-# Two processes, each with one Spark session and one broker. A process that has nothing left takes tests from the other.
+# Processes, each with one Spark session and one broker. One that has nothing left takes tests from another. A third one uses
+# the tenth of two cores that two leave idle while they wait for other programs.
+PROCESSES := 2
 test: dev  ## Run the tests: every stage on real Spark, Delta and Kafka, a kill included
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --durations 25 --durations-min 5
+	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --durations 25 --durations-min 5
 
 test-all: export TESTS := all
+test-all: PROCESSES := 3
 test-all: test  ## Run all tests: also those of tests/beyond.toml, and every property with many more examples
 
 # What is marked `everywhere` runs in a folder and in S3 with all the others, and here elsewhere: see tests/support/places.py.

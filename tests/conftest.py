@@ -66,9 +66,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turn(item: pytest.Item) -> int:
-    """Pure tests, whole paths, then all others that need a JVM."""
+    """Pure tests, the scenario, other whole paths, then all others that need a JVM.
+
+    A process gives the end of its list to an idle one, so one process has all of the scenario and builds it once.
+    """
+    if "scenario" in getattr(item, "fixturenames", ()):
+        return 1
     is_whole, needs_jvm = item.get_closest_marker("e2e"), any(item.get_closest_marker(mark) for mark in ("spark", "kafka"))
-    return 1 if is_whole else 2 if needs_jvm else 0
+    return 2 if is_whole else 3 if needs_jvm else 0
 
 
 def _names(item: pytest.Item) -> set[str]:
@@ -121,10 +126,12 @@ def spark(own_place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """The one Spark session of the test process. A test whose commands open one asks for it too: the first one opened is it."""
     from pyspark.sql import SparkSession
 
-    from lakehouse.spark.session import open_session
+    from lakehouse.spark import session as sessions
 
     assert SparkSession.getActiveSession() is None, "a test before this one opened a session without asking for this fixture"
-    session = open_session("tidemark-tests", own_place.session)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sessions, "SECOND_COMPILER_LATE", ())  # this JVM lives long enough for the second compiler
+        session = sessions.open_session("tidemark-tests", own_place.session)
     start_quickly(tmp_path_factory.mktemp("conf"))
     for name, value in {**QUICK, **own_place.settings}.items():
         session.conf.set(name, value)
