@@ -167,9 +167,7 @@ def test_records_without_a_time_go_through_every_stage_and_every_look(
     assert {row["key"]: (row["partition"], row["sequence"]) for row in latest} == {b"k0": (0, 6), b"k1": (1, 1), b"k2": (0, 5)}
     health = spark.read.table(run.table("gold_stream_health").sql).orderBy("load_seq", "partition").collect()
     assert [row["newest_record_at"] for row in health if row["partition"] == 1] == [None]
-    report = ["report", "-o", str(tmp_path / "report.html")]
-    for look in (["why", name, "0", "0"], ["status"], report):
-        assert cli.main([*look, *config]) == 0, look
+    assert cli.main(["report", "-o", str(tmp_path / "report.html"), *config]) == 0
     why = asked(tmp_path / "tidemark.yml", "why", name, "0", "0")
     assert (why["timestamp"], why["timestamp_ms"], why["class"]) == (None, _MOST, "accepted")
     assert cli.main(["verify", "--deep", *config]) == 0

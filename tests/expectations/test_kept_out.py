@@ -15,7 +15,7 @@ from lakehouse.errors import GateFailedError
 from lakehouse.protocol import gold_rejects
 from pipelines import bronze_to_silver, silver_to_gold
 from pipelines.operate import gate_decision, requests
-from pipelines.recover import rebuild, restore
+from pipelines.recover import rebuild
 from silver.state.request import Erase, Kind, Request, Wanted
 from tests.support.bronze import put
 from tests.support.silver import message
@@ -176,16 +176,6 @@ def test_of_two_gate_runs_at_once_neither_removes_what_the_other_keeps_out(
 
     assert [offset for offset, _, _ in aside(spark, run)] == [3, 4, 6]
     assert gold(spark, run) == [*IN_GOLD, (7, 3)]
-    require_sound(spark, run)
-
-
-def test_a_restore_undoes_what_was_decided_and_kept_out(spark: SparkSession, run: Run) -> None:
-    settle(spark, run, "release", 3)
-    restore.restore(spark, run, strict(run), 1, reason="too early", by="ann", is_dry_run=False)
-    assert (gold(spark, run), aside(spark, run)) == ([(0, 1), (1, 1)], [])
-    ran(spark, run, strict(run))
-    assert [offset for offset, _ in gold(spark, run)] == [0, 1, 2, 5]
-    assert aside(spark, run) == HELD
     require_sound(spark, run)
 
 

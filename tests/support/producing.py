@@ -34,7 +34,7 @@ KIT_PATH = os.pathsep.join([str(Path(__file__).parents[2] / "producer"), os.envi
 
 def kills(places: int) -> int:
     """How often a test kills a process: `places` times in `make test-places`, else a few times."""
-    return places if os.environ.get("TESTS") == "places" else examples(2, 5)
+    return places if os.environ.get("TESTS") == "places" else examples(2, 3)
 
 
 class Kit:

@@ -1,10 +1,11 @@
-"""Programs of users, each in a process of its own: the examples of docs/python.md, and sessions that a caller started."""
+"""Programs of users: the examples of docs/python.md, and sessions that a caller started."""
 
 from __future__ import annotations
 
 import ast
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -126,8 +127,9 @@ def test_every_example_uses_functions_and_errors_that_there_are() -> None:
     assert used <= set(tidemark.__all__)
 
 
-def test_the_script_runs_and_prints_what_became_of_the_records(place: Path) -> None:
-    assert printed(sys.executable, place / "first.py") == [
+def test_the_script_runs_and_prints_what_became_of_the_records(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(place / "first.py"))
+    assert capsys.readouterr().out.splitlines() == [
         "5 records decided, 3 accepted, 1 duplicates",
         "offset 4 is late: its sequence was below the watermark and had never come before",
         "[{'key': 'k', 'sequence': 4}]",

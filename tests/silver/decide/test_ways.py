@@ -33,7 +33,7 @@ _COLUMNS = pa.schema(
 )
 
 
-@settings(max_examples=examples(300, 5_000), deadline=None)
+@settings(max_examples=examples(300, 2_000), deadline=None)
 @given(log=logs(with_epochs=True, with_replays=True), max_jump=st.sampled_from([None, 3, 20]))
 def test_every_way_on_the_driver_decides_as_the_reference_does(log: Log, max_jump: int | None) -> None:
     rules = Rules(Source("value"), max_jump=max_jump)
