@@ -74,7 +74,6 @@ def test_small_files_become_few_old_ones_go_and_all_goes_on_where_logs_were_clea
     claimed_before = tables.Transaction(run.app_id(claims.name), 1)  # known though its log is gone
     tables.append(spark.read.table(claims.sql), claims, LOADS, transaction=claimed_before)
     assert spark.read.table(claims.sql).count() == 2
-    maintained(spark, run, settings, is_dry_run=True)
     more = loaded(spark, new_run(), settings, [Record.of(3, 9), Record.of(4, 1), Record.of(5, 2.5)])
     assert [more.counts[name] for name in ("accepted", "duplicate", "invalid")] == [1, 1, 1]
     published(spark, new_run(), settings)

@@ -80,7 +80,8 @@ def test_every_command_does_its_work_in_s3_where_every_log_was_cleaned_before(
 ) -> None:
     copy = copy_to_store(cleaned)
 
-    for command in ("gate release", "run", *(each for each in WRITES if each not in ("gate release", "gate reject", "run"))):
+    first = ["gate release", "restore", "rebuild", "run"]  # a rebuild repeats each load, so it comes while there are few
+    for command in (*first, *(each for each in WRITES if each not in (*first, "gate reject"))):
         before = copy.commits()
         tell(copy, *command.split(), *WRITES[command])
         assert copy.commits() != before, command
