@@ -7,6 +7,7 @@ decides (`silver.decide`), in the few lines that a sample of a topic takes.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, pairwise
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.first.candidates import FRACTION, OTHER
 from lakehouse.contracts.silver import PROBLEMS
 from lakehouse.escape import printable
+from lakehouse.extract.on_driver import Record, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 
 _SHARE_OUT = 0.05
 """The share of records that may be kept out of Silver under a sequence that fits."""
+_SHARE_WRONG = 0.01
+"""The share of records that may collide or be invalid under a sequence that fits."""
+_SHARE_KEYS = 0.95
+"""The share of records from which on a field whose value is in the record's key is a key."""
+_INTEGER_BYTES = (4, 8)
 _SHARE_NAMES = 0.2
 """The share of its records above which different names are no producers."""
 _MOST_NAMES = 1_000
@@ -244,6 +251,7 @@ class Finding:
         lowest: Its lowest number; None if it has none.
         highest: Its highest number.
         names: How many different names it has.
+        row_part: Why its value belongs to a row or a key and not to the record; None if it does not.
         not_sequence: Why it does not fit as the sequence, by itself; None if it does.
         not_producer: Why it does not fit as the producer; None if it could.
         not_epoch: Why it does not fit as the epoch; None if it could.
@@ -254,6 +262,7 @@ class Finding:
     lowest: int | None
     highest: int | None
     names: int
+    row_part: str | None
     not_sequence: str | None
     not_producer: str | None
     not_epoch: str | None
@@ -302,7 +311,9 @@ def judge(sample: Sample, found: Found) -> Findings:
         sample: The sample.
         found: Its candidates.
     """
-    findings = [_finding(sample, each) for each in found.candidates]
+    keys = [_key_texts(each.key) for each in sample.records]
+    envelopes = _envelopes(found.candidates)
+    findings = [_finding(sample, each, _row_part(each, keys, envelopes)) for each in found.candidates]
     return Findings(findings, sorted(_options(sample, findings), key=Option.rank))
 
 
@@ -316,12 +327,12 @@ def option(sample: Sample, sequence: Candidate, producer: Candidate | None = Non
 def with_given(sample: Sample, found: Sequence[Finding], producer: Candidate | None, epoch: Candidate | None) -> list[Option]:
     """The sequences that fit beside a producer and an epoch that were named, the best first."""
     taken = {each.source for each in (producer, epoch) if each is not None}
-    able = [each.candidate for each in found if not _not_read(each.candidate) and not is_time(each.candidate.numbers)]
+    able = [each.candidate for each in found if _is_able(each)]
     tried = [option(sample, each, producer, epoch) for each in able if each.source not in taken]
     return sorted((each for each in tried if fits(each.steps)), key=Option.rank)
 
 
-def _finding(sample: Sample, each: Candidate) -> Finding:
+def _finding(sample: Sample, each: Candidate, row_part: str | None) -> Finding:
     numbers = [number for number in each.numbers if number is not None]
     steps = walk(sample.records, each.numbers, tails=sample.tails) if numbers else None
     names = {name for name in each.names if name is not None}
@@ -331,7 +342,8 @@ def _finding(sample: Sample, each: Candidate) -> Finding:
         lowest=min(numbers, default=None),
         highest=max(numbers, default=None),
         names=len(names),
-        not_sequence=_not_sequence(each, steps),
+        row_part=row_part,
+        not_sequence=row_part or _not_sequence(each, steps),
         not_producer=_not_producer(each, names),
         not_epoch=_not_epoch(sample, each, steps),
     )
@@ -346,17 +358,65 @@ def _not_sequence(each: Candidate, steps: Steps | None) -> str | None:
         return f"it never changes within a partition, such as {each.example}"
     if is_time(each.numbers):
         return "it looks like a time, and two records of one moment would have one sequence"
-    if steps.kept_out > _SHARE_OUT * steps.records:
+    if not _is_clean(steps):
         return f"it does not rise within the partitions: {_kept_out(steps)}"
+    return None
+
+
+def _is_able(each: Finding) -> bool:
+    """Whether a candidate may be a sequence, with a producer or an epoch if need be."""
+    return each.row_part is None and not _not_read(each.candidate) and not is_time(each.candidate.numbers)
+
+
+def _key_texts(key: bytes | None) -> frozenset[str]:
+    """The texts that a record's key holds: the key itself, or the values of its fields.
+
+    >>> sorted(_key_texts(b'{"id": 7, "of": {"shop": "x"}}')), "7" in _key_texts(b"\\x00\\x00\\x00\\x07")
+    (['7', 'x'], True)
+    """
+    if not key:
+        return frozenset()
+    found = Record(key).json
+    if isinstance(found, dict | list):
+        return frozenset(_leaves(found))
+    texts = {str(int.from_bytes(key, signed=True))} if len(key) in _INTEGER_BYTES else set()
+    with contextlib.suppress(UnicodeDecodeError):
+        texts.add(key.decode())
+    return frozenset(texts)
+
+
+def _leaves(found: Any) -> Iterator[str]:
+    parts = found.values() if isinstance(found, dict) else found
+    for part in parts:
+        if isinstance(part, dict | list):
+            yield from _leaves(part)
+        elif part is not None:
+            yield text_of(part).decode()
+
+
+def _envelopes(found: Sequence[Candidate]) -> frozenset[str]:
+    """The paths of the objects that are a change event: those that have an `op`, such as Debezium's."""
+    paths = (each.source.argument for each in found)
+    return frozenset(path.removesuffix("op") for path in paths if path == "op" or path.endswith((".op", "$op")))
+
+
+def _row_part(each: Candidate, keys: Sequence[frozenset[str]], envelopes: frozenset[str]) -> str | None:
+    """Why a candidate belongs to a row or a key and not to the record: a second change of the row has the same value."""
+    path = each.source.argument
+    if any(path.startswith((f"{above}before.", f"{above}after.")) for above in envelopes):
+        return "it is a column of the changed row, and another change of the row has the same one"
+    both = [(name, texts) for name, texts in zip(each.names, keys, strict=True) if name is not None and texts]
+    if len(both) > 1 and sum(name in texts for name, texts in both) >= _SHARE_KEYS * len(both):
+        return "it is the record's key, or a part of it, and another record of the key has the same one"
     return None
 
 
 def _not_read(each: Candidate) -> str | None:
     """Why a candidate is no whole number in enough records."""
     total = len(each.numbers)
-    if total - each.readable <= _SHARE_OUT * total and each.readable:
+    if total - each.readable <= _SHARE_WRONG * total and each.readable:
         return None
-    if each.present < total * (1 - _SHARE_OUT):
+    if each.present < total * (1 - _SHARE_WRONG):
         return f"it is missing in {total - each.present:,} of {total:,} records"
     worst = max(each.problems, key=lambda name: each.problems[name])
     said = PROBLEMS.get(worst, worst)
@@ -395,6 +455,8 @@ def _not_epoch(sample: Sample, each: Candidate, steps: Steps | None) -> str | No
         return unread
     if len({number for number in each.numbers if number is not None}) == 1:
         return "it never changes, so the sequence is not started anew by it"
+    if is_time(each.numbers, with_seconds=True):
+        return "it looks like a time"
     if steps is None or len(set(each.numbers)) > _SHARE_NAMES * len(each.numbers):
         return "it changes too often"
     if any(_falls(numbers) for numbers in _by_partition(sample.records, each.numbers)):
@@ -412,21 +474,21 @@ def _falls(numbers: Sequence[int]) -> bool:
     return any(later < earlier for earlier, later in pairwise(numbers))
 
 
-def is_time(numbers: Sequence[int | None]) -> bool:
-    """Whether numbers look like times of this century in milli-, micro- or nanoseconds.
+def is_time(numbers: Sequence[int | None], *, with_seconds: bool = False) -> bool:
+    """Whether numbers look like times of this century in milli-, micro- or nanoseconds, or in seconds too.
 
     >>> is_time([1_795_254_019_000, 1_795_254_019_007]), is_time([1_795_254_019, 1_795_254_020])
     (True, False)
     """
     known = [number for number in numbers if number is not None]
     first, last = _SECONDS_OF_YEARS
-    return bool(known) and any(all(first * unit <= number < last * unit for number in known) for unit in _UNITS)
+    units = (1, *_UNITS) if with_seconds else _UNITS
+    return bool(known) and any(all(first * unit <= number < last * unit for number in known) for unit in units)
 
 
 def _options(sample: Sample, findings: Sequence[Finding]) -> Iterator[Option]:
     """The sequences that fit by themselves; of the others those that fit with a producer, an epoch, or both."""
-    able = [each for each in findings if each.steps and not _not_read(each.candidate) and not each.steps.is_constant]
-    able = [each for each in able if not is_time(each.candidate.numbers)]
+    able = [each for each in findings if each.steps and _is_able(each) and not each.steps.is_constant]
     several = [each for each in able if each.steps and each.steps.longest > 1]
     alone = [each for each in several if each.not_sequence is None]
     yield from (option(sample, each.candidate) for each in alone)
@@ -453,14 +515,19 @@ def _with_extras(
         if each.not_sequence is None and not _is_named_so(producer, epoch):
             continue
         tried = option(sample, each.candidate, producer, epoch)
-        if fits(tried.steps) and tried.unread <= _SHARE_OUT * len(sample.records):
+        if fits(tried.steps) and tried.unread <= _SHARE_WRONG * len(sample.records):
             enough |= {extra.source for extra in extras}
             yield tried
 
 
 def fits(steps: Steps) -> bool:
     """Whether a sequence rises within its streams, but for few records."""
-    return steps.longest > 1 and not steps.is_constant and steps.kept_out <= _SHARE_OUT * steps.records
+    return steps.longest > 1 and not steps.is_constant and _is_clean(steps)
+
+
+def _is_clean(steps: Steps) -> bool:
+    """Whether few records would be kept out, and very few of them as collisions."""
+    return steps.kept_out <= _SHARE_OUT * steps.records and steps.collisions <= _SHARE_WRONG * steps.records
 
 
 def _distinct(each: Finding) -> int:

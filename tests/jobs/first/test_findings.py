@@ -69,6 +69,57 @@ def test_a_sequence_rises_with_gaps_with_resends_and_with_jumps_back(sequences: 
     assert (options == ["header:seq"]) == ("in part" not in described)
 
 
+def changes(rows: Sequence[int], **more: Any) -> list[Sampled]:
+    """Change events of rows with these ids, as Debezium writes them; the key holds the id."""
+    return [
+        record(offset, value={"op": "u", "before": None, "after": {"id": id_}, **more}, key=b'{"id": %d}' % id_)
+        for offset, id_ in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("prefix", ["", "payload."])
+def test_a_column_of_a_changed_row_is_no_sequence(prefix: str) -> None:
+    events = changes(range(1, 51))
+    if prefix:
+        events = [each._replace(value=b'{"payload": %s}' % each.value) for each in events]
+    findings, options = found(events)
+    assert options == []
+    why = findings[f"json:$.{prefix}after.id"].not_sequence
+    assert why == "it is a column of the changed row, and another change of the row has the same one"
+
+
+def test_a_position_in_a_change_event_is_a_sequence() -> None:
+    events = [
+        each._replace(value=json.dumps({**json.loads(each.value or b""), "source": {"lsn": 100 + each.offset}}).encode())
+        for each in changes(range(1, 51))
+    ]
+    assert found(events)[1] == ["json:$.source.lsn"]
+
+
+@pytest.mark.parametrize("key", [b"%d", b'{"id": %d}', b'[%d, "x"]'])
+def test_a_field_that_is_the_records_key_is_no_sequence(key: bytes) -> None:
+    records = [record(offset, value={"id": offset}, key=key % offset) for offset in range(50)]
+    findings, options = found(records)
+    assert options == []
+    why = findings["json:$.id"].not_sequence
+    assert why == "it is the record's key, or a part of it, and another record of the key has the same one"
+    assert found([each._replace(key=b"all") for each in records])[1] == ["json:$.id"]
+
+
+def test_more_than_one_record_in_a_hundred_that_collides_or_is_invalid_is_too_many() -> None:
+    rising = with_header(*range(100))
+    same = record(100, value=b"another", seq=b"99")
+    assert found([*rising, same])[1] == ["header:seq"]
+    assert found([*rising, same, record(101, value=b"a third", seq=b"99")])[1] == []
+    assert found([*rising, record(100)])[1] == ["header:seq"]
+    assert found([*rising, record(100), record(101)])[1] == []
+
+
+def test_a_time_in_seconds_is_no_epoch() -> None:
+    records = [record(n, value={"n": n % 10}, at=b"%d" % (1_795_254_019 + n // 10)) for n in range(50)]
+    assert found(records)[0]["header:at"].not_epoch == "it looks like a time"
+
+
 def test_a_header_that_does_not_fit_says_why() -> None:
     def said_of(records: list[Sampled], offered: list[str]) -> str | None:
         findings, options = found(records)
