@@ -369,9 +369,9 @@ def _is_able(each: Finding) -> bool:
 
 
 def _key_texts(key: bytes | None) -> frozenset[str]:
-    """The texts that a record's key holds: the key itself, or the values of its fields.
+    r"""The texts that a record's key holds: the key itself, or the values of its fields.
 
-    >>> sorted(_key_texts(b'{"id": 7, "of": {"shop": "x"}}')), "7" in _key_texts(b"\\x00\\x00\\x00\\x07")
+    >>> sorted(_key_texts(b'{"id": 7, "of": {"shop": "x"}}')), "7" in _key_texts(b"\x00\x00\x00\x07")
     (['7', 'x'], True)
     """
     if not key:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from lakehouse.settings import avro_schema, payload_schema, protobuf_schema
-from lakehouse.settings.base import Flag, Model, Text, from_config_folder, is_uri, nearest, refusal
+from lakehouse.settings.base import Flag, Model, SecretText, Text, from_config_folder, is_uri, nearest, refusal
 from lakehouse.settings.extractor import ROLES, Encoding, Extractor, Form
 from lakehouse.settings.gate import Budget, Gate, Measure, Severity, UserExpectation
 from lakehouse.settings.gold import OWN_TABLES, Gold, GoldModel
@@ -19,7 +19,7 @@ from lakehouse.settings.kafka import Kafka
 from lakehouse.settings.maintenance import Maintenance
 from lakehouse.settings.policies import Policies, TopicPolicies
 from lakehouse.settings.registry import Registry
-from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret
+from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret, in_uri
 from lakehouse.settings.watch import Alerts, Watch, Webhook
 from lakehouse.uri import AZURE_SCHEMES, GOOGLE_SCHEMES, STORE_SCHEMES, scheme
 
@@ -76,23 +76,23 @@ class StorageSettings(Model):
     access_key_id: Text | None = Field(
         default=None, description="the key's id, as a reference", examples=["${env:LAKE_ACCESS_KEY_ID}"]
     )
-    secret_access_key: Text | None = Field(
+    secret_access_key: SecretText | None = Field(
         default=None, description="its secret, as a reference", examples=["${env:LAKE_SECRET_ACCESS_KEY}"]
     )
-    session_token: Text | None = Field(
+    session_token: SecretText | None = Field(
         default=None, description="the token of temporary credentials", examples=["${env:LAKE_SESSION_TOKEN}"]
     )
     single_writer: Flag = Field(
         default=False, description="commit without put-if-absent: only where nobody else ever writes", examples=[True]
     )
-    account_key: Text | None = Field(
+    account_key: SecretText | None = Field(
         default=None, description="Azure: the storage account's key, as a reference", examples=["${env:LAKE_ACCOUNT_KEY}"]
     )
     tenant_id: Text | None = Field(
         default=None, description="Azure: the tenant of a service principal", examples=["${env:LAKE_TENANT_ID}"]
     )
     client_id: Text | None = Field(default=None, description="Azure: the service principal", examples=["${env:LAKE_CLIENT_ID}"])
-    client_secret: Text | None = Field(
+    client_secret: SecretText | None = Field(
         default=None, description="Azure: its secret, as a reference", examples=["${env:LAKE_CLIENT_SECRET}"]
     )
 
@@ -188,6 +188,14 @@ class LakehouseSettings(Model):
                 next_step="Write {root: ./lakehouse} or {catalog: main, schema: tidemark}.",
             )
         place = scheme(self.root or self.volume or "")
+        if in_uri(self.root or self.volume or ""):
+            raise refusal(
+                "the URI holds a login",
+                expected="a URI without one, and the credentials in lakehouse.storage as references",
+                next_step="Write {root: s3://bucket/lake, storage: {access_key_id: '${env:LAKE_ACCESS_KEY_ID}', "
+                "secret_access_key: '${env:LAKE_SECRET_ACCESS_KEY}'}}.",
+                at=("root" if self.root else "volume",),
+            )
         if self.storage is not None and self.root is not None and place not in STORE_SCHEMES:
             raise refusal(
                 "the root is in no object store",

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from lakehouse.settings.base import Model, Text, from_config_folder, refusal
+from lakehouse.settings.base import Model, SecretText, Text, from_config_folder, refusal
 from lakehouse.settings.kafka import web_address
 from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, in_uri
 
@@ -33,7 +33,7 @@ class Registry(Model):
         description="its address", examples=["https://registry.example.org:8081"]
     )
     username: Text | None = Field(default=None, description="for basic auth: the user", examples=["${env:REGISTRY_USER}"])
-    password: Text | None = Field(
+    password: SecretText | None = Field(
         default=None, description="its password, as a reference", examples=["${env:REGISTRY_PASSWORD}"]
     )
     ca: File | None = Field(

@@ -53,6 +53,11 @@ class Secret(str):
         secret.parts = parts
         return secret
 
+    @classmethod
+    def marked(cls, text: str) -> Self:
+        """Mark a text as secret, unless it is marked."""
+        return text if isinstance(text, cls) else cls(text)
+
     def __repr__(self) -> str:
         return repr(MASK)
 

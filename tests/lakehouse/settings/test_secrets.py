@@ -3,10 +3,12 @@
 import copy
 import json
 import pickle
+import re
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,11 +17,13 @@ from lakehouse.config.load import ConfigMistakesError, known_secrets, load, reda
 from lakehouse.config.sources import variable_name
 from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Settings
-from lakehouse.settings.secrets import Secret, resolve
+from lakehouse.settings.secrets import Secret, resolve, smells_of_secret
 from tests.support.small_config import write_config
 
 SECRET = "hunter2-correct-horse"
 ENVIRON = {"PASSWORD": SECRET, "BROKER": "broker-of-the-vault:9092", "ROOT": "/hidden-lake"}
+
+AZURE = "abfss://c@a.dfs.core.windows.net"
 
 CONFIG = """\
 pipeline: incidents
@@ -115,21 +119,64 @@ def test_what_was_written_out_in_unusual_places_is_masked_and_known(tmp_path: Pa
     mail = ["curl", "-u", "ada:hunter10", "--password=hunter11", "--auth-password", "hunter12", "-uada:hunter13", "-S"]
     mail += ["smtp-auth-password=hunter14", "-p", "2525", "--mail-from", "ops@example.org"]
     watch = {"alerts": {"webhook": {"url": "https://h/", "headers": headers}, "mail_command": mail}, "state_file": "/s"}
-    root = "s3a://id:hun/hunter15@bucket/lake"
+    storage = {"access_key_id": "ada", "secret_access_key": "hunter15", "session_token": "hunter16"}
+    registry = {"url": "http://r:8081", "username": "ada", "password": "hunter17"}
+    value = {"format": "json", "schema": "id STRING", "registry": registry}
+    lakehouse = {"root": "s3a://bucket/lake", "storage": storage}
 
-    settings = load(write_config(tmp_path, root=root, kafka=kafka, watch=watch), environ={})
+    settings = load(write_config(tmp_path, root="", lakehouse=lakehouse, kafka=kafka, watch=watch, value=value), environ={})
 
     shown = show_yaml(settings)
     assert "hunter" not in shown + repr(settings.watch)
     for seen in (
-        "root: s3a://********@bucket/lake",
+        "secret_access_key: '********'",
+        "password: '********'",
         "client.rack: http://********@proxy/x?sig=********&zone=a&X-Amz-Signature=********",
         *("seen", "--mail-from", "ops@example.org", "'2525'"),
     ):
         assert seen in shown
-    known = {"ada:hunter1", *(f"hunter{number}" for number in range(2, 15)), "hun/hunter15"}
-    assert known <= known_secrets(settings)
-    assert (settings.lakehouse.root, settings.watch.alerts.mail_command) == (root, tuple(mail))
+    assert {"ada:hunter1", *(f"hunter{number}" for number in range(2, 18))} <= known_secrets(settings)
+    assert settings.watch.alerts.mail_command == tuple(mail)
+
+
+SECRETS: dict[str, Any] = {
+    "lakehouse.storage.secret_access_key": {
+        "lakehouse": {"root": "s3://b", "storage": {"access_key_id": "i", "secret_access_key": 0}}
+    },
+    "lakehouse.storage.session_token": {"lakehouse": {"root": "s3://b", "storage": {"session_token": 0}}},
+    "lakehouse.storage.account_key": {"lakehouse": {"root": AZURE, "storage": {"account_key": 0}}},
+    "lakehouse.storage.client_secret": {
+        "lakehouse": {"root": AZURE, "storage": {"tenant_id": "t", "client_id": "c", "client_secret": 0}}
+    },
+    "value.registry.password": {
+        "value": {"format": "json", "schema": "id INT", "registry": {"url": "http://r", "username": "u", "password": 0}}
+    },
+}
+"""The keys of secrets, each with a section that has one, as 0."""
+NO_SECRETS = {"lakehouse.storage.access_key_id", "value.registry.key"}
+"""Names of a key and of a file."""
+
+
+def test_the_keys_of_secrets_are_known() -> None:
+    assert {name for key in all_keys() if smells_of_secret(name := ".".join(map(str, key)))} == SECRETS.keys() | NO_SECRETS
+
+
+@pytest.mark.parametrize("key", SECRETS)
+@pytest.mark.parametrize("written", ["hunter2-written-out", "${env:PASSWORD}"])
+def test_a_secret_is_masked_however_it_is_written(tmp_path: Path, key: str, written: str) -> None:
+    section = json.loads(json.dumps(SECRETS[key]).replace(": 0", f": {json.dumps(written)}"))
+    settings = load(write_config(tmp_path, root="/r", **section), environ=ENVIRON)
+    assert "hunter2" not in show_yaml(settings) + repr(settings)
+    assert known_secrets(settings) & {"hunter2-written-out", SECRET}
+
+
+@pytest.mark.parametrize(
+    "root", ["s3://id:p/w@bucket/lake", "s3a://bucket/lake?token=abc", "abfss://c:key@a.dfs.core.windows.net"]
+)
+def test_a_root_with_a_login_is_refused_and_not_shown(tmp_path: Path, root: str) -> None:
+    with pytest.raises(ConfigMistakesError, match="the URI holds a login") as raised:
+        load(write_config(tmp_path, root=root), environ={})
+    assert not re.search("p/w|abc|c:key", str(raised.value))
 
 
 MISTAKES = {
