@@ -19,7 +19,7 @@ from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gold, GoldModel
@@ -89,12 +89,27 @@ def _refresh(spark: SparkSession, run: Run, model: GoldModel, made_of: dict[str,
 
 @contextmanager
 def _views(spark: SparkSession, run: Run) -> Iterator[None]:
-    """Expose Gold's tables as views of the same names, each at one version, while models are made."""
+    """Expose Gold's tables as views of the same names, each at one version, while models are made.
+
+    A caller's views of these names are put back afterwards.
+    """
+    before = {name: _temporary_view(spark, name) for name in _SOURCES}
     for name in _SOURCES:
         table = run.table(name)
         tables.read(spark, table, version=tables.version(spark, table)).createOrReplaceTempView(name)
     try:
         yield
     finally:
-        for name in _SOURCES:
-            spark.catalog.dropTempView(name)
+        for name, view in before.items():
+            if view is None:
+                spark.catalog.dropTempView(name)
+            else:
+                view.createOrReplaceTempView(name)
+
+
+def _temporary_view(spark: SparkSession, name: str) -> DataFrame | None:
+    """The temporary view of this name; None if there is none."""
+    try:
+        return spark.table(name) if spark.catalog.getTable(name).isTemporary else None
+    except SPARK_ERRORS:
+        return None

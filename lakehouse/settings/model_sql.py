@@ -34,6 +34,7 @@ REFUSED = frozenset({*_CALLS_THE_JVM, *_NAMES_A_FILE, *_REACHES_OUT, *_OF_A_PLAT
 _FORMATS = frozenset({"text", "csv", "json", "parquet", "orc", "avro", "xml", "delta", "binaryfile", "image", "libsvm", "jdbc"})
 # A name may hold line ends. As a lookahead, so that no text before a relation takes that into its own match.
 _RELATION = re.compile(r"(?=UnresolvedRelation \[(.*?)\](?:, \[|$))", re.MULTILINE | re.DOTALL)
+_TABLE_FUNCTION = re.compile(r"UnresolvedTableValuedFunction \[(.*?)\], ", re.DOTALL)
 _VARIABLE = re.compile(r"\$\s*\{")
 _TOKEN = re.compile(
     r"""
@@ -96,21 +97,24 @@ def beyond_tables(text: str, explain: Callable[[str], str], *, is_in_catalog: bo
     if not is_shown:
         return f"a plan that cannot be looked at: {headline(explained)}"
     foreign = foreign_relations(parsed, is_in_catalog=is_in_catalog)
-    return f"a relation that is not a table here: {', '.join(foreign)}" if foreign else None
+    return f"what is not a table here: {', '.join(foreign)}" if foreign else None
 
 
 def foreign_relations(parsed_plan: str, *, is_in_catalog: bool) -> list[str]:
     r"""Return the relations in a parsed plan, as printed by Spark's EXPLAIN EXTENDED, that a model may not read.
 
     A one-part name is one of our views or a CTE. A multi-part name is a file named in the query, or a catalog table: that may
-    be read if the pipeline's own tables are in a catalog, because the catalog's permissions apply.
+    be read if the pipeline's own tables are in a catalog, because the catalog's permissions apply. A table function may read
+    anything (`table_changes`), so none may be called; `LATERAL VIEW explode(...)` is not one.
 
+    >>> foreign_relations("'UnresolvedTableValuedFunction [range], [3], false", is_in_catalog=True)
+    ['range(...)']
     >>> foreign_relations("'Project [*]\n+- 'UnresolvedRelation [text, /etc/hostname], [], false", is_in_catalog=True)
     ['text./etc/hostname']
     >>> foreign_relations("'UnresolvedRelation [main, ref, days], [], false", is_in_catalog=True)
     []
     """
-    found = []
+    found = [f"{named.replace(', ', '.')}(...)" for named in _TABLE_FUNCTION.findall(parsed_plan)]
     for named in _RELATION.findall(parsed_plan):
         parts = named.split(", ")
         is_file = any(mark in named for mark in "/:\\") or parts[0].lower() in _FORMATS or "." in parts[0]

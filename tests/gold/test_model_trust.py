@@ -57,7 +57,16 @@ TAKEN = [
     "WITH a AS (SELECT 1 AS n) SELECT * FROM a JOIN gold_records ON true",
     "SELECT r.topic, 'UnresolvedRelation' AS word FROM gold_records AS r",
     "SELECT explode(sequence(1, 3)) AS n",
-    "SELECT * FROM range(3)",
+    "SELECT n FROM (SELECT sequence(1, 3) AS a) LATERAL VIEW explode(a) AS n",
+]
+FUNCTIONS = [
+    "SELECT * FROM table_changes('delta.`{file}`', 1)",
+    "SELECT * FROM `Table_Changes`('gold_records', 1)",
+    "SELECT (SELECT max(id) FROM range(3)) AS a",
+    "SELECT * FROM gold_records, LATERAL explode(array(1))",
+    "FROM range(2) |> SELECT id",
+    "SELECT * FROM a.b(1)",
+    "SELECT * FROM anything(TABLE(gold_records))",
 ]
 
 
@@ -75,7 +84,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_model_that_names_a_file_calls_the_jvm_or_runs_a_program_is_refused(spark: SparkSession, file: Path) -> None:
-    for each in [*FILES, *CALLS]:
+    for each in [*FILES, *CALLS, *FUNCTIONS]:
         try:
             assert beyond_tables(spark, each.format(file=file, wide=WIDE), is_in_catalog=False), each
         except PySparkException as error:
