@@ -145,8 +145,13 @@ def test_a_broken_model_fails_the_run_but_neither_gold_nor_the_other_models(
     broken = model(tmp_path, "broken", "SELECT nonsense FROM gold_latest -- no such column")
     writes = model(tmp_path, "writes", f"DROP TABLE {audited.table('gold_records').sql}")
 
+    spark.range(1).createOrReplaceTempView("gold_latest")  # a caller's own
+
     with pytest.raises(ModelError, match="2 of 3 models failed") as failed:
         publish(spark, audited, gate_run, Gold(models=(broken, by_topic, writes)))
+
+    assert spark.table("gold_latest").columns == ["id"]
+    spark.catalog.dropTempView("gold_latest")
 
     assert failed.value.exit_code == 1
     assert "nonsense" in str(failed.value)
