@@ -188,6 +188,13 @@ class LakehouseSettings(Model):
                 next_step="Write {root: ./lakehouse} or {catalog: main, schema: tidemark}.",
             )
         place = scheme(self.root or self.volume or "")
+        if odd := sorted({each for each in self.root or self.volume or "" if each in "%\\" or not each.isprintable()}):
+            raise refusal(
+                f"the place has {' and '.join(map(repr, odd))} in its name",
+                expected="a name without %, \\ and control characters: delta-rs reads them as other characters",
+                next_step="Rename the folder, or choose another one.",
+                at=("root" if self.root else "volume",),
+            )
         if in_uri(self.root or self.volume or ""):
             raise refusal(
                 "the URI holds a login",

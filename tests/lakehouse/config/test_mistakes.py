@@ -157,6 +157,8 @@ def at(key: str, value: str) -> str:
     return f"kafka: {{{', '.join(f'{name}: {text}' for name, text in given.items())}}}"
 
 
+ODD_ROOTS = ("lake%20x", "./100%", r"'a\b'", r'"a\tb"', "'s3://bucket/a%2Fb'")
+
 # What is written at a section (it replaces the right one), the key that the error names, and words of its way out.
 MISTAKES: list[tuple[str, str, str]] = [
     *((at(key, value), key, way) for key, way, *values in VALUES for value in values),
@@ -171,6 +173,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("lakehouse: {catalog: 'ma in', schema: s}", "lakehouse.catalog", "For example catalog: main"),
     ("lakehouse: {root: ./a, volume: /v}", "lakehouse.volume", "Remove volume"),
     ("lakehouse: {catalog: m, schema: s, volume: v}", "lakehouse.volume", "/Volumes/main/tidemark/tidemark"),
+    *((f"lakehouse: {{root: {root}}}", "lakehouse.root", "Rename the folder") for root in ODD_ROOTS),
     # Extractors
     ("sequence: {bytes: '0:6', encoding: int64}", "sequence.encoding", '"0:8"'),
     ("sequence: {bytes: '0:8', encoding: int32}", "sequence.encoding", '"0:4"'),
