@@ -143,6 +143,18 @@ def test_watermarks_that_are_emptied_under_a_load_at_work_stay_so_and_the_way_ou
     assert kept(spark, run) == [(0, 1), (1, 2), (2, 3), (0, 1)]
 
 
+def test_a_claimed_load_that_would_be_decided_differently_now_is_refused(spark: SparkSession, run: Run) -> None:
+    put(spark, run, [Record.of(0, 1, partition=2)])
+    planned = planner.plan(spark, run, BY_HEADER, recover.recover(spark, run, BY_HEADER))
+    assert planned is not None
+    load.claim(spark, run, planned)
+    spark.sql(f"UPDATE {run.table('silver_loads').sql} SET accepted = 0, duplicate = 1 WHERE load_seq = 3")
+
+    with pytest.raises(TableStateError, match=r"Load 3 was claimed(.|\n)*gives another outcome(.|\n)*where: .*silver_loads"):
+        load_all(spark, run)
+    assert kept(spark, run) == [(0, 1), (1, 2), (2, 3)]
+
+
 def test_of_two_runs_that_claim_the_same_load_one_goes_on(spark: SparkSession, new_run: Callable[[], Run]) -> None:
     first, second = new_run(), new_run()
     put(spark, first, [Record.of(0, 1)])
