@@ -17,9 +17,9 @@ from lakehouse.spark.only_tables import beyond_tables
 from lakehouse.table import GOLD_LATEST, GOLD_RECORDS, GOLD_STREAM_HEALTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gold, GoldModel
@@ -93,23 +93,28 @@ def _views(spark: SparkSession, run: Run) -> Iterator[None]:
 
     A caller's views of these names are put back afterwards.
     """
-    before = {name: _temporary_view(spark, name) for name in _SOURCES}
+    kept = {name: f"_tidemark_kept_{name}" for name in _SOURCES if _is_temporary_view(spark, name)}
+    _rename_views(spark, kept)
     for name in _SOURCES:
         table = run.table(name)
         tables.read(spark, table, version=tables.version(spark, table)).createOrReplaceTempView(name)
     try:
         yield
     finally:
-        for name, view in before.items():
-            if view is None:
-                spark.catalog.dropTempView(name)
-            else:
-                view.createOrReplaceTempView(name)
+        for name in _SOURCES:
+            spark.catalog.dropTempView(name)
+        _rename_views(spark, {to: name for name, to in kept.items()})
 
 
-def _temporary_view(spark: SparkSession, name: str) -> DataFrame | None:
-    """The temporary view of this name; None if there is none."""
+def _is_temporary_view(spark: SparkSession, name: str) -> bool:
     try:
-        return spark.table(name) if spark.catalog.getTable(name).isTemporary else None
+        return spark.catalog.getTable(name).isTemporary
     except SPARK_ERRORS:
-        return None
+        return False
+
+
+def _rename_views(spark: SparkSession, names: Mapping[str, str]) -> None:
+    """Rename temporary views, each while its old name is there: Spark Connect looks a name up when it is used."""
+    for before, after in names.items():
+        spark.table(before).createOrReplaceTempView(after)
+        spark.catalog.dropTempView(before)
