@@ -42,12 +42,12 @@ test-places: dev  ## Run the rivals of commits in stores, and the tests of every
 	@TESTS=places TESTS_TIMES=200 $(BIN)/python -m pytest tests/lakehouse/delta/test_s3_commits.py tests/pipelines/test_s3.py
 	@TESTS=places $(BIN)/python -m pytest tests/tidemark/test_examples.py tests/cluster/test_standalone.py tests/test_first_hour.py
 	@TESTS=places $(BIN)/python -m pytest tests/faults/test_commits.py tests/faults/test_machine.py tests/faults/test_broker_faults.py
-	@TESTS=places $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere -k "s3 or (test_place and folder)"
-	@TESTS=places TESTS_PLACE=metastore $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere
+	@TESTS=places $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m everywhere -k "s3 or (test_place and folder)"
+	@TESTS=places TESTS_PLACE=metastore $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m everywhere
 	@TESTS=places TESTS_PLACE=metastore-s3 $(BIN)/python -m pytest tests/scenario/test_place.py
 	@for place in azure google; do \
 		TESTS=places TESTS_PLACE=$$place $(BIN)/python -m pytest tests/lakehouse/delta/test_store_commits.py || exit; \
-		TESTS=places TESTS_PLACE=$$place $(BIN)/python -m pytest -n 2 --dist worksteal -m everywhere || exit; \
+		TESTS=places TESTS_PLACE=$$place $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m everywhere || exit; \
 	done
 
 check: dev  ## Lint, formatting, types, architecture

@@ -187,21 +187,22 @@ class LakehouseSettings(Model):
                 expected="either root, or catalog and schema",
                 next_step="Write {root: ./lakehouse} or {catalog: main, schema: tidemark}.",
             )
-        place = scheme(self.root or self.volume or "")
-        if odd := sorted({each for each in self.root or self.volume or "" if each in "%\\" or not each.isprintable()}):
+        uri, key = self.root or self.volume or "", "root" if self.root else "volume"
+        place = scheme(uri)
+        if odd := sorted({each for each in uri if each in "%\\" or not each.isprintable()}):
             raise refusal(
                 f"the place has {' and '.join(map(repr, odd))} in its name",
                 expected="a name without %, \\ and control characters: delta-rs reads them as other characters",
                 next_step="Rename the folder, or choose another one.",
-                at=("root" if self.root else "volume",),
+                at=(key,),
             )
-        if in_uri(self.root or self.volume or ""):
+        if in_uri(uri):
             raise refusal(
                 "the URI holds a login",
                 expected="a URI without one, and the credentials in lakehouse.storage as references",
                 next_step="Write {root: s3://bucket/lake, storage: {access_key_id: '${env:LAKE_ACCESS_KEY_ID}', "
                 "secret_access_key: '${env:LAKE_SECRET_ACCESS_KEY}'}}.",
-                at=("root" if self.root else "volume",),
+                at=(key,),
             )
         if self.storage is not None and self.root is not None and place not in STORE_SCHEMES:
             raise refusal(
@@ -217,12 +218,12 @@ class LakehouseSettings(Model):
                 next_step="Remove them, or correct the root; see docs/configuration.md.",
                 at=("storage",),
             )
-        if place in AZURE_SCHEMES and not _IN_AZURE.match(self.root or self.volume or ""):
+        if place in AZURE_SCHEMES and not _IN_AZURE.match(uri):
             raise refusal(
                 "this names no container and account",
                 expected="abfss://container@account.dfs.core.windows.net/lake",
                 next_step="Write the container before the @ and the account's host after it.",
-                at=("root" if self.root else "volume",),
+                at=(key,),
             )
         if self.metastore is not None and (
             self.catalog != SESSION_CATALOG or not all(each.startswith("thrift://") for each in self.metastore.split(","))
