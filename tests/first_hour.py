@@ -1,12 +1,13 @@
 """The first hour, played: `docs/first-hour.md` is read, and every command of it is run, in its order, in one folder.
 
-`make first-hour` plays it on a fresh local broker and checks what each command prints. `python -m tests.first_hour --write`
+`make first-hour` plays it without a broker at first, and checks what each command prints. `python -m tests.first_hour --write`
 also puts what was printed into the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import getpass
 import os
 import re
@@ -17,19 +18,22 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
+from bronze.dev_broker.broker import down
+from bronze.dev_broker.process import HOST, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "first-hour.md"
-BROKERS, TOPIC, PARTITIONS = "localhost:9092", "orders", 2  # as the page writes them
+PORT = "9092"  # as the page writes it
 _STEP = re.compile(r"```sh\n(?P<command>.+?)\n```\n(?P<shown>\n```text\n(?P<text>.*?)\n```\n)?", re.DOTALL)
 _PRODUCER = re.compile(r"```python\n(.*?\n)```", re.DOTALL)
 _CRON = re.compile(r"(?m)^\*/5 .* && (tidemark run .*)$")
 
 SAYS: tuple[tuple[str, ...], ...] = (
+    ("records in",),
+    ("Created orders with 2 partitions",),
     (),
     (
         "json:$.number   fits: rises",
@@ -62,8 +66,20 @@ def steps() -> list[re.Match[str]]:
     return list(_STEP.finditer(PAGE.read_text(encoding="utf-8")))
 
 
-def play(folder: Path, brokers: str, run: Callable[[str, Path], tuple[int, str]]) -> Iterator[tuple[str, str]]:
-    """Run every command in a folder, check what it prints, and yield both.
+@contextlib.contextmanager
+def own_broker(folder: Path) -> Iterator[str]:
+    """Lend a free port to a broker that keeps its state in a folder, and end the broker."""
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    try:
+        yield str(free_port())
+    finally:
+        down()
+        os.environ.pop("XDG_STATE_HOME") if before is None else os.environ.update(XDG_STATE_HOME=before)
+
+
+def play(folder: Path, port: str, run: Callable[[str, Path], tuple[int, str]]) -> Iterator[tuple[str, str]]:
+    """Run every command in a folder, with another port than the page's, check what it prints, and yield both.
 
     Raises:
         AssertionError: A command printed something else, or failed.
@@ -71,7 +87,8 @@ def play(folder: Path, brokers: str, run: Callable[[str, Path], tuple[int, str]]
     page = PAGE.read_text(encoding="utf-8")
     (folder / "orders.py").write_text(_PRODUCER.findall(page)[0], encoding="utf-8")
     for step, says in zip(steps(), SAYS, strict=True):
-        code, printed = run(step["command"].replace(BROKERS, brokers), folder)
+        command = step["command"].replace(f"localhost:{PORT}", f"{HOST}:{port}").replace(f"--port {PORT}", f"--port {port}")
+        code, printed = run(command, folder)
         assert code == 0, f"{step['command']}\nended with {code}\n{printed}"
         assert all(text in printed for text in says), f"expected {says}\n{step['command']}\n{printed}"
         assert "NO  " not in printed, printed
@@ -103,9 +120,13 @@ def in_a_process(command: str, folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + (done.stderr[-4000:] if done.returncode else "")
 
 
-def _neutral(printed: str, folder: Path, brokers: str) -> str:
+def _neutral(printed: str, folder: Path, port: str) -> str:
     """What was printed, without what differs from machine to machine."""
-    text = printed.replace(brokers, BROKERS).replace(str(folder.resolve()), "/srv/orders").replace(str(Path.home()), "~")
+    text = (
+        printed.replace(f"{HOST}:{port}", f"localhost:{PORT}")
+        .replace(str(folder.resolve()), "/srv/orders")
+        .replace(str(Path.home()), "~")
+    )
     text = re.sub(r",? *seconds [0-9.]+(?=[,\n]|$)|, [0-9.]+ s$", "", text, flags=re.MULTILINE)
     text = text.replace(f"by {getpass.getuser()} in", "by ann in")
     text = re.sub(r"(~|/\S+)/\.cache/tidemark/[0-9a-f]{12}", "~/.cache/tidemark", text)
@@ -117,12 +138,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Play the newcomer's first hour, and check what is printed.")
     parser.add_argument("--write", action="store_true", help=f"write what was printed into {PAGE.relative_to(ROOT)}")
     is_written, page, written = parser.parse_args().write, PAGE.read_text(encoding="utf-8"), []
-    with LocalBroker() as broker, tempfile.TemporaryDirectory(prefix="tidemark-first-hour-") as name:
-        create_topic(broker.bootstrap_servers, TOPIC, PARTITIONS)
-        for command, printed in play(Path(name), broker.bootstrap_servers, in_a_process):
+    with tempfile.TemporaryDirectory(prefix="tidemark-first-hour-") as name, own_broker(Path(name)) as port:
+        for command, printed in play(Path(name), port, in_a_process):
             sys.stdout.write(f"$ {command}\n{printed}\n")
             sys.stdout.flush()
-            written.append(_neutral(printed, Path(name), broker.bootstrap_servers))
+            written.append(_neutral(printed, Path(name), port))
     if is_written:
         texts = iter(written)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bronze.dev_broker.broker import LocalBroker, create_topic
 from jobs import cli
 from tests import first_hour
 
@@ -37,7 +36,6 @@ def test_what_a_command_must_print_is_what_the_page_shows() -> None:
 @pytest.mark.usefixtures("spark")
 def test_the_first_hour_goes_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with LocalBroker() as broker:
-        create_topic(broker.bootstrap_servers, first_hour.TOPIC, first_hour.PARTITIONS)
-        played = [command for command, _ in first_hour.play(tmp_path, broker.bootstrap_servers, in_this_process)]
+    with first_hour.own_broker(tmp_path) as port:
+        played = [command for command, _ in first_hour.play(tmp_path, port, in_this_process)]
     assert len(played) == len(first_hour.SAYS)

@@ -134,24 +134,41 @@ def state_dir() -> Path:
     return (Path(states) if states else Path.home() / ".local" / "state") / "tidemark" / "broker"
 
 
-def up(folder: Path | None = None) -> BrokerState:
+def up(folder: Path | None = None, port: int | None = None) -> BrokerState:
     """Starts a broker that keeps running, or returns the one that already runs.
 
     After a `down` it comes back with its records, and on its former port if that is free.
 
     Args:
         folder: Where its state and records are kept; `state_dir()` by default.
+        port: Its port on this machine; None for the former one, or a free one.
 
     Raises:
-        ToolError: As for `LocalBroker.start`.
+        ToolError: The port is taken, or the broker runs on another one; and as for `LocalBroker.start`.
     """
     folder = (folder or state_dir()).absolute()
     with _locked(folder):
         former = _read(folder)
-        if former and former.is_running:
-            return former
         former_port = int(former.bootstrap_servers.rpartition(":")[2]) if former else None
-        process, port = _start(folder, former_port if former_port and kafka.is_free(former_port) else None)
+        if former and former.is_running:
+            if port not in (None, former_port):
+                raise ToolError(
+                    "The broker runs already, on another port.",
+                    where=former.data_dir,
+                    observed=former.bootstrap_servers,
+                    expected=f"{kafka.HOST}:{port}",
+                    next_step="End it first: tidemark broker down",
+                )
+            return former
+        if port is not None and not kafka.is_free(port):
+            raise ToolError(
+                "The port is taken.",
+                where=f"{kafka.HOST}:{port}",
+                expected="a free port",
+                next_step="Choose another one, or leave out --port.",
+            )
+        wanted = port or (former_port if former_port and kafka.is_free(former_port) else None)
+        process, port = _start(folder, wanted)
         _detached[process.pid] = process
         state = BrokerState(process.pid, kafka.start_mark(process.pid) or "", f"{kafka.HOST}:{port}", str(folder))
         _write(folder, state)
@@ -175,6 +192,22 @@ def running(folder: Path | None = None) -> BrokerState | None:
     """Return the broker that `up` started in that folder, or None if it is not running."""
     state = _read((folder or state_dir()).absolute())
     return state if state and state.is_running else None
+
+
+def require_running(folder: Path | None = None) -> BrokerState:
+    """Return the broker that `up` started in that folder.
+
+    Raises:
+        ToolError: It is not running.
+    """
+    state = running(folder)
+    if state is None:
+        raise ToolError(
+            "The local broker is not running.",
+            where=str((folder or state_dir()).absolute()),
+            next_step="Start it: tidemark broker up",
+        )
+    return state
 
 
 def create_topic(bootstrap_servers: str, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 HOST = "127.0.0.1"
+_PORTS = range(10_000, 32_768)
 START_SECONDS = 60
 STOP_SECONDS = 20
 # Sixteen bytes in URL-safe base64, as Kafka requires. Fixed, so that a broker can start again on a kept data folder.
@@ -71,11 +73,10 @@ appender.console.layout.pattern = %d{ISO8601} %p %c{1} %m%n%ex{short}
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nothing listens on at this moment, below those that systems give to clients."""
+    while not is_free(port := secrets.choice(_PORTS)):
+        pass
+    return port
 
 
 def is_free(port: int) -> bool:

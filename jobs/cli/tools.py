@@ -125,14 +125,39 @@ def jars_archive(*, as_json: AsJson = False) -> None:
 
 
 @broker_app.command("up")
-def broker_up(*, folder: BrokerFolder = None, as_json: AsJson = False) -> None:
+def broker_up(
+    *,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Its port here; by default the former one, or a free one.")
+    ] = None,
+    folder: BrokerFolder = None,
+    as_json: AsJson = False,
+) -> None:
     """Start a local Kafka broker that goes on running, or name the one that runs."""
     from bronze.dev_broker import broker
     from jobs.process.output import tell
 
-    state = broker.up(folder)
+    state = broker.up(folder, port)
     text = f"{state.bootstrap_servers}  (process {state.pid}, records in {state.data_dir})"
     tell(asdict(state), text, as_json=as_json)
+
+
+@broker_app.command("topic")
+def broker_topic(
+    name: Annotated[str, typer.Argument(help="The topic's name.")],
+    *,
+    partitions: Annotated[int, typer.Option(min=1, help="How many partitions it has.")] = 1,
+    folder: BrokerFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a topic on the local broker that runs."""
+    from bronze.dev_broker import broker
+    from jobs.process.output import tell
+
+    state = broker.require_running(folder)
+    broker.create_topic(state.bootstrap_servers, name, partitions)
+    found = {"topic": name, "partitions": partitions, "bootstrap_servers": state.bootstrap_servers}
+    tell(found, f"Created {name} with {partitions:,} partitions at {state.bootstrap_servers}.", as_json=as_json)
 
 
 @broker_app.command("down")

@@ -32,6 +32,7 @@ NOT_HERE = {
     "demo": "it makes its own lakehouse: tests/docs/test_quickstart.py",
     "init": "it reads a topic and no table: tests/jobs/first/test_init.py",
     "broker up": "a process of its own: tests/bronze/dev_broker/test_broker.py",
+    "broker topic": "as broker up",
     "broker down": "as broker up",
     "jars archive": "it runs the demo: tests/lakehouse/machine/test_class_archive.py",
 }

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 from bronze.dev_broker import process
-from bronze.dev_broker.broker import BrokerState, LocalBroker, create_topic, down, running, state_dir, up
+from bronze.dev_broker.broker import BrokerState, LocalBroker, create_topic, down, require_running, running, state_dir, up
+from jobs.cli.commands import main
 from lakehouse.errors import SourceError, ToolError
 from tests.support.kafka import Sent, send
 from tests.support.topics import records_of
@@ -73,11 +74,23 @@ def test_up_and_down_can_be_said_twice(tmp_path: Path) -> None:
     finally:
         assert down(folder) == first
     assert (running(folder), down(folder)) == (None, None)
-    again = up(folder)
+    topic = ["broker", "topic", "orders", "--partitions", "3", "--folder", str(folder)]
+    with pytest.raises(ToolError, match="is not running"):
+        require_running(folder)
+    port, other = process.free_port(), process.free_port()
+    with LocalBroker() as taken, pytest.raises(ToolError, match="The port is taken"):
+        up(folder, int(taken.bootstrap_servers.rpartition(":")[2]))
+    again = up(folder, port)
     try:
-        assert again.pid != first.pid
+        assert (again.pid != first.pid, again.bootstrap_servers) == (True, f"{process.HOST}:{port}")
+        assert up(folder, port) == again
+        with pytest.raises(ToolError, match="runs already, on another port"):
+            up(folder, other)
         with pytest.raises(SourceError, match="already exists"):
             create_topic(again.bootstrap_servers, "kept", 1)
+        assert main(topic) == 0
+        known = Producer({"bootstrap.servers": again.bootstrap_servers}).list_topics("orders", timeout=30)
+        assert known.topics["orders"].partitions.keys() == {0, 1, 2}
     finally:
         down(folder)
 
