@@ -41,12 +41,18 @@ import json, sys
 from pyspark.sql import SparkSession
 import tidemark
 from jobs import cli
+from lakehouse.spark.only_tables import beyond_tables
 from lakehouse.spark.session import open_session
 commands, names, config, root, zone = *map(json.loads, sys.argv[1:3]), *sys.argv[3:]
 spark = SparkSession.builder.getOrCreate()
 spark.conf.set("spark.sql.session.timeZone", zone)
+spark.range(1).createOrReplaceTempView("gold_records")
 done = tidemark.run(config, spark=spark)
 first = [type(spark).__module__, done.silver.accepted, spark.conf.get("spark.sql.session.timeZone")]
+first += [len(done.gold.models), spark.table("gold_records").columns]
+functions = ("table_changes", "range", "explode", "stack")
+first += [each for each in functions if not beyond_tables(spark, f"SELECT * FROM {each}(1)", is_in_catalog=True)]
+spark.catalog.dropTempView("gold_records")
 codes = [cli.main([*command, "--config", config, "--json"]) for command in commands]
 spark, counts = open_session("a client"), {}
 for name in names:
@@ -64,7 +70,8 @@ def run_all(config: Path, root: Path, url: str) -> dict[str, int]:
     done = subprocess.run(command, cwd=_REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=1_500)
     assert done.returncode == 0, done.stderr[-4000:]
     first, codes, counts = json.loads(done.stdout.splitlines()[-1])
-    assert first == ["pyspark.sql.connect.session", 7, _ZONE], "the caller's session is used and keeps its settings"
+    kept = [_ZONE, 1, ["id"]]
+    assert first == ["pyspark.sql.connect.session", 7, *kept], "the caller's session is used and keeps its settings and views"
     assert codes == [0] * len(_COMMANDS), done.stderr[-6000:]
     found: dict[str, int] = counts
     return found
@@ -89,10 +96,11 @@ def test_commands_over_spark_connect_leave_the_tables_of_a_classic_session(tmp_p
         headers = [] if sequence is None else [("seq", str(sequence).encode())]
         send(broker.bootstrap_servers, "t", [Sent(b"%d" % nth, key=b"k%d" % (nth % 3), partition=partition, headers=headers)])
     kafka = {"bootstrap_servers": broker.bootstrap_servers, "topics": ["t"]}
-    configs = {}
+    (tmp_path / "by_key.sql").write_text("SELECT key, count(*) AS records FROM gold_records GROUP BY key", encoding="utf-8")
+    gold, configs = {"models": [{"name": "by_key", "sql": str(tmp_path / "by_key.sql")}]}, {}
     for kind in ("classic", "connect"):
         (tmp_path / kind).mkdir()
-        configs[kind] = write_config(tmp_path / kind, root=str(tmp_path / kind / "lakehouse"), kafka=kafka)
+        configs[kind] = write_config(tmp_path / kind, root=str(tmp_path / kind / "lakehouse"), kafka=kafka, gold=gold)
 
     for command in (["run"], *_COMMANDS):
         assert cli.main([*command, "--config", str(configs["classic"]), "--json"]) == 0, command

@@ -91,6 +91,13 @@ def test_a_model_that_names_a_file_calls_the_jvm_or_runs_a_program_is_refused(sp
             assert "PARSE_SYNTAX_ERROR" in str(error), each  # noqa: PT017 -- or it is no query
 
 
+def test_every_table_function_of_the_engine_is_refused(spark: SparkSession) -> None:
+    functions = spark._jsparkSession.sessionState().tableFunctionRegistry().listFunction()
+    names = [functions.apply(nth).funcName() for nth in range(functions.length())]
+    assert len(names) > 10
+    assert [each for each in names if not beyond_tables(spark, f"SELECT * FROM `{each}`(1)", is_in_catalog=True)] == []
+
+
 def test_each_wall_alone_finds_every_file(spark: SparkSession, file: Path) -> None:
     """The parsed plan names it, and no file is a table while a model is analysed."""
     for each in FILES:
