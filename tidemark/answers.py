@@ -708,6 +708,7 @@ class Fate:
         copies: How often Bronze holds the offset: all but one are replays.
         erased_load_seq: The load that erased it, or None.
         is_undecodable: Whether Silver holds its value as bytes alone, because it is not of the payload's format.
+        misfit: The field of an undecodable JSON value that is not of its type, and what it has; None if none is seen.
         load: The load that decided it; None if none has.
         passed_by: The record that moved the watermark past it in the same load, if it is late.
         settled: Who released or discarded it, or None.
@@ -735,6 +736,7 @@ class Fate:
     copies: int
     erased_load_seq: int | None
     is_undecodable: bool
+    misfit: str | None
     load: RecordLoad | None
     passed_by: PassedBy | None
     settled: SettledBy | None

@@ -86,15 +86,14 @@ class Decoder:
             raise AvroSchemaError(f"it cannot be read: {error}") from error
         return cls(written, read, paths, 1 + _without_bytes(writer.schema, writer.named))
 
+    def fits(self, body: bytes, steps: Steps) -> bool:
+        """Whether a value is of the schema, or would take too long to look at."""
+        return not self._is_short(body, steps) or self._value(body) is not None
+
     def fields(self, body: bytes, steps: Steps) -> dict[str, bytes | OfOtherType] | None:
         """The scalars of a value that are not null, by their paths; None if it cannot be decoded, or would take too long."""
-        from fastavro import schemaless_reader
-
-        if len(body) > MOST_BYTES or not steps.take(len(body) * self.steps_per_byte):
-            return None
-        try:
-            value = schemaless_reader(io.BytesIO(body), self.written, self.read, handle_unicode_errors="replace")
-        except _UNREADABLE:
+        value = self._value(body) if self._is_short(body, steps) else None
+        if value is None:
             return None
         found = {}
         for path, other in self.paths.items():
@@ -104,6 +103,20 @@ class Decoder:
             if part is not None:
                 found[".".join(path)] = _text(part).encode(errors="replace") if other is None else _other(other, part)
         return found
+
+    def _is_short(self, body: bytes, steps: Steps) -> bool:
+        return len(body) <= MOST_BYTES and steps.take(len(body) * self.steps_per_byte)
+
+    def _value(self, body: bytes) -> Any:
+        """What is kept of a value; None if it cannot be decoded, or does not end where its bytes end."""
+        from fastavro import schemaless_reader
+
+        stream = io.BytesIO(body)
+        try:
+            value = schemaless_reader(stream, self.written, self.read, handle_unicode_errors="replace")
+        except _UNREADABLE:
+            return None
+        return None if stream.read(1) else value
 
 
 def _text(part: Any) -> str:

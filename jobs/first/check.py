@@ -6,12 +6,15 @@ What a probe writes to try it, it removes again.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from bronze.kafka import metadata, sample
 from bronze.kafka.source import require_reachable
 from jobs.first import candidates, findings
+from jobs.first.avro_values import Decoder, Steps
 from jobs.process.context import load_settings
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.contracts.silver import PROBLEMS
@@ -19,21 +22,23 @@ from lakehouse.delta import root_check
 from lakehouse.errors import ConfigError, RegistryError, SourceError, TidemarkError, ToolError
 from lakehouse.extract.on_driver import Record
 from lakehouse.extract.sources import Source, Sources
-from lakehouse.extract.written import message_path, schema_id, without_prefix
+from lakehouse.extract.written import framing, message_path, schema_id, without_prefix
 from lakehouse.machine import doctor
 from lakehouse.machine.doctor import Finding
 from lakehouse.run.schema_registry import SchemaRegistry
 from lakehouse.settings import avro_schema, payload_schema, protobuf_schema
+from lakehouse.settings.avro_schema import AvroSchemaError
+from lakehouse.settings.pipeline import ValueFormat
 from lakehouse.storage.s3 import S3Storage
 from lakehouse.table import Lakehouse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from bronze.kafka.sample import Sample, Sampled
     from jobs.first.candidates import Candidate
-    from lakehouse.settings.pipeline import Settings, ValueFormat
+    from lakehouse.settings.pipeline import Settings
 
 _FEWEST = 10
 """With fewer unreadable records a run goes on, whatever their share is; see `silver.load.breaker`."""
@@ -288,9 +293,9 @@ def _of_order(found: Sample, read: dict[str, Candidate]) -> Finding:
 
 def _of_values(settings: Settings, value: ValueFormat, found: Sample) -> Finding:
     """How many values are certainly undecodable. The types of a schema are Spark's to judge."""
-    whys = Counter[str]()
+    whys, decoder = Counter[str](), _decoder(value)
     for record in found.records:
-        if record.value is not None and (why := _undecodable(record.value, value)):
+        if record.value is not None and (why := _undecodable(record.value, value, decoder)):
             whys[why] += 1
     wrong, total = whys.total(), len(found.records)
     listed = ", ".join(f"{count:,} {why}" for why, count in whys.items())
@@ -303,24 +308,45 @@ def _of_values(settings: Settings, value: ValueFormat, found: Sample) -> Finding
     return _ok("values", observed + rest, f"values that are {value.format}")
 
 
-def _undecodable(raw: bytes, value: ValueFormat) -> str | None:
+def _decoder(value: ValueFormat) -> Callable[[bytes], bool] | None:
+    """Says whether a value is of `value.avro_schema`; None where there is no such schema, or no field of it is read here."""
+    if value.format != "avro" or value.avro_schema is None:
+        return None
+    with suppress(AvroSchemaError):
+        return partial(Decoder.of(avro_schema.writer(value.avro_schema)).fits, steps=Steps())
+    return None
+
+
+def _undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[bytes], bool] | None = None) -> str | None:
+    r"""Why a value is certainly undecodable, and what it begins with; None if it may be decoded.
+
+    >>> of_text, of_json = ValueFormat(format="text"), ValueFormat(format="json", schema="id STRING")
+    >>> _undecodable(b"\xff", of_text), _undecodable(b"[1]", of_json), _undecodable(b"\0\0\0\0\7{}", of_json)
+    ('not UTF-8', 'no JSON object', 'no JSON object: behind the prefix of a schema registry')
+    """
+    why = _why_undecodable(raw, value, is_of_schema)
+    has_prefix = value.registry is not None and without_prefix(raw) is not None
+    header = framing(raw) if why and not has_prefix else None
+    return f"{why}: behind {header}" if header else why
+
+
+def _why_undecodable(raw: bytes, value: ValueFormat, is_of_schema: Callable[[bytes], bool] | None) -> str | None:
+    body = raw if value.registry is None else without_prefix(raw)
     if len(raw) > value.max_bytes:
         return "longer than value.max_bytes"
-    if value.registry is not None:
-        body = without_prefix(raw)
-        if body is None:
-            return "without the id of a schema"
-        if value.format == "protobuf" and message_path(raw) is None:
-            return "without the indexes of a message"
-        raw = body
-    if value.format in ("avro", "protobuf"):
-        return None
+    if body is None:
+        return "without the id of a schema"
+    if value.format == "avro":
+        return None if is_of_schema is None or is_of_schema(raw) else "not of value.avro_schema"
+    if value.format == "protobuf":
+        is_named = value.registry is None or message_path(raw) is not None
+        no_message = raw[:1] in (b"\0", b"\3") and value.registry is None  # no message has a field 0
+        return "no Protobuf" if no_message else None if is_named else "without the indexes of a message"
     try:
-        raw.decode()
+        body.decode()
     except UnicodeDecodeError:
         return "not UTF-8"
-    is_object = value.format == "text" or isinstance(Record(raw).json, dict)
-    return None if is_object else "no JSON object"
+    return None if value.format == "text" or isinstance(Record(body).json, dict) else "no JSON object"
 
 
 def _of_tables(settings: Settings, lakehouse: Lakehouse) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ from lakehouse.config.sources import PREFIX
 from lakehouse.errors import RegistryError, SourceError, UsageError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.sources import Source
+from lakehouse.extract.written import framing
 from lakehouse.settings.extractor import ROLES, Extractor
 from lakehouse.settings.secrets import smells_of_secret
 
@@ -585,7 +586,7 @@ def _write_findings(
     if found.unnamed:
         names = ", ".join(printable(shortened(name, 40)) for name in found.unnamed[:5])
         output.write(f"{len(found.unnamed):,} names that no extractor can spell were left out, such as {names}.")
-    _write_registry(asked, found, behind)
+    _write_registry(asked, sample, found, behind)
     if not sample.records:
         return
     first = sorted(judged.findings, key=lambda each: (each.not_sequence is not None, -each.candidate.present))[:_MOST_SHOWN]
@@ -603,8 +604,11 @@ def _write_findings(
             output.write_table(["name", f"as {role}"], rows)
 
 
-def _write_registry(asked: Asked, found: Found, behind: Registered | None) -> None:
-    """What is known of values that begin with the id of a schema."""
+def _write_registry(asked: Asked, sample: Sample, found: Found, behind: Registered | None) -> None:
+    """What is known of values that begin with the id of a schema, or with another header."""
+    headers = {framing(each.value) for each in sample.records if each.value is not None and not each.value.startswith(b"\0")}
+    if len(headers) == 1 and (header := headers.pop()):
+        output.write(f"The values begin with {header}, which is not read: they would be undecodable.")
     if behind is None and found.schema_ids:
         ids, topics = _all_ids(found.schema_ids), ", ".join(map(printable, found.schema_ids))
         of = f" of {topics}" if len(asked.topics) > 1 else ""

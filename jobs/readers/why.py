@@ -16,6 +16,7 @@ from lakehouse.contracts.silver import (
     JUMP,
     LATE,
     RELEASED,
+    UNDECODABLE,
     WHY,
     problem_in_words,
 )
@@ -128,7 +129,8 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
     Returns:
         topic, partition, offset, timestamp, producer, epoch, sequence; `class`, `rule` in words, `reason`, `state` of a reject;
         `copies`, how often Bronze holds the offset: all but one are replays; `erased_load_seq`; `is_undecodable`, whether
-        Silver holds its value as bytes alone, because the payload's format does not fit; `load` with run, Bronze versions and
+        Silver holds its value as bytes alone, because the payload's format does not fit; `misfit`, the field of an undecodable
+        JSON value that is not of its type, and what it has; `load` with run, Bronze versions and
         the watermark before and after; `passed_by`, the record of the same load that had moved the watermark past a late one;
         `settled`, who released or discarded it in which load, and why; `winner`, the record that had a duplicate's or
         collision's sequence first; `gate`, the last audit of the load, or of the release;
@@ -174,6 +176,8 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
             published = next(iter(rows(_PUBLISHED, GOLD_STREAM_HEALTH, load_seq=brought)), None)
     name = found["class"] if found else UNDECIDED
     copies = record.pop("copies")
+    is_undecodable = bool(kept and kept["value"] is not None and "payload" in kept and kept["payload"] is None)
+    is_unread = is_undecodable or bool(found and found["reason"] == UNDECODABLE)
     told = {
         **at,
         "timestamp": record["timestamp"],
@@ -184,7 +188,8 @@ def why_with_record(lakehouse: Lakehouse, topic: str, partition: int, offset: in
         **{column: found[column] if found else None for column in ("reason", "state", "arrival")},
         "copies": copies,
         "erased_load_seq": record["erased"] and record["erased"]["load_seq"],
-        "is_undecodable": bool(kept and kept["value"] is not None and "payload" in kept and kept["payload"] is None),
+        "is_undecodable": is_undecodable,
+        "misfit": one_record.misfit(Rules.from_json(load["rules"]), record) if load and is_unread else None,
         "load": load and {column: value for column, value in load.items() if column not in {"rules", "producer"}},
         "passed_by": passed_by,
         "settled": settled,
@@ -238,6 +243,8 @@ def write_why(found: Mapping[str, Any]) -> None:
     output.write(f"{place} ({', '.join(named) or 'no sequence'}): {found['class']}.")
     why_not = f" ({printable(found['reason'])})" if found["reason"] else ""
     output.write(f"Because {found['rule']}{why_not}.")
+    if found["misfit"]:
+        output.write(f"Of its value, {printable(found['misfit'])}.")
     output.write("\n".join(_sentences(found)))
 
 

@@ -1,11 +1,14 @@
 """Values with a schema as Columns: by one schema, or by the schema whose id stands before each value.
 
 Of Avro, Spark's own `from_avro` decodes. Bytes that do not fit give null, and never an error, as long as the JVM limits what a
-few bytes may claim (`lakehouse.spark.avro_limits`). Bytes after the value are not seen. Protobuf is turned into Avro first.
+few bytes may claim (`lakehouse.spark.avro_limits`). It would not see bytes behind the value, so it reads a record of the value
+and a mark, which is put behind the bytes. Protobuf is turned into Avro first.
 """
 
 from __future__ import annotations
 
+import json
+import secrets
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -17,9 +20,16 @@ from lakehouse.settings.avro_schema import AvroSchemaError
 from lakehouse.settings.payload_schema import CORRUPT, Field, Type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column
 
     from lakehouse.extract.written import Written
+
+
+_SYMBOLS = [f"s{nth}" for nth in range(64)]
+_MARK = [secrets.randbelow(len(_SYMBOLS)) for _ in range(8)]
+"""Numbers of symbols, each a byte in Avro. A reader knows only these symbols, and no producer knows which they are."""
 
 
 def has_prefix(value: Column) -> Column:
@@ -77,9 +87,22 @@ def _by(value: Column, schema: str, wanted: Type, struct: str) -> Column:
         reader = avro_schema.reader(writer, wanted)
     except AvroSchemaError:
         return F.lit(None).cast(struct)
-    options = F.create_map(F.lit("mode"), F.lit("PERMISSIVE"), F.lit("avroSchema"), F.lit(reader))
+    marked = F.concat(value, F.lit(bytes(2 * nth for nth in _MARK)))
+    marked_reader = _with_mark(reader, [[_SYMBOLS[nth]] for nth in _MARK])
+    options = F.create_map(F.lit("mode"), F.lit("PERMISSIVE"), F.lit("avroSchema"), F.lit(marked_reader))
     # By its name: the function of pyspark's own module is none that Spark Connect has without the jar on the client.
-    return F.call_function("from_avro", value, F.lit(writer.text), options).cast(struct)
+    found = F.call_function("from_avro", marked, F.lit(_with_mark(writer.text, [_SYMBOLS] * len(_MARK))), options)
+    return found["value"].cast(struct)
+
+
+def _with_mark(schema: str, symbols: Sequence[Sequence[str]]) -> str:
+    """The schema of a record of a value and the mark."""
+    mark = [{"type": "enum", "name": f"tidemark_mark_{nth}", "symbols": each} for nth, each in enumerate(symbols)]
+    fields = [
+        {"name": "value", "type": json.loads(schema)},
+        *({"name": f"mark_{nth}", "type": each} for nth, each in enumerate(mark)),
+    ]
+    return json.dumps({"type": "record", "name": "tidemark_marked", "fields": fields})
 
 
 def _as_text(wanted: Type) -> Type:

@@ -34,7 +34,6 @@ NULL = "null"
 DISAGREES = "disagrees"
 EMPTY = "empty"
 TOO_LONG = "too_long"
-NOT_UTF8 = "not_utf8"
 OUT_OF_RANGE = "out_of_range"
 NOT_DECODED = "not_decoded"
 
@@ -223,9 +222,10 @@ def _raw(case: _Case) -> _Pair:
         case "value":
             return value, F.when(value.isNull(), F.lit(NULL))
         case "json" | "prefixed_json":
-            problem = F.when(value.isNull(), F.lit(NULL)).when(at_path.isNull(), F.lit(MISSING))
-            unsure = json_strictness.problem(_text(source), source.argument, at_path)
-            return at_path.cast("binary"), F.coalesce(problem, unsure)
+            is_name = case.role == "producer" and source.encoding == "utf8"
+            unsure = json_strictness.problem(_text(source), source.argument, at_path, is_name=is_name)
+            no_text = F.when(value.isNull(), F.lit(NULL)).when(_text(source).isNull(), F.lit(MISSING))
+            return at_path.cast("binary"), F.coalesce(no_text, unsure)
         case "field":
             at_field = reduce(lambda struct, name: struct.getField(name), source.argument.split("."), at_path)
             is_decoded = at_path.getField(payload_schema.CORRUPT).isNotNull()
@@ -306,7 +306,7 @@ def _name(role: str, encoding: Encoding) -> _Pair:
     unread = (
         F.when(length == 0, F.lit(EMPTY))
         .when(length > _MOST_BYTES, F.lit(TOO_LONG))
-        .when(~F.is_valid_utf8(found), F.lit(NOT_UTF8))
+        .when(~F.is_valid_utf8(found), F.lit(json_strictness.NOT_UTF8))
     )
     problem = F.coalesce(problem, unread)
     return F.when(problem.isNull(), found), problem

@@ -1,48 +1,102 @@
-"""Whether a JSON text is unambiguous at a path: Spark's parser is lenient, and a sequence decides which records are kept.
+"""What a JSON text is to every reader of values: one document of strict JSON (RFC 8259) in UTF-8.
 
-`get_json_object` takes the first of duplicate keys, accepts single quotes and text after the JSON, and reads `-0` as 0. Further
-passes over the text check for these, each only if a cheap look at the bytes shows that it may be needed.
+Spark's parsers are lenient. `get_json_object` and `from_json` stop behind the first document. `get_json_object` accepts single
+quotes and control characters in strings, takes the first of duplicate keys, and reads `-0` as 0. Where text is wanted, both
+write a fraction as a double, and half of a surrogate pair as a question mark. The checks here look at the text first, and parse
+it again only where that look finds something.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+
+from lakehouse.settings import payload_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 REPEATED = "repeated"
 NOT_JSON = "not_json"
+NOT_TEXT = "not_text"
+NOT_UTF8 = "not_utf8"
 NOT_WHOLE = "not_a_whole_number"
+
+_OPTIONS = {
+    "columnNameOfCorruptRecord": payload_schema.CORRUPT,
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+    "allowUnquotedControlChars": "false",
+}
+_NAME = f"_{secrets.token_hex(8)}"
+_ELEMENTS = 3
 
 _STEP = re.compile(r"\.([^.\[]+)|\[(?:\d+)\]|\['([^']*)'\]")
 # Up to the next -0 outside strings. Possessive: anything else recurses, and a long text overflows the stack.
 _MINUS_ZERO = r'\G((?:[^"-]++|"(?:[^"\\]++|\\.)*+"|-(?!0))*+)-0'
-_CORRUPT = "_corrupt"
-_STRICT = {"allowSingleQuotes": "false", "allowUnquotedControlChars": "true", "columnNameOfCorruptRecord": _CORRUPT}
-"""Strict, except that control characters in strings are allowed, as `get_json_object` allows them."""
+_LOOKS_LENIENT = r"['\x00-\x1f]|\\u[dD][89a-fA-F]"
+_HALF_PAIR = r"\\u[dD][89a-fA-F]"
+_WHOLE_PAIR = r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_LOOKS_REWRITTEN = r'\A-?[0-9]+\.|\A"?-?Infinity"?\z|\A[\[{]'
+"""A text that Spark may have written from a fraction, an object or an array."""
 
 
-def problem(text: Column, path: str, at_path: Column) -> Column:
-    """Why the result of `get_json_object` cannot be trusted; null if it can.
+def parse_document(text: Column, type_: str) -> Column:
+    """Parse a text that has to be one document of strict JSON.
+
+    The text is read between two nulls in an array. What follows the document would be another element of it, end it too early,
+    or be an error; and to go on in it under its name, a producer would have to know the name.
+
+    Args:
+        text: The text.
+        type_: What it is parsed as, in SQL.
+
+    Returns:
+        A struct, for `document` and `is_document`.
+    """
+    between_nulls = F.concat(F.lit(f'{{"{_NAME}":[null,'), text, F.lit(",null]}"))
+    return F.from_json(between_nulls, f"{_NAME} ARRAY<{type_}>, {payload_schema.CORRUPT} STRING", _OPTIONS)
+
+
+def document(parsed: Column) -> Column:
+    """The document of an answer of `parse_document`."""
+    return F.get(parsed[_NAME], F.lit(1))
+
+
+def is_document(parsed: Column, text: Column) -> Column:
+    """Whether a text was one document of strict JSON, and of the type it was parsed as. Null counts as no.
+
+    An escape that is half of a surrogate pair is no character: Spark reads a question mark.
+    """
+    is_half = F.regexp_replace(text, _WHOLE_PAIR, "").rlike(_HALF_PAIR)
+    has_half_pair = F.when(F.contains(text, F.lit("\\u")), is_half).otherwise(F.lit(False))
+    return parsed[payload_schema.CORRUPT].isNull() & (F.size(parsed[_NAME]) == _ELEMENTS) & ~has_half_pair
+
+
+def problem(text: Column, path: str, at_path: Column, *, is_name: bool) -> Column:
+    """Why the result of `get_json_object` is missing or cannot be trusted; null if it can.
 
     Args:
         text: The text.
         path: The path, as the config names it.
-        at_path: The result of `get_json_object`, not null.
+        at_path: The result of `get_json_object`, or null.
+        is_name: Whether it is taken as text and not as a number.
 
     Returns:
-        repeated: a key of the path occurs more than once in its object; not_json: single quotes, or text after the JSON;
-        not_a_whole_number: -0.
+        not_utf8: the text is not UTF-8; not_json: it is not one document of strict JSON; missing: there is nothing at the path;
+        repeated: a key of the path occurs more than once in its object; not_a_whole_number: -0; not_text: a name that is a
+        fraction, an object or an array.
     """
     repeated = [_is_repeated(text, path[: step.start()], step[1] or step[2]) for step in _steps(path)]
-    told = F.when(_has_single_quotes(text) | _goes_on(text), F.lit(NOT_JSON))
+    told = F.when(~F.is_valid_utf8(text), F.lit(NOT_UTF8)).when(~_is_json(text, at_path), F.lit(NOT_JSON))
+    told = told.when(at_path.isNull(), F.lit("missing"))
     for each in repeated:
         told = told.when(each, F.lit(REPEATED))
-    return told.when(_is_minus_zero(text, path, at_path), F.lit(NOT_WHOLE))
+    told = told.when(_is_minus_zero(text, path, at_path), F.lit(NOT_WHOLE))
+    return told.when(_is_rewritten(text, path, at_path), F.lit(NOT_TEXT)) if is_name else told
 
 
 def _steps(path: str) -> list[re.Match[str]]:
@@ -50,23 +104,13 @@ def _steps(path: str) -> list[re.Match[str]]:
     return [step for step in _STEP.finditer(path) if step[1] or step[2]]
 
 
-def _has_single_quotes(text: Column) -> Column:
-    """Whether a key or string is in single quotes."""
-    read = F.from_json(F.concat(F.lit('{"v":'), text, F.lit("}")), f"_t STRING, {_CORRUPT} STRING", _STRICT)
-    return F.when(F.contains(text, F.lit("'")), read[_CORRUPT].isNotNull()).otherwise(F.lit(False))
-
-
-def _goes_on(text: Column) -> Column:
-    """Whether anything but blanks follows the JSON.
-
-    If not, the text in brackets is an array of one element. But the text must not close the bracket itself: an opening bracket
-    and the text alone must not be a whole array.
-    """
-    up_to_brace = F.concat(F.substring_index(text, "}", 1), F.lit("}"))
-    is_one = F.coalesce(F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))) == 1, F.lit(False))
-    closes = F.when(F.contains(text, F.lit("]")), F.json_array_length(F.concat(F.lit("["), text)).isNotNull())
-    # Shortcut: if the first closing brace ends the text, it closes the outermost object, and nothing follows.
-    return F.when(up_to_brace == F.rtrim(text), F.lit(False)).otherwise(~is_one | F.coalesce(closes, F.lit(False)))
+def _is_json(text: Column, at_path: Column) -> Column:
+    """Whether the text is one document of strict JSON, if `get_json_object` found something in it."""
+    # If the first closing brace ends an object's text, it closes the object, and nothing follows.
+    ends_at_first = F.concat(F.substring_index(text, "}", 1), F.lit("}")) == F.rtrim(text)
+    looks_strict = F.startswith(text, F.lit("{")) & ends_at_first & ~text.rlike(_LOOKS_LENIENT)
+    is_strict = F.coalesce(is_document(parse_document(text, "STRING"), text), F.lit(False))
+    return F.when(at_path.isNotNull() & looks_strict, F.lit(True)).otherwise(is_strict)
 
 
 def _is_repeated(text: Column, parent: str, name: str) -> Column:
@@ -86,3 +130,9 @@ def _is_minus_zero(text: Column, path: str, at_path: Column) -> Column:
     other = F.get_json_object(F.regexp_replace(text, _MINUS_ZERO, "$1-1"), path)
     may_be = (at_path == "0") & F.contains(text, F.lit("-0"))
     return F.when(may_be, F.coalesce(other != "0", F.lit(True))).otherwise(F.lit(False))
+
+
+def _is_rewritten(text: Column, path: str, at_path: Column) -> Column:
+    """Whether a name is no string: Spark writes fractions, objects and arrays in another way than the text."""
+    found = F.schema_of_variant(F.try_variant_get(F.try_parse_json(text), path, "variant"))
+    return F.when(at_path.rlike(_LOOKS_REWRITTEN), F.coalesce(found != "STRING", F.lit(True))).otherwise(F.lit(False))

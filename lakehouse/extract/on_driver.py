@@ -49,9 +49,19 @@ def _constant(text: str) -> Any:
     raise ValueError(text)
 
 
-_PARSER = json.JSONDecoder(
-    object_pairs_hook=Object, parse_int=Digits, parse_float=Digits, parse_constant=_constant, strict=False
-)
+_MOST_DIGITS = 1_000
+"""The longest number that Spark's parser reads."""
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+_WHOLE_PAIR = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+
+
+def _digits(text: str) -> Digits:
+    if sum(map(str.isdigit, text)) > _MOST_DIGITS:
+        raise ValueError(text[:_MOST_DIGITS])
+    return Digits(text)
+
+
+_PARSER = json.JSONDecoder(object_pairs_hook=Object, parse_int=_digits, parse_float=_digits, parse_constant=_constant)
 
 
 class OfOtherType(NamedTuple):
@@ -82,13 +92,27 @@ class Record:
     offset: int = 0
     fields: Mapping[str, bytes | OfOtherType] | None = None
 
-    @cached_property
+    @property
     def json(self) -> Any:
         """The value as JSON: numbers as `Digits`, objects as `Object`; None if it is no JSON."""
+        return self._document[0]
+
+    @property
+    def json_problem(self) -> str | None:
+        """Why the value is no JSON; None if it is. See `lakehouse.extract.json_strictness`."""
+        return self._document[1]
+
+    @cached_property
+    def _document(self) -> tuple[Any, str | None]:
         try:
-            return _PARSER.decode((self.value or b"").decode(errors="replace"))
+            text = (self.value or b"").decode()
+            if _HALF_PAIR.search(_WHOLE_PAIR.sub("", text)):
+                return None, "not_json"
+            return _PARSER.decode(text), None
+        except UnicodeDecodeError:
+            return None, "not_utf8"
         except (ValueError, RecursionError):
-            return None
+            return None, "not_json"
 
     @cached_property
     def behind_prefix(self) -> Record:
@@ -116,7 +140,7 @@ def name(source: Source, record: Record) -> tuple[str | None, str | None]:
     >>> name(Source("header", "p"), Record(b"", [("p", b"")]))
     (None, 'empty')
     """
-    found, problem = raw(source, record)
+    found, problem = raw(source, record, is_name=source.encoding == "utf8")
     return (None, problem) if found is None else to_name(found, source.encoding)
 
 
@@ -154,7 +178,7 @@ def to_number(raw: bytes, encoding: str) -> tuple[int | None, str | None]:
     return (found, None) if 0 <= found <= _LARGEST else (None, "out_of_range")
 
 
-def raw(source: Source, record: Record) -> tuple[bytes | None, str | None]:
+def raw(source: Source, record: Record, *, is_name: bool = False) -> tuple[bytes | None, str | None]:
     """The bytes that a source names, or the problem if there are none. What only Spark reads is missing: functions."""
     value = record.value
     match source.form:
@@ -165,7 +189,7 @@ def raw(source: Source, record: Record) -> tuple[bytes | None, str | None]:
         case "custom" | "field":  # no field has a function's name
             return _field((record.fields or {}).get(source.argument))
         case "json" | "prefixed_json" if value is not None:
-            return _at_path(record if source.form == "json" else record.behind_prefix, source.argument)
+            return _at_path(record if source.form == "json" else record.behind_prefix, source.argument, is_name=is_name)
         case "bytes" if value is not None:
             start, end = (int(bound) for bound in source.argument.split(":"))
             return (None, "missing") if len(value) < end else (value[start:end], None)
@@ -187,17 +211,28 @@ def _field(found: bytes | OfOtherType | None) -> tuple[bytes | None, str | None]
     return found, "missing" if found is None else None
 
 
-def _at_path(record: Record, path: str) -> tuple[bytes | None, str | None]:
+def _at_path(record: Record, path: str, *, is_name: bool) -> tuple[bytes | None, str | None]:
+    if record.value is None or record.json_problem:
+        return None, record.json_problem or "missing"
     found, is_repeated = record.json, False
-    try:
-        for step, index, quoted in _STEP.findall(path):
+    for step, index, quoted in _STEP.findall(path):
+        if index:
+            found = found[int(index)] if isinstance(found, list) and int(index) < len(found) else None
+        else:
             is_repeated = is_repeated or (isinstance(found, Object) and (step or quoted) in found.repeated)
-            found = found[int(index)] if index else found[step or quoted]
-    except (KeyError, IndexError, TypeError):
-        return None, "missing"
+            found = found.get(step or quoted) if isinstance(found, Object) else None
     if found is None:
         return None, "missing"
-    return (None, "repeated") if is_repeated else (text_of(found), None)
+    problem = "repeated" if is_repeated else _not_name(found) if is_name else None
+    return (None, problem) if problem else (text_of(found), None)
+
+
+def _not_name(found: Any) -> str | None:
+    """Why a part of a JSON text is no name: Spark gives the digits of whole numbers only."""
+    if found == "-0" and isinstance(found, Digits):
+        return "not_a_whole_number"
+    is_fraction = isinstance(found, Digits) and not found.removeprefix("-").isdigit()
+    return "not_text" if is_fraction or isinstance(found, dict | list) else None
 
 
 def text_of(found: Any) -> bytes:

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 PREFIX_BYTES = 5
 """What the Confluent wire format puts before a value: a zero byte, and the schema's id in four bytes, big-endian."""
 _MOST_INDEXES = 100
+_HEADERS = (
+    ((b"\x00",), PREFIX_BYTES, "the prefix of a schema registry"),
+    ((b"\x03\x00", b"\x03\x05"), 18, "the header of AWS Glue's registry"),
+    ((b"\xc3\x01",), 10, "the header of Avro's single-object encoding"),
+)
+"""What a header begins with, its bytes, and its name."""
 
 
 def without_prefix(value: bytes) -> bytes | None:
@@ -31,6 +37,17 @@ def schema_id(value: bytes) -> int | None:
     (263, None)
     """
     return None if without_prefix(value) is None else int.from_bytes(value[1:PREFIX_BYTES])
+
+
+def framing(value: bytes) -> str | None:
+    r"""The header that a serializer puts before a value, in words; None where none of those known is there.
+
+    >>> framing(b"\x00\x00\x00\x00\x07{}"), framing(b"\x03\x05" + bytes(16)), framing(b"{}")
+    ('the prefix of a schema registry', "the header of AWS Glue's registry", None)
+    >>> framing(b"\xc3\x01" + bytes(8))
+    "the header of Avro's single-object encoding"
+    """
+    return next((name for begins, size, name in _HEADERS if len(value) >= size and value.startswith(begins)), None)
 
 
 def message_path(value: bytes) -> str | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.extract import on_driver
+from lakehouse.extract.written import without_prefix
+from lakehouse.settings import payload_schema
+from silver.extract import json_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,3 +39,17 @@ def key(rules: Rules, record: Mapping[str, Any]) -> tuple[str | None, int | None
     producer = on_driver.name(rules.producer, found)[0] if rules.producer else None
     epoch = on_driver.number(rules.epoch, found)[0] if rules.epoch else 0
     return producer, epoch, on_driver.number(rules.sequence, found)[0]
+
+
+def misfit(rules: Rules, record: Mapping[str, Any]) -> str | None:
+    """Which field of a record's JSON value is not of its type; None if none is seen, or the value is not decoded as JSON.
+
+    Args:
+        rules: The rules of the load that decided it.
+        record: The Bronze record.
+    """
+    rules, value = rules.of_topic(record["topic"]), record.get("value")
+    if rules.payload is None or rules.payload.format != "json" or value is None:
+        return None
+    body = without_prefix(value) if rules.written else value
+    return None if body is None else json_misfit.misfit(body, payload_schema.of(rules.payload.schema))

@@ -1,4 +1,4 @@
-"""Schemas of Avro in a line, and values written by them."""
+"""Schemas of Avro in a line, and values written and read by them."""
 
 from __future__ import annotations
 
@@ -19,3 +19,19 @@ def written(schema: Any, value: Any) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
     return out.getvalue()
+
+
+def read(schema: Any, value: bytes) -> Any:
+    """The value as fastavro reads it.
+
+    Raises:
+        ValueError: It cannot be read, or does not end where its bytes end.
+    """
+    stream = io.BytesIO(value)
+    try:
+        found = fastavro.schemaless_reader(stream, fastavro.parse_schema(schema), None)
+    except (EOFError, IndexError, OverflowError, MemoryError) as error:
+        raise ValueError(value) from error
+    if stream.read(1):
+        raise ValueError(value)
+    return found

@@ -67,3 +67,11 @@ def drawn_bytes(whole: bytes) -> list[bytes]:
             changed[chance.randrange(len(changed))] = chance.randrange(256)
         values.append(bytes(changed[: chance.randrange(len(changed) + 1)]))
     return values
+
+
+def one_byte_more_or_less(values: Sequence[bytes]) -> list[bytes]:
+    """Each value, each without one of its bytes, and each with another byte at every place."""
+    chance = random.Random(11)
+    without = [value[:at] + value[at + 1 :] for value in values for at in range(len(value))]
+    more = [value[:at] + chance.randbytes(1) + value[at:] for value in values for at in range(len(value) + 1) for _ in range(3)]
+    return list(dict.fromkeys([*values, *without, *more]))

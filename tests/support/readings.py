@@ -115,12 +115,13 @@ def _at_key(value: bytes, key: str) -> bytes | None:
         parse_int=told,
         parse_float=lambda text: told(text) and "no",
         parse_constant=unknown,
-        strict=False,
     )
     try:
-        text = value.decode(errors="replace").strip(" \t\r\n")
+        text = value.decode().strip(" \t\r\n")
         found, end = decoder.raw_decode(text)
         if end != len(text) or not isinstance(found, dict) or key in found["\0repeated"] or found.get(key) is None:
+            return None
+        if any("\ud800" <= character <= "\udfff" for character in json.dumps(found, ensure_ascii=False, default=list)):
             return None
         return found[key].encode() if isinstance(found[key], str) else b"no"
     except (ValueError, RecursionError):

@@ -9,9 +9,12 @@ import pytest
 
 from bronze.dev_broker.process import free_port
 from jobs.cli.commands import main
+from jobs.first import check
 from lakehouse.contracts.bronze import OWNER
+from lakehouse.settings.pipeline import ValueFormat
 from lakehouse.table import Lakehouse
 from tests.lakehouse.delta.test_root_check import table
+from tests.support.avro import record, written
 from tests.support.kafka import Sent, send, sequenced
 from tests.support.small_config import write_config
 
@@ -64,6 +67,24 @@ def test_everything_that_a_run_needs_has_a_line_and_nothing_is_left_behind(fille
     }
     assert all(found[name]["ok"] for name in (*KAFKA, "config", "Java", "pyspark"))
     assert [each.name for each in tmp_path.iterdir()] == ["tidemark.yml"]
+
+
+def test_a_value_that_is_not_of_a_plain_avro_schema_is_named_with_its_header() -> None:
+    schema = record("Item", id="long", qty="int")
+    value, item = ValueFormat(format="avro", schema="id BIGINT", avro_schema=json.dumps(schema)), {"id": 1000, "qty": 3}
+    plain = written(schema, item)
+    wrong = "not of value.avro_schema"
+    expected = {
+        plain: None,
+        b"\0\0\0\0\x07" + plain: f"{wrong}: behind the prefix of a schema registry",
+        b"\3\0" + bytes(16) + plain: f"{wrong}: behind the header of AWS Glue's registry",
+        b"\xc3\1" + bytes(8) + plain: f"{wrong}: behind the header of Avro's single-object encoding",
+        plain + b"\0": wrong,
+        plain[:-1]: wrong,
+    }
+    assert {raw: check._undecodable(raw, value, check._decoder(value)) for raw in expected} == expected
+    of_protobuf = ValueFormat.model_construct(format="protobuf", registry=None)
+    assert check._undecodable(b"\0\0\0\0\x07\0", of_protobuf) == "no Protobuf: behind the prefix of a schema registry"
 
 
 def test_what_the_records_lack_is_named_with_what_they_have(filled: str, checked: Check, run_command: RunCommand) -> None:

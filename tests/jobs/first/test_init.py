@@ -232,6 +232,13 @@ def test_the_fields_of_avro_values_are_looked_at_and_the_config_names_registry_a
     assert settings.registry.username == "registry-reader"
 
 
+def test_the_header_of_another_registry_is_named(filled: Filled, begin: Begin) -> None:
+    value = b"\3\0" + bytes(16) + b"x"
+    name = filled(*(Sent(value, headers=[("seq", b"%d" % n)]) for n in range(1, 13)))
+    code, out, _ = begin(name)
+    assert (code, "The values begin with the header of AWS Glue's registry" in out) == (0, True)
+
+
 def test_what_the_registry_does_not_have_and_protobuf_are_told_and_a_header_is_found_all_the_same(
     filled: Filled, begin: Begin
 ) -> None:

@@ -89,10 +89,12 @@ SEQUENCES: dict[Source, dict[int | str, list[Given]]] = {
         6: [b'{"m": {"seq": "6"}}'],
         12345678901234567: [b'{"m": {"seq": 12345678901234567}}'],
         "not_a_whole_number": [b'{"m": {"seq": 1.5}}', b'{"m": {"seq": -5}}'],
-        "missing": [
-            b'{"m": {"seq": ' + b"7" * 2000 + b"}}",  # more digits than a JSON number may have: unreadable
-            *(b'{"m": {"seq": null}}', b'{"m": 5}', b'{"m": {"seq"', b"\xff"),
+        "missing": [b'{"m": {"seq": null}}', b'{"m": 5}', b"{}", b"[]", b"null", b'"text"', b'[{"m": {"seq": 5}}]'],
+        "not_json": [
+            b'{"m": {"seq": ' + b"7" * 2000 + b"}}",  # more digits than a JSON number may have
+            *(b'{"m": {"seq"', b"", b" ", b"1}", b"[1]}", b'{"m": {"seq": 5}, "n": ' + b"7" * 2000 + b"}"),
         ],
+        "not_utf8": [b"\xff", b'{"m": {"seq": 5}, "s": "\xff"}'],
         "null": [None],
     },
     Source("json", "$.seq"): {
@@ -106,15 +108,19 @@ SEQUENCES: dict[Source, dict[int | str, list[Given]]] = {
         "too_long": [b'{"seq": "' + b"9" * 2_000 + b'"}'],
         "not_json": [
             *(b"{'seq': 5}", b"{\"seq\": 5, 's': 1}", b'{"seq": 5} x', b'{"seq": 5}{"seq": 6}', b'{"seq": 5}, {"seq": 6}'),
-            *(b'{"seq": 5}] {}', b'{"seq": 5}], {"a": [1}', b'{"seq": 5}\x00'),
+            *(b'{"seq": 5}] {}', b'{"seq": 5}], {"a": [1}', b'{"seq": 5}\x00', b'{"seq": 5}],"v":[{"seq": 6}'),
+            *(b'{"seq": 007}', b'{"seq": +5}', b'{"seq": NaN}', b'{"seq": 5,}', b'{"seq": 5', b'\xef\xbb\xbf{"seq": 5}'),
+            *(
+                b"[" * 100_000,
+                b'{"seq": 5, "s": "\x01"}',
+                b'{"seq": 5, "s": "\n"}',
+                b'{"seq": 5, "s": "\\ud800"}',
+                b'"{\\"seq\\": 5}',
+            ),
         ],
         "repeated": [
             *(b'{"seq": 5, "seq": 6}', b'{"seq": 5, "seq": 5}', b'{"seq": 5, "s\\u0065q": 6}'),
             b'{"seq": 5, "seq": 6, "seq": 5}',
-        ],
-        "missing": [
-            *(b'{"seq": 007}', b'{"seq": +5}', b'{"seq": NaN}', b'{"seq": 5,}', b'{"seq": 5', b'\xef\xbb\xbf{"seq": 5}'),
-            b"[" * 100_000,
         ],
     },
     Source("json", "$.m[0]['a b'].seq-0"): {
@@ -152,6 +158,24 @@ RECORDS: dict[Sources, dict[Any, list[Given]]] = {
     Sources(Source("offset"), producer=Source("header", "x", "int32")): {
         ("4", 0, 0, None): [(("x", bytes(3) + b"\4"),)],
         (None, None, None, "producer_disagrees"): [(("x", bytes(3) + b"\4"), ("x", bytes(3) + b"\5"))],
+    },
+    Sources(Source("offset"), producer=Source("json", "$.p")): {
+        ("10.50", 0, 0, None): [b'{"p": "10.50"}'],
+        ("7", 0, 1, None): [b'{"p": 7}'],
+        ("true", 0, 2, None): [b'{"p": true}'],
+        (None, None, None, "producer_not_text"): [
+            *(
+                b'{"p": 10.50}',
+                b'{"p": 0.1234567890123456789}',
+                b'{"p": 1e2}',
+                b'{"p": 1e400}',
+                b'{"p": {"a": 1}}',
+                b'{"p": []}',
+            ),
+        ],
+        (None, None, None, "producer_not_utf8"): [b'{"p": "\xff"}', b'{"p": "\xfe"}'],
+        (None, None, None, "producer_not_a_whole_number"): [b'{"p": -0}'],
+        (None, None, None, "producer_not_json"): [b'{"p": "\\ud800"}', b'{"p": "a"} more'],
     },
     Sources(Source("offset"), producer=Source("value")): {
         ("a" * 1_024, 0, 0, None): [b"a" * 1_024],

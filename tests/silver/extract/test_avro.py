@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.extract.written import Written
 from silver.rules import Payload
-from tests.support.avro import record, written
-from tests.support.decodings import WRONG, drawn_bytes, extracted, payloads, prefixed
+from tests.support.avro import read, record, written
+from tests.support.decodings import WRONG, drawn_bytes, extracted, one_byte_more_or_less, payloads, prefixed
 from tests.support.protobuf import varint
 
 if TYPE_CHECKING:
@@ -74,6 +74,38 @@ def test_values_are_decoded_into_fields_and_any_bytes_have_a_payload_or_a_reason
     whole = known | {"more": [("k", 1)], "seen_by": [{"id": "bob", "name": None}], "added": None}
     assert found[:3] == [whole, {**whole, "more": [], "was": None, "seen_by": None, "note": None}, None]
     assert all(each == WRONG or isinstance(each, dict) for each in found[3:])
+
+
+def test_a_value_ends_where_its_bytes_end(spark: SparkSession) -> None:
+    schema = record("Item", id="long", qty="int")
+    value = written(schema, {"id": 1000, "qty": 3})
+    framed = [
+        prefixed(7, value),  # by Confluent's serializers
+        b"\x03\0" + bytes(16) + value,  # by AWS Glue's
+        b"\xc3\x01" + bytes(8) + value,  # single-object encoding
+    ]
+    wrong = [*framed, value + b"\0", value + value, value[:-1], b""]
+
+    found = payloads(spark, Payload("avro", "id BIGINT, qty INT"), [value, *wrong], Written("avro", json.dumps(schema)))
+
+    assert found == [{"id": 1000, "qty": 3}, *[WRONG] * len(wrong)]
+
+
+def test_a_value_with_a_byte_more_or_less_is_fastavros_or_undecodable(spark: SparkSession) -> None:
+    items: Any = {"type": "array", "items": record("In", s=["null", "string"])}
+    schema = record("Out", n="long", s="string", b="bytes", d="double", items=items, m={"type": "map", "values": "long"})
+    given = [
+        {"n": n, "s": s, "b": s.encode(), "d": n / 7, "items": [{"s": None}, {"s": s}], "m": {s: n, "k": -n}}
+        for n, s in ((0, ""), (-1, "a"), (2**40, "n\u00e4 \u20ac"), (7, "x" * 70))
+    ]
+    values = one_byte_more_or_less([written(schema, each) for each in given])
+    ddl = "n BIGINT, s STRING, b BINARY, d DOUBLE, items ARRAY<STRUCT<s: STRING>>, m MAP<STRING, BIGINT>"
+
+    found = payloads(spark, Payload("avro", ddl), values, Written("avro", json.dumps(schema)))
+
+    decoded = {value: {**each, "m": dict(each["m"])} for value, each in zip(values, found, strict=True) if each != WRONG}
+    assert decoded == {value: read(schema, value) for value in decoded}
+    assert len(given) < len(decoded) < len(values) / 2
 
 
 def test_each_value_is_decoded_by_the_schema_whose_id_it_begins_with(spark: SparkSession) -> None:
@@ -156,7 +188,7 @@ def test_json_behind_the_prefix_is_read_without_it(spark: SparkSession) -> None:
     given: dict[bytes | None, tuple[Any, int | None, str | None]] = {
         prefixed(1, b'{"seq": 7}'): ({"seq": 7}, 7, None),
         b'{"seq": 7}': (WRONG, None, "sequence_missing"),
-        prefixed(1, b"\xff"): ("value_not_utf8", None, "sequence_missing"),
+        prefixed(1, b"\xff"): ("value_not_utf8", None, "sequence_not_utf8"),
         None: (None, None, "sequence_null"),
         b"\0": (WRONG, None, "sequence_missing"),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ BOMBS = [
     *(b'{"d": "1e,+320000000"}', b'{"d": "1e,,-32000000"}', b'{"d": "1,e+320000000"}', b'{"d": ",1,e,+,3,2,0,0,0,0,0,0"}'),
     b'{"d": "\\u0031\\u0065\\u003320000000"}',
     '{"d": "1e\u0663\u0662\u0660\u0660\u0660\u0660\u0660\u0660\u0660"}'.encode(),
-    *(b'{"d": "1e320000000", "d": "1"}', b'{"d": "1e320000000", x', b"{'d': '1e320000000'}"),
+    *(b'{"d": "1e320000000", x', b"{'d': '1e320000000'}"),
     *(b"{'x\"': 1, 'd': 1e320000000, 'y\"': 1}", b'{"in": [{"d": 1e320000000}]}'),
     *(b'{"d": "' + b"9" * 1_000_000 + b'"}', b'{"d": ' + b"9" * 1_000_000 + b"}"),
 ]
@@ -76,13 +77,141 @@ def test_a_number_past_its_length_is_undecodable_before_it_is_cast_and_no_other(
     given: dict[bytes | None, Any] = {
         **dict.fromkeys(BOMBS, WRONG),
         b'{"s": "12E4567", "d": 1.25}': ("12E4567", Decimal("1.25"), None),
-        b'{"s": "say \\"1e99999\\"", "d": "1,000.5"}': ('say "1e99999"', Decimal("1000.50"), None),
+        b'{"s": "say \\"1e99999\\"", "d": "1000.5"}': ('say "1e99999"', Decimal("1000.50"), None),
         b'{"s": "\\u0031e99999", "d": 1e2}': ("1e99999", Decimal("100.00"), None),
+        b'{"d": "1e320000000", "d": "1"}': (None, Decimal("1.00"), None),  # the last one counts, as in Python
         b'{"s": "' + b"9" * 60 + b'", "d": null}': ("9" * 60, None, None),
-        b'{"d": 0.' + b"3" * 60 + b"}": (None, Decimal("0.33"), None),
+        b'{"d": 0.33' + b"0" * 20 + b"}": (None, Decimal("0.33"), None),
+        b'{"d": 0.' + b"3" * 60 + b"}": WRONG,
         b'{"s": 1e99999}': WRONG,
     }
     of_schema(spark, "s STRING, d DECIMAL(10,2), in ARRAY<STRUCT<d: DECIMAL(38,10)>>", given)
+
+
+# By type: what it holds without loss, and what it does not.
+HELD: dict[str, dict[str, Any]] = {
+    "DECIMAL(10,2)": {
+        '"12.50"': Decimal("12.50"),
+        "12.5": Decimal("12.50"),
+        "1e2": Decimal("100.00"),
+        "15e-1": Decimal("1.50"),
+        '"-0.01"': Decimal("-0.01"),
+        "99999999.99": Decimal("99999999.99"),
+        "10.000": Decimal("10.00"),
+        **dict.fromkeys(['"12,50"', '"1.234,56"', '"0,99"', '",,1"', '"1,"', r'"\u0031,5"', '"\u0663"', '"1\u0663"'], WRONG),
+        **dict.fromkeys(
+            ["10.005", "0.004", "1e-3", "99999999.999", "1e-31", "1" * 9, '"10.005"', '"NaN"', '""', "0.1e-30"], WRONG
+        ),
+        **dict.fromkeys(["1.00000000000000000000000000000000000001", '"1.00000000000000000000000000000000001"'], WRONG),
+    },
+    "DECIMAL(38,18)": {
+        "1e-18": Decimal("1e-18"),
+        "1.000000000000000001": Decimal("1.000000000000000001"),
+        '"2e-18"': Decimal("2e-18"),
+        **dict.fromkeys(["1e-19", "1.0000000000000000001", "15e-19", '"1e-19"'], WRONG),
+    },
+    "DECIMAL(38,0)": {
+        "9" * 38: Decimal("9" * 38),
+        "5.0": Decimal(5),
+        '"7"': Decimal(7),
+        **dict.fromkeys(["9" * 39, "1.5", '"1.5"'], WRONG),
+    },
+    "STRING": {
+        '"10.50"': "10.50",
+        '"Infinity"': "Infinity",
+        '"[1.5]"': "[1.5]",
+        '"0"': "0",
+        "7": "7",
+        "true": "true",
+        "12345678901234567890123": "12345678901234567890123",
+        '{"x":1}': '{"x":1}',
+        '{"x":"1.5"}': '{"x":"1.5"}',
+        **dict.fromkeys(["12345678901234567890123.45", "10.50", "1e400", "1e2", '{"x":1.10}', "[[1e400]]", "-0", "NaN"], WRONG),
+        r'"\ud83d\ude00"': "\U0001f600",
+        r'"\\ud800"': r"\ud800",
+        **dict.fromkeys([r'"\ud800"', r'"\ude00\ud83d"', r'{"\ud800":1}'], WRONG),
+    },
+    "DATE": {
+        '"2026-03-01"': date(2026, 3, 1),
+        **dict.fromkeys(['"00000000"', '"0"', '"123"', '"-1"', '"2026-03-01 garbage"', '"2026-3-1"', '"2026-02-30"'], WRONG),
+        **dict.fromkeys(
+            ["20260301", "5", '"2026-03-01T10:00:00Z"', '"0000-01-01"', '"2026-03"', r'"2026-03-01\n"', '""'], WRONG
+        ),
+    },
+    "DOUBLE": {
+        "1.5": 1.5,
+        "-0.0": 0.0,
+        "7": 7.0,
+        **dict.fromkeys(["NaN", "1e400", "-1e400", '"NaN"', '"Infinity"', '"1.5"'], WRONG),
+    },
+    "FLOAT": {"1.5": 1.5, **dict.fromkeys(["1e39", "-1e39", "NaN"], WRONG)},
+    "TINYINT": {"127": 127, "-128": -128, **dict.fromkeys(["128", "200", "255", "256", "-129", "1.0", '"1"'], WRONG)},
+    "SMALLINT": {"32767": 32767, **dict.fromkeys(["32768", "65535"], WRONG)},
+    "BIGINT": {"9223372036854775807": 2**63 - 1, **dict.fromkeys(["9223372036854775808", '"7"', "1e3", "7.0"], WRONG)},
+}
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_a_type_has_only_what_it_holds_without_loss(spark: SparkSession, kind: str) -> None:
+    """As a field, an element, a value of a map and within a struct."""
+    schema = f"v {kind}, a ARRAY<{kind}>, m MAP<STRING, {kind}>, s STRUCT<x: {kind}>"
+    texts = [
+        text
+        for each in HELD[kind]
+        for text in (f'"v": {each}', f'"a": [{each}]', f'"m": {{"k": {each}}}', f'"s": {{"x": {each}}}')
+    ]
+    found = payloads(spark, Payload("json", schema), [b"{%s}" % text.encode() for text in texts])
+
+    lacking = dict.fromkeys("vams")
+    expected = [
+        WRONG if each == WRONG else lacking | field
+        for each in HELD[kind].values()
+        for field in ({"v": each}, {"a": [each]}, {"m": [("k", each)]}, {"s": {"x": each}})
+    ]
+    assert dict(zip(texts, found, strict=True)) == dict(zip(texts, expected, strict=True))
+
+
+NO_DOCUMENTS = [
+    *(
+        b'{"id": "a"}\n{"id": "b"}',
+        b'{"id": "a"} trailing',
+        b"{'id': 'a'}",
+        b'{"id": "a"},{"id": "b"}',
+        b'{"id": "a"}]',
+        b'{"id": "a"}}',
+    ),
+    *(
+        b'{"id": "a"}],"v":[{"id": "b"}',
+        b'{"id": "a"},"v":{"id": "b"}',
+        b'\xef\xbb\xbf{"id": "a"}',
+        b'{"id": "a", "n": NaN}',
+        b"",
+    ),
+    *(
+        b'{"id": "a",}',
+        b'{id: "a"}',
+        b'{"id": "\x01"}',
+        b'{"id": "a"} // more',
+        b"null",
+        b"[]",
+        b'[{"id": "a"}]',
+        b'"a"',
+        b'{"id": 007}',
+    ),
+    *(b'{"id": "a", "other": ' + b"7" * 2_000 + b"}", b'{"id": "a", "other": "\\x"}', b'{"id": "a"', b'{"id": "a", "x": }'),
+]
+
+
+def test_a_value_is_one_document_of_strict_json(spark: SparkSession) -> None:
+    documents = [
+        b' {"id": "a"}\n',
+        b'{"id": "a", "other": {"deep": [1, {"x": null}]}}',
+        b'{"id": "b", "id": "a"}',
+        b'{"id":"a"}\t\r\n ',
+    ]
+    found = payloads(spark, Payload("json", "id STRING"), [*NO_DOCUMENTS, *documents])
+    assert dict(zip(NO_DOCUMENTS, found, strict=False)) == dict.fromkeys(NO_DOCUMENTS, WRONG)
+    assert found[len(NO_DOCUMENTS) :] == [{"id": "a"}] * len(documents)
 
 
 NO_MOMENTS = [

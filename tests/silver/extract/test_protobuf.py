@@ -17,8 +17,8 @@ from lakehouse.settings import protobuf_schema
 from lakehouse.settings.payload_schema import parse
 from lakehouse.spark import frames, value_formats
 from silver.rules import Payload
-from tests.support.decodings import WRONG, drawn_bytes, extracted, payloads
-from tests.support.protobuf import described, field, varint, written
+from tests.support.decodings import WRONG, drawn_bytes, extracted, one_byte_more_or_less, payloads
+from tests.support.protobuf import described, field, message_of, varint, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,6 +113,34 @@ def test_values_are_decoded_into_fields_and_any_bytes_have_a_payload_or_a_reason
     assert found[:3] == [whole, unset | lists | zeros, None]
     assert all(each == WRONG or isinstance(each, dict) for each in found[3:])
     assert 20 < sum(isinstance(each, dict) for each in found[3:]) < 580
+
+
+NODE = 'syntax = "proto3"; message Node { int64 n = 1; string s = 2; repeated sint64 r = 3; Node in = 4; double d = 5; }'
+
+
+def test_a_value_with_a_byte_more_or_less_is_googles_or_undecodable(spark: SparkSession) -> None:
+    schema = described(NODE)
+    given = [
+        {"n": n, "s": s, "r": [n, -1], "in": {"n": 1, "s": s}, "d": n / 7}
+        for n, s in ((0, ""), (-1, "a"), (2**40, "n\u00e4 \u20ac"), (7, "x" * 70))
+    ]
+    values = one_byte_more_or_less([written(schema, "Node", each) for each in given])
+    ddl = "n BIGINT, s STRING, r ARRAY<BIGINT>, d DOUBLE, in STRUCT<n: BIGINT, s: STRING>"
+
+    found = payloads(spark, Payload("protobuf", ddl), values, Written("protobuf", schema, message="Node"))
+
+    decoded, node = (
+        {value: each for value, each in zip(values, found, strict=True) if each != WRONG},
+        message_of(schema, "Node"),
+    )
+    assert decoded == {value: as_read(node.FromString(value)) for value in decoded}
+    assert len(given) < len(decoded) < len(values)
+
+
+def as_read(node: Any) -> dict[str, Any]:
+    inner = getattr(node, "in")
+    of_inner = {"n": inner.n, "s": inner.s} if node.HasField("in") else None
+    return {"n": node.n, "s": node.s, "r": list(node.r), "d": node.d, "in": of_inner}
 
 
 FILE = """

@@ -88,6 +88,8 @@ def test_under_the_documented_config_undecodable_values_wait_and_the_rest_is_in_
     told = why(run.lakehouse, "t", 0, 1)
     assert (told["class"], told["reason"], told["sequence"], told["state"]) == ("invalid", "value_undecodable", 2, "held")
     assert told["rule"] == "its value is not of the format that `value` names"
+    misfits = [why(run.lakehouse, "t", 0, offset)["misfit"] for offset in (0, 1, 4)]
+    assert misfits == [None, "the value: not one document of strict JSON", "amount: text, where DOUBLE is wanted"]
 
     # The second copy of a sequence stays; the last one raises the watermark when it is released, and not before.
     release = Request("release", "looked at", "ann", wanted=Wanted(kind="invalid"))
@@ -138,8 +140,8 @@ def test_a_rebuild_decodes_by_a_corrected_schema_and_erased_values_stay_so(
     erase = Request("erase", "asked to", "ann", erase=Erase.of("t", b"mine"))
     requests.carry_out(spark, run, example(run), erase, is_dry_run=False)
     assert [row[-1] for row in rejected(spark, run)] == ["discarded", "discarded", "held"]
-    corrected = example(run, schema="id STRING, amount STRING")
-    rebuild.rebuild(spark, run, corrected, is_applied=True, reason="amounts are texts", by="ann")
+    corrected = example(run, schema="id STRING, amount DECIMAL(10,2)")
+    rebuild.rebuild(spark, run, corrected, is_applied=True, reason="some amounts are texts", by="ann")
     ran(spark, run, corrected)
 
     assert offsets(spark, run, "gold_records") == [0, 2, 4]

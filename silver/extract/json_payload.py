@@ -1,0 +1,149 @@
+r"""Decodes JSON into the types of a schema: what a type holds without loss, and nothing else.
+
+Spark's `from_json` changes values without a word: it rounds decimals and removes their commas, takes a date from any number or
+from the beginning of a text, turns large numbers into infinity, wraps a TINYINT around at 128, and writes fractions as doubles
+where text is wanted. So some types are parsed as others (`_PARSED_AS`), whose values are checked and then cast. A variant keeps
+a number's digits and says what the text has: a number, a string, or something else.
+
+A text is parsed once. It is parsed a second time, with variants for strings, only where a STRING looks like a fraction.
+
+- A number has at most 1,000 characters, the exponent of a DECIMAL at most three digits: as DECIMAL, `1e32000000` takes 75 s.
+- A TIMESTAMP or DATE is in the years 1 to 9999: Python and delta-rs cannot hold others. A time without a date is invalid: Spark
+  would take today's date. A TIMESTAMP keeps microseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse.extract import json_strictness
+from lakehouse.settings.payload_schema import Type
+from silver.extract.nested import Check, has_bounds, is_far_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import Column
+
+_MOMENTS = ("TIMESTAMP", "TIMESTAMP_NTZ")
+_PARSED_AS = {"DECIMAL": "VARIANT", **dict.fromkeys(_MOMENTS, "VARIANT"), "DATE": "STRING", "TINYINT": "SMALLINT"}
+_MOST_CHARACTERS = 1_000
+
+_STRINGS = r'"(?:[^"\\]++|\\.)*+"'  # possessive: anything else recurses, and a long string overflows the stack
+_POWER = r"\A[+-]?(?=[0-9.]*[0-9])[0-9]*\.?[0-9]*[eE][+-]?[0-9]{1,3}\z"
+_PRECISE_POWER = r"\A[+-]?[0-9.]{1,16}[eE]|\A[+-]?[0-9.]{1,17}\z"
+"""A number of at most 15 digits, which a double keeps; two decimal places may be `.0`."""
+_MANY_DIGITS = r"[0-9.]{17}[0-9.]*+[eE]|[0-9.]{39}"
+_TIME_ALONE = r"\A[\x00-\x20\x7f]*+(?:T[0-9]|[0-9]{1,2}:)"
+_SECONDS = r"\A-?[0-9]{1,10}\z"
+_DAY = r"\A(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}\z"
+_MINUS_ZERO = r"(?<![eE])-0(?![0-9.eE])"
+_LOOKS_REWRITTEN = r'(?s)\A-?[0-9]+\.|\A"?-?Infinity"?\z|\A[\[{].*(?:[0-9]\.[0-9]|Infinity)'
+"""A STRING that Spark may have written from a fraction, or from an object or array with one."""
+
+
+def parse(text: Column, schema: Type) -> Column:
+    """Parse a text, for `is_read` and `payload`."""
+    return json_strictness.parse_document(text, _mapped(schema, _PARSED_AS).sql())
+
+
+def is_read(parsed: Column, text: Column, schema: Type) -> Column:
+    """Whether a text is one JSON document, each of whose values its type holds without loss. Null counts as no."""
+    found = json_strictness.document(parsed)
+    is_of_schema = json_strictness.is_document(parsed, text) & found.isNotNull()
+    return is_of_schema & ~_losses(text).any_in(found, schema) & ~_is_any_rewritten(found, text, schema)
+
+
+def payload(parsed: Column, schema: Type) -> Column:
+    """The fields of a text that could be read, in the types of the schema."""
+    found = json_strictness.document(parsed)
+    return found if _mapped(schema, _PARSED_AS) == schema else found.try_cast(schema.sql())
+
+
+def _mapped(schema: Type, names: Mapping[str, str]) -> Type:
+    """The schema with other scalars in the place of some."""
+    if schema.kind == "scalar":
+        return Type("scalar", names[schema.name]) if schema.name in names else schema
+    fields = tuple(replace(field, type=_mapped(field.type, names)) for field in schema.fields)
+    return replace(schema, of=_mapped(schema.of, names) if schema.of else None, fields=fields)
+
+
+def _losses(text: Column) -> Check:
+    """Values that are none of their type, or that it does not hold."""
+
+    def is_lossy(found: Column, kind: Type) -> Column:
+        match kind.name:
+            case "DECIMAL":
+                return _is_no_decimal(found, kind, text)
+            case "TIMESTAMP" | "TIMESTAMP_NTZ":
+                return _is_no_moment(found, kind)
+            case "DATE":
+                return found.isNotNull() & (~found.rlike(_DAY) | found.try_cast("date").isNull())
+            case "TINYINT":
+                return ~found.between(-128, 127)
+            case "FLOAT" | "DOUBLE":
+                return F.abs(found) == float("inf")
+            case _:
+                return is_far_out(found, kind)
+
+    return Check(lambda kind: has_bounds(kind) or kind.name in ("DECIMAL", "TINYINT", "FLOAT", "DOUBLE"), is_lossy)
+
+
+def _is_no_decimal(found: Column, kind: Type, text: Column) -> Column:
+    """Whether a variant is no number, or one of more digits than a DECIMAL has. Nothing is cast before it is looked at."""
+    type_, number = F.schema_of_variant(found), F.try_variant_get(found, "$", "string")
+    _, scale = kind.digits or (0, 0)
+    plain = rf"\A[+-]?(?=[0-9.]*[0-9])[0-9]*(?:\.[0-9]{{0,{scale}}}0*+)?\z"
+    of_kind, is_short = number.try_cast(kind.sql()), F.length(number) <= _MOST_CHARACTERS
+    is_plain = is_short & number.rlike(plain) & of_kind.isNotNull()
+    # As doubles two numbers of at most 15 digits are equal only if they are the same number.
+    is_same = of_kind.try_cast("double") == number.try_cast("double")
+    is_power = is_short & number.rlike(_POWER) & number.rlike(_PRECISE_POWER) & is_same
+    is_double = (
+        (of_kind != 0) & number.rlike(_PRECISE_POWER) & is_same & ~F.regexp_replace(text, _STRINGS, '""').rlike(_MANY_DIGITS)
+    )
+    is_number = (
+        F.when(type_ == "VOID", F.lit(True))
+        .when(type_ == "DOUBLE", is_double)  # with an exponent, or of more than 38 digits
+        .when(type_ == "STRING", is_plain | is_power)
+        .otherwise(type_.rlike(r"\A(?:BIGINT|DECIMAL)") & is_plain)
+    )
+    return found.isNotNull() & ~F.coalesce(is_number, F.lit(False))
+
+
+def _is_no_moment(found: Column, kind: Type) -> Column:
+    """Whether a variant is no timestamp, or one that not every reader holds."""
+    type_, text = F.schema_of_variant(found), F.try_variant_get(found, "$", "string")
+    is_moment = ~text.rlike(_TIME_ALONE) & ~is_far_out(text.try_cast(kind.name), kind)
+    is_seconds = text.rlike(_SECONDS) if kind.name == "TIMESTAMP" else F.lit(False)
+    held = F.when(type_ == "VOID", F.lit(True)).when(type_ == "STRING", is_moment).when(type_ == "BIGINT", is_seconds)
+    return found.isNotNull() & ~F.coalesce(held, F.lit(False))
+
+
+def _is_any_rewritten(found: Column, text: Column, schema: Type) -> Column:
+    """Whether Spark wrote a STRING in another way than the text: a fraction or -0, or an object or array with one."""
+    may_have_minus_zero = F.contains(text, F.lit("-0"))
+
+    def looks_rewritten(value: Column, _: Type) -> Column:
+        # Most strings begin with a letter: a comparison is cheaper than a regular expression.
+        is_nested = F.startswith(value, F.lit("[")) | (value >= "{")
+        may_be = (value < ":") | F.startswith(value, F.lit("I")) | is_nested
+        return may_be & (value.rlike(_LOOKS_REWRITTEN) | (((value == "0") | is_nested) & may_have_minus_zero))
+
+    def is_rewritten(value: Column, _: Type) -> Column:
+        type_ = F.schema_of_variant(value)
+        has_minus_zero = F.regexp_replace(text, _STRINGS, '""').rlike(_MINUS_ZERO)
+        return type_.rlike("FLOAT|DOUBLE|DECIMAL|VARIANT") | (F.contains(type_, F.lit("BIGINT")) & has_minus_zero)
+
+    again = json_strictness.parse_document(text, _mapped(schema, {**_PARSED_AS, "STRING": "VARIANT"}).sql())
+    is_any = _of_strings(is_rewritten).any_in(json_strictness.document(again), schema)
+    is_kept = json_strictness.is_document(again, text) & ~is_any
+    looks_so = _of_strings(looks_rewritten).any_in(found, schema)
+    return F.when(looks_so, ~F.coalesce(is_kept, F.lit(False))).otherwise(F.lit(False))
+
+
+def _of_strings(is_amiss: Callable[[Column, Type], Column]) -> Check:
+    return Check(lambda kind: kind.name == "STRING", is_amiss)
