@@ -91,12 +91,12 @@ def problem(text: Column, path: str, at_path: Column, *, is_name: bool) -> Colum
         fraction, an object or an array.
     """
     repeated = [_is_repeated(text, path[: step.start()], step[1] or step[2]) for step in _steps(path)]
-    told = F.when(~F.is_valid_utf8(text), F.lit(NOT_UTF8)).when(~_is_json(text, at_path), F.lit(NOT_JSON))
-    told = told.when(at_path.isNull(), F.lit("missing"))
+    found = F.when(~F.is_valid_utf8(text), F.lit(NOT_UTF8)).when(~_is_json(text, at_path), F.lit(NOT_JSON))
+    found = found.when(at_path.isNull(), F.lit("missing"))
     for each in repeated:
-        told = told.when(each, F.lit(REPEATED))
-    told = told.when(_is_minus_zero(text, path, at_path), F.lit(NOT_WHOLE))
-    return told.when(_is_rewritten(text, path, at_path), F.lit(NOT_TEXT)) if is_name else told
+        found = found.when(each, F.lit(REPEATED))
+    found = found.when(_is_minus_zero(text, path, at_path), F.lit(NOT_WHOLE))
+    return found.when(_is_rewritten(text, path, at_path), F.lit(NOT_TEXT)) if is_name else found
 
 
 def _steps(path: str) -> list[re.Match[str]]:

@@ -51,7 +51,7 @@ def read(value: bytes, kind: str) -> set[Any]:
         found = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_refuse, object_pairs_hook=_Object)
     except (ValueError, RecursionError):
         return {WRONG}
-    if not isinstance(found, dict) or _HALF_PAIR.search(json.dumps(found, ensure_ascii=False)):
+    if not isinstance(found, _Object) or _HALF_PAIR.search(json.dumps(found, ensure_ascii=False)):
         return {WRONG}
     try:
         read = {None} if found.get("v") is None else _OF_KIND[kind.partition("(")[0]](found["v"], kind)
@@ -133,7 +133,8 @@ def _moment(found: Any, _: str) -> set[Any]:
     if not isinstance(found, str) or not (_ISO.fullmatch(found) or _DAY.fullmatch(found)):
         return {WRONG}
     if _DAY.fullmatch(found):
-        return {datetime(*map(int, found.split("-")), tzinfo=UTC)}
+        year, month, day = map(int, found.split("-"))
+        return {datetime(year, month, day, tzinfo=UTC)}
     return {datetime.fromisoformat(found).astimezone(UTC)}
 
 
