@@ -34,7 +34,7 @@ SCHEMA = (
     "o STRUCT<m: MAP<STRING, ARRAY<MAP<STRING, STRUCT<at: TIMESTAMP NOT NULL>>>>, `odd-n\u00e4me`: INT COMMENT 'it\\'s'>"
 )
 WHOLE = (
-    """{"s": "t", "x": "AP8=", "b": true, "i1": 1, "i2": 2, "i4": 4, "i8": 9223372036854775807, "f4": 1.5, "f8": 1e400, """
+    """{"s": "t", "x": "AP8=", "b": true, "i1": 1, "i2": 2, "i4": 4, "i8": 9223372036854775807, "f4": 1.5, "f8": 1e300, """
     """"d": 1.25, "day": "9999-12-31", "at": "0001-01-01T00:00:00Z", "local": "9999-12-31T23:59:59", "a": [1, null, 2.5], """
     """"m": {"k": 1, "l": null}, "o": {"m": {"k": [{"l": {"at": 0}}, null]}, "odd-n\u00e4me": 7}}"""
 )
