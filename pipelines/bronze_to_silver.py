@@ -91,6 +91,7 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
         "repeated": [done.load_seq for done in loads if done.is_repeat],
         "records": sum(done.records for done in loads),
         **counts,
+        "undecodable": sum(done.undecodable for done in loads),
         "other_topics": others,
         "seconds": round(time.monotonic() - started, 3),
     }

@@ -68,12 +68,14 @@ class SilverResult(Counts):
     Attributes:
         loads: The numbers of its loads; none if Bronze gained nothing.
         repeated: Those of them that an earlier run had begun.
+        undecodable: How many of the invalid records have a sequence, and a value that could not be decoded.
         other_topics: Topics that Bronze holds and the config does not name; no load decides them.
         seconds: Duration.
     """
 
     loads: tuple[int, ...]
     repeated: tuple[int, ...]
+    undecodable: int
     other_topics: tuple[str, ...]
     seconds: float
 

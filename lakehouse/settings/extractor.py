@@ -171,18 +171,27 @@ class Extractor(Model):
         >>> Extractor(bytes="0:8").describe()
         'bytes 0:8 (int64)'
         """
-        argument = mask(self.argument)
-        match self.form:
-            case "header":
-                return f'header "{argument}" ({self.encoding})'
-            case "offset":
-                return "Kafka offset"
-            case "custom":
-                return f"custom {argument}"
-            case "value":
-                return f"value ({self.encoding})"
-            case form:
-                return f"{form} {argument} ({self.encoding})"
+        return describe(self.form, self.argument, self.encoding)
+
+
+def describe(form: str, argument: str, encoding: str) -> str:
+    """Describe a form with its argument and encoding, as in `Extractor` or in `lakehouse.extract.sources.Source`.
+
+    >>> describe("prefixed_json", "$.seq", "utf8")
+    'json $.seq (utf8)'
+    """
+    argument = str(mask(argument))
+    match form.removeprefix("prefixed_"):
+        case "header":
+            return f'header "{argument}" ({encoding})'
+        case "offset":
+            return "Kafka offset"
+        case "custom":
+            return f"custom {argument}"
+        case "value":
+            return f"value ({encoding})"
+        case other:
+            return f"{other} {argument} ({encoding})"
 
 
 def _width(bytes_range: str) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import astuple
 from functools import reduce
+from itertools import islice
 from operator import and_, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,19 +13,37 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.bronze import plain_topic
-from lakehouse.contracts.silver import ACCEPTED, COLLISION, INVALID, LATE, QUARANTINED, STREAM
+from lakehouse.contracts.silver import (
+    ACCEPTED,
+    COLLISION,
+    FENCED,
+    INVALID,
+    JUMP,
+    LATE,
+    PROBLEMS,
+    QUARANTINED,
+    STREAM,
+    UNDECODABLE,
+    stream_of,
+)
 from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
+from lakehouse.settings.extractor import describe
 from lakehouse.table import BRONZE_RECORDS
+from silver.model import tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.run.context import Run
+    from silver.rules import Rules
     from silver.state.plan import Plan
+
+    _Rows = Sequence[Mapping[str, Any]]
 
 _FEWEST = 10
 """With fewer quarantined records the breaker stays closed: a handful is not a pattern, whatever its share."""
@@ -33,6 +53,21 @@ _MOST_NAMED = 20
 """Trips listed one by one; a restarted host may have thousands of streams."""
 _LONGEST = 250
 """Characters shown of a name; a topic name has at most 249."""
+_MOST_ADVICE = 3
+"""Kinds of records that the error advises on, the most frequent first."""
+
+_RESTARTED = (
+    "Declare a sequence that began again with `tidemark watermark reset --new-epoch`. If one corrupt number raised the "
+    "watermark, set policies.max_jump, and move it back with `tidemark watermark reset --to N`."
+)
+_MEND = {
+    LATE: _RESTARTED,
+    COLLISION: _RESTARTED,
+    JUMP: "If the numbers after the jump are right, allow a greater policies.max_jump, or move the watermark with `tidemark "
+    "watermark reset --to N`.",
+    FENCED: "Stop the producer that still sends an older epoch.",
+}
+"""What to do about the records of a class; for invalid ones see `advice`."""
 
 
 class _Limit(NamedTuple):
@@ -86,20 +121,30 @@ def trips(
         max_share: The largest share of quarantined records allowed, 0 to 1.
         topic_shares: The same for topics with a share of their own; each is judged alone, all others together.
     """
+    return _shown([trip for trip, _ in _opening(load_seq, ledger, max_share, topic_shares)])
+
+
+def _shown(found: list[Trip]) -> list[Trip]:
+    if len(found) <= _MOST_NAMED:
+        return found
+    more = found[-1]._replace(where=f"{len(found) - _MOST_NAMED:,} streams more", observed="the like")
+    return [*found[:_MOST_NAMED], more]
+
+
+def _opening(
+    load_seq: int, ledger: _Rows, max_share: float, topic_shares: Mapping[str, float] | None
+) -> list[tuple[Trip, _Rows]]:
+    """What opens the breaker, each with the ledger's rows of the streams that do."""
     limits = {topic: _Limit.of(topic, topic_shares or {}, max_share) for topic in {row["topic"] for row in ledger}}
     parts: defaultdict[_Limit, list[Mapping[str, Any]]] = defaultdict(list)
     for row in ledger:
         parts[limits[row["topic"]]].append(row)
     in_all = [
-        _too_much(f"load {load_seq}, {limit.topics}" if len(parts) > 1 else f"load {load_seq}", rows, limit)
+        (_too_much(f"load {load_seq}, {limit.topics}" if len(parts) > 1 else f"load {load_seq}", rows, limit), rows)
         for limit, rows in parts.items()
     ]
-    anew = [_started_anew(row, limit) for limit, rows in parts.items() for row in rows]
-    found = [trip for trip in (*in_all, *anew) if trip is not None]
-    if len(found) <= _MOST_NAMED:
-        return found
-    more = found[-1]._replace(where=f"{len(found) - _MOST_NAMED:,} streams more", observed="the like")
-    return [*found[:_MOST_NAMED], more]
+    anew = [(_started_anew(row, limit), [row]) for limit, rows in parts.items() for row in rows]
+    return [(trip, rows) for trip, rows in (*in_all, *anew) if trip is not None]
 
 
 def _too_much(where: str, rows: list[Mapping[str, Any]], limit: _Limit) -> Trip | None:
@@ -143,21 +188,84 @@ def trip_of(opened: BreakerOpenError) -> Trip:
 def tripped(
     spark: SparkSession, run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None
 ) -> list[Trip]:
-    """List what opens the breaker on a plan, see `trips`; where many records have no key, with what one of them has."""
-    found = trips(planned.load_seq, planned.ledger, max_share, topic_shares)
-    if not found or not _is_unread(planned):
+    """List what opens the breaker on a plan, see `trips`; where most records are invalid, with what one of them has."""
+    return _tripped(spark, run, planned, _opening(planned.load_seq, planned.ledger, max_share, topic_shares))
+
+
+def _tripped(spark: SparkSession, run: Run, planned: Plan, opening: list[tuple[Trip, _Rows]]) -> list[Trip]:
+    found = _shown([trip for trip, _ in opening])
+    causes = _causes(planned.rejects, opening)
+    invalid = [cause for cause in causes if cause.kind == INVALID]
+    if 2 * sum(causes[cause] for cause in invalid) <= causes.total():
         return found
-    return [found[0]._replace(observed=f"{found[0].observed}; {_example(spark, run, planned)}"), *found[1:]]
+    return [found[0]._replace(observed=f"{found[0].observed}; {_example(spark, run, planned, invalid[0])}"), *found[1:]]
 
 
-def _is_unread(planned: Plan) -> bool:
-    """Whether most of what is kept out is records of which sequence, producer or epoch could not be read."""
-    return 2 * planned.count(INVALID) > _kept_out(_counts(planned.ledger))
+class Cause(NamedTuple):
+    """Records that open the breaker: those of a topic with the same class and reason."""
+
+    topic: str
+    kind: str
+    reason: str | None
 
 
-def _example(spark: SparkSession, run: Run, planned: Plan) -> str:
-    """The first record of which no key could be read, with its headers' names and the fields of its value."""
-    row = planned.rejects.filter(pc.equal(planned.rejects["class"], INVALID)).slice(0, 1).to_pylist()[0]
+def _causes(rejects: pa.Table, opening: Collection[tuple[Trip, _Rows]]) -> Counter[Cause]:
+    """How many records open the breaker, by their cause, the most frequent first."""
+    streams = {stream_of(row) for _, rows in opening for row in rows}
+    counted = Counter[Cause]()
+    summed = rejects.group_by([*STREAM, "class", "reason"]).aggregate([("records", "sum")])
+    for topic, partition, producer, kind, reason, records in tuples_of(summed, summed.column_names):
+        if kind in QUARANTINED and (topic, partition, producer) in streams:
+            counted[Cause(topic, kind, reason)] += records
+    return Counter(dict(counted.most_common()))
+
+
+def advice(causes: Collection[Cause], rules: Rules) -> str:
+    """Say what to do about the records that open the breaker: a sentence or two for each kind, three kinds at most.
+
+    Args:
+        causes: What they are, the most frequent first.
+        rules: The rules that they were decided by.
+
+    >>> from lakehouse.extract.sources import Source
+    >>> from silver.rules import Payload, Rules
+    >>> rules = Rules(Source("header", "seq"), payload=Payload("json", "id STRING"))
+    >>> advice([Cause("t", "invalid", "value_undecodable")], rules)
+    'Look whether `value.schema` names the fields and types that the values have; if so, mend the producer.'
+    >>> advice([Cause("t", "fenced", None)], rules)
+    'Stop the producer that still sends an older epoch.'
+    """
+    return " ".join(islice(dict.fromkeys(_advice(cause, rules) for cause in causes), _MOST_ADVICE))
+
+
+def _advice(cause: Cause, rules: Rules) -> str:
+    if cause.kind != INVALID or cause.reason is None:
+        return _MEND[cause.kind]
+    own, plain = rules.of_topic(cause.topic), plain_topic(cause.topic)
+    if cause.reason == UNDECODABLE:
+        return _of_values(own, "value" if own.payload == rules.payload else f"topics.{plain}.value")
+    role, _, problem = cause.reason.partition("_")
+    source = own.sources.by_role[role]
+    key = role if source == rules.sources.by_role.get(role) else f"topics.{plain}.{role}"
+    named = f"`{_short(key)}`, {_short(describe(*astuple(source)))},"
+    why = f"The reason {cause.reason}: {PROBLEMS.get(problem, 'see the runbook')}."
+    return f"Look whether {named} names what the records have; if so, mend the producer. {why}"
+
+
+def _of_values(own: Rules, key: str) -> str:
+    if own.payload is None or own.payload.format == "text":
+        return f"Look whether `{_short(key)}.format` and `{_short(key)}.max_bytes` fit the values."
+    look = f"Look whether `{_short(key)}.schema` names the fields and types that the values have; if so, mend the producer."
+    if own.written is None or own.payload.format == "json":
+        return look
+    return f"{look} The event silver.schema_misfit names a schema that does not fit."
+
+
+def _example(spark: SparkSession, run: Run, planned: Plan, cause: Cause) -> str:
+    """The first record of a cause, with its headers' names and the fields of its value."""
+    columns = {"topic": cause.topic, "class": cause.kind, "reason": cause.reason}
+    is_of = reduce(pc.and_, (pc.equal(planned.rejects[name], value) for name, value in columns.items()))
+    row = planned.rejects.filter(is_of).slice(0, 1).to_pylist()[0]
     at = {"topic": row["topic"], "partition": row["partition"], "offset": row["first_offset"]}
     is_there = reduce(and_, (F.col(name) == F.lit(value) for name, value in at.items()))
     bronze = run.table(BRONZE_RECORDS)
@@ -189,20 +297,18 @@ def require_closed(
     Raises:
         BreakerOpenError: The breaker opened. Nothing was written; the records are in Bronze.
     """
-    found = tripped(spark, run, planned, max_share, topic_shares)
-    if not found:
+    opening = _opening(planned.load_seq, planned.ledger, max_share, topic_shares)
+    if not opening:
         return
-    mend = "Mend the producer"
-    if _is_unread(planned):
-        mend = "Look whether sequence, producer and epoch in the config name what the records have; if so, mend the producer"
+    found = _tripped(spark, run, planned, opening)
+    mend = advice(_causes(planned.rejects, opening), planned.rules)
     raise BreakerOpenError(
         " ".join(dict.fromkeys(trip.what for trip in found)) + " Nothing was written.",
         where=f"{run.table(BRONZE_RECORDS)}: " + "; ".join(trip.where for trip in found),
         observed="; ".join(trip.observed for trip in found),
         expected="; ".join(dict.fromkeys(trip.expected for trip in found)),
-        next_step=f"See `tidemark plan`. {mend}; declare a sequence that started anew with `tidemark watermark reset "
-        "--new-epoch`; or let the load into quarantine with a greater max_quarantined_share (1 for any). max_jump keeps a "
-        "corrupt number from raising a watermark.",
+        next_step=f"See `tidemark plan`. {mend} Or let the load into quarantine with a greater max_quarantined_share (1 for "
+        "any).",
     )
 
 

@@ -79,12 +79,14 @@ class Load:
         is_repeat: Whether it finished a load that an earlier run had claimed.
         records: Bronze records decided.
         counts: Records of each class.
+        undecodable: How many of the invalid ones have a sequence, and a value that could not be decoded.
     """
 
     load_seq: int
     is_repeat: bool
     records: int
     counts: dict[str, int]
+    undecodable: int = 0
 
 
 def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
@@ -247,7 +249,7 @@ def _transaction(run: Run, name: str, planned: Plan) -> Transaction:
 
 def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
     counts = {name: planned.count(name) for name in CLASSES}
-    load = Load(planned.load_seq, is_repeat, planned.count("records"), counts)
+    load = Load(planned.load_seq, is_repeat, planned.count("records"), counts, planned.undecodable)
     for partition in ledger.by_partition(planned.ledger):
         run.report.event("silver.partition_loaded", load_seq=load.load_seq, **partition)
     run.report.event("silver.loaded", load_seq=load.load_seq, records=load.records, **counts)

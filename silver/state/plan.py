@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
+from lakehouse.contracts.silver import UNDECODABLE
 from lakehouse.protocol.gold_rejects import ROW
 from silver import model
 from silver.rules import Rules
@@ -94,6 +97,11 @@ class Plan:
     def count(self, name: str) -> int:
         """The sum of one of the ledger's counts over all streams."""
         return sum(map(itemgetter(name), self.ledger))
+
+    @property
+    def undecodable(self) -> int:
+        """How many of the invalid records have a sequence, and a value that could not be decoded."""
+        return pc.sum(self.rejects.filter(pc.equal(self.rejects["reason"], UNDECODABLE))["records"]).as_py() or 0
 
 
 def nothing_of_bronze(watermarks: Watermarks, bronze_version: int) -> BronzeRange:

@@ -99,7 +99,8 @@ def test_under_the_documented_config_undecodable_values_wait_and_the_rest_is_in_
     silver = spark.read.table(run.table("silver_records").sql).where("offset IN (1, 4)").collect()
     assert {(row["sequence"], row["arrival"], row["payload"]) for row in silver} == {(2, "late", None), (4, "late", None)}
     put(spark, run, [sent(5, 2, b"not json", key=b"mine"), sent(6, 2), sent(7, 5)])
-    ran(spark, run, settings_of(run, value=SCHEMA, **{**EXAMPLE, "gate": {}}))
+    last = ran(spark, run, settings_of(run, value=SCHEMA, **{**EXAMPLE, "gate": {}}))
+    assert (last["invalid"], last["undecodable"]) == (1, 1)
     assert offsets(spark, run, "gold_records") == [0, 1, 2, 4, 7]
     states = {1: "released", 3: "held", 4: "released", 5: "held", 6: "held"}
     kinds = {row[0]: (row[1], row[-1]) for row in rejected(spark, run)}

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from lakehouse.contracts.silver import CLASSES
-from silver.load.breaker import trips
+from lakehouse.extract.sources import Source
+from lakehouse.extract.written import Written
+from silver.load.breaker import Cause, advice, trips
+from silver.rules import OfTopic, Payload, Rules
 
 HALF = 0.5
 
@@ -74,3 +77,49 @@ def test_a_topic_with_its_own_share_is_judged_alone_and_the_others_together() ->
     )
     assert others.expected == "a share of at most 0.5 (policies.max_quarantined_share)"
     assert trips(7, rows, 0.25, {"payments": 1}) == []
+
+
+ORDERS = OfTopic(
+    Source("prefixed_json", "$.id"), payload=Payload("avro", "id STRING"), written=Written("avro", has_prefix=True)
+)
+RULES = Rules(
+    Source("header", "seq"),
+    epoch=Source("bytes", "0:4", "int32"),
+    payload=Payload("json", "id STRING"),
+    own=(("orders", ORDERS), ("notes", OfTopic(Source("header", "seq"), payload=Payload("text")))),
+)
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (Cause("t@2", "invalid", "value_undecodable"), ["`value.schema`"]),
+        (Cause("orders", "invalid", "value_undecodable"), ["`topics.orders.value.schema`", "silver.schema_misfit"]),
+        (Cause("notes", "invalid", "value_undecodable"), ["`topics.notes.value.format`"]),
+        (Cause("notes", "invalid", "sequence_missing"), ['`sequence`, header "seq" (utf8),', "there is no such header"]),
+        (Cause("orders@2", "invalid", "sequence_null"), ["`topics.orders.sequence`, json $.id (utf8),", "it is null"]),
+        (Cause("t", "invalid", "epoch_out_of_range"), ["`epoch`, bytes 0:4 (int32),", "epoch_out_of_range"]),
+        (Cause("t", "late", None), ["--new-epoch"]),
+        (Cause("t", "collision", None), ["--new-epoch"]),
+        (Cause("t", "jump", None), ["policies.max_jump"]),
+        (Cause("t", "fenced", None), ["older epoch"]),
+    ],
+    ids=lambda value: "-".join(map(str, value)) if isinstance(value, Cause) else "",
+)
+def test_the_advice_follows_the_reason_of_the_records_that_open_the_breaker(cause: Cause, expected: list[str]) -> None:
+    told = advice([cause], RULES)
+    assert [each for each in expected if each not in told] == []
+
+
+def test_the_advice_says_each_thing_once_for_the_three_most_frequent_kinds_at_most() -> None:
+    kinds = ["late", "collision", "jump", "fenced"]
+    told = advice([*(Cause("t", kind, None) for kind in kinds), Cause("t", "invalid", "value_undecodable")], RULES)
+
+    assert (told.count("--new-epoch"), "older epoch" in told, "value.schema" in told) == (1, True, False)
+
+
+def test_the_advice_prints_nothing_that_a_terminal_interprets_and_no_name_at_length() -> None:
+    told = advice([Cause("t", "invalid", "sequence_missing")], Rules(Source("header", "\x1b[31m" + "a" * 10_000)))
+
+    assert told.isprintable()
+    assert len(told) < 600

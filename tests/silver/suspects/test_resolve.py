@@ -14,7 +14,7 @@ from lakehouse.extract.sources import Source
 from pipelines.arrival_order import orders
 from silver.decide.decision import How, Way
 from silver.load import steps
-from silver.rules import Policy, Rules
+from silver.rules import Payload, Policy, Rules
 from tests.support.bronze import Record, put
 from tests.support.prepared import empty
 from tests.support.small_config import settings_of
@@ -151,7 +151,13 @@ def test_the_breaker_names_headers_or_the_stream_and_a_larger_share_lets_the_loa
     message = str(unread.value)
     assert "11 of 11 records: 11 invalid; the first one, topic t, partition 2, offset 0 (sequence_missing), " in message
     assert "has the headers seq, producer, and a JSON object of id, a\\x1bb" in message
-    assert "Look whether sequence, producer and epoch in the config name what the records have" in message
+    assert 'Look whether `sequence`, header "sq" (utf8), names what the records have' in message
+
+    of_flags = Rules(Source("header", "seq"), payload=Payload("json", "id BOOLEAN", undecodable="quarantine"))
+    with pytest.raises(BreakerOpenError, match=r"offset 0 \(value_undecodable\)") as undecodable:
+        steps.load_once(spark, run, of_flags, max_quarantined_share=0.5)
+    assert "Look whether `value.schema` names the fields" in str(undecodable.value.next_step)
+    assert "sequence" not in str(undecodable.value.next_step)
 
     loaded(spark, run, [Record.of(0, 1), Record.of(1, 2**63 - 1), Record.of(0, 1, partition=1)])
     others = [Record.of(offset, offset + 1, partition=1) for offset in range(1, 101)]
