@@ -6,6 +6,8 @@ are not counted again, because it is unknown which load read the second copy.
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -27,9 +29,8 @@ from silver.state.streams import Known
 from silver.suspects.past import Whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from lakehouse.contracts.silver import Stream
@@ -47,6 +48,7 @@ _OUTCOME = (
     "missing",
 )
 _REJECT = tuple(name for name in model.REJECT.names if name not in ("load_seq", "settled_load_seq"))
+_SHARED = tuple(name for name in _REJECT if name not in (*model.SPAN, "records"))
 
 
 def redecide_load(
@@ -79,7 +81,7 @@ def redecide_load(
     again = {stream_of(row): row for row in ledger.rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
     yield from _otherwise(load_seq, {stream_of(row): row for row in decided}, again)
     of_load = as_of(rejects, load_seq).where(F.col("load_seq") == load_seq)
-    yield from _other_rejects(load_seq, of_load, decision.rejects(found, load_seq, rules))
+    yield from other_rejects(load_seq, of_load.toArrow().to_pylist(), decision.rejects(found, load_seq, rules).to_pylist())
 
 
 def _within(rows: Sequence[Row]) -> Column:
@@ -108,16 +110,48 @@ def _otherwise(load_seq: int, claimed: Mapping[Stream, Row], again: Mapping[Stre
             )
 
 
-def _other_rejects(load_seq: int, listed: DataFrame, again: pa.Table) -> Iterator[Violation]:
-    """Compare the load's rejects, as it left them, with those decided now."""
-    found = {_reject(row) for row in listed.toArrow().to_pylist()}
-    expected = {_reject(row) for row in again.to_pylist()}
-    for kind, rows in (("listed", found - expected), ("not listed", expected - found)):
-        for row in sorted(rows, key=str):
-            told = dict(zip(_REJECT, row, strict=True))
-            where = f"{SILVER_REJECTS}, load {load_seq}, {stream_text(stream_of(told))}, offset {told['first_offset']}"
-            shown = f"{told['class']}, {told['records']} records, up to offset {told['last_offset']}"
+def other_rejects(load_seq: int, listed: Iterable[Row], again: Iterable[Row]) -> Iterator[Violation]:
+    """Compare the load's rejects, as it left them, with those decided now.
+
+    Blocks are compared by the offsets that they cover together: one is cut where Bronze held, or holds by now, an offset twice.
+
+    Args:
+        load_seq: The load.
+        listed: Its rows of `silver_rejects`.
+        again: Those decided now.
+    """
+    found, expected = ({_reject(row) for row in rows} for rows in (listed, again))
+    sides = [[dict(zip(_REJECT, row, strict=True)) for row in rows] for rows in (found - expected, expected - found)]
+    differing = [parts for parts in _overlapping(sides) if _sum(parts[0]) != _sum(parts[1])]
+    for side, kind in enumerate(("listed", "not listed")):
+        for row in (row for parts in differing for row in parts[side]):
+            where = f"{SILVER_REJECTS}, load {load_seq}, {stream_text(stream_of(row))}, offset {row['first_offset']}"
+            shown = f"{row['class']}, {row['records']} records, up to offset {row['last_offset']}"
             yield Violation(where, f"{kind}: {shown}", "what Bronze decides it to be")
+
+
+def _overlapping(sides: list[list[Row]]) -> Iterator[tuple[list[Row], list[Row]]]:
+    """Part the blocks of both sides: blocks that share offsets, and all columns but their span, are in the same part."""
+    rows = [(str([row[name] for name in _SHARED]), side, row) for side, of_side in enumerate(sides) for row in of_side]
+    for _, alike in groupby(sorted(rows, key=lambda each: (each[0], each[2]["first_offset"])), key=itemgetter(0)):
+        parts: tuple[list[Row], list[Row]] = ([], [])
+        last = -1
+        for _, side, row in alike:
+            if row["first_offset"] > last >= 0:
+                yield parts
+                parts = ([], [])
+            parts[side].append(row)
+            last = max(last, row["last_offset"])
+        yield parts
+
+
+def _sum(rows: list[Row]) -> tuple[object, ...] | None:
+    """What blocks cover together: the first and last offset and sequence, and how many records."""
+    if not rows:
+        return None
+    first, last = min(rows, key=itemgetter("first_offset")), max(rows, key=itemgetter("last_offset"))
+    ends = (first["first_offset"], first["first_sequence"], last["last_offset"], last["last_sequence"])
+    return *ends, sum(row["records"] for row in rows)
 
 
 def _reject(row: Mapping[str, Any]) -> tuple[object, ...]:

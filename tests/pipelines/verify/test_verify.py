@@ -32,18 +32,23 @@ pytestmark = pytest.mark.spark
 
 
 def sound(spark: SparkSession, run: Run) -> None:
-    """Every class but jump and fenced, a release, a discard and a replay, in five loads; all but the last are published."""
+    """Every class but jump and fenced, a release, a discard and replays, in five loads; all but the last are published.
+
+    One replay is of a record within a block of duplicates.
+    """
     # A duplicate, a late record, a collision and an invalid one.
     sent = [(0, 1), (1, 2), (2, 3), (3, 2), (4, 6), (5, 4), (7, 7)]
     odd = [message(6, 3, value=b"another"), replace(message(8, 0), headers=(("seq", b"x"),))]
     others = [message(offset, offset + 1, partition=1, key=f"k{offset}") for offset in range(3)]
-    load_records(spark, run, [*(message(offset, sequence, key=f"k{sequence}") for offset, sequence in sent), *odd, *others])
+    resent = [message(offset, sequence, partition=2, key=f"r{sequence}") for offset, sequence in enumerate([1, 2, 3, 1, 2, 3])]
+    in_turn = [message(offset, sequence, key=f"k{sequence}") for offset, sequence in sent]
+    load_records(spark, run, [*in_turn, *odd, *others, *resent])
     settings = settings_of(run, value={"format": "json", "schema": "id STRING, n BIGINT"})
     release = Request("release", "asked the sender", "ann", wanted=Wanted(kind="late"))
     for request in (release, Request("discard", "a mistake", "ann", wanted=Wanted(kind="invalid"))):
         requests.carry_out(spark, run, settings, request, is_dry_run=False)
-    again = message(1, 2, partition=1, key="k1")
-    load_records(spark, run, [message(9, 8, key="k8"), message(10, 7, key="k7"), message(3, 4, partition=1), again])
+    again = [message(1, 2, partition=1, key="k1"), resent[4]]
+    load_records(spark, run, [message(9, 8, key="k8"), message(10, 7, key="k7"), message(3, 4, partition=1), *again])
     published(spark, run, settings)
     load_records(spark, run, [message(11, 9, key="k9")])
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from silver.audit import ledger_checks, reject_checks
+from silver.audit import ledger_checks, redecide, reject_checks
 from tests.support.silver_rows import LEDGER, STREAM, as_lines, claim
 
 if TYPE_CHECKING:
@@ -83,3 +83,37 @@ def test_a_sequence_that_stands_twice_is_named() -> None:
     assert as_lines(ledger_checks.repeats([word])) == [
         "silver_records, topic t, partition 0, epoch 0, sequences 64 to 127: 65 rows / 64, one for each sequence"
     ]
+
+
+def blocks(*spans: tuple[int, int, int], **named: Any) -> list[Row]:
+    """Blocks of duplicates, each from an offset up to another, with as many records; sequences are 100 above the offsets."""
+    empty = {"epoch": 0, "reason": None, "content_sha256": None}
+    return [
+        reject(1, **empty, first_offset=first, last_offset=last, first_sequence=first + 100, last_sequence=last + 100)
+        | {"records": records}
+        | named
+        for first, last, records in spans
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listed", "again", "differing"),
+    [
+        (blocks((5, 9, 5)), blocks((5, 7, 3), (8, 9, 2)), []),  # Bronze read offset 7 again, after the load
+        (blocks((5, 7, 3), (8, 9, 2)), blocks((5, 9, 5)), []),  # it held 7 twice then, and compaction has made it one
+        (blocks((5, 7, 3), (8, 9, 2)), blocks((5, 6, 2), (7, 9, 3)), []),
+        (blocks((5, 9, 3)), blocks((5, 7, 2), (9, 9, 1)), []),  # other producers' records lie between
+        (blocks((5, 9, 5)), blocks((5, 7, 3), (9, 9, 1)), [5, 5, 9]),
+        (blocks((5, 9, 5)), blocks((5, 7, 3)), [5, 5]),
+        (blocks((5, 7, 3), (8, 9, 2)), blocks((5, 7, 3)), [8]),
+        (blocks((5, 5, 1), **{"class": "late"}), blocks((5, 5, 1)), [5, 5]),
+        (blocks((5, 9, 5), state="held"), blocks((5, 7, 3), (8, 9, 2)), [5, 5, 8]),
+        (blocks((5, 9, 5), producer="p"), blocks((5, 7, 3), (8, 9, 2), producer="q"), [5, 5, 8]),
+    ],
+    ids=["cut since", "joined since", "cut elsewhere", "turns", "hole", "end", "gone", "class", "state", "producer"],
+)
+def test_rejects_are_compared_by_offset_however_a_replay_cuts_their_blocks(
+    listed: list[Row], again: list[Row], differing: list[int]
+) -> None:
+    found = redecide.other_rejects(1, listed, again)
+    assert sorted(int(each.where.rpartition(" ")[2]) for each in found) == differing
