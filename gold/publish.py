@@ -35,7 +35,7 @@ from gold.latest import is_kept, make_anew, merge, newest, newest_of_few
 from gold.sql_models import refresh_models
 from gold.undo import withdraw
 from lakehouse.contracts.gold import STREAM_HEALTH, gold_latest, gold_latest_by_stream, gold_records
-from lakehouse.contracts.silver import KEPT, LOADS, REBUILD
+from lakehouse.contracts.silver import KEPT, LOADS, SWAPS, is_rebuilt
 from lakehouse.delta import few_rows, small_tables, tables
 from lakehouse.delta.tables import Transaction
 from lakehouse.errors import ConservationError, GateFailedError, TableStateError
@@ -52,6 +52,8 @@ from lakehouse.table import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.contract import Contract
@@ -111,29 +113,29 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
         swap_fence.require_standing(spark, run, gate_run.last_load_seq)
     silver = _silver(spark, run, gate_run, loads)
     kept = sum(row[name] for row in loads for name in KEPT)
-    is_rebuilt = any(row["kind"] == REBUILD for row in loads)
+    replaces_all = is_after_rebuild(spark, run, {row["kind"] for row in loads})
     whole = silver.where(F.col("erased").isNull()).drop("erased")
     aside = _Aside.of(spark, run, gate_run)
     let_out = aside.left_out(spark, whole)
     coming = 0 if aside.coming is None else aside.coming.count()
     kept += coming - len(aside.found)
-    if is_rebuilt:
+    if replaces_all:
         _replace_all(spark, run, let_out, gate_run)
     is_old = not is_kept(spark, run)
     contracts = _create_tables(spark, run, let_out, but=GOLD_LATEST_BY_STREAM if is_old else None)
-    if kept and not is_rebuilt:
+    if kept and not replaces_all:
         if aside.is_in_use:
             _take_back(spark, run, let_out, gate_run)
         _write_records(spark, run, let_out, gate_run=gate_run, contract=contracts[GOLD_RECORDS])
     if is_old:
         make_anew(spark, run, up_to=gate_run.last_load_seq)
-    elif kept and not is_rebuilt:
+    elif kept and not replaces_all:
         _merge_latest(spark, run, let_out, gate_run=gate_run, is_large=kept >= _MANY)
     if aside.changes_range:
         _require_conservation(spark, run, whole, aside, coming=coming)
     ledger = frames.of_contract(spark, loads, LOADS)
     health = models.stream_health(ledger, silver, gate_run.gate_run_id)
-    _write_health(spark, run, health, first=0 if is_rebuilt else gate_run.first_load_seq, gate_run=gate_run)
+    _write_health(spark, run, health, first=0 if replaces_all else gate_run.first_load_seq, gate_run=gate_run)
     run.report.event(
         "gold.published",
         gate_run_id=gate_run.gate_run_id,
@@ -143,6 +145,21 @@ def publish(spark: SparkSession, run: Run, gate_run: GateRun, gold: Gold) -> Pub
     )
     made = refresh_models(spark, run, gold)
     return Published(gate_run.gate_run_id, gate_run.first_load_seq, gate_run.last_load_seq, kept, made)
+
+
+def is_after_rebuild(spark: SparkSession, run: Run, kinds: Collection[str]) -> bool:
+    """Whether a range of loads that Gold lacks comes after a rebuild, and so replaces all of Gold.
+
+    Args:
+        spark: The session.
+        run: The run.
+        kinds: The kinds of the range's loads: only a restore or rebuild is a reason to look at the whole ledger.
+    """
+    if set(SWAPS).isdisjoint(kinds):
+        return False
+    ledger = small_tables.read(spark, run.table(SILVER_LOADS), ("load_seq", "kind"))
+    published = small_tables.highest(spark, run.table(GOLD_STREAM_HEALTH), "load_seq")
+    return is_rebuilt({row["load_seq"]: row["kind"] for row in ledger}, published)
 
 
 @dataclass(frozen=True)
@@ -235,7 +252,7 @@ def _require_conservation(spark: SparkSession, run: Run, whole: DataFrame, aside
 
 
 def _replace_all(spark: SparkSession, run: Run, silver: DataFrame, gate_run: GateRun) -> None:
-    """Steps 1 and 2 if the range holds a rebuild: replace everything, columns included."""
+    """Steps 1 and 2 if the range comes after a rebuild: replace everything, columns included."""
     if tables.exists(spark, run.table(GOLD_REJECTS)):
         tables.delete(spark, run.table(GOLD_REJECTS), f"load_seq < {gate_run.first_load_seq}")
     rows = swap_fence.guarded(models.published(silver, gate_run.gate_run_id), run, gate_run.last_load_seq)

@@ -103,27 +103,53 @@ def is_retired(row: Mapping[str, Any]) -> bool:
     return row["kind"] == RETIRE and row["producer"] is not None
 
 
+def first_load(kinds: Mapping[int, str]) -> int:
+    """The first load that the ledger should hold.
+
+    That is load 1, or the first load of the last rebuild. A restore to one of a rebuild's loads removes the rebuild's own row,
+    so a restore may also be the reason that the first load is not 1.
+
+    >>> [first_load({first: "records", 8: kind}) for first, kind in ((1, "release"), (4, "rebuild"), (4, "restore"))]
+    [1, 4, 4]
+    """
+    return 1 if set(SWAPS).isdisjoint(kinds.values()) else min(kinds)
+
+
+def is_rebuilt(kinds: Mapping[int, str], published: int) -> bool:
+    """Whether Silver was rebuilt since Gold's last publish: Gold has none of the ledger's loads.
+
+    Args:
+        kinds: The kind of each load that the ledger holds.
+        published: The last load that Gold has published; 0 if there is none.
+
+    >>> is_rebuilt({4: "records", 7: "rebuild"}, 3), is_rebuilt({4: "records", 8: "restore"}, 3)
+    (True, True)
+    >>> is_rebuilt({4: "records", 8: "restore"}, 4), is_rebuilt({1: "records", 8: "restore"}, 0)
+    (False, False)
+    """
+    return first_load(kinds) > max(published, 1)
+
+
 def lacking(kinds: Mapping[int, str], last: int, *, first: int = 1) -> list[int]:
     """The load numbers that the ledger should hold and does not, from the last to the first.
 
-    A restore or rebuild accounts for those right before it, which it rolled back; a rebuild's first load for all before that.
+    A restore or rebuild accounts for those right before it, which it rolled back.
 
     Args:
         kinds: The kind of each load that the ledger holds.
         last: The last load to check.
-        first: The first one.
+        first: The first one; none before `first_load` is checked.
 
     >>> lacking({1: "records", 4: "restore", 6: "records"}, 6)
     [5]
-    >>> lacking({7: "records", 8: "rebuild"}, 8)
-    []
+    >>> lacking({7: "records", 8: "rebuild"}, 8), lacking({4: "records", 8: "restore"}, 8)
+    ([], [])
     """
-    lowest = min(kinds) if REBUILD in kinds.values() else 0
     found, is_undone = [], False
-    for load_seq in range(last, first - 1, -1):
+    for load_seq in range(last, max(first, first_load(kinds)) - 1, -1):
         if load_seq in kinds:
             is_undone = kinds[load_seq] in SWAPS
-        elif not is_undone and load_seq >= lowest:
+        elif not is_undone:
             found.append(load_seq)
     return found
 

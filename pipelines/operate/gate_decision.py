@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from expectations import decisions, verdict
 from expectations.checks import INVARIANTS
+from gold.publish import is_after_rebuild
 from lakehouse.contracts.gate import REJECTED, RELEASED
-from lakehouse.contracts.silver import REBUILD
 from lakehouse.delta import tables
 from lakehouse.errors import TableStateError, UsageError
 from lakehouse.run.crash_points import crash_point
@@ -141,9 +139,9 @@ def _require_sound(run: Run, waiting: GateRun) -> None:
 
 def _require_no_rebuild(spark: SparkSession, run: Run, waiting: GateRun) -> None:
     loads = spark.read.table(run.table(SILVER_LOADS).sql).where(waiting.range)
-    if not loads.where(F.col("kind") == REBUILD).isEmpty():
+    if is_after_rebuild(spark, run, {row["kind"] for row in loads.select("kind").distinct().collect()}):
         raise UsageError(
-            "This range holds a rebuild, and cannot be rejected: Gold would mix loads from before it with loads from after it.",
+            "This range holds a rebuild's loads, and cannot be rejected: Gold would mix loads from before and after it.",
             where=f"{run.pipeline}, {waiting.named}",
             observed=", ".join(waiting.failed),
             next_step="Release it; or loosen the config; or rebuild under another config: `tidemark rebuild --apply`.",

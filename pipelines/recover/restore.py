@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse import reconcile
-from lakehouse.contracts.silver import ERASE, RESTORE, SWAPS
+from lakehouse.contracts.silver import ERASE, RESTORE, SWAPS, first_load
 from lakehouse.delta import tables
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.errors import AnotherWriterError, TableStateError, TidemarkError, UsageError, headline
@@ -136,9 +136,10 @@ def _require_known(run: Run, loads: Collection[int], to: int) -> None:
 
 def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> None:
     """Raise unless ledger, records and rejects still hold the load and all loads before it."""
-    _require_known(run, _kinds(loads), to)
+    kinds = _kinds(loads)
+    _require_known(run, kinds, to)
     rows = loads.where(F.col("load_seq") <= to).select(*LEDGER).toArrow().sort_by([("load_seq", "ascending")]).to_pylist()
-    violation = next(_violations(spark, run, rows, to), None)
+    violation = next(_violations(spark, run, rows, to, first=first_load(kinds)), None)
     if violation is not None:
         raise TableStateError(
             f"The tables do not hold the loads up to {to} whole any more; nothing was written.",
@@ -149,8 +150,8 @@ def _require_whole(spark: SparkSession, run: Run, loads: DataFrame, to: int) -> 
         )
 
 
-def _violations(spark: SparkSession, run: Run, rows: list[ledger_checks.Row], to: int) -> Iterator[Violation]:
-    yield from ledger_checks.chain(rows, run.pipeline)
+def _violations(spark: SparkSession, run: Run, rows: list[ledger_checks.Row], to: int, *, first: int) -> Iterator[Violation]:
+    yield from ledger_checks.chain(rows, run.pipeline, first=first)
     silver = spark.read.table(run.table(SILVER_RECORDS).sql).where(F.col("load_seq") <= to)
     by_load, _ = row_summaries.parted(row_summaries.kept(silver).toArrow().to_pylist())
     yield from reconcile.rows_match(rows, by_load)

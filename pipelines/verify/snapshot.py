@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from expectations import decisions
-from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REBUILD, REPLAY, STREAM, WATERMARK
+from lakehouse.contracts.silver import CLASSES, DUPLICATE, QUARANTINED, REPLAY, STREAM, WATERMARK, is_rebuilt
 from lakehouse.delta import few_rows, small_tables, tables
 from lakehouse.protocol import gold_rejects
 from lakehouse.table import (
@@ -90,7 +90,7 @@ class Pins:
     @cached_property
     def is_before_rebuild(self) -> bool:
         """Whether Gold is still as it was before a rebuild, and so has none of Silver's current loads."""
-        return any(row["kind"] == REBUILD and row["load_seq"] > (self.published_to or 0) for row in self.loads)
+        return is_rebuilt({row["load_seq"]: row["kind"] for row in self.loads}, self.published_to or 0)
 
     @cached_property
     def loads(self) -> list[Row]:

@@ -36,7 +36,7 @@ def claims(ledger: Sequence[Row], finished: int) -> Iterator[Violation]:
         )
 
 
-def chain(ledger: Sequence[Row], pipeline: str) -> Iterator[Violation]:
+def chain(ledger: Sequence[Row], pipeline: str, *, first: int = 1) -> Iterator[Violation]:
     """Check that all loads are one pipeline's, and that each starts where the one before it ended.
 
     They are numbered without gaps, except for loads that a restore or rebuild rolled back.
@@ -44,8 +44,9 @@ def chain(ledger: Sequence[Row], pipeline: str) -> Iterator[Violation]:
     Args:
         ledger: The ledger's rows, in the order of their loads.
         pipeline: The pipeline's name.
+        first: The first load of the ledger, see `lakehouse.contracts.silver.first_load`; 1 if all of the ledger is given.
     """
-    yield from loads_are_there(ledger, max((row["load_seq"] for row in ledger), default=0))
+    yield from loads_are_there(ledger, max((row["load_seq"] for row in ledger), default=0), first=first)
     bronze_version = -1
     marks: dict[Stream, Row] = {}
     for _, of_load in groupby(ledger, key=lambda row: row["load_seq"]):

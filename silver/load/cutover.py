@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from silver.state.plan import BronzeRange
     from silver.state.request import Request, Swap
 
+_UP_TO = r'(?<="up_to_load_seq": )[0-9]+'
+"""The load that a request names, in its JSON; a text of a person's has its quotes escaped there."""
 _NUMBERED = (SILVER_RECORDS, SILVER_REJECTS, SILVER_LOADS, SILVER_WATERMARKS, GOLD_RECORDS, GOLD_STREAM_HEALTH)
 
 
@@ -203,10 +205,14 @@ def _undone(swap: Swap, column: str = "load_seq") -> str:
 
 
 def renumbered(spark: SparkSession, run: Run, swap: Swap, shadow: str, name: str) -> DataFrame:
-    """Return a shadow's table with its loads numbered on from those it replaces."""
+    """Return a shadow's table with its loads numbered on from those it replaces, also where a request names one."""
     rows = spark.read.table(in_shadow(run, shadow).table(name).sql)
     numbers = [column for column in ("load_seq", "settled_load_seq") if column in rows.columns]
-    return rows.withColumns({column: F.col(column) + swap.undo_to for column in numbers})
+    numbered = rows.withColumns({column: F.col(column) + swap.undo_to for column in numbers})
+    if "request" not in rows.columns:
+        return numbered
+    named = (F.regexp_extract("request", _UP_TO, 0).try_cast("bigint") + swap.undo_to).cast("string")
+    return numbered.withColumn("request", F.coalesce(F.regexp_replace("request", _UP_TO, named), "request"))
 
 
 def in_shadow(run: Run, shadow: str) -> Run:

@@ -53,7 +53,7 @@ def decided(spark: SparkSession, run: Run) -> None:
     settings = settings_of(run)
     put(spark, run, numbered(0, [(1, 1), (2, 2), (100, 3), (3, 4), (4, 5), (2, 2)]))
     ran(spark, run, settings)
-    asked(spark, run, settings, "release", offset=3)
+    asked(spark, run, settings, "release", offset=3, days=0)
     put(spark, run, numbered(6, [(101, 6), (101, 6)]))
     ran(spark, run, settings)
 
@@ -80,16 +80,25 @@ def test_what_would_change_is_shown_record_by_record(spark: SparkSession, histor
     assert (first["offset"], first["before"], first["after"], first["sequence_after"]) == (2, "accepted", "jump, held", 100)
 
 
-def test_damaged_tables_are_made_whole_from_bronze_and_without_a_ledger_peoples_decisions_are_named_as_changes(
+def test_damaged_tables_are_rebuilt_restored_to_a_rebuilt_load_and_rebuilt_without_a_ledger(
     spark: SparkSession, run: Run
 ) -> None:
     settings = settings_of(run)
     tables.delete(spark, run.table("silver_records"), "offset = 1")
     damaged = rebuilt(spark, run, settings, is_applied=True)
     assert changes(damaged) == {("nothing", "accepted", 1)}
+    told: list[dict[str, Any]] = [
+        restore.restore(spark, run, settings, to, reason="a wrong release", by="ann", is_dry_run=to != 5) for to in (4, 6, 5)
+    ]
+    # Gold has loads 1 to 3; loads 4 to 6 are the same again, 5 the release.
+    assert [(each["undone"], each["records"], each["load_seq"]) for each in told] == [
+        ([5, 7], 2, None),
+        ([7, 7], 0, None),
+        ([6, 7], 1, 8),
+    ]
     ran(spark, run, settings)
     require_sound(spark, run)
-    assert [row[0] for row in kept(spark, run)] == [0, 1, 2, 3, 6]
+    assert [row[0] for row in kept(spark, run)] == offsets_in_gold(spark, run)["gold_records"] == [0, 1, 2, 3, 6]
 
     for name in ("silver_loads", "silver_watermarks"):
         shutil.rmtree(f"{run.lakehouse.root}/{name}")

@@ -53,6 +53,14 @@ def test_a_broken_chain_is_named_by_its_load(ledger: list[Row], expected: str) -
     assert any(expected in each for each in as_lines(ledger_checks.chain(ledger, "tests")))
 
 
+def test_a_ledger_may_begin_above_load_1_after_a_rebuild_where_its_first_load_is_the_first_of_all() -> None:
+    first, second = ({**claim(number), "load_seq": number + 3} for number in (1, 2))
+
+    assert as_lines(ledger_checks.chain([first, second], "tests", first=4)) == []
+    [lost] = as_lines(ledger_checks.chain([second], "tests", first=5))[:1]
+    assert lost == "silver_loads, load 5: bronze_after_version 1 / -1, where the load before ended (-1 before the first)"
+
+
 def test_a_reset_may_lower_a_watermark_and_the_next_load_goes_on_from_there() -> None:
     moved = {"kind": "reset", "records": 0, "accepted": 0, "duplicate": 0, "bronze_to_version": 1, "last_offset": 9}
     ledger = [claim(1), claim(2, **moved, high_watermark_after=3)]
