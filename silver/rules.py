@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakehouse.contracts.bronze import plain_topic
+from lakehouse.escape import shortened
 from lakehouse.extract.sources import Source, Sources, alike
 from lakehouse.extract.written import Written
 from lakehouse.settings import payload_schema
+from lakehouse.settings.extractor import describe
 
 if TYPE_CHECKING:
     from lakehouse.settings.pipeline import Settings
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 Late = Literal["quarantine", "accept", "drop"]
 Undecodable = Literal["quarantine", "accept"]
 
+_LONGEST = 250
+"""Characters shown of an extractor."""
 _NONE = Source("offset")
 _ADDED = ("written", "own")
 """What a claim says only where there is some: claims of versions that did not know it are as they were."""
@@ -250,6 +254,16 @@ class Rules:
         Policies and the payload are not part of it; they may change from load to load.
         """
         return self.sources.fingerprint
+
+    @property
+    def extractors(self) -> str:
+        """Where sequence, producer and epoch are read from, in words, each of bounded length; for topics see `fingerprint`.
+
+        >>> Rules(Source("header", "seq"), producer=Source("json", "$.p")).extractors
+        'sequence: header "seq" (utf8), producer: json $.p (utf8)'
+        """
+        shown = {role: describe(*astuple(source)) for role, source in self.sources.by_role.items()}
+        return ", ".join(f"{role}: {shortened(text, _LONGEST)}" for role, text in shown.items())
 
     def to_json(self) -> str:
         """The rules as the JSON that the ledger stores."""

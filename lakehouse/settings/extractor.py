@@ -178,10 +178,10 @@ def describe(form: str, argument: str, encoding: str) -> str:
     """Describe a form with its argument and encoding, as in `Extractor` or in `lakehouse.extract.sources.Source`.
 
     >>> describe("prefixed_json", "$.seq", "utf8")
-    'json $.seq (utf8)'
+    'json $.seq (utf8), behind the prefix of a schema registry'
     """
     argument = str(mask(argument))
-    match form.removeprefix("prefixed_"):
+    match form:
         case "header":
             return f'header "{argument}" ({encoding})'
         case "offset":
@@ -190,6 +190,8 @@ def describe(form: str, argument: str, encoding: str) -> str:
             return f"custom {argument}"
         case "value":
             return f"value ({encoding})"
+        case "prefixed_json":
+            return f"json {argument} ({encoding}), behind the prefix of a schema registry"
         case other:
             return f"{other} {argument} ({encoding})"
 

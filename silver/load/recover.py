@@ -117,7 +117,8 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -
     unfinished = ledger.filter(pc.greater(ledger["load_seq"], finished)).to_pylist()
     if swapping := claim.open_claim(unfinished, finished):
         return Recovered(known, [], swapping)
-    known.require(rules.keeping(rules_of(loads)), where=str(run.table(SILVER_LOADS)))
+    before = rules_of(loads)
+    known.require(rules.keeping(before), before, where=str(run.table(SILVER_LOADS)))
     claimed = max((load["load_seq"] for load in loads), default=0)
     if claimed not in (finished, finished + 1) or (finished and finished not in {load["load_seq"] for load in loads}):
         raise TableStateError(

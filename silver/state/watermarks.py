@@ -109,8 +109,13 @@ class Watermarks:
         joined = rows.join(F.broadcast(known), on=frames.same_stream(rows, known), how="left")
         return joined.select(*(epoch if name == "epoch" else rows[name] for name in rows.columns))
 
-    def require(self, rules: Rules, *, where: str) -> None:
+    def require(self, rules: Rules, before: Rules | None, *, where: str) -> None:
         """Raise if the watermarks were made with other extractors.
+
+        Args:
+            rules: The rules of the config.
+            before: The rules of the last claimed load; None before the first.
+            where: The table that names them, for the error.
 
         Raises:
             RulesChangedError: Old and new sequences would be compared although they mean different things.
@@ -127,11 +132,17 @@ class Watermarks:
         raise RulesChangedError(
             "The extractors of sequence, producer or epoch have changed since the watermarks were made.",
             where=where,
-            observed=f"rules {wanted[topic]} in the config{of_topic}",
-            expected=f"rules {', '.join(sorted(others[topic]))}",
+            observed=f"{rules.of_topic(topic).extractors}, as the config has it{of_topic}",
+            expected="; ".join(_extractors(before, topic, fingerprint) for fingerprint in sorted(others[topic])),
             next_step="Put the extractors back; or decide everything anew from Bronze: `tidemark rebuild` shows what "
             "changes, `tidemark rebuild --apply` puts it in place.",
         )
+
+
+def _extractors(before: Rules | None, topic: str, fingerprint: str) -> str:
+    """The extractors that a watermark was made with, in words; their fingerprint where the last load had others."""
+    known = before.of_topic(topic) if before else None
+    return known.extractors if known and known.fingerprint == fingerprint else f"rules {fingerprint}"
 
 
 def read(spark: SparkSession, run: Run) -> Watermarks:

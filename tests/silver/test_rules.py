@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from lakehouse.errors import RulesChangedError
 from lakehouse.extract.sources import Source
 from lakehouse.extract.written import Written
 from lakehouse.settings.pipeline import Settings
 from silver.rules import OfTopic, Payload, Policy, Rules
+from silver.state.watermarks import Watermark, Watermarks
 from tests.support.small_config import small_config
 
 BY_HEADER = Rules(Source("header", "seq"), max_jump=100, late="drop")
@@ -75,6 +77,30 @@ def test_a_claim_says_nothing_of_what_there_is_not_and_an_older_one_is_read() ->
     assert Rules.from_json(json.dumps(older)) == BY_HEADER
     older["payload"] = {"format": "text", "schema": ""}  # before undecodable values could be quarantined
     assert Rules.from_json(json.dumps(older)).payload == Payload("text", undecodable="accept")
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (BY_HEADER, '  expected: sequence: header "seq" (utf8)\n'),
+        (replace(BY_HEADER, own=(("t", OfTopic(Source("offset"))),)), f"  expected: rules {BY_HEADER.fingerprint}\n"),
+        (None, f"  expected: rules {BY_HEADER.fingerprint}\n"),
+    ],
+    ids=["known", "of another load", "no load"],
+)
+def test_extractors_that_have_changed_are_both_named_escaped_and_bounded(before: Rules | None, expected: str) -> None:
+    marks = Watermarks({("t", 0, None): Watermark(0, 7, 9, 1, BY_HEADER.fingerprint)})
+    marks.require(BY_HEADER, before, where="silver_loads")
+    changed = Rules(Source("header", "\x1b[31m" + "s" * 5_000), producer=Source("bytes", "0:8", "int64"))
+
+    with pytest.raises(RulesChangedError) as raised:
+        marks.require(changed, before, where="silver_loads")
+
+    message = str(raised.value)
+    assert expected in message
+    assert '  observed: sequence: header "\\x1b[31msss' in message
+    assert "producer: bytes 0:8 (int64), as the config has it\n" in message
+    assert len(message) < 1_200
 
 
 @pytest.mark.parametrize("undecodable", ["quarantine", "accept"])

@@ -97,7 +97,7 @@ RULES = Rules(
         (Cause("orders", "invalid", "value_undecodable"), ["`topics.orders.value.schema`", "silver.schema_misfit"]),
         (Cause("notes", "invalid", "value_undecodable"), ["`topics.notes.value.format`"]),
         (Cause("notes", "invalid", "sequence_missing"), ['`sequence`, header "seq" (utf8),', "there is no such header"]),
-        (Cause("orders@2", "invalid", "sequence_null"), ["`topics.orders.sequence`, json $.id (utf8),", "it is null"]),
+        (Cause("orders@2", "invalid", "sequence_null"), ["`topics.orders.sequence`, json $.id (utf8), behind", "it is null"]),
         (Cause("t", "invalid", "epoch_out_of_range"), ["`epoch`, bytes 0:4 (int32),", "epoch_out_of_range"]),
         (Cause("t", "late", None), ["--new-epoch"]),
         (Cause("t", "collision", None), ["--new-epoch"]),
