@@ -99,6 +99,9 @@ def write_rebuilt(done: dict[str, Any], *, as_json: bool) -> None:
         columns = [name for name in done["samples"][0] if any(row[name] is not None for row in done["samples"])]
         rows = [[row[name] for name in columns] for row in done["samples"]]
         output.write_table(columns, rows, title="The first of them")
+    if done["payload_fields"]:
+        rows = [[row[name] or "none" for name in ("field", "before", "after")] for row in done["payload_fields"]]
+        output.write_table(["field", "before", "after"], rows, title="All values are decoded again, into other fields")
     if done["repeated"]:
         output.write(f"Decisions of people that were done again: {done['repeated']}.")
     for each in done["not_repeated"]:

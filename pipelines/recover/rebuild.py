@@ -72,7 +72,9 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     Returns:
         load_seq, None if nothing was applied; records of Bronze that were decided; repeated, how many of the operators'
         decisions were, and not_repeated, which were not and why; changes, rows of before, after and records; samples, the first
-        of the changed records; shadow, the table that holds them all, None once applied; is_applied.
+        of the changed records; payload_fields, rows of field, before and after: what earlier loads decoded otherwise, as
+        `silver.rebuild.decision_diff.changed_fields` has it; shadow, the table that holds all changes, None once applied;
+        is_applied.
 
     Raises:
         TableMissingError: Bronze has not been written yet.
@@ -94,7 +96,9 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     create_missing(spark, work.shadow, rules)
     done = replay.replay(spark, work.shadow, rules, found)
     erase_key.hold(spark, run, work.shadow)
-    told = {**_told(work, done), "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
+    before = {row["rules"] for step in found for row in step.rows if "rules" in row}
+    fields = decision_diff.changed_fields(map(Rules.from_json, before), rules)
+    told = {**_told(work, done), "payload_fields": fields, "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
     if not is_applied:
         return {**told, "is_applied": False}
     for planned in done.erasures:  # an unfinished one may not have reached Bronze yet

@@ -1,4 +1,4 @@
-"""Compare the decisions in two sets of Silver's tables, offset by offset. Pure."""
+"""Compare the decisions in two sets of Silver's tables, offset by offset; and the payload's fields in rules. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from lakehouse.contracts.silver import ACCEPTED, DUPLICATE, IN_ORDER, RELEASED
 from lakehouse.spark.interval_join import bucketed, is_within, merged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from pyspark.sql import DataFrame
+
+    from lakehouse.settings.payload_schema import Type
+    from silver.rules import Rules
 
 PLACE = ("topic", "partition", "offset")
 _SAID = ("decision", "producer", "epoch", "sequence")
@@ -60,3 +65,36 @@ def _with_blocks(rows: DataFrame, rejects: DataFrame, name: str) -> DataFrame:
     twice = unnamed.join(spans, on=is_within(unnamed, spans, by_producer=False), how="left_semi")
     gone = unnamed.join(spans, on=is_within(unnamed, spans, by_producer=False), how="left_anti")
     return rest.unionByName(twice.withColumn(name, F.lit(DUPLICATE))).unionByName(gone.withColumn(name, F.lit(NOTHING)))
+
+
+def changed_fields(before: Iterable[Rules], after: Rules) -> list[dict[str, str | None]]:
+    """Return the fields of the payload that earlier loads decoded otherwise: rows of field, before and after.
+
+    A type is null where there is no such field. Of several types before, those that differ are named; no field comes first.
+
+    >>> from lakehouse.extract.sources import Source
+    >>> from silver.rules import Payload, Rules
+    >>> schemas = ("a INT", "a INT, b STRUCT<c: DATE>")
+    >>> one, other = (Rules(Source("offset"), payload=Payload("json", schema)) for schema in schemas)
+    >>> changed_fields([one, other], other), changed_fields([other], other)
+    ([{'field': 'b.c', 'before': None, 'after': 'DATE'}], [])
+    """
+    kinds = [dict(_fields(rules.payload_type)) for rules in before]
+    wanted = dict(_fields(after.payload_type))
+    rows = []
+    for field in sorted({name for kind in (*kinds, wanted) for name in kind}):
+        others = {kind.get(field) for kind in kinds} - {wanted.get(field)}
+        if others:
+            told = None if None in others else ", ".join(sorted(map(str, others)))
+            rows.append({"field": field, "before": told, "after": wanted.get(field)})
+    return rows
+
+
+def _fields(kind: Type | None, path: str = "") -> Iterator[tuple[str, str]]:
+    """The paths of a payload's fields, each with its type; a payload that is no struct is itself one, without a name."""
+    if kind is None:
+        return
+    if kind.kind != "struct":
+        yield path or "payload", kind.sql()
+    for field in kind.fields:
+        yield from _fields(field.type, f"{path}.{field.name}" if path else field.name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from jobs.cli.recovery import write_rebuilt
 from jobs.readers import quarantine
 from jobs.readers.why import why
 from pipelines import bronze_to_silver
@@ -135,14 +136,17 @@ def test_accepted_values_have_a_null_payload_and_a_stricter_rebuild_holds_them(
 
 
 def test_a_rebuild_decodes_by_a_corrected_schema_and_erased_values_stay_so(
-    spark: SparkSession, prepared: Callable[[History], Run]
+    spark: SparkSession, prepared: Callable[[History], Run], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = prepared(held)
     erase = Request("erase", "asked to", "ann", erase=Erase.of("t", b"mine"))
     requests.carry_out(spark, run, example(run), erase, is_dry_run=False)
     assert [row[-1] for row in rejected(spark, run)] == ["discarded", "discarded", "held"]
     corrected = example(run, schema="id STRING, amount DECIMAL(10,2)")
-    rebuild.rebuild(spark, run, corrected, is_applied=True, reason="some amounts are texts", by="ann")
+    done: Any = rebuild.rebuild(spark, run, corrected, is_applied=True, reason="some amounts are texts", by="ann")
+    assert done["payload_fields"] == [{"field": "amount", "before": "DOUBLE", "after": "DECIMAL(10,2)"}]
+    write_rebuilt(done, as_json=False)
+    assert re.search(r"amount +DOUBLE +DECIMAL\(10,2\)", capsys.readouterr().out)
     ran(spark, run, corrected)
 
     assert offsets(spark, run, "gold_records") == [0, 2, 4]
