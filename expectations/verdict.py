@@ -11,6 +11,7 @@ from expectations.evidence import snapshot
 from lakehouse.contracts.gate import CRITICAL, PASSED, RELEASED, RESULTS, GateRun
 from lakehouse.delta import small_tables, tables
 from lakehouse.errors import GateFailedError
+from lakehouse.escape import shortened
 from lakehouse.table import GATE_RESULTS
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def raise_if_failed(spark: SparkSession, run: Run, gate_run: GateRun) -> None:
     if gate_run.is_let_out:
         return
     unmet = [
-        f"{row['expectation']} {row['outcome']}: observed {row['observed']}, expected {row['expected']}"
+        f"{_named(row)} {row['outcome']}: observed {row['observed']}, expected {row['expected']}"
         for row in _results(spark, run, gate_run.gate_run_id)
         if row["severity"] == CRITICAL and row["outcome"] != PASSED
     ]
@@ -45,6 +46,12 @@ def raise_if_failed(spark: SparkSession, run: Run, gate_run: GateRun) -> None:
         next_step=f"See the rows behind it: `tidemark gate show`.{loosen} For these loads alone: `tidemark gate release` or "
         "`tidemark gate reject`.",
     )
+
+
+def _named(row: Row) -> str:
+    """An expectation with the column that it looks at; of an invariant or a budget the name says that."""
+    is_of_users = row["expectation"].startswith("expect_") and row["column"]
+    return f"{row['expectation']} on {shortened(row['column'])}" if is_of_users else str(row["expectation"])
 
 
 def last(spark: SparkSession, run: Run) -> GateRun | None:

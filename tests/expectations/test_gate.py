@@ -100,6 +100,7 @@ def test_budgets_and_user_expectations_fail_a_gate_run_and_show_no_value(spark: 
     assert raised.value.exit_code == 3
     assert "budget_duplicate_share failed: observed 0.125, expected at most 0.12 in a load" in str(raised.value)
     assert "loosen gate.budgets: duplicate_share, undecodable" in str(raised.value)
+    assert "expect_column_values_to_match_regex on payload.nope errored: observed" in str(raised.value)
     assert verdict.last(spark, loaded) == gate_run
 
     rows = [row for (name, _), row in results(spark, loaded, gate_run).items() if name.startswith("expect_")]
