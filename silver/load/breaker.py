@@ -127,7 +127,7 @@ def trips(
 def _shown(found: list[Trip]) -> list[Trip]:
     if len(found) <= _MOST_NAMED:
         return found
-    more = found[-1]._replace(where=f"{len(found) - _MOST_NAMED:,} streams more", observed="the like")
+    more = found[-1]._replace(where=f"{len(found) - _MOST_NAMED:,} streams more", observed="not listed here")
     return [*found[:_MOST_NAMED], more]
 
 
@@ -143,8 +143,8 @@ def _opening(
         (_too_much(f"load {load_seq}, {limit.topics}" if len(parts) > 1 else f"load {load_seq}", rows, limit), rows)
         for limit, rows in parts.items()
     ]
-    anew = [(_started_anew(row, limit), [row]) for limit, rows in parts.items() for row in rows]
-    return [(trip, rows) for trip, rows in (*in_all, *anew) if trip is not None]
+    restarted = [(_started_anew(row, limit), [row]) for limit, rows in parts.items() for row in rows]
+    return [(trip, rows) for trip, rows in (*in_all, *restarted) if trip is not None]
 
 
 def _too_much(where: str, rows: list[Mapping[str, Any]], limit: _Limit) -> Trip | None:

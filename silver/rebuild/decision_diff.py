@@ -85,8 +85,8 @@ def changed_fields(before: Iterable[Rules], after: Rules) -> list[dict[str, str 
     for field in sorted({name for kind in (*kinds, wanted) for name in kind}):
         others = {kind.get(field) for kind in kinds} - {wanted.get(field)}
         if others:
-            told = None if None in others else ", ".join(sorted(map(str, others)))
-            rows.append({"field": field, "before": told, "after": wanted.get(field)})
+            types = None if None in others else ", ".join(sorted(map(str, others)))
+            rows.append({"field": field, "before": types, "after": wanted.get(field)})
     return rows
 
 

@@ -101,7 +101,8 @@ class Plan:
     @property
     def undecodable(self) -> int:
         """How many of the invalid records have a sequence, and a value that could not be decoded."""
-        return pc.sum(self.rejects.filter(pc.equal(self.rejects["reason"], UNDECODABLE))["records"]).as_py() or 0
+        found: int | None = pc.sum(self.rejects.filter(pc.equal(self.rejects["reason"], UNDECODABLE))["records"]).as_py()
+        return found or 0
 
 
 def nothing_of_bronze(watermarks: Watermarks, bronze_version: int) -> BronzeRange:

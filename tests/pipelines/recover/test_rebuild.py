@@ -87,11 +87,11 @@ def test_damaged_tables_are_rebuilt_restored_to_a_rebuilt_load_and_rebuilt_witho
     tables.delete(spark, run.table("silver_records"), "offset = 1")
     damaged = rebuilt(spark, run, settings, is_applied=True)
     assert changes(damaged) == {("nothing", "accepted", 1)}
-    told: list[dict[str, Any]] = [
+    restored: list[dict[str, Any]] = [
         restore.restore(spark, run, settings, to, reason="a wrong release", by="ann", is_dry_run=to != 5) for to in (4, 6, 5)
     ]
     # Gold has loads 1 to 3; loads 4 to 6 are the same again, 5 the release.
-    assert [(each["undone"], each["records"], each["load_seq"]) for each in told] == [
+    assert [(each["undone"], each["records"], each["load_seq"]) for each in restored] == [
         ([5, 7], 2, None),
         ([7, 7], 0, None),
         ([6, 7], 1, 8),

@@ -107,19 +107,19 @@ RULES = Rules(
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, Cause) else "",
 )
 def test_the_advice_follows_the_reason_of_the_records_that_open_the_breaker(cause: Cause, expected: list[str]) -> None:
-    told = advice([cause], RULES)
-    assert [each for each in expected if each not in told] == []
+    text = advice([cause], RULES)
+    assert [each for each in expected if each not in text] == []
 
 
 def test_the_advice_says_each_thing_once_for_the_three_most_frequent_kinds_at_most() -> None:
     kinds = ["late", "collision", "jump", "fenced"]
-    told = advice([*(Cause("t", kind, None) for kind in kinds), Cause("t", "invalid", "value_undecodable")], RULES)
+    text = advice([*(Cause("t", kind, None) for kind in kinds), Cause("t", "invalid", "value_undecodable")], RULES)
 
-    assert (told.count("--new-epoch"), "older epoch" in told, "value.schema" in told) == (1, True, False)
+    assert (text.count("--new-epoch"), "older epoch" in text, "value.schema" in text) == (1, True, False)
 
 
 def test_the_advice_prints_nothing_that_a_terminal_interprets_and_no_name_at_length() -> None:
-    told = advice([Cause("t", "invalid", "sequence_missing")], Rules(Source("header", "\x1b[31m" + "a" * 10_000)))
+    text = advice([Cause("t", "invalid", "sequence_missing")], Rules(Source("header", "\x1b[31m" + "a" * 10_000)))
 
-    assert told.isprintable()
-    assert len(told) < 600
+    assert text.isprintable()
+    assert len(text) < 600
