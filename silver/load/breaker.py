@@ -31,6 +31,7 @@ from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.settings.extractor import describe
 from lakehouse.table import BRONZE_RECORDS
+from silver.extract import one_record
 from silver.model import tuples_of
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ _FEWEST = 10
 
 _MOST_NAMED = 20
 """Trips listed one by one; a restarted host may have thousands of streams."""
+_MOST_BYTES = 1024 * 1024
+"""The longest value of which a field that is not of its type is named."""
 _LONGEST = 250
 """Characters shown of a name; a topic name has at most 249."""
 _MOST_ADVICE = 3
@@ -262,7 +265,7 @@ def _of_values(own: Rules, key: str) -> str:
 
 
 def _example(spark: SparkSession, run: Run, planned: Plan, cause: Cause) -> str:
-    """The first record of a cause, with its headers' names and the fields of its value."""
+    """The first record of a cause, with its headers' names, the fields of its value, and which of them is not of its type."""
     columns = {"topic": cause.topic, "class": cause.kind, "reason": cause.reason}
     is_of = reduce(pc.and_, (pc.equal(planned.rejects[name], value) for name, value in columns.items()))
     row = planned.rejects.filter(is_of).slice(0, 1).to_pylist()[0]
@@ -272,10 +275,14 @@ def _example(spark: SparkSession, run: Run, planned: Plan, cause: Cause) -> str:
     records = tables.read(spark, bronze, version=tables.version(spark, bronze)).where(is_there)
     headers = F.transform("headers", lambda header: header["key"])
     fields = F.json_object_keys(F.col("value").cast("string"))
-    has = records.select(headers.alias("headers"), fields.alias("fields")).limit(1).collect()[0]
+    is_read = F.lit(cause.reason == UNDECODABLE) & (F.octet_length("value") <= _MOST_BYTES)
+    value = F.when(is_read, F.col("value"))
+    has = records.select(headers.alias("headers"), fields.alias("fields"), value.alias("value")).limit(1).collect()[0]
     place = ", ".join(f"{name} {_short(value)}" for name, value in at.items())
-    value = f", and a JSON object of {_listed(has['fields'])}" if has["fields"] else ""
-    return f"the first one, {place} ({row['reason']}), has {_listed(has['headers'] or [], 'header')}{value}"
+    named = f", and a JSON object of {_listed(has['fields'])}" if has["fields"] else ""
+    misfit = one_record.misfit(planned.rules, {"topic": cause.topic, "value": has["value"] and bytes(has["value"])})
+    why = f": {_short(misfit)}" if misfit else ""
+    return f"the first one, {place} ({row['reason']}{why}), has {_listed(has['headers'] or [], 'header')}{named}"
 
 
 def _listed(names: Sequence[str], what: str | None = None) -> str:
