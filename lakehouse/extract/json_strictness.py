@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from lakehouse.extract.on_driver import HALF_PAIR, WHOLE_PAIR
 from lakehouse.settings import payload_schema
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(?:\d+)\]|\['([^']*)'\]")
 # Up to the next -0 outside strings. Possessive: anything else recurses, and a long text overflows the stack.
 _MINUS_ZERO = r'\G((?:[^"-]++|"(?:[^"\\]++|\\.)*+"|-(?!0))*+)-0'
 _LOOKS_LENIENT = r"['\x00-\x1f]|\\u[dD][89a-fA-F]"
-_HALF_PAIR = r"\\u[dD][89a-fA-F]"
-_WHOLE_PAIR = r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _LOOKS_REWRITTEN = r'\A-?[0-9]+\.|\A"?-?Infinity"?\z|\A[\[{]'
 """A text that Spark may have written from a fraction, an object or an array."""
 
@@ -71,7 +70,7 @@ def is_document(parsed: Column, text: Column) -> Column:
 
     An escape that is half of a surrogate pair is no character: Spark reads a question mark.
     """
-    is_half = F.regexp_replace(text, _WHOLE_PAIR, "").rlike(_HALF_PAIR)
+    is_half = F.regexp_replace(text, WHOLE_PAIR, "").rlike(HALF_PAIR)
     has_half_pair = F.when(F.contains(text, F.lit("\\u")), is_half).otherwise(F.lit(False))
     return parsed[payload_schema.CORRUPT].isNull() & (F.size(parsed[_NAME]) == _ELEMENTS) & ~has_half_pair
 

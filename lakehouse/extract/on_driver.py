@@ -51,8 +51,9 @@ def _constant(text: str) -> Any:
 
 _MOST_DIGITS = 1_000
 """The longest number that Spark's parser reads."""
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
-_WHOLE_PAIR = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+HALF_PAIR = r"\\u[dD][89a-fA-F]"
+WHOLE_PAIR = r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+"""Escapes in a text without whole pairs that match `HALF_PAIR` are half of a surrogate pair."""
 
 
 def _digits(text: str) -> Digits:
@@ -106,7 +107,7 @@ class Record:
     def _document(self) -> tuple[Any, str | None]:
         try:
             text = (self.value or b"").decode()
-            if _HALF_PAIR.search(_WHOLE_PAIR.sub("", text)):
+            if re.search(HALF_PAIR, re.sub(WHOLE_PAIR, "", text)):
                 return None, "not_json"
             return _PARSER.decode(text), None
         except UnicodeDecodeError:

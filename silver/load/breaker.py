@@ -53,7 +53,7 @@ _FEWEST = 10
 _MOST_NAMED = 20
 """Trips listed one by one; a restarted host may have thousands of streams."""
 _MOST_BYTES = 1024 * 1024
-"""The longest value of which a field that is not of its type is named."""
+"""In longer values the error names no field."""
 _LONGEST = 250
 """Characters shown of a name; a topic name has at most 249."""
 _MOST_ADVICE = 3
@@ -192,12 +192,14 @@ def tripped(
     spark: SparkSession, run: Run, planned: Plan, max_share: float, topic_shares: Mapping[str, float] | None = None
 ) -> list[Trip]:
     """List what opens the breaker on a plan, see `trips`; where most records are invalid, with what one of them has."""
-    return _tripped(spark, run, planned, _opening(planned.load_seq, planned.ledger, max_share, topic_shares))
+    opening = _opening(planned.load_seq, planned.ledger, max_share, topic_shares)
+    return _tripped(spark, run, planned, opening, _causes(planned.rejects, opening)) if opening else []
 
 
-def _tripped(spark: SparkSession, run: Run, planned: Plan, opening: list[tuple[Trip, _Rows]]) -> list[Trip]:
+def _tripped(
+    spark: SparkSession, run: Run, planned: Plan, opening: list[tuple[Trip, _Rows]], causes: Counter[Cause]
+) -> list[Trip]:
     found = _shown([trip for trip, _ in opening])
-    causes = _causes(planned.rejects, opening)
     invalid = [cause for cause in causes if cause.kind == INVALID]
     if 2 * sum(causes[cause] for cause in invalid) <= causes.total():
         return found
@@ -307,15 +309,15 @@ def require_closed(
     opening = _opening(planned.load_seq, planned.ledger, max_share, topic_shares)
     if not opening:
         return
-    found = _tripped(spark, run, planned, opening)
-    mend = advice(_causes(planned.rejects, opening), planned.rules)
+    causes = _causes(planned.rejects, opening)
+    found = _tripped(spark, run, planned, opening, causes)
     raise BreakerOpenError(
         " ".join(dict.fromkeys(trip.what for trip in found)) + " Nothing was written.",
         where=f"{run.table(BRONZE_RECORDS)}: " + "; ".join(trip.where for trip in found),
         observed="; ".join(trip.observed for trip in found),
         expected="; ".join(dict.fromkeys(trip.expected for trip in found)),
-        next_step=f"See `tidemark plan`. {mend} Or let the load into quarantine with a greater max_quarantined_share (1 for "
-        "any).",
+        next_step=f"See `tidemark plan`. {advice(causes, planned.rules)} Or let the load into quarantine with a greater "
+        "max_quarantined_share (1 for any).",
     )
 
 
