@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bronze.dev_broker.broker import down
 from bronze.dev_broker.process import HOST, free_port
 
@@ -69,13 +71,12 @@ def steps() -> list[re.Match[str]]:
 @contextlib.contextmanager
 def own_broker(folder: Path) -> Iterator[str]:
     """Lend a free port to a broker that keeps its state in a folder, and end the broker."""
-    before = os.environ.get("XDG_STATE_HOME")
-    os.environ["XDG_STATE_HOME"] = str(folder / "state")
-    try:
-        yield str(free_port())
-    finally:
-        down()
-        os.environ.pop("XDG_STATE_HOME") if before is None else os.environ.update(XDG_STATE_HOME=before)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(folder / "state"))
+        try:
+            yield str(free_port())
+        finally:
+            down()
 
 
 def play(folder: Path, port: str, run: Callable[[str, Path], tuple[int, str]]) -> Iterator[tuple[str, str]]:
