@@ -98,16 +98,16 @@ def rebuild(  # noqa: PLR0913 -- the decision's parts, as an operator gives them
     erase_key.hold(spark, run, work.shadow)
     before = {row["rules"] for step in found for row in step.rows if "rules" in row}
     fields = decision_diff.changed_fields(map(Rules.from_json, before), rules)
-    told = {**_told(work, done), "payload_fields": fields, "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
+    summary = {**_summary(work, done), "payload_fields": fields, "load_seq": None, "shadow": str(work.shadow.table(CHANGES))}
     if not is_applied:
-        return {**told, "is_applied": False}
+        return {**summary, "is_applied": False}
     for planned in done.erasures:  # an unfinished one may not have reached Bronze yet
         if planned.request is not None and planned.request.erase is not None:
             erase_key.in_bronze(spark, work.shadow, planned, planned.request.erase)
     create_missing(spark, run, rules)
-    told["load_seq"] = _put_in_place(work, done, highest, reason=reason, by=by)
+    summary["load_seq"] = _put_in_place(work, done, highest, reason=reason, by=by)
     shadows.drop(spark, run)
-    return {**told, "shadow": None, "is_applied": True}
+    return {**summary, "shadow": None, "is_applied": True}
 
 
 def _shadow_of(run: Run) -> str:
@@ -155,7 +155,7 @@ def _without_swap(spark: SparkSession, run: Run, rows: list[Row], *, is_applied:
     return before or [row for row in rows if row["load_seq"] < claimed[0]["load_seq"]]
 
 
-def _told(work: _Rebuild, done: Replayed) -> dict[str, Any]:
+def _summary(work: _Rebuild, done: Replayed) -> dict[str, Any]:
     """Write what the shadow decides differently to a table there, and summarise it."""
     tables = Tables(work.read(work.shadow, SILVER_RECORDS), work.read(work.shadow, SILVER_REJECTS))
     table = work.shadow.table(CHANGES)
