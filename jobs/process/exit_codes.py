@@ -30,6 +30,7 @@ TERMINATED = 143
 OUTPUT_CLOSED = 141
 
 _INTERRUPT_SECONDS = 10
+_REPEAT_SECONDS = 0.1
 
 _commands = functools.cache(typer.main.get_command)
 """The commands of an app, built once for a process: that takes longer than most of them."""
@@ -168,7 +169,10 @@ def _complain(text: str, code: int) -> int:
 
 @contextlib.contextmanager
 def _ending_on_sigterm() -> Iterator[None]:
-    """Make SIGTERM raise `Terminated`, so that locks are released and a demo's broker ends; by default it kills the process."""
+    """Make SIGTERM raise `Terminated`, so that locks are released and a demo's broker ends; by default it kills the process.
+
+    Python ignores what a finalizer or a callback of its garbage collector raises. A SIGTERM that arrives there is sent again.
+    """
     ending = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
@@ -181,11 +185,21 @@ def _ending_on_sigterm() -> Iterator[None]:
             interrupting.join(_INTERRUPT_SECONDS)
         raise Terminated
 
+    def repeat(ignored: sys.UnraisableHookArgs) -> None:
+        if issubclass(ignored.exc_type, Terminated):
+            again = threading.Timer(_REPEAT_SECONDS, os.kill, (os.getpid(), signal.SIGTERM))
+            again.daemon = True
+            again.start()
+        else:
+            former_hook(ignored)
+
+    former_hook = sys.unraisablehook
     try:
         former = signal.signal(signal.SIGTERM, end)
     except ValueError:  # not the main thread (a notebook): its host handles signals
         yield
         return
+    sys.unraisablehook = repeat
     try:
         yield
     except Exception as error:
@@ -193,4 +207,5 @@ def _ending_on_sigterm() -> Iterator[None]:
             raise Terminated from error
         raise
     finally:
+        sys.unraisablehook = former_hook
         signal.signal(signal.SIGTERM, former)

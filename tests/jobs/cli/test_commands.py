@@ -205,6 +205,23 @@ def test_ctrl_c_sigterm_and_system_exit_have_their_codes(
     assert "the next run finishes" in capsys.readouterr().err
 
 
+def test_a_sigterm_that_arrives_in_a_finalizer_is_not_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.1)  # the handler raises here, and Python ignores it
+
+    def collect() -> int:
+        Finalized()
+        time.sleep(10)
+        return 0
+
+    former = sys.unraisablehook
+    assert exit_code_of(collect) == 143
+    assert sys.unraisablehook is former
+    assert capsys.readouterr().err == "tidemark: terminated; the next run finishes what was begun.\n"
+
+
 def test_a_closed_pipe_is_no_traceback() -> None:
     command = [sys.executable, "-m", "jobs.cli", "sql", "--help"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
