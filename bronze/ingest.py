@@ -4,8 +4,9 @@ The steps, and why they neither lose nor duplicate records:
 
 1. create the tables, or check that they have their contract's columns and are this pipeline's
    (`lakehouse.protocol.bronze_owner`);
-2. check by Kafka's ids that the topics are those that were read before (`bronze.progress.topic_breaks`);
-3. if the checkpoint is gone or does not match the table, take the starting offsets from the table
+2. check by Kafka's ids that the topics are those that were read before (`bronze.progress.topic_breaks`), and keep in
+   `bronze_topics` where each partition of a new topic starts;
+3. if the checkpoint is gone or does not match the table, take the starting offsets from the tables
    (`bronze.progress.checkpoint`, `bronze.progress.start_offsets`);
 4. for each micro-batch Spark first writes its offset range to the checkpoint, then appends it to the table under the query's id
    and the batch's number, which Delta accepts once, then marks it done in the checkpoint. After a crash between any two of
@@ -26,7 +27,7 @@ from bronze.kafka.metadata import LookError, describe_topics
 from bronze.kafka.source import reader_options, require_reachable
 from bronze.progress import topic_breaks
 from bronze.progress.position import read as read_standing
-from bronze.progress.start_offsets import starting_point
+from bronze.progress.start_offsets import starting_point, starts
 from bronze.progress.topic_registry import Topic, write_begun
 from bronze.records import bronze_records
 from lakehouse.delta import tables
@@ -178,16 +179,21 @@ def _told(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, error
 
 
 def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Standing:
-    """Check that the topics are those that were read before, and record new topics and newly known topic ids.
+    """Check that the topics are those that were read before; record new topics, where they start, and new topic ids.
 
     A topic that joins others starts in a new checkpoint: in the old one Spark would require all of it, from offset 0.
 
     Raises:
         TopicRecreatedError: A topic was recreated.
+        SourceError: It cannot be decided where a topic starts.
     """
     seen = _seen(run, kafka)
     topic_breaks.require_same(standing.topics, seen, where=kafka.bootstrap_servers)
     checkpoint = standing.checkpoint
+    try:
+        started = starts(spark, run, kafka, standing, seen)
+    except SPARK_ERRORS as error:
+        raise _told(spark, run, kafka, standing, error) from None
     noted: dict[str, Topic] = {}
     for name in kafka.topics:
         topic_id = seen[name].topic_id if name in seen else None
@@ -197,6 +203,7 @@ def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
             topic = replace(topic, checkpoint=checkpoint.number + 1)
         if topic.topic_id is None:
             topic = replace(topic, topic_id=topic_id)
+        topic = replace(topic, starts=started.get(name, topic.starts))
         if topic != known:
             noted[name] = topic
     if not noted:
@@ -207,20 +214,18 @@ def _with_new_topics(spark: SparkSession, run: Run, kafka: Kafka, standing: Stan
 
 
 def _seen(run: Run, kafka: Kafka) -> dict[str, Seen]:
-    """Ask the brokers to describe the topics; empty if they cannot be asked from here, or have no topic ids."""
+    """Ask the brokers to describe the topics; empty if they cannot be asked from here."""
     if is_remote():
         return {}
     try:
         seen = describe_topics(kafka, kafka.topics)
     except LookError as error:
-        why = str(error)
+        seen, why = {}, str(error)
     else:
-        if all(each.topic_id for each in seen.values()):
-            return seen
-        why = "the brokers have no topic ids"
-    # Without ids Spark detects a recreated topic only while it has fewer records than were read of the old one.
-    run.report.event("bronze.topic_ids_unknown", why=why)
-    return {}
+        why = "" if all(each.topic_id for each in seen.values()) else "the brokers have no topic ids"
+    if why:  # Spark then detects a recreated topic only while it has fewer records than were read of the old one
+        run.report.event("bronze.topic_ids_unknown", why=why)
+    return seen
 
 
 def _write(records: DataFrame, bronze: Table, checkpoint: str) -> StreamingQuery:

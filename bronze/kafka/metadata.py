@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # its stubs do not export it
 
 from lakehouse.escape import printable, shortened
@@ -140,22 +140,29 @@ def topic_names(kafka: Kafka) -> list[str]:
     return sorted(name for name in found if not name.startswith("__"))
 
 
-def bounds(kafka: Kafka, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+def bounds(kafka: Kafka, topic: str, partitions: Iterable[int], *, is_committed: bool = False) -> dict[int, tuple[int, int]]:
     """Return the earliest offset of each partition in Kafka, and the offset that its next record will get.
+
+    Args:
+        kafka: The settings.
+        topic: The topic.
+        partitions: Its partitions.
+        is_committed: Whether a partition ends before a transaction that is still open, as it does for a committed read.
 
     Raises:
         LookError: No broker can be asked, or a partition has no leader.
     """
     places = [TopicPartition(topic, each) for each in partitions]
-    earliest, latest = _listed(kafka, places, _EARLIEST), _listed(kafka, places, _LATEST)
+    isolation = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
+    earliest, latest = _listed(kafka, places, _EARLIEST, isolation), _listed(kafka, places, _LATEST, isolation)
     return {partition: (earliest[partition], latest[partition]) for partition in earliest}
 
 
-def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
+def _listed(kafka: Kafka, places: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> dict[int, int]:
     admin, why = client(kafka), ""
     for _ in range(_ATTEMPTS):  # the leader may just have moved
         try:
-            listed = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_SECONDS)
+            listed = admin.list_offsets(dict.fromkeys(places, spec), isolation_level=isolation, request_timeout=_SECONDS)
             return {place.partition: asked.result(2 * _SECONDS).offset for place, asked in listed.items()}
         except (KafkaException, TimeoutError) as error:
             why = _why(kafka, admin, error)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from bronze.kafka.source import Offsets
+    from bronze.progress.position import Standing
     from lakehouse.delta.tables import Streamed
     from lakehouse.run.context import Run
 
@@ -125,25 +126,27 @@ def ends(spark: SparkSession, checkpoint: Checkpoint, streamed: Streamed | None)
     return _ends(_texts(spark, [file]).get(str(streamed.batch))) or {}
 
 
-def reached(spark: SparkSession, run: Run, last: Checkpoint, streamed: Streamed | None) -> Offsets:
+def reached(spark: SparkSession, run: Run, standing: Standing) -> Offsets:
     """Return where the last checkpoint in use ends, see `ends`, or where it started if none of its batches is in the table.
 
-    Empty if no checkpoint has planned a batch.
+    Empty if no checkpoint has planned a batch, or if the table may lack what one has read: it was restored, or is new.
 
     Args:
         spark: The session.
         run: The run.
-        last: The checkpoint to continue with.
-        streamed: The last micro-batch in the table's log.
+        standing: Bronze's position.
     """
-    for number in range(last.number, 0, -1):
+    last, streamed = standing.checkpoint, standing.streamed
+    if streamed is not None and streamed.is_undone:
+        return {}
+    for number in range(last.number, last.number - 1 if standing.is_new else 0, -1):
         found = last if number == last.number else _read(spark, _folder(run, number), number)
         if found.is_begun:
-            return ends(spark, found, streamed) or _beginning(spark, found.folder)
+            return ends(spark, found, streamed) or beginning(spark, found.folder)
     return {}
 
 
-def _beginning(spark: SparkSession, folder: str) -> Offsets:
+def beginning(spark: SparkSession, folder: str) -> Offsets:
     """Return the offsets that a query started with; Spark writes a zero byte and a format line before them."""
     found = [file for file in _files(spark, f"{folder}/sources/0") if file.endswith("/0")]
     text = _texts(spark, found).get("0", "") if found else ""

@@ -1,40 +1,97 @@
-"""Starting offsets for a run without a checkpoint: one past the highest in Bronze, to skip nothing and read little twice.
+"""Where a new checkpoint starts each partition: after its highest offset in Bronze, or where reading it started.
+
+A start is decided once, before anything is read of the partition, and kept in `bronze_topics`; the settings count only for a
+topic that was never read. So a new checkpoint skips nothing that arrived in a partition without a record in Bronze, reads
+nothing that was not wanted, and misses no offset that expired.
 
 The checkpoint and the table can be lost independently. A checkpoint without its table would skip what the table lost: that is
-refused. A table without its checkpoint is enough: each partition continues after its highest offset.
+refused. A table without its checkpoint is enough.
 """
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from pyspark.sql import functions as F
+from pyspark.sql.utils import is_remote
 
 from bronze.kafka.errors import another_reader
+from bronze.kafka.metadata import LookError, bounds, describe_topics
 from bronze.kafka.source import reader_options
 from bronze.progress import checkpoint as checkpoints
+from bronze.progress.topic_registry import Topic
 from lakehouse.delta import tables
 from lakehouse.errors import TableStateError
 from lakehouse.table import BRONZE_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
+    from bronze.kafka.metadata import Seen
     from bronze.kafka.source import Offsets
     from bronze.progress.position import Standing
-    from bronze.progress.topic_registry import Topic
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Kafka
     from lakehouse.table import Table
 
-_EARLIEST = -2
+_EARLIEST, _LATEST = -2, -1
+
+
+def starts(
+    spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen]
+) -> dict[str, dict[int, int]]:
+    """Return where reading each partition starts, for topics that were never read, or whose start `bronze_topics` lacks.
+
+    A topic that was never read starts where the settings say, but a partition at its latest offset keeps an earlier decision.
+    For a topic with rows of 0.2, the checkpoint says where partitions without a record in Bronze continue; without a checkpoint
+    the topic is left out. Commits nothing.
+
+    Args:
+        spark: The session.
+        run: The run.
+        kafka: The settings.
+        standing: Bronze's position.
+        seen: The topics as the brokers describe them; empty if they cannot be queried from here.
+
+    Raises:
+        PySparkException, Py4JJavaError: Spark cannot read the topics, or the settings do not name their partitions.
+    """
+    known, is_unread = standing.topics, standing.is_new and not standing.checkpoint.is_begun
+    new = tuple(name for name in kafka.topics if name not in known or (is_unread and not known[name].is_resumed))
+    old = [known[name] for name in kafka.topics if name not in new and known[name].starts is None]
+    found = _by_settings(spark, run, _limited(kafka, new), standing, seen) if new else {}
+    return found | (_by_checkpoint(spark, run, standing, old) if old else {})
+
+
+def _by_settings(
+    spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, seen: Mapping[str, Seen]
+) -> dict[str, dict[int, int]]:
+    found = {}
+    for name, offsets in _decided(spark, run, kafka, seen).items():
+        before = (standing.topics[name].starts if name in standing.topics else None) or {}
+        latest = {int(each): at for each, at in offsets.items() if _given(kafka.starting_offsets, name, each) == _LATEST}
+        kept = {each: min(at, before.get(each, at)) for each, at in latest.items()}
+        found[name] = {int(each): at for each, at in offsets.items()} | kept
+    return found
+
+
+def _by_checkpoint(spark: SparkSession, run: Run, standing: Standing, topics: Iterable[Topic]) -> dict[str, dict[int, int]]:
+    """Leave out partitions that have records in Bronze: a checkpoint's end there would skip what a RESTORE takes back."""
+    reached = checkpoints.reached(spark, run, standing)
+    own = [topic for topic in topics if topic.incarnation == 1 and topic.name in reached]
+    held = _held(spark, run.table(BRONZE_RECORDS)) if own else {}
+    return {
+        topic.name: {int(each): at for each, at in reached[topic.name].items() if each not in held.get(topic.stored_as, {})}
+        for topic in own
+    }
 
 
 def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing) -> Offsets | None:
-    """Return starting offsets that override the settings', or None if the settings or the checkpoint decide.
+    """Return the starting offsets of a new checkpoint, or None if the checkpoint decides.
 
     Reads Bronze's offsets only if the checkpoint is gone. Commits nothing.
 
@@ -54,63 +111,130 @@ def starting_point(spark: SparkSession, run: Run, kafka: Kafka, standing: Standi
             expected="the records that were read",
             next_step=f"Put the table back; or remove {checkpoint.folder} to read again what Kafka still has.",
         )
-    is_first = standing.is_new and not any(topic.is_resumed for topic in standing.topics.values())
-    if checkpoint.is_begun or is_first:
+    if checkpoint.is_begun:
         return None
-    return next_offsets(spark, run, kafka, standing, _assigned(spark, kafka))
+    return next_offsets(spark, run, kafka, standing, _assigned(spark, run, kafka))
 
 
 def next_offsets(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, assigned: Offsets) -> Offsets:
     """Return the next offset of each assigned partition for a run without a checkpoint; see `next_after_held`.
 
-    If a topic starts at its latest offset and Bronze holds nothing of it, it continues where an earlier checkpoint of this
-    pipeline ended, or started, if there is one: records that arrived since are not skipped.
+    An earlier checkpoint of this pipeline may have read further than Bronze has records: up to a transaction's marker, say.
     """
-    held = _held(spark, run.table(BRONZE_RECORDS))
-    if kafka.starting_offsets == "latest":
-        reached = checkpoints.reached(spark, run, standing.checkpoint, standing.streamed)
-        assigned = {name: {**partitions, **reached.get(name, {})} for name, partitions in assigned.items()}
-    return next_after_held(held, assigned=assigned, start=kafka.starting_offsets, topics=standing.topics)
+    held = {} if standing.is_new else _held(spark, run.table(BRONZE_RECORDS))
+    reached = checkpoints.reached(spark, run, standing)
+    return next_after_held(held, assigned=assigned, start=kafka.starting_offsets, topics=standing.topics, reached=reached)
 
 
-def next_after_held(held: Offsets, *, assigned: Offsets, start: str | Offsets, topics: Mapping[str, Topic]) -> Offsets:
-    """Return the offset after the highest one in Bronze, for each assigned partition.
+def next_after_held(
+    held: Offsets, *, assigned: Offsets, start: str | Offsets, topics: Mapping[str, Topic], reached: Offsets | None = None
+) -> Offsets:
+    """Return the next offset of each assigned partition: the highest that Bronze, its topics or a checkpoint knows.
 
-    If offsets beyond it were given up as lost, or the settings name a higher one, that one wins. A new partition of a known
-    topic, and a recreated topic, are read from the beginning. A topic that is not in Bronze starts where the settings say.
+    A partition that a known topic gained since is read from 0: if that offset expired, it is lost. If nothing is known of a
+    partition, its topic's rows are of 0.2 and no checkpoint is left. It then starts where the settings say, but from its
+    beginning if the topic has records in Bronze and the settings name no offset.
 
     Args:
         held: The highest offset in Bronze of each partition, by topic name in the tables.
-        assigned: Every partition; its offsets matter only if a new topic starts at the latest one.
+        assigned: Every partition, with its latest offset, or -1 for it.
         start: The settings' starting offsets.
         topics: The known topics.
-
-    >>> next_after_held({"t": {"0": 41}}, assigned={"t": {"0": 99, "1": 99}, "new": {"0": 7}}, start="latest", topics={})
-    {'t': {'0': 42, '1': -2}, 'new': {'0': 7}}
-    >>> next_after_held({"t": {"0": 41}}, assigned={"t": {"0": 99}}, start={"t": {"0": 50}}, topics={})
-    {'t': {'0': 50}}
-
-    The settings' offsets are those of the topic's first incarnation:
+        reached: Where the last checkpoint ended, by topic name in Kafka.
 
     >>> from bronze.progress.topic_registry import Topic
-    >>> next_after_held({}, assigned={"t": {"0": 99}}, start={"t": {"0": 50}}, topics={"t": Topic("t", 2, None, 1, {})})
+    >>> of_0_2, t = Topic("t", 1, None, 1, {}), Topic("t", 1, None, 1, {1: 4}, {0: 20, 1: 3, 2: 9})
+    >>> assigned = {"t": {"0": 99, "1": 99, "2": 99, "3": 99}}
+    >>> held = {"t": {"0": 41}}
+    >>> next_after_held(held, assigned=assigned, start="latest", topics={"t": t})
+    {'t': {'0': 42, '1': 4, '2': 9, '3': 0}}
+    >>> next_after_held(held, assigned=assigned, start="latest", topics={"t": of_0_2}, reached={"t": {"1": 7, "2": 0}})
+    {'t': {'0': 42, '1': 7, '2': 0, '3': 0}}
+    >>> next_after_held(held, assigned=assigned, start={"t": {"0": 50, "1": -1, "2": 50}}, topics={"t": of_0_2})
+    {'t': {'0': 42, '1': -2, '2': 50, '3': -2}}
+
+    A checkpoint of an earlier incarnation does not count:
+
+    >>> again = Topic("t", 2, None, 1, {})
+    >>> next_after_held({}, assigned={"t": {"0": 99}}, start={"t": {"0": 50}}, topics={"t": again}, reached={"t": {"0": 70}})
     {'t': {'0': -2}}
     """
     named: Offsets = start if isinstance(start, dict) else {} if start == "earliest" else assigned
 
     def next_offset(name: str, partition: str) -> int:
+        topic = topics.get(name) or Topic(name, 1, None, 1, {})
+        of_bronze, is_first = held.get(topic.stored_as, {}), topic.incarnation == 1
+        following = of_bronze.get(partition, -1) + 1 or _EARLIEST
+        given_up = topic.go_on_at.get(int(partition), _EARLIEST)
+        started = _EARLIEST if topic.starts is None else topic.starts.get(int(partition), 0)
+        read_to = reached[name].get(partition, 0) if reached and name in reached and is_first else _EARLIEST
+        known = max(following, given_up, started, read_to)
         wanted = named.get(name, {}).get(partition, _EARLIEST)
-        topic = topics.get(name)
-        known = held.get(topic.stored_as if topic else name)
-        given_up = topic.go_on_at.get(int(partition), _EARLIEST) if topic else _EARLIEST
-        if topic is not None and topic.incarnation > 1:
-            wanted = _EARLIEST  # the settings mean the first one
-        elif known is None:
-            return max(wanted, given_up)
-        following = (known or {}).get(partition, -1) + 1 or _EARLIEST
-        return max(following, given_up, wanted if isinstance(start, dict) else _EARLIEST)
+        is_wanted = is_first and (not of_bronze or (isinstance(start, dict) and wanted >= 0))
+        return known if known >= 0 else wanted if is_wanted else _EARLIEST
 
     return {name: {each: next_offset(name, each) for each in partitions} for name, partitions in assigned.items()}
+
+
+def _assigned(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
+    """Return every partition of the topics with its latest offset, or -1 for it: Spark requires an offset for each."""
+    if not is_remote():
+        with suppress(LookError):
+            seen = describe_topics(kafka, kafka.topics)
+            if all(name in seen for name in kafka.topics):
+                return {name: dict.fromkeys(map(str, seen[name].partitions), _LATEST) for name in kafka.topics}
+    return _at_spark(spark, run, kafka.model_copy(update={"starting_offsets": "latest"}))
+
+
+def _decided(spark: SparkSession, run: Run, kafka: Kafka, seen: Mapping[str, Seen]) -> Offsets:
+    """Return where the settings start each partition of their topics, in offsets that Kafka has.
+
+    The brokers answer in milliseconds. Where they cannot be queried from here, or the settings name other partitions, Spark's
+    source decides; of other partitions it raises an error.
+    """
+    if all(name in seen and _names_all(kafka.starting_offsets, name, seen[name]) for name in kafka.topics):
+        with suppress(LookError):
+            return {name: _at_brokers(kafka, name, seen[name]) for name in kafka.topics}
+    return _at_spark(spark, run, kafka)
+
+
+def _limited(kafka: Kafka, topics: tuple[str, ...]) -> Kafka:
+    """The settings of some topics only."""
+    start = kafka.starting_offsets
+    own = {name: start[name] for name in topics} if isinstance(start, dict) else start
+    return kafka.model_copy(update={"topics": topics, "starting_offsets": own})
+
+
+def _names_all(start: str | Offsets, name: str, seen: Seen) -> bool:
+    return not isinstance(start, dict) or start[name].keys() == {str(each) for each in seen.partitions}
+
+
+def _at_brokers(kafka: Kafka, name: str, seen: Seen) -> dict[str, int]:
+    found = {}
+    for each, (earliest, latest) in bounds(kafka, name, seen.partitions, is_committed=True).items():
+        given = _given(kafka.starting_offsets, name, str(each))
+        found[str(each)] = {_EARLIEST: earliest, _LATEST: latest}.get(given, given)
+    return found
+
+
+def _given(start: str | Offsets, name: str, partition: str) -> int:
+    """Where the settings start a partition: an offset, -2 or -1."""
+    return start[name].get(partition, _EARLIEST) if isinstance(start, dict) else _LATEST if start == "latest" else _EARLIEST
+
+
+def _at_spark(spark: SparkSession, run: Run, kafka: Kafka) -> Offsets:
+    """Start a query that reads no record: Spark writes where it starts into its checkpoint, a folder that is not used again."""
+    folder = run.lakehouse.folder(f"_checkpoints/starts/{uuid4()}")
+    options = reader_options(kafka)
+    options.pop("maxOffsetsPerTrigger", None)  # one micro-batch
+    consumed = spark.readStream.format("kafka").options(**options).load().where("false")
+    writer = consumed.writeStream.format("noop").option("checkpointLocation", folder)
+    query = writer.trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    return checkpoints.beginning(spark, folder)
 
 
 def _held(spark: SparkSession, bronze: Table) -> Offsets:
@@ -119,20 +243,3 @@ def _held(spark: SparkSession, bronze: Table) -> Offsets:
     for row in rows:
         held.setdefault(row["topic"], {})[str(row["partition"])] = row["offset"]
     return held
-
-
-def _assigned(spark: SparkSession, kafka: Kafka) -> Offsets:
-    """Return every partition of the topics, with its end offset.
-
-    Spark requires an offset for each, and only its source knows them all: a query that starts at the end reports them and reads
-    no records.
-    """
-    consumed = spark.readStream.format("kafka").options(**reader_options(kafka, "latest")).load()
-    query = consumed.writeStream.format("noop").trigger(availableNow=True).start()
-    try:
-        query.awaitTermination()
-        progress: dict[str, Any] | None = query.lastProgress
-    finally:
-        query.stop()
-    ends = progress["sources"][0]["endOffset"] if progress else "{}"
-    return dict(json.loads(ends)) if isinstance(ends, str) else dict(ends)

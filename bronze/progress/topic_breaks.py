@@ -33,12 +33,14 @@ class Break:
         cause: recreated or expired.
         topic_id: Kafka's id of the topic as it is now; None if Kafka has none.
         lost: For expired: the offsets that are gone, by partition.
+        starts: For recreated: the earliest offset of each partition, where the new incarnation starts.
     """
 
     topic: Topic
     cause: str
     topic_id: str | None
     lost: tuple[LostRange, ...] = ()
+    starts: Mapping[int, int] | None = None
 
 
 def require_same(known: Mapping[str, Topic], seen: Mapping[str, Seen], *, where: str) -> None:
@@ -77,7 +79,7 @@ def find(spark: SparkSession, run: Run, kafka: Kafka, standing: Standing, name: 
     bounds = metadata.bounds(kafka, name, seen.partitions)
     begins = _next(spark, run, kafka, standing, {name: {str(each): latest for each, (_, latest) in bounds.items()}})
     if _differ(topic, seen) or any(bounds[partition][1] < offset for partition, offset in begins.items()):
-        return Break(topic, RECREATED, seen.topic_id)
+        return Break(topic, RECREATED, seen.topic_id, starts={each: earliest for each, (earliest, _) in bounds.items()})
     lost = [LostRange(each, offset, bounds[each][0] - 1) for each, offset in begins.items() if bounds[each][0] > offset]
     return Break(topic, EXPIRED, seen.topic_id, tuple(sorted(lost))) if lost else None
 

@@ -5,7 +5,7 @@ It is kept with the tables, not in the checkpoint, so that nothing is forgotten 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ class Topic:
         topic_id: Its Kafka id; None if unknown.
         checkpoint: Number of the first checkpoint that may continue it.
         go_on_at: The offset after the last one given up as lost, for each partition that has one.
+        starts: Where reading of each partition started; one that is not listed started at 0, or Bronze had records of it when
+            this was first written. None if unknown: the table's rows are of 0.2.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Topic:
     topic_id: str | None
     checkpoint: int
     go_on_at: Mapping[int, int]
+    starts: Mapping[int, int] | None = None
 
     @property
     def stored_as(self) -> str:
@@ -66,6 +69,7 @@ class Acceptance:
         topic_id: Kafka's id of the topic from here on.
         checkpoint: Number of the checkpoint that starts here.
         lost: The offsets given up.
+        starts: Where a new incarnation starts, by partition; None if the topic continues.
         load_seq: The load in the ledger that records the decision.
         reason: Why it was accepted.
         accepted_by: Who accepted it.
@@ -75,13 +79,14 @@ class Acceptance:
     topic_id: str | None
     checkpoint: int
     lost: Sequence[LostRange]
+    starts: Mapping[int, int] | None
     load_seq: int
     reason: str
     accepted_by: str
 
 
 def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
-    """Read the known topics, by name in Kafka.
+    """Read the known topics, by name in Kafka; from a table of 0.2 without where they start.
 
     Raises:
         TableMissingError: The table does not exist.
@@ -91,17 +96,21 @@ def read(spark: SparkSession, run: Run) -> dict[str, Topic]:
     rows = tables.found(spark, table)
     if rows is None:
         raise TableMissingError("The table is not there.", where=str(table))
-    TOPICS.check(rows.schema, where=str(table))
-    return known(small_tables.read(spark, table, TOPICS.names))
+    names = rows.columns
+    there = replace(TOPICS, columns=tuple(each for each in TOPICS.columns if each.name in names or not each.is_added_later))
+    there.check(rows.schema, where=str(table))
+    return known(small_tables.read(spark, table, there.names))
 
 
 def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
-    """Merge the table's rows: a topic's last row wins, and the losses of its incarnation accumulate.
+    """Merge the table's rows: a topic's last row wins, the losses of its incarnation accumulate, and a start stays known.
 
     >>> row = {"topic": "t", "incarnation": 1, "checkpoint": 1, "known_since": 1, "topic_id": "a"}
     >>> lost = [[{"partition": partition, "last_offset": 4}] for partition in (0, 1)]
     >>> known({**row, "checkpoint": nth, "lost": each} for nth, each in enumerate(lost))["t"].go_on_at
     {0: 5, 1: 5}
+    >>> known([{**row, "lost": None, "starting_offsets": [{"partition": 0, "offset": 7}]}, {**row, "lost": None}])["t"].starts
+    {0: 7}
     """
     found: dict[str, Topic] = {}
     for row in sorted(rows, key=lambda row: (row["incarnation"], row["checkpoint"], row["known_since"])):
@@ -112,7 +121,10 @@ def known(rows: Iterable[Mapping[str, Any]]) -> dict[str, Topic]:
         for lost in row["lost"] or ():
             go_on_at[lost["partition"]] = lost["last_offset"] + 1
         topic_id = row["topic_id"] or (before.topic_id if before and is_same else None)
-        found[name] = Topic(name, row["incarnation"], topic_id, row["checkpoint"], go_on_at)
+        listed = row.get("starting_offsets")
+        starts = before.starts if before and is_same else None
+        starts = starts if listed is None else {each["partition"]: each["offset"] for each in listed}
+        found[name] = Topic(name, row["incarnation"], topic_id, row["checkpoint"], go_on_at, starts)
     return found
 
 
@@ -144,7 +156,7 @@ def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acce
         The topic from there on.
     """
     incarnation = topic.incarnation + (acceptance.cause == RECREATED)
-    after = Topic(topic.name, incarnation, acceptance.topic_id, acceptance.checkpoint, {})
+    after = Topic(topic.name, incarnation, acceptance.topic_id, acceptance.checkpoint, {}, acceptance.starts)
     lost = [vars(each) for each in acceptance.lost] if acceptance.cause == EXPIRED else None
     names = ("cause", "load_seq", "reason", "accepted_by")
     _append(spark, run, [{**_row(after), **{name: getattr(acceptance, name) for name in names}, "lost": lost}])
@@ -152,6 +164,7 @@ def write_accepted(spark: SparkSession, run: Run, topic: Topic, acceptance: Acce
 
 
 def _row(topic: Topic) -> dict[str, object]:
+    starts = None if topic.starts is None else sorted(topic.starts.items())
     return {
         "topic": topic.name,
         "incarnation": topic.incarnation,
@@ -159,9 +172,11 @@ def _row(topic: Topic) -> dict[str, object]:
         "topic_id": topic.topic_id,
         "checkpoint": topic.checkpoint,
         "known_since": datetime.now(UTC),
+        "starting_offsets": starts and [{"partition": each, "offset": offset} for each, offset in starts],
     }
 
 
 def _append(spark: SparkSession, run: Run, rows: Sequence[Mapping[str, object]]) -> None:
     if rows:
+        tables.create(spark, run.table(BRONZE_TOPICS), TOPICS)  # a table of 0.2 gets its new column
         tables.append(frames.of_contract(spark, rows, TOPICS), run.table(BRONZE_TOPICS), TOPICS)

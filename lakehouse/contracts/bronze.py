@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from lakehouse.contracts.contract import ERASED_IN_BRONZE, HEADERS, LOST, Column, Contract, sql_text
+from lakehouse.contracts.contract import ERASED_IN_BRONZE, HEADERS, LOST, STARTS, Column, Contract, sql_text
 from lakehouse.table import BRONZE_RECORDS, BRONZE_TOPICS
 
 if TYPE_CHECKING:
@@ -90,6 +90,13 @@ TOPICS = Contract(
         Column("load_seq", "bigint", "The load of silver_loads that accepted it; null where nobody had to"),
         Column("reason", "string", "Why it was accepted, in that person's words; else null"),
         Column("accepted_by", "string", "Who accepted it; else null"),
+        Column(
+            "starting_offsets",
+            STARTS,
+            "The offset where reading of each partition starts, decided once; a partition that is not listed starts at 0, or "
+            "Bronze had records of it. Null where the row before of the same incarnation says it, and in rows of 0.2",
+            is_added_later=True,
+        ),
     ),
 )
 

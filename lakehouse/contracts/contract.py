@@ -21,6 +21,7 @@ ERASED_IN_BRONZE = (
 )
 RANGES = "array<struct<epoch:bigint,first_sequence:bigint,last_sequence:bigint>>"
 LOST = "array<struct<partition:int,first_offset:bigint,last_offset:bigint>>"
+STARTS = "array<struct<partition:int,offset:bigint>>"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.contract import ERASED, ERASED_IN_BRONZE, HEADERS, LOST, RANGES
+from lakehouse.contracts.contract import ERASED, ERASED_IN_BRONZE, HEADERS, LOST, RANGES, STARTS
 from lakehouse.contracts.silver import STREAM
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ ARROW = {
     ),
     RANGES: pa.list_(pa.struct([(name, pa.int64()) for name in ("epoch", "first_sequence", "last_sequence")])),
     LOST: pa.list_(pa.struct([("partition", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64())])),
+    STARTS: pa.list_(pa.struct([("partition", pa.int32()), ("offset", pa.int64())])),
 }
 """The Arrow type of each type that a contract names."""
 

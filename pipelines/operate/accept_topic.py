@@ -67,7 +67,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
         load_seq = int(str(done["load_seq"]))
         crash_point("topic.claimed")
     if not is_dry_run:
-        names = (found.cause, found.topic_id, stands.checkpoint.number + 1, found.lost)
+        names = (found.cause, found.topic_id, stands.checkpoint.number + 1, found.lost, found.starts)
         write_accepted(spark, run, found.topic, Acceptance(*names, load_seq, request.reason, request.requested_by))
         run.report.event("topic.accepted", topic=topic, stored_as=accepted.goes_on_as, cause=found.cause, load_seq=load_seq)
         crash_point("topic.accepted")

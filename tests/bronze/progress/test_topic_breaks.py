@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from bronze.dev_broker.broker import create_topic
 from bronze.ingest import ingest
-from bronze.progress import checkpoint
+from bronze.progress import checkpoint, topic_registry
 from jobs.readers import topics
 from lakehouse.delta import tables
 from lakehouse.errors import OffsetsExpiredError, SourceError, TopicRecreatedError, UsageError
@@ -257,6 +257,7 @@ def test_a_topic_that_was_created_anew_goes_on_as_a_new_incarnation_however_many
     done = [accept(job, name) for name in names]
     assert [each["load_seq"] for each in done] == [2, 3, 4]
     assert accept(job, names[0])["cause"] is None, "asked again there is nothing to do"
+    assert topic_registry.read(spark, run)[names[0]].starts == {0: 0}, "what expires from now on is refused"
     medallion.run(job)
 
     kept = [(row["topic"], row["sequence"]) for row in read(spark, run, SILVER_RECORDS, "topic", "offset")]
