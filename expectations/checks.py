@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.contracts.gate import CRITICAL, WARN
+from lakehouse.contracts.gate import CRITICAL, RESTART_SUSPECTED, WARN
 from lakehouse.settings.secrets import mask
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def build(gate: Gate) -> tuple[Check, ...]:
 
     >>> from lakehouse.settings.pipeline import Gate
     >>> [check.name for check in build(Gate(budgets={"late": {"critical": 0}})) if check.subject is Subject.LOADS]
-    ['budget_late', 'budget_missing', 'budget_collision']
+    ['budget_late', 'budget_missing', 'budget_collision', 'budget_restart_suspected']
     """
     return (*_invariants(), *_budgets(gate.budgets), *(_of_user(expectation) for expectation in gate.expectations))
 
@@ -190,4 +190,9 @@ MEASURES = (
     Measure("undecodable", "Accepted records whose value could not be decoded"),
     Measure("undecodable_share", "The same, as a share of the load's accepted records"),
     Measure("collision", "Records whose sequence was accepted with another payload", warns_by_default=True),
+    Measure(
+        RESTART_SUSPECTED,
+        "Streams with at least ten records in the load, all of them duplicates with later timestamps than their originals",
+        warns_by_default=True,
+    ),
 )

@@ -17,7 +17,7 @@ from expectations.evidence.facts import REQUIRED
 from expectations.evidence.measures import load_facts, stream_facts
 from expectations.gx import engine
 from expectations.gx.flatten import flatten
-from lakehouse.contracts.gate import ERRORED, PASSED
+from lakehouse.contracts.gate import ERRORED, PASSED, RESTART_SUSPECTED
 from lakehouse.contracts.silver import (
     COLLISION,
     DUPLICATE,
@@ -181,6 +181,10 @@ class _Look:
             stepped = [row for row in self.evidence.ledger if row["load_seq"] in loads and row["missing"]]
             names = (*STREAM, "load_seq", "missing")
             found["streams that stepped over sequences"] = [{name: row[name] for name in names} for row in stepped]
+        if kind == RESTART_SUSPECTED:
+            names = (*STREAM, "load_seq", DUPLICATE)
+            again = [{name: row[name] for name in names} for row in self.evidence.restarts if row["load_seq"] in loads]
+            found["streams that sent only duplicates with later timestamps"] = again
         if kind in _CLASSES:
             rejects = self.spark.read.table(self.run.table(SILVER_REJECTS).sql)
             is_asked = F.col("class").isin(*_CLASSES[kind]) & F.col("load_seq").isin(*loads)

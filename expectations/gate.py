@@ -18,8 +18,19 @@ from expectations.gx import engine
 from expectations.gx.engine import Result
 from expectations.gx.flatten import flatten
 from expectations.kept_out import Aside, Limits
-from lakehouse.contracts.gate import CRITICAL, ERRORED, PASSED, RESULTS, GateRun
+from lakehouse.contracts.gate import (
+    CRITICAL,
+    ERRORED,
+    FAILED,
+    PASSED,
+    RESTART_QUESTION,
+    RESTART_SUSPECTED,
+    RESULTS,
+    GateRun,
+)
+from lakehouse.contracts.silver import stream_of
 from lakehouse.delta import small_tables, snapshot_prefetch, tables, views
+from lakehouse.escape import shortened
 from lakehouse.protocol import gold_rejects
 from lakehouse.run.context import new_id
 from lakehouse.run.crash_points import crash_point
@@ -32,13 +43,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from expectations.checks import Check
-    from expectations.evidence.model import BronzeCounts, Row
+    from expectations.evidence.model import Evidence, Row
     from expectations.evidence.snapshot import Pins
+    from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Gate
     from lakehouse.table import Table
 
 _PLACES = 3
+_LONGEST = 60
+"""Characters shown of each part of a stream's name."""
 _DOCS = "_data_docs"
 
 
@@ -118,7 +132,7 @@ def _evaluate(  # noqa: PLR0913 -- an audit's inputs, each by name
         data[Subject.RECORDS], checks = flatten(gold_rejects.without(spark, records, kept.rows), checks)
     else:
         kept = Aside([], [])
-    results = [_placed(result, streams, found.bronze) for result in engine.evaluate(checks, data)]
+    results = [_placed(result, streams, found) for result in engine.evaluate(checks, data)]
     return [*results, *kept.results], kept.rows
 
 
@@ -132,20 +146,36 @@ def _keep_aside(spark: SparkSession, run: Run, done: _Audit) -> None:
     crash_point("gate.kept_aside")
 
 
-def _placed(result: Result, streams: Sequence[StreamFacts], bronze: BronzeCounts) -> Result:
-    """Add to an invariant's result the places of its violations, and how far Bronze could be counted."""
-    check, outcome, observed = result.check, result.outcome, result.observed
+def _placed(result: Result, streams: Sequence[StreamFacts], found: Evidence) -> Result:
+    """Add to a result the places of an invariant's violations or of restarts, and how far Bronze could be counted."""
+    check, outcome, observed, bronze = result.check, result.outcome, result.observed, found.bronze
+    if _is_restart(result):
+        places = [f"{_named(stream_of(row))} in load {row['load_seq']}" for row in found.restarts]
+        return Result(check, outcome, f"{observed}: {_listed(places)}: {RESTART_QUESTION}")
     if check.subject is not Subject.STREAMS or check.column is None:
         return result
     places = [f"{row.topic}/{row.partition} in load {row.load_seq}" for row in streams if getattr(row, check.column)]
     if places:
-        observed += f": {', '.join(places[:_PLACES])}" + (", ..." if len(places) > _PLACES else "")
+        observed += f": {_listed(places)}"
     if check.column == "unaccounted" and bronze.counts_offsets:
         observed += " (by different offsets: Bronze's versions are gone from its log)"
     if check.column == "unaccounted" and bronze.uncounted:
         outcome = ERRORED
         observed += f" (the Bronze range of loads {', '.join(map(str, bronze.uncounted))} is unknown)"
     return Result(check, outcome, observed)
+
+
+def _named(stream: Stream) -> str:
+    return "/".join(shortened(str(part), _LONGEST) for part in stream if part is not None)
+
+
+def _listed(places: Sequence[str]) -> str:
+    return ", ".join(places[:_PLACES]) + (", ..." if len(places) > _PLACES else "")
+
+
+def _is_restart(result: Result) -> bool:
+    """Whether a result says that more streams may have restarted than the budget allows."""
+    return (result.check.subject, result.check.column, result.outcome) == (Subject.LOADS, RESTART_SUSPECTED, FAILED)
 
 
 def _record(spark: SparkSession, run: Run, done: _Audit) -> None:
@@ -196,6 +226,8 @@ def _gate_run(run: Run, done: _Audit) -> GateRun:
         warned=done.names(critical=False),
         rejected=pins.rejected,
     )
+    for result in filter(_is_restart, done.results):
+        run.report.event("gate.restart_suspected", severity=result.check.severity, observed=result.observed)
     run.report.event(
         "gate.audited",
         gate_run_id=gate_run.gate_run_id,

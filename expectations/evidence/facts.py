@@ -6,12 +6,15 @@ The ledger says what a load did. These counts come from the rows themselves, so 
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import IN_ORDER, STREAM
+from lakehouse.spark import frames
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,6 +119,30 @@ def bronze_offsets(bronze: DataFrame, spans: DataFrame) -> DataFrame:
         offsets["topic"], offsets["partition"], "load_seq", "offset"
     )
     return found.groupBy("topic", "partition", "load_seq").agg(F.count_distinct("offset").alias("records"))
+
+
+def later_again(ends: DataFrame, *, sent: DataFrame, kept: DataFrame) -> DataFrame:
+    """Find the streams whose duplicates all have later timestamps than their originals.
+
+    Grain: a stream and load.
+
+    Args:
+        ends: Duplicates: stream, load_seq, epoch, offset and sequence.
+        sent: Rows of `bronze_records`, these duplicates among them.
+        kept: Rows of `silver_records`. A duplicate whose original is not among them is not compared.
+
+    Returns:
+        topic, partition, producer and load_seq.
+    """
+    is_at = reduce(and_, (sent[name] == ends[name] for name in ("topic", "partition", "offset")))
+    again = sent.join(F.broadcast(ends), on=is_at, how="inner").select(
+        *(ends[name] for name in (*STREAM, "load_seq", *ORDINAL)), sent["timestamp"].alias("sent_at")
+    )
+    compared = kept.join(F.broadcast(again), on=frames.same_stream(kept, again, *ORDINAL), how="inner").select(
+        *(again[name] for name in (*STREAM, "load_seq")), (again["sent_at"] > kept["timestamp"]).alias("is_later")
+    )
+    by_stream = compared.groupBy(*STREAM, "load_seq").agg(F.bool_and("is_later").alias("is_later"))
+    return by_stream.where("is_later").drop("is_later")
 
 
 def is_undecodable(records: DataFrame) -> Column:

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from lakehouse import reconcile
+from lakehouse.contracts.gate import RESTART_SUSPECTED
 from lakehouse.contracts.silver import CLASSES, COLLISION, DUPLICATE, LATE, QUARANTINED, REPLAY, stream_of
 from lakehouse.reconcile import Difference
 from lakehouse.table import BRONZE_RECORDS
@@ -59,7 +60,7 @@ class LoadFacts:
         return {"load_seq": self.load_seq, **counts, **shares, "undecodable_share": undecodable_share}
 
 
-_COUNTED = ("duplicate", "late", "missing", "quarantined", "undecodable", "collision")
+_COUNTED = ("duplicate", "late", "missing", "quarantined", "undecodable", "collision", RESTART_SUSPECTED)
 
 
 def stream_facts(evidence: Evidence) -> list[StreamFacts]:
@@ -113,6 +114,8 @@ def load_facts(evidence: Evidence) -> list[LoadFacts]:
     for row in evidence.silver:
         if row["load_seq"] in loads:
             loads[row["load_seq"]].counts["undecodable"] += row["undecodable"]
+    for row in evidence.restarts:
+        loads[row["load_seq"]].counts[RESTART_SUSPECTED] += 1
     return [load for load_seq, load in loads.items() if load_seq not in evidence.rejected]
 
 

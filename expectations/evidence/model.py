@@ -44,6 +44,7 @@ class Evidence:
         watermarks: All rows of `silver_watermarks`.
         bronze: Bronze's counts.
         rejected: The rejected loads: they are no longer audited.
+        restarts: The ledger's rows of streams whose numbering may have restarted, see `expectations.evidence.snapshot`.
     """
 
     first_load_seq: int
@@ -53,6 +54,7 @@ class Evidence:
     watermarks: Sequence[Row]
     bronze: BronzeCounts
     rejected: Rejected = NOTHING_REJECTED
+    restarts: Sequence[Row] = ()
 
 
 def by_load(versions: Iterable[Row], loads: Iterable[tuple[int, int]]) -> dict[PartitionLoad, int]:

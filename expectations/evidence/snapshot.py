@@ -7,16 +7,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from expectations.evidence import facts, facts_by_island
 from expectations.evidence.model import BronzeCounts, Evidence, Row, by_load
 from lakehouse.contracts.bronze import is_of_topics, plain_topic
 from lakehouse.contracts.gate import NOTHING_REJECTED, Rejected
-from lakehouse.contracts.silver import CLASSES, DISCARDED, KEPT, RELEASED, STREAM, WATERMARK
+from lakehouse.contracts.silver import CLASSES, DISCARDED, DUPLICATE, KEPT, RELEASED, REPLAY, STREAM, WATERMARK, stream_of
 from lakehouse.delta import few_rows, small_tables, tables
-from lakehouse.spark import frames
-from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
+from lakehouse.spark import frames, pruning
+from lakehouse.table import (
+    BRONZE_RECORDS,
+    GOLD_STREAM_HEALTH,
+    SILVER_LOADS,
+    SILVER_RECORDS,
+    SILVER_REJECTS,
+    SILVER_WATERMARKS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +61,9 @@ _MANY = 100_000
 """Kept records from which it pays to look for islands first, which takes one more shuffle."""
 _MOST_ISLANDS = 50_000
 """The most islands that are collected to the driver."""
+_FEWEST_AGAIN = 10
+"""The fewest duplicates that may be a restart: a handful is a resend."""
+_BLOCK = (*STREAM, "load_seq", "epoch")
 
 
 @dataclass(frozen=True)
@@ -138,7 +149,11 @@ def records(spark: SparkSession, run: Run, pins: Pins) -> DataFrame:
 
 
 def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
-    """Read the evidence: Silver's narrow columns, Bronze's, and the ledger's rows."""
+    """Read the evidence: Silver's narrow columns, Bronze's, and the ledger's rows.
+
+    `restarts` are the ledger's rows of streams that sent at least ten records in a load, all of them duplicates with later
+    timestamps than their originals.
+    """
     start = ("load_seq", pins.first_load_seq - 1)
     found = small_tables.read(spark, run.table(SILVER_LOADS), _LEDGER, start=start, version=pins.loads_version)
     ledger = [row for row in found if pins.first_load_seq <= row["load_seq"] <= pins.finished]
@@ -152,7 +167,39 @@ def evidence(spark: SparkSession, run: Run, pins: Pins) -> Evidence:
         watermarks=pins.watermarks,
         bronze=_bronze(spark, run, pins, ledger=ledger, loaded=found, after_version=max(before, default=None)),
         rejected=pins.rejected,
+        restarts=_restarts(spark, run, pins, ledger),
     )
+
+
+def _restarts(spark: SparkSession, run: Run, pins: Pins, ledger: Sequence[Row]) -> list[Row]:
+    """Find streams whose duplicates have later timestamps than their originals. Reads nothing unless a stream sent no others.
+
+    The first and the last record of each block of duplicates are compared. Rejects of finished loads never change, so that
+    table's current version is read.
+    """
+    again = {
+        (*stream_of(row), row["load_seq"]): row
+        for row in ledger
+        if _FEWEST_AGAIN <= row[DUPLICATE] == row["records"] - row[REPLAY] and row["load_seq"] not in pins.rejected
+    }
+    if not again:
+        return []
+    wanted = frames.of_tuples(spark, again, "topic string, partition int, producer string, load_seq bigint")
+    rejects = run.table(SILVER_REJECTS)
+    is_asked = (F.col("class") == DUPLICATE) & F.col("load_seq").between(pins.first_load_seq, pins.finished)
+    duplicates = tables.read(spark, rejects, version=tables.version(spark, rejects)).where(is_asked)
+    of_wanted = duplicates.join(F.broadcast(wanted), on=frames.same_stream(duplicates, wanted, "load_seq"), how="left_semi")
+    first, last = ((f"{end}_offset", f"{end}_sequence") for end in ("first", "last"))
+    blocks = of_wanted.select(*_BLOCK, *first, *last).toArrow()
+    if not blocks.num_rows:
+        return []
+    ends = [blocks.select([*_BLOCK, *end]).rename_columns([*_BLOCK, "offset", "sequence"]) for end in (first, last)]
+    places = zip(*(blocks[name].to_pylist() for name in ("topic", "partition", first[0], last[0])), strict=True)
+    sent = tables.read(spark, run.table(BRONZE_RECORDS), version=pins.bronze_version).where(pruning.offset_filter(places))
+    is_near = pruning.sequence_filter(pruning.ranges(blocks))
+    kept = tables.read(spark, run.table(SILVER_RECORDS), version=pins.silver_version).where(is_near)
+    found = facts.later_again(frames.of_arrow(spark, pa.concat_tables(ends)), sent=sent, kept=kept)
+    return [again[(*stream_of(row), row["load_seq"])] for row in _rows(found)]
 
 
 def silver_facts(spark: SparkSession, kept: DataFrame, *, is_large: bool) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jobs.process import output
+from lakehouse.contracts.gate import RESTART_QUESTION, RESTART_SUSPECTED
 from lakehouse.contracts.silver import CLASSES
 from lakehouse.escape import json_text
 
@@ -20,6 +21,21 @@ def write_result(result: dict[str, Any], *, as_json: bool) -> None:
     for stage in STAGES:
         if result.get(stage) is not None:
             output.write(f"  {stage:<7} {summary(_brought(result[stage]) if stage == 'bronze' else result[stage])}")
+    for warning in _warnings(result.get("gate") or {}):
+        output.write(warning)
+
+
+def _warnings(gate: dict[str, Any]) -> list[str]:
+    """The gate's warnings that ask something of the reader.
+
+    >>> _warnings({"warned": ["budget_late", "budget_restart_suspected"]})[0][:50]
+    'Warning: all records of this stream in this load a'
+    >>> _warnings({"gate_run_id": None})
+    []
+    """
+    if f"budget_{RESTART_SUSPECTED}" not in gate.get("warned", ()):
+        return []
+    return [f"Warning: {RESTART_QUESTION} `tidemark status` names the streams."]
 
 
 def _brought(bronze: dict[str, Any]) -> dict[str, Any]:

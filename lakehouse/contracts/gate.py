@@ -14,6 +14,10 @@ ERRORED = "errored"
 CRITICAL = "critical"
 WARN = "warn"
 
+RESTART_SUSPECTED = "restart_suspected"
+"""The measure that counts streams whose numbering may have restarted."""
+RESTART_QUESTION = "all records of this stream in this load are duplicates with later timestamps: did the numbering restart?"
+
 RELEASED = "released"
 REJECTED = "rejected"
 

@@ -19,6 +19,7 @@ Measure = Literal[
     "undecodable",
     "undecodable_share",
     "collision",
+    "restart_suspected",
 ]
 Severity = Literal["warn", "critical"]
 OnFail = Literal["fail_load", "quarantine_rows"]

@@ -262,6 +262,7 @@ def _resends(resent: list[Jump], duplicates: int) -> Iterator[Finding]:
         yield Finding(
             "resends",
             f"{len(resent) - len(retried)} blocks were sent again in order, {duplicates} records in all",
-            "None is needed: the application or its client started again. Fewer come where it stores its position more "
-            "often, or asks for its last accepted sequence (`tidemark status --json`) before it goes on.",
+            "None is needed where the application or its client started again. Fewer come where it stores its position more "
+            "often, or asks for its last accepted sequence (`tidemark status --json`) before it goes on. Where its numbering "
+            "restarted, these are other records: send a greater epoch.",
         )

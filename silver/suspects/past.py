@@ -10,10 +10,9 @@ from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import LATE, REJECTS, silver_records
 from lakehouse.delta import few_rows
-from lakehouse.spark import frames
+from lakehouse.spark import frames, pruning
 from lakehouse.table import SILVER_RECORDS, SILVER_REJECTS
 from silver.state.tables import before_load
-from silver.suspects import pruning
 from silver.suspects.compare import KEY
 
 if TYPE_CHECKING:
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
+    from lakehouse.spark.pruning import Range
     from silver.state.watermarks import Watermarks
-    from silver.suspects.pruning import Range
 
 _OF_SILVER = (*KEY, "key", "value", "erased")
 _OF_REJECTS = (*(name for name in KEY if name != "sequence"), "class", "first_offset", "first_sequence", "content_sha256")

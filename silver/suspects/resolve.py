@@ -26,10 +26,10 @@ from lakehouse.contracts.silver import (
     SUSPECT,
     stream_of,
 )
-from lakehouse.spark import frames, interval_join
+from lakehouse.spark import frames, interval_join, pruning
 from silver.decide.decision import Way
 from silver.model import BATCH, SEGMENT, rows_of, tuples_of
-from silver.suspects import pruning, resent_blocks
+from silver.suspects import resent_blocks
 from silver.suspects.chunks import in_chunks
 from silver.suspects.compare import KEY, first_of_each, judged, key_of
 from silver.suspects.content_hash import content_sha256
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from lakehouse.spark.pruning import Place, Range
     from silver.state.watermarks import Watermarks
     from silver.suspects.compare import Known, Row
     from silver.suspects.past import Past
-    from silver.suspects.pruning import Place, Range
 
 _WAY = Way()
 

@@ -12,21 +12,25 @@ from lakehouse.settings.gate import Measure
 from lakehouse.settings.pipeline import Gate
 from lakehouse.settings.secrets import Secret
 
-LATE, MISSING, COLLISION = ((f"budget_{name}", "warn", "at most 0 in a load") for name in ("late", "missing", "collision"))
+BY_DEFAULT = ("late", "missing", "collision", "restart_suspected")
+LATE, MISSING, COLLISION, RESTART = ((f"budget_{name}", "warn", "at most 0 in a load") for name in BY_DEFAULT)
 # Budgets, and the checks of loads: each limit is a check of its own, and a measure's own budget replaces its default.
 BUDGETS: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
-    ({}, [LATE, MISSING, COLLISION]),
+    ({}, [LATE, MISSING, COLLISION, RESTART]),
     (
         {"duplicate_share": {"warn": 0.2, "critical": 0.5}},
         [
             ("budget_duplicate_share", "warn", "at most 0.2 in a load"),
             ("budget_duplicate_share", "critical", "at most 0.5 in a load"),
-            *(LATE, MISSING, COLLISION),
+            *(LATE, MISSING, COLLISION, RESTART),
         ],
     ),
-    ({"missing": {"critical": 1_234_567}}, [LATE, ("budget_missing", "critical", "at most 1234567 in a load"), COLLISION]),
-    ({"late": {"critical": 1}}, [("budget_late", "critical", "at most 1 in a load"), MISSING, COLLISION]),
-    ({"late_share": {"critical": 1}}, [("budget_late_share", "critical", "at most 1 in a load"), MISSING, COLLISION]),
+    (
+        {"missing": {"critical": 1_234_567}},
+        [LATE, ("budget_missing", "critical", "at most 1234567 in a load"), COLLISION, RESTART],
+    ),
+    ({"late": {"critical": 1}}, [("budget_late", "critical", "at most 1 in a load"), MISSING, COLLISION, RESTART]),
+    ({"late_share": {"critical": 1}}, [("budget_late_share", "critical", "at most 1 in a load"), MISSING, COLLISION, RESTART]),
 ]
 
 

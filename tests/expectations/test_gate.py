@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from expectations import gate, verdict
+from expectations import failing_rows, gate, verdict
 from expectations.checks import INVARIANTS
 from lakehouse.errors import ConfigError, GateFailedError
 from lakehouse.settings.pipeline import Gate
 from tests.conftest import Events
-from tests.support.silver import two_loads
+from tests.support.bronze import Record
+from tests.support.silver import load_records, message, two_loads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from tests.support.prepared import History
 
 pytestmark = pytest.mark.everywhere
+
+AN_HOUR_LATER = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -62,7 +67,8 @@ def test_good_loads_pass_though_the_gate_run_before_erred_and_the_clock_was_set_
     assert gate_run.warned == ("budget_missing",)
     recorded = results(spark, loaded, gate_run)
     passed = {name for (name, severity), row in recorded.items() if row["success"]}
-    assert passed == {"budget_late", "budget_collision", *(invariant.name for invariant in INVARIANTS)}
+    budgets = {f"budget_{name}" for name in ("late", "collision", "restart_suspected")}
+    assert passed == {*budgets, *(invariant.name for invariant in INVARIANTS)}
     missing = recorded["budget_missing", "warn"]
     assert (missing["outcome"], missing["observed"], missing["expected"]) == ("failed", "2", "at most 0 in a load")
     assert {row["silver_version"] for row in recorded.values()} == {gate_run.silver_version}
@@ -158,6 +164,30 @@ def test_bronze_without_versions_is_counted_by_offset_and_an_unknown_range_errs(
     assert cast(Events, loaded.report).named("gate.bronze_versions_gone")
     assert unknown.failed == ("records_are_conserved",)
     assert (not_at_all["outcome"], not_at_all["observed"]) == ("errored", "0 (the Bronze range of loads 2 is unknown)")
+
+
+def test_a_stream_of_later_duplicates_only_is_asked_about_and_a_retried_one_is_not(spark: SparkSession, loaded: Run) -> None:
+    constant = [Record(nth, b"OK", b"sensor-7", (("seq", b"%d" % (nth + 1)),), partition=2) for nth in range(30)]
+    load_records(spark, loaded, constant)
+    again = [replace(record, offset=record.offset + 30, timestamp=AN_HOUR_LATER) for record in constant]
+    retried = [message(7 + nth, nth % 4 + 1, key=f"k{nth % 4 + 1}") for nth in range(12)]
+    load_records(spark, loaded, [*again, *retried])
+
+    gate_run = audited(spark, loaded)
+
+    assert (gate_run.passed, "budget_restart_suspected" in gate_run.warned) == (True, True)
+    observed = results(spark, loaded, gate_run)["budget_restart_suspected", "warn"]["observed"]
+    assert observed == (
+        "1: t/2 in load 4: all records of this stream in this load are duplicates with later timestamps: "
+        "did the numbering restart?"
+    )
+    (reported,) = cast(Events, loaded.report).named("gate.restart_suspected")
+    assert reported == {"severity": "warn", "observed": observed}
+    shown = failing_rows.last_gate_run(spark, loaded, Gate(), rows=1)
+    assert shown is not None
+    behind = {each["expectation"]: [kind["rows"] for kind in each["behind"]] for each in shown["expectations"]}
+    stream = {"topic": "t", "partition": 2, "producer": None, "load_seq": 4, "duplicate": 30}
+    assert behind["budget_restart_suspected"] == [[{"load_seq": 4, "restart_suspected": 1, "limit": 0.0}], [stream]]
 
 
 def test_an_unknown_expectation_and_an_empty_increment_leave_no_verdict(spark: SparkSession, loaded: Run) -> None:

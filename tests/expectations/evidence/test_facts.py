@@ -158,3 +158,28 @@ def test_bronze_offsets_are_counted_once_each_and_within_their_spans(spark: Spar
     found = facts.bronze_offsets(bronze, spark.createDataFrame(spans, f"{of_load}, above bigint, up_to bigint"))
 
     expect(spark, found, [("t", 0, 1, 2), ("t", 0, 2, 2), ("t", 1, 2, 1)], f"{of_load}, records bigint")
+
+
+def test_only_where_each_known_original_is_earlier_may_a_stream_have_restarted(spark: SparkSession) -> None:
+    """Of each duplicate: its producer, sequence, offset and second; of each original the same, and an epoch."""
+    again: list[tuple[str | None, int, int, int]] = [
+        *[("all", 1, 10, 7), ("all", 2, 11, 8), ("one not", 1, 12, 7), ("one not", 2, 13, 5), ("at once", 1, 14, 5)],
+        *[("not kept", 1, 15, 9), ("one not kept", 1, 16, 9), ("one not kept", 2, 17, 9), (None, 1, 18, 9)],
+    ]
+    first = [(name, 0, sequence, 5) for name in ("all", "one not", "at once", None) for sequence in (1, 2)]
+    first += [("not kept", 1, 1, 5), ("one not kept", 0, 2, 5)]
+    seconds = "timestamp_seconds(second) AS timestamp"
+    ends = [("t", 0, producer, 2, 0, offset, sequence) for producer, sequence, offset, _ in again]
+    sent = [("t", 0, offset, second) for _, _, offset, second in again] + [("t", 1, 10, 0), ("t", 0, 9, 0)]
+    of_stream, of_load = "topic string, partition int, producer string", "load_seq bigint"
+
+    found = facts.later_again(
+        spark.createDataFrame(ends, f"{of_stream}, {of_load}, epoch bigint, offset bigint, sequence bigint"),
+        sent=spark.createDataFrame(sent, "topic string, partition int, offset bigint, second int").selectExpr("*", seconds),
+        kept=spark.createDataFrame(
+            [("t", 0, *row) for row in first], f"{of_stream}, epoch bigint, sequence bigint, second int"
+        ).selectExpr("*", seconds),
+    )
+
+    restarted = [("t", 0, producer, 2) for producer in ("all", "one not kept", None)]
+    expect(spark, found, restarted, f"{of_stream}, {of_load}")

@@ -125,9 +125,11 @@ def test_what_evidence_violates(case: str) -> None:
 def test_a_load_is_measured_over_all_its_streams() -> None:
     ledger = [claim(missing=2), claim(partition=1, accepted=5, duplicate=3, late=1, collision=1)]
 
-    (row,) = [load.as_row() for load in load_facts(replace(GOOD, ledger=ledger, silver=[silver(undecodable=3)]))]
+    evidence = replace(GOOD, ledger=ledger, silver=[silver(undecodable=3)], restarts=ledger[:1])
+    (row,) = [load.as_row() for load in load_facts(evidence)]
 
     counts = {"duplicate": 6, "late": 1, "missing": 2, "quarantined": 2, "undecodable": 3, "collision": 1}
+    counts |= {"restart_suspected": 1}
     shares = {"duplicate_share": 0.3, "late_share": 0.05, "quarantined_share": 0.1, "undecodable_share": 0.25}
     assert row == {"load_seq": 1, **counts, **shares}
 

@@ -1,4 +1,4 @@
-"""Filters for the records that suspects are compared with: few ranges of offsets or sequences, however many suspects. Pure."""
+"""Filters for the records of some blocks, and for others with their sequences: few ranges, however many blocks. Pure."""
 
 from __future__ import annotations
 
