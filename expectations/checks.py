@@ -78,22 +78,22 @@ def _budgets(budgets: Mapping[Any, Budget]) -> Iterator[Check]:
         budget = budgets.get(measure.name)
         if budget is not None:
             if budget.warn is not None:
-                yield _at_most(measure.name, budget.warn, WARN)
+                yield _at_most(measure.name, measure.name, budget.warn, WARN)
             if budget.critical is not None:
-                yield _at_most(measure.name, budget.critical, CRITICAL)
-        elif measure.warns_by_default and f"{measure.name}_share" not in budgets:
-            yield _at_most(measure.name, 0, WARN)
+                yield _at_most(measure.name, measure.name, budget.critical, CRITICAL)
+        elif measure.warns_on is not None and f"{measure.name}_share" not in budgets:
+            yield _at_most(measure.name, measure.warns_on, 0, WARN)
 
 
-def _at_most(measure: str, limit: float, severity: str) -> Check:
+def _at_most(measure: str, fact: str, limit: float, severity: str) -> Check:
     return Check(
         name=f"budget_{measure}",
         subject=Subject.LOADS,
-        column=measure,
+        column=fact,
         severity=severity,
         type="expect_column_max_to_be_between",
         expected=f"at most {limit:.15g} in a load",
-        arguments={"column": measure, "max_value": limit},
+        arguments={"column": fact, "max_value": limit},
     )
 
 
@@ -171,28 +171,28 @@ class Measure:
     Attributes:
         name: The key under `gate.budgets`, and the column of the facts.
         meaning: What is counted.
-        warns_by_default: Whether a count above 0 warns if no budget is set.
+        warns_on: The fact of a load that warns above 0 if no budget is set; None if none does.
     """
 
     name: str
     meaning: str
-    warns_by_default: bool = False
+    warns_on: str | None = None
 
 
 MEASURES = (
     Measure("duplicate", "Records that were sent again, or lie below the watermark and have not been told apart"),
     Measure("duplicate_share", "The same, as a share of the load's Bronze records"),
-    Measure("late", "Records that came after a higher sequence and were never accepted before", warns_by_default=True),
+    Measure("late", "Records that came after a higher sequence and were never accepted before", warns_on="late"),
     Measure("late_share", "The same, as a share of the load's Bronze records"),
-    Measure("missing", "Sequences that the accepted records stepped over", warns_by_default=True),
+    Measure("missing", "Sequences in gaps: the accepted records stepped over them", warns_on="missing_of_contiguous"),
     Measure("quarantined", "Records that wait for a decision: late, collision, invalid, jump or fenced"),
     Measure("quarantined_share", "The same, as a share of the load's Bronze records"),
     Measure("undecodable", "Accepted records whose value could not be decoded"),
     Measure("undecodable_share", "The same, as a share of the load's accepted records"),
-    Measure("collision", "Records whose sequence was accepted with another payload", warns_by_default=True),
+    Measure("collision", "Records whose sequence was accepted with another payload", warns_on="collision"),
     Measure(
         RESTART_SUSPECTED,
         "Streams with at least ten records in the load, all of them duplicates with later timestamps than their originals",
-        warns_by_default=True,
+        warns_on=RESTART_SUSPECTED,
     ),
 )

@@ -14,7 +14,7 @@ from expectations import verdict
 from expectations.checks import INVARIANTS
 from expectations.evidence import snapshot
 from expectations.evidence.facts import REQUIRED
-from expectations.evidence.measures import load_facts, stream_facts
+from expectations.evidence.measures import is_contiguous, load_facts, stream_facts
 from expectations.gx import engine
 from expectations.gx.flatten import flatten
 from lakehouse.contracts.gate import ERRORED, PASSED, RESTART_SUSPECTED
@@ -129,7 +129,7 @@ class _Look:
         if name in _FACTS:
             return {"streams and loads that differ": differences(self.evidence, _FACTS[name])}
         if name.startswith("budget_"):
-            return self._over_budget(name.removeprefix("budget_"), suites.limit_of(result["expected"]))
+            return self._over_budget(result["column"], suites.limit_of(result["expected"]))
         return self._unexpected(result)
 
     @cached_property
@@ -177,8 +177,9 @@ class _Look:
         loads = [row["load_seq"] for row in over]
         kind = measure.removesuffix("_share")
         found: dict[str, list[Row]] = {"loads above the limit": over}
-        if kind == "missing":
+        if kind.startswith("missing"):
             stepped = [row for row in self.evidence.ledger if row["load_seq"] in loads and row["missing"]]
+            stepped = [row for row in stepped if kind == "missing" or is_contiguous(row)]
             names = (*STREAM, "load_seq", "missing")
             found["streams that stepped over sequences"] = [{name: row[name] for name in names} for row in stepped]
         if kind == RESTART_SUSPECTED:

@@ -212,7 +212,7 @@ class StreamPlan(Counts):
         epoch_after: The epoch after the load; None if no record was accepted yet.
         high_watermark_after: The highest accepted sequence after the load; None if no record was accepted yet.
         last_offset: The last Kafka offset that the load decides.
-        missing: Sequences that are missing between those accepted.
+        missing: Sequences in gaps: the accepted records step over them.
         jumps_forward: Places where the sequence steps over others.
         jumps_backward: Places where the sequence goes back.
     """

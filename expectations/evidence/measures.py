@@ -5,12 +5,15 @@ Integers stay Python's: a sequence goes up to 2^63-1, which a pandas column with
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakehouse import reconcile
+from lakehouse.contracts.bronze import plain_topic
 from lakehouse.contracts.gate import RESTART_SUSPECTED
 from lakehouse.contracts.silver import CLASSES, COLLISION, DUPLICATE, LATE, QUARANTINED, REPLAY, stream_of
 from lakehouse.reconcile import Difference
@@ -53,14 +56,26 @@ class LoadFacts:
     counts: Counter[str] = field(default_factory=Counter)
 
     def as_row(self) -> Row:
-        """The load with every measure of `expectations.checks.MEASURES`; a share of nothing is 0."""
+        """The load with every measure of `expectations.checks.MEASURES`; a share of nothing is 0.
+
+        `missing_of_contiguous` is the part of `missing` in streams that should have no gaps.
+        """
         counts = {name: min(self.counts[name], _LARGEST) for name in _COUNTED}
         shares = {f"{name}_share": _share(counts[name], self.records) for name in ("duplicate", "late", "quarantined")}
         undecodable_share = _share(counts["undecodable"], self.kept)
         return {"load_seq": self.load_seq, **counts, **shares, "undecodable_share": undecodable_share}
 
 
-_COUNTED = ("duplicate", "late", "missing", "quarantined", "undecodable", "collision", RESTART_SUSPECTED)
+_COUNTED = (
+    "duplicate",
+    "late",
+    "missing",
+    "missing_of_contiguous",
+    "quarantined",
+    "undecodable",
+    "collision",
+    RESTART_SUSPECTED,
+)
 
 
 def stream_facts(evidence: Evidence) -> list[StreamFacts]:
@@ -110,6 +125,8 @@ def load_facts(evidence: Evidence) -> list[LoadFacts]:
         load.counts["late"] += row[LATE]
         load.counts["collision"] += row[COLLISION]
         load.counts["missing"] += row["missing"]
+        if row["missing"] and is_contiguous(row):
+            load.counts["missing_of_contiguous"] += row["missing"]
         load.counts["quarantined"] += sum(row[name] for name in QUARANTINED) - row["late_accepted"]
     for row in evidence.silver:
         if row["load_seq"] in loads:
@@ -117,6 +134,19 @@ def load_facts(evidence: Evidence) -> list[LoadFacts]:
     for row in evidence.restarts:
         loads[row["load_seq"]].counts[RESTART_SUSPECTED] += 1
     return [load for load_seq, load in loads.items() if load_seq not in evidence.rejected]
+
+
+def is_contiguous(row: Row) -> bool:
+    """Whether a row of the ledger is of a stream that should have no gaps, by the policies that its load was decided by."""
+    rules = _rules(row["rules"] or "{}")
+    own = dict(rules.get("topics", ()))
+    return bool(own.get(plain_topic(row["topic"]), rules).get("contiguous"))
+
+
+@lru_cache(maxsize=8)
+def _rules(text: str) -> dict[str, Any]:
+    rules: dict[str, Any] = json.loads(text)
+    return rules
 
 
 def _bronze_matches(evidence: Evidence) -> Iterator[Difference]:

@@ -36,7 +36,7 @@ MAX_GATE_RUNS = 120
 
 _COUNTS = ("records", *CLASSES, "jumps_forward", "jumps_backward", "missing")
 _LARGEST = 2**63 - 1
-"""The limit of a sum of missing sequences: a producer may step over nearly all numbers in each of two streams."""
+"""The limit of a sum of sequences in gaps: a producer may step over nearly all numbers in each of two streams."""
 _SUMS = ", ".join(f'least(sum(each."{name}"), {_LARGEST})::BIGINT AS "{name}"' for name in _COUNTS)
 _KEPT_OUT = " + ".join(f'"{name}"' for name in CLASSES[1:])
 
@@ -110,7 +110,7 @@ def facts(settings: Settings, lakehouse: Lakehouse, *, asks_kafka: bool = True) 
     Returns:
         All that `jobs.readers.status.status` has, and made_at; `streams` as in `watermark_status`, at most `MAX_STREAMS`, and
         `stream_count`; `partitions` and `kafka`, see `ends`; `slices` (consecutive loads) and `history` (records by
-        class, jumps and missing sequences of a stream in a slice; stream -1 is all those not in `streams`); `missing_rows` and
+        class, jumps and sequences in gaps of a stream in a slice; stream -1 is all those not in `streams`); `missing_rows` and
         `quarantine_rows`, at most `MAX_ROWS` each, with `missing_total` and `quarantine_total` over all; `gate_runs`, and
         `gate_results`: what was not met in any, and all of the last one; `runs`, see `last_runs`. Times are UTC.
 

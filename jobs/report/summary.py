@@ -69,7 +69,7 @@ def tiles(found: Facts) -> list[dict[str, str]]:
         _tile("Duplicates", count(totals["duplicate"]), of_all("duplicate")),
         _tile("Late", count(totals["late"]), of_all("late")),
         _waiting(found["quarantine_total"]),
-        _missing(found),
+        _gaps(found),
         _lag(found),
     ]
 
@@ -84,14 +84,14 @@ def _waiting(total: dict[str, Any] | None) -> dict[str, str]:
     return _tile("In quarantine", count(held["records"]), since)
 
 
-def _missing(found: Facts) -> dict[str, str]:
-    """The sequences that accepted records stepped over, as the gate counts them; and which of them are followed up."""
+def _gaps(found: Facts) -> dict[str, str]:
+    """The sequences that accepted records stepped over, as the gate counts them; and which of them contiguous streams lack."""
     stepped_over = min(sum(row["missing"] for row in found["history"]), 2**63 - 1)
     total = found["missing_total"]
     if not total or not total["ranges"]:
-        return _tile("Missing", count(stepped_over), "sequences stepped over")
-    open_ones = f"{count(total['sequences'])} open in {count(total['ranges'])} ranges of contiguous streams"
-    return _tile("Missing", count(stepped_over), f"sequences stepped over; {open_ones}")
+        return _tile("Gaps", count(stepped_over), "sequences that a stream stepped over")
+    lacking = f"{count(total['sequences'])} missing in {count(total['ranges'])} ranges of contiguous streams"
+    return _tile("Gaps", count(stepped_over), f"sequences that a stream stepped over; {lacking}")
 
 
 def _lag(found: Facts) -> dict[str, str]:

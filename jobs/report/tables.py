@@ -205,7 +205,7 @@ def _jumps(found: Row) -> Table:
         *_STREAM,
         _count("Forward", "jumps_forward"),
         _count("Backward", "jumps_backward"),
-        _count("Missing", "missing"),
+        _count("Gaps (sequences)", "missing"),
         _count("Kept out as jump", "jump"),
     )
     return _made("Streams that jumped", columns, sorted(rows, key=lambda row: -(row["jumps_backward"] or 0)), _others(found))

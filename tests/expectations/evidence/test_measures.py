@@ -16,6 +16,8 @@ from expectations.failing_rows import _as_they_were as as_they_were
 from expectations.failing_rows import differences
 from lakehouse.contracts.gate import Rejected
 from lakehouse.contracts.silver import STREAM
+from lakehouse.extract.sources import Source
+from silver.rules import Policy, Rules
 from tests.support import silver_rows
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 def claim(load_seq: int = 1, **named: Any) -> Row:
     """Ten records of stream t/0, seven of them accepted, up to watermark 7."""
-    first = {"epoch_before": None, "high_watermark_before": None, "high_watermark_after": 7, "last_offset": 9}
+    first = {"epoch_before": None, "high_watermark_before": None, "high_watermark_after": 7, "last_offset": 9, "rules": None}
     return silver_rows.claim(load_seq, **{**first, **named})
 
 
@@ -123,12 +125,15 @@ def test_what_evidence_violates(case: str) -> None:
 
 
 def test_a_load_is_measured_over_all_its_streams() -> None:
-    ledger = [claim(missing=2), claim(partition=1, accepted=5, duplicate=3, late=1, collision=1)]
+    rules = Rules(Source("header", "seq"), topics=(("t", Policy(contiguous=True)),)).to_json()
+    ledger = [claim(missing=2, topic="t@2", rules=rules), claim(partition=1, accepted=5, duplicate=3, late=1, collision=1)]
+    ledger.append(claim(topic="outbox", missing=5_994, rules=rules, records=0, accepted=0, duplicate=0))
 
     evidence = replace(GOOD, ledger=ledger, silver=[silver(undecodable=3)], restarts=ledger[:1])
     (row,) = [load.as_row() for load in load_facts(evidence)]
 
-    counts = {"duplicate": 6, "late": 1, "missing": 2, "quarantined": 2, "undecodable": 3, "collision": 1}
+    gaps = {"missing": 5_996, "missing_of_contiguous": 2}
+    counts = {"duplicate": 6, "late": 1, **gaps, "quarantined": 2, "undecodable": 3, "collision": 1}
     counts |= {"restart_suspected": 1}
     shares = {"duplicate_share": 0.3, "late_share": 0.05, "quarantined_share": 0.1, "undecodable_share": 0.25}
     assert row == {"load_seq": 1, **counts, **shares}

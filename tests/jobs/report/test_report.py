@@ -88,14 +88,14 @@ def test_streams_gate_runs_and_quarantine_are_listed_with_their_totals(found: di
     assert (first["first_offset"],) in rows(root, f"SELECT first_offset FROM quarantine_open WHERE {at}")
 
 
-def test_missing_is_what_the_gate_counts_with_what_is_still_open(found: dict[str, Any], root: Path) -> None:
+def test_gaps_are_what_the_gate_counts_with_what_contiguous_streams_lack(found: dict[str, Any], root: Path) -> None:
     [(ranges, sequences)] = rows(root, "SELECT count(*), sum(sequences) FROM silver_missing")
     assert ({**found["missing_total"]}, len(found["missing_rows"])) == ({"ranges": ranges, "sequences": sequences}, ranges)
-    (missing,) = [tile for tile in tiles(found) if tile["label"] == "Missing"]
+    (gaps,) = [tile for tile in tiles(found) if tile["label"] == "Gaps"]
     [(stepped_over,)] = rows(root, "SELECT sum(missing) FROM silver_loads")
-    assert missing["number"] == f"{stepped_over:,}"
-    assert f"{sequences:,} open in {ranges:,} ranges of contiguous streams" in missing["detail"]
-    assert tiles({**found, "missing_total": None})[5]["detail"] == "sequences stepped over"
+    assert gaps["number"] == f"{stepped_over:,}"
+    assert f"{sequences:,} missing in {ranges:,} ranges of contiguous streams" in gaps["detail"]
+    assert tiles({**found, "missing_total": None})[5]["detail"] == "sequences that a stream stepped over"
 
 
 def test_a_gate_that_failed_says_what_comes_next_until_somebody_decided(found: dict[str, Any]) -> None:

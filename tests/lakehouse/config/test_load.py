@@ -41,7 +41,7 @@ def test_the_documented_example_is_accepted_and_what_is_shown_of_it_loads_again(
     settings = load(write(tmp_path, example), environ={"KAFKA_PASSWORD": "hunter2"})
     assert settings.lakehouse.root == str(tmp_path / "lakehouse")
     assert settings.gold.models[0].sql == sql
-    assert settings.gate.budgets["missing"].warn == 0
+    assert settings.gate.budgets["late"].warn == 5
     assert settings.value is not None
     assert settings.value.schema_ == "id STRING, amount DOUBLE"
     assert settings.kafka.client_properties()["sasl.mechanism"] == "SCRAM-SHA-512"
