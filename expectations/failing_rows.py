@@ -16,7 +16,7 @@ from expectations.evidence import snapshot
 from expectations.evidence.facts import REQUIRED
 from expectations.evidence.measures import is_contiguous, load_facts, stream_facts
 from expectations.gx import engine
-from expectations.gx.flatten import flatten
+from expectations.gx.flatten import flatten, named
 from lakehouse.contracts.gate import ERRORED, PASSED, RESTART_SUSPECTED
 from lakehouse.contracts.silver import (
     COLLISION,
@@ -217,9 +217,9 @@ class _Look:
             return None
         whole = snapshot.records(self.spark, self.run, self.pins).where(F.col("erased").isNull()).drop("erased")
         whole = whole.withColumn("gate_run_id", F.lit(self.gate_run.gate_run_id))
-        records, checks = flatten(whole, [check])
-        found = engine.unexpected_records(checks[0], records, index=_PLACE, rows=self.most)
-        flat = {name: name.replace("__", ".") for name in records.columns if name not in whole.columns}
+        records, (flattened,) = flatten(whole, [check])
+        found = engine.unexpected_records(flattened, records, index=_PLACE, rows=self.most)
+        flat = dict(zip(named(flattened.arguments), named(check.arguments), strict=True))
         return {"records that it names": [{flat.get(name, name): value for name, value in row.items()} for row in found]}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -129,10 +129,11 @@ def _evaluate(  # noqa: PLR0913 -- an audit's inputs, each by name
         records = whole.withColumn("gate_run_id", F.lit(gate_run_id))
         kept = kept_out.find(records, [check for check in checks if check.keeps_rows_aside], found.ledger, limits)
         checks = [check for check in checks if not check.keeps_rows_aside]
-        data[Subject.RECORDS], checks = flatten(gold_rejects.without(spark, records, kept.rows), checks)
+        data[Subject.RECORDS], flat = flatten(gold_rejects.without(spark, records, kept.rows), checks)
     else:
-        kept = Aside([], [])
-    results = [_placed(result, streams, found) for result in engine.evaluate(checks, data)]
+        kept, flat = Aside([], []), list(checks)
+    found_by = zip(checks, engine.evaluate(flat, data), strict=True)
+    results = [_placed(replace(result, check=check), streams, found) for check, result in found_by]
     return [*results, *kept.results], kept.rows
 
 

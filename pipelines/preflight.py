@@ -84,15 +84,15 @@ def _require_arguments(settings: Settings, expectation: UserExpectation, *, wher
     if wrong is None and arguments.parser_is_missing(given):
         wrong, expected = "row_condition", "condition_parser: great_expectations beside col(...)"
         next_step = "Add it, or write the condition in SQL: sequence > 3."
-    column = given.get("column")
-    if wrong is None and isinstance(column, str):
-        found = _type_of(settings, column)
-        wrong = arguments.unlike(expectation.name, given, arguments.kind_of(found))
-        expected = f"what {column}, a {found.upper()}, can be compared with"
+    types = {path: _type_of(settings, path) for path in named(given)}
+    unlike = arguments.unlike(expectation.name, given, {path: arguments.kind_of(found) for path, found in types.items()})
+    if wrong is None and unlike is not None:
+        wrong, expected = unlike
+        expected += "".join(f"; {path} is {found.upper()}" for path, found in types.items())
         next_step = "Correct it, or give the field another type in value.schema; texts are put in quotes."
     if wrong is not None:
         raise ConfigError(
-            f"{expectation.name} would end in an error of Spark.",
+            f"{expectation.name} would end in an error, or never be met, on every load.",
             where=f"{where}.{expectation.name}.{wrong}",
             expected=expected,
             next_step=next_step,

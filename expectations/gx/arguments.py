@@ -1,34 +1,67 @@
-"""What an expectation's arguments get wrong whatever the records are: a pattern, a condition, a value of another type.
+"""What an expectation's arguments get wrong whatever the records are: a pattern, a condition, a column or a value.
 
-Great Expectations accepts such arguments; Spark then ends in an error, on every load, and Gold stops. Only what is certain is
-refused: this is no parser of Spark's SQL, nor of Java's patterns.
+Great Expectations accepts such arguments. The evaluation then ends in an error, or is never met, on every load, and Gold stops.
+Only what is certain is refused: this is no parser of Spark's SQL, nor of Java's patterns.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-Kind = Literal["number", "moment", "text"]
+Kind = Literal["number", "moment", "text", "boolean", "binary", "nested"]
 
 _TYPES: dict[str, Kind] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"), "number"),
     **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"), "moment"),
     "STRING": "text",
+    "BOOLEAN": "boolean",
+    "BINARY": "binary",
 }
 _BOUNDED = {f"expect_column_{what}_to_be_between" for what in ("values", "min", "max")}
 _OF_NUMBERS = {
     *(f"expect_column_{what}_to_be_between" for what in ("mean", "median", "stdev", "sum", "quantile_values")),
-    "expect_column_value_z_scores_to_be_less_than",
+    *("expect_column_value_z_scores_to_be_less_than", "expect_column_values_to_not_be_outliers"),
+    "expect_multicolumn_sum_to_equal",
 }
 _OF_SETS = {
     *("expect_column_values_to_be_in_set", "expect_column_values_to_not_be_in_set"),
     *(f"expect_column_distinct_values_to_{what}_set" for what in ("be_in", "contain", "equal")),
+    "expect_column_most_common_value_to_be_in_set",
+}
+_OF_ONE_KIND = {
+    *("expect_column_pair_values_to_be_equal", "expect_column_pair_values_a_to_be_greater_than_b"),
+    *("expect_multicolumn_values_to_be_equal", "expect_select_column_values_to_be_unique_within_record"),
+}
+_KINDS: dict[str, tuple[Kind, ...]] = {
+    **dict.fromkeys(_BOUNDED, ("number", "moment")),
+    **dict.fromkeys(_OF_NUMBERS, ("number",)),
+    **dict.fromkeys(_OF_SETS, ("number", "moment", "text", "boolean")),
+    "expect_column_values_to_match_strftime_format": ("text",),
+    "expect_column_values_to_be_json_parseable": ("text", "binary"),
+    "expect_column_values_to_match_json_schema": ("text", "binary"),
+}
+"""The kinds of columns that an expectation can be evaluated on, if not all."""
+OF_TYPES = {f"expect_column_{what}" for what in ("values_to_be_of_type", "values_to_be_in_type_list", "type_to_be")}
+"""Expectations on the type of a column."""
+COMPARED_IN_PYTHON = {
+    *("expect_column_min_to_be_between", "expect_column_max_to_be_between"),
+    "expect_column_most_common_value_to_be_in_set",
+}
+"""Expectations that compare values of the column in Python, after Spark has found them."""
+_BOUNDS = ("min_value", "max_value")
+_COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
+_WORDS: dict[Kind, str] = {
+    "number": "numbers",
+    "moment": "dates or times in ISO 8601",
+    "text": "texts",
+    "boolean": "true or false",
+    "binary": "bytes",
 }
 _GX_PARSERS = ("great_expectations", "great_expectations__experimental__")
 _GX_COLUMN = re.compile(r"\bcol\(\s*[\"']([^\"']*)[\"']\s*\)")
@@ -40,53 +73,118 @@ _NO_COLUMNS = {"true", "false", "null", "current_date", "current_timestamp", "cu
 _BROKEN = ("missing )", "unbalanced parenthesis", "unterminated character set")
 
 
-def kind_of(sql_type: str) -> Kind | None:
-    """What the values of a type are compared as; None if that is something else.
+def kind_of(sql_type: str) -> Kind:
+    """What the values of a type are compared as.
 
-    >>> kind_of("decimal(10,2)"), kind_of("string"), kind_of("binary")
-    ('number', 'text', None)
+    >>> kind_of("decimal(10,2)"), kind_of("string"), kind_of("MAP<STRING, INT>")
+    ('number', 'text', 'nested')
     """
-    return _TYPES.get(sql_type.partition("(")[0].upper())
+    return _TYPES.get(sql_type.partition("(")[0].upper(), "nested")
 
 
-def unlike(expectation: str, arguments: Mapping[str, Any], kind: Kind | None) -> str | None:
-    """Return which argument cannot be compared with a column of a kind, or None if all can.
+def unlike(expectation: str, arguments: Mapping[str, Any], kinds: Mapping[str, Kind]) -> tuple[str, str] | None:
+    """Return the argument that cannot be evaluated with its column, and what is expected there; None if all can.
 
-    >>> unlike("expect_column_values_to_be_between", {"min_value": 1}, "text")
-    'min_value'
-    >>> unlike("expect_column_values_to_be_in_set", {"value_set": ["a"]}, "text")
+    Args:
+        expectation: The expectation's name.
+        arguments: Its arguments.
+        kinds: The kind of each column that they name.
+
+    >>> unlike("expect_column_mean_to_be_between", {"column": "id", "min_value": 1}, {"id": "text"})
+    ('column', 'numbers')
+    >>> unlike("expect_column_values_to_be_between", {"column": "at", "min_value": 1}, {"at": "moment"})
+    ('min_value', 'dates or times in ISO 8601')
+    >>> unlike("expect_column_max_to_be_between", {"column": "n", "max_value": 2**53 + 1}, {"n": "number"})
+    ('max_value', 'a number that a DOUBLE can hold')
+    >>> unlike("expect_column_values_to_be_in_set", {"column": "id", "value_set": ["a"]}, {"id": "text"})
     """
-    if expectation in _BOUNDED:
-        bounds = {name: arguments.get(name) for name in ("min_value", "max_value")}
-        return next((name for name, bound in bounds.items() if (is_a := _bound(bound)) and is_a != kind), None)
-    if expectation in _OF_NUMBERS and kind != "number":
-        return "column"
+    names = [name for name in (*_BOUNDS, *_COLUMNS) if arguments.get(name) is not None]
+    allowed = _KINDS.get(expectation)
+    if allowed is not None and not set(kinds.values()).issubset(allowed):
+        name = next(name for name in names if name in _COLUMNS or expectation in _BOUNDED)
+        return name, " or ".join(_WORDS[kind] for kind in allowed)
+    if expectation in _OF_ONE_KIND and len(set(kinds.values())) > 1:
+        return next(name for name in names if name in _COLUMNS), "columns of one kind"
+    kind: Kind = "number" if expectation in _OF_NUMBERS else kinds.get(str(arguments.get("column")), "nested")
+    for name in names:
+        if name in _BOUNDS and expectation in _BOUNDED | _OF_NUMBERS:
+            if not _is_a(arguments[name], kind):
+                return name, _WORDS[kind]
+            if kind == "number" and _is_rounded(arguments[name]):
+                return name, "a number that a DOUBLE can hold"
     given = arguments.get("value_set")
-    if expectation in _OF_SETS and isinstance(given, (list, tuple)) and any(_differs(value, kind) for value in given):
-        return "value_set"
+    if (
+        expectation in _OF_SETS
+        and isinstance(given, (list, tuple))
+        and not all(value is None or _is_a(value, kind) for value in given)
+    ):
+        return "value_set", _WORDS[kind]
     return None
 
 
-def _bound(value: object) -> Kind | None:
-    """What a bound is to Great Expectations, which reads a text as a number, or else as a date or time."""
-    if isinstance(value, date):
-        return "moment"
-    if isinstance(value, (int, float)):
-        return "number"
-    return ("number" if _is_number(value) else "moment") if isinstance(value, str) else None
+def comparable(expectation: str, arguments: Mapping[str, Any], kind: Kind) -> Mapping[str, Any]:
+    """The arguments with bounds and values as Great Expectations can compare them with a column of a kind.
+
+    A text of a number becomes the number. A date or time becomes that in UTC; one without a zone would be taken for local time.
+
+    >>> comparable("expect_column_values_to_be_in_set", {"value_set": ["1", 2.5]}, "number")
+    {'value_set': [1, 2.5]}
+    >>> comparable("expect_column_values_to_be_between", {"max_value": "2026-03-01T01:00:00+01:00"}, "moment")
+    {'max_value': '2026-03-01T00:00:00+00:00'}
+    """
+
+    def read(value: Any) -> Any:
+        if kind == "number" and _is_a(value, kind):
+            return _number(value)
+        if kind != "moment" or not _is_a(value, kind):
+            return value
+        if expectation not in COMPARED_IN_PYTHON:
+            return _utc(value).replace(tzinfo=UTC).isoformat()
+        return _utc(value).isoformat() if expectation in _BOUNDED else _utc(value)
+
+    changed = dict(arguments)
+    if expectation in _BOUNDED:
+        changed |= {name: read(arguments[name]) for name in _BOUNDS if arguments.get(name) is not None}
+    if expectation in _OF_SETS and isinstance(arguments.get("value_set"), (list, tuple)):
+        changed["value_set"] = [read(value) for value in arguments["value_set"]]
+    return changed
 
 
-def _differs(value: object, kind: Kind | None) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return (kind == "text" and is_number) or (kind == "number" and isinstance(value, str) and not _is_number(value))
+def _is_a(value: object, kind: Kind) -> bool:
+    if kind == "number":
+        return not isinstance(value, bool) and (
+            isinstance(value, (int, float)) or (isinstance(value, str) and _is_read(float, value))
+        )
+    if kind == "moment":
+        return isinstance(value, date) or (isinstance(value, str) and _is_read(_utc, value))
+    return isinstance(value, {"text": str, "boolean": bool}.get(kind, ()))
 
 
-def _is_number(text: str) -> bool:
+def _is_read(read: Callable[[str], object], text: str) -> bool:
     try:
-        float(text)
-    except ValueError:
+        read(text)
+    except (ValueError, OverflowError):
         return False
     return True
+
+
+def _is_rounded(bound: str | float) -> bool:
+    """Whether Great Expectations, to which each bound is a float, would compare with another number."""
+    number = _number(bound)
+    try:
+        return isinstance(number, int) and float(number) != number
+    except OverflowError:
+        return True
+
+
+def _number(value: str | float) -> float:
+    return value if not isinstance(value, str) else int(value) if _is_read(int, value) else float(value)
+
+
+def _utc(value: str | date) -> datetime:
+    """The time in UTC, without a zone; that of a date is its midnight."""
+    found = datetime.fromisoformat(value if isinstance(value, str) else value.isoformat())
+    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
 
 
 def broken_pattern(arguments: Mapping[str, Any]) -> str | None:

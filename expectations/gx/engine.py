@@ -72,14 +72,14 @@ def require(checks: Sequence[Check]) -> None:
     """Raise unless Great Expectations knows each of the operator's own checks and accepts its arguments.
 
     Raises:
-        ConfigError: The name is unknown, the arguments do not fit, the expectation is wrong on Spark, or it is to keep rows out
-            of Gold and names none.
+        ConfigError: The name is unknown, the arguments do not fit, the expectation is wrong or cannot be evaluated on Spark, or
+            it is to keep rows out of Gold and names none.
     """
     own = [check for check in checks if check.subject is Subject.RECORDS]
     for place, check in enumerate(own):
         where = f"gate.expectations[{place}]"
-        if check.type in WRONG_ON_SPARK:
-            raise wrong_on_spark(check.type, where)
+        if check.type in REFUSED:
+            raise refused(check.type, where)
         _expectation(check, place, where)
         if check.keeps_rows_aside and not _names_rows(check.type):
             raise names_no_rows(check.type, where)
@@ -387,17 +387,36 @@ def _observed(result: Mapping[str, Any]) -> str:
 NAMES_NO_ROWS = ("expect_column_values_to_be_of_type", "expect_column_values_to_be_in_type_list")
 """By their class they evaluate each row; on Spark they only look at the column's type."""
 
-WRONG_ON_SPARK = ("expect_column_values_to_be_increasing", "expect_column_values_to_be_decreasing")
+_NO_ORDER = "gives wrong answers on Spark: it orders by a constant and knows no streams."
+_NO_SPARK = "cannot be evaluated: Great Expectations does not have it for Spark."
+_NO_TABLE = "cannot be evaluated: the gate has no other table."
+REFUSED = {
+    **dict.fromkeys((f"expect_column_values_to_be_{way}creasing" for way in ("in", "de")), _NO_ORDER),
+    **dict.fromkeys(
+        (f"expect_column_values_to_{what}match_like_pattern{many}" for what in ("", "not_") for many in ("", "_list")),
+        _NO_SPARK,
+    ),
+    "expect_column_values_to_be_dateutil_parseable": _NO_SPARK,
+    "expect_column_bootstrapped_ks_test_p_value_to_be_greater_than": _NO_SPARK,
+    "expect_column_chisquare_test_p_value_to_be_greater_than": _NO_SPARK,
+    "expect_column_parameterized_distribution_ks_test_p_value_to_be_greater_than": _NO_SPARK,
+    "expect_column_pair_cramers_phi_value_to_be_less_than": _NO_SPARK,
+    "expect_multicolumn_values_to_be_unique": _NO_SPARK,
+    "expect_table_row_count_to_equal_other_table": _NO_TABLE,
+    "expect_query_results_to_match_comparison": _NO_TABLE,
+}
+"""Expectations that Great Expectations accepts, and why none of them is of use here."""
 
 
-def wrong_on_spark(name: str, where: str) -> ConfigError:
-    """The error for an expectation whose answers cannot be trusted."""
+def refused(name: str, where: str) -> ConfigError:
+    """The error for an expectation that cannot be evaluated, or whose answers cannot be trusted."""
+    in_any_case = " That sequences rise within each stream is checked in any case (sequence_increases)."
     return ConfigError(
-        f"{name} gives wrong answers on Spark: it orders by a constant and knows no streams.",
+        f"{name} {REFUSED[name]}",
         where=where,
         observed=name,
         expected="another expectation",
-        next_step="Remove it. That sequences rise within each stream is checked in any case (sequence_increases).",
+        next_step=f"Remove it.{in_any_case if REFUSED[name] is _NO_ORDER else ''}",
     )
 
 

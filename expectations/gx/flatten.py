@@ -1,4 +1,9 @@
-"""Nested columns for Great Expectations: some of its Spark metrics find `payload.id` inside the struct, others do not."""
+"""The columns that Great Expectations gets: flat, and of types that it compares exactly.
+
+Some of its Spark metrics find `payload.id` inside the struct, others do not. Some refuse a SMALLINT, and 0.1 as a FLOAT is
+0.10000000149 to all of them. Some compare in Python: a Decimal with a float, and a time in the driver's own zone with one in
+UTC.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +14,25 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from expectations.checks import Check, Subject
+from expectations.gx.arguments import COMPARED_IN_PYTHON, OF_TYPES, comparable, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
 _ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
+_CASTS = {"tinyint": ("int",), "smallint": ("int",), "float": ("string", "double")}
+"""Casts by type, one after another. A FLOAT becomes the DOUBLE of the same digits, which is what the config has."""
+_CASTS_FOR_PYTHON = {"decimal": ("double",), **dict.fromkeys(("date", "timestamp"), ("timestamp_ntz",))}
 
 
 def flatten(records: DataFrame, checks: Sequence[Check]) -> tuple[DataFrame, list[Check]]:
-    """Give each nested column that a check names a flat column of its own, and let the check name that one.
+    """Give each column that a check names, if it is nested or to be cast, a flat column of its own, which the check then names.
 
-    Grain: a record, as given. Columns: those given, and `payload__id` for each `payload.id` that a check names. A path that
-    does not exist stays as it is, so that the check reports it.
+    Grain: a record, as given. Columns: those given, and for each `payload.id` that a check names `payload__id`, or for example
+    `as_double__payload__id`. A path that does not exist stays as it is, so that the check reports it.
 
     Args:
         records: The rows.
@@ -32,11 +41,34 @@ def flatten(records: DataFrame, checks: Sequence[Check]) -> tuple[DataFrame, lis
     Returns:
         The rows, and the checks in their order.
     """
-    own = [check for check in checks if check.subject is Subject.RECORDS]
-    paths = {path for check in own for path in named(check.arguments)}
-    flat = {path: path.replace(".", "__") for path in sorted(paths) if "." in path and _is_in(records.schema, path)}
-    flattened = records.withColumns({alias: F.col(path) for path, alias in flat.items()}) if flat else records
-    return flattened, [replace(check, arguments=_renamed(check.arguments, flat)) if check in own else check for check in checks]
+    columns: dict[str, Column] = {}
+    flat = [_flattened(check, records.schema, columns) if check.subject is Subject.RECORDS else check for check in checks]
+    return (records.withColumns(columns) if columns else records), flat
+
+
+def _flattened(check: Check, schema: StructType, columns: dict[str, Column]) -> Check:
+    """The check with the names of flat columns, which are added to `columns`, and with arguments of the type of its column."""
+    names: dict[str, str] = {}
+    arguments = check.arguments
+    for path in named(arguments):
+        found = _type_at(schema, path)
+        if found is None:
+            continue
+        casts = _casts(check.type, found)
+        if casts or "." in path:
+            names[path] = "__".join((*(f"as_{name}" for name in casts[-1:]), *path.split(".")))
+            columns[names[path]] = F.col(path)
+        for name in casts:
+            columns[names[path]] = columns[names[path]].cast(name)
+        if path == arguments.get("column"):
+            arguments = comparable(check.type, arguments, kind_of(found.simpleString()))
+    return replace(check, arguments=_renamed(arguments, names))
+
+
+def _casts(expectation: str, found: DataType) -> tuple[str, ...]:
+    sql_type = found.simpleString().partition("(")[0]
+    casts = {**_CASTS, **_CASTS_FOR_PYTHON} if expectation in COMPARED_IN_PYTHON else _CASTS
+    return () if expectation in OF_TYPES else casts.get(sql_type, ())
 
 
 def named(arguments: Mapping[str, Any]) -> list[str]:
@@ -64,10 +96,10 @@ def _renamed(arguments: Mapping[str, Any], flat: Mapping[str, str]) -> dict[str,
     return renamed
 
 
-def _is_in(schema: StructType, path: str) -> bool:
+def _type_at(schema: StructType, path: str) -> DataType | None:
     found: DataType = schema
     for name in path.split("."):
         if not isinstance(found, StructType) or name not in found.fieldNames():
-            return False
+            return None
         found = found[name].dataType
-    return True
+    return found

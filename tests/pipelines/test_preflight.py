@@ -48,6 +48,14 @@ EXPECTATIONS: list[tuple[str, dict[str, Any], str]] = [
     ("expect_column_mean_to_be_between", {"column": "payload.id", "max_value": 9}, ".column"),
     (IN_SET, {"column": "payload.id", "value_set": [1]}, ".value_set"),
     (IN_SET, {"column": "payload.n", "value_set": ["a"]}, ".value_set"),
+    (IN_SET, {"column": "payload.n", "value_set": [1, None]}, ".value_set"),
+    (IN_SET, {"column": "payload.t", "value_set": ["yesterday"]}, ".value_set"),
+    (IN_SET, {"column": "payload.at", "value_set": ["a"]}, ".column"),
+    ("expect_column_most_common_value_to_be_in_set", {"column": "payload.id", "value_set": [1]}, ".value_set"),
+    (BETWEEN, {"column": "sequence", "max_value": 2**53 + 1}, "a number that a DOUBLE can hold; sequence is BIGINT"),
+    ("expect_column_pair_values_to_be_equal", {"column_A": "payload.id", "column_B": "payload.n"}, ".column_A"),
+    ("expect_column_values_to_match_like_pattern", {"column": "payload.id", "like_pattern": "a%"}, "not have it for Spark"),
+    ("expect_table_row_count_to_equal_other_table", {"other_table_name": "t"}, "no other table"),
 ]
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     *(({"value": FIELDS, "gate": {"expectations": [{name: given}]}}, message) for name, given, message in EXPECTATIONS),

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from expectations.checks import Check, Subject, build
 from expectations.gx import engine
+from expectations.gx.arguments import kind_of, unlike
 from expectations.gx.flatten import flatten
 from lakehouse.errors import ConfigError
 from lakehouse.settings.pipeline import Gate
@@ -83,6 +84,82 @@ def test_data_docs_hold_names_and_outcomes_of_the_last_gate_run_but_no_value(tmp
 def test_what_on_fail_cannot_be_is_refused(more: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         Gate.model_validate({"expectations": [{NOT_NULL: {"column": "key", **more}}]})
+
+
+# Two values of each type of a payload's fields: in SQL, and as a config has them.
+VALUES: dict[str, tuple[str, str, Any, Any]] = {
+    "STRING": ("'a'", "'b'", "a", "b"),
+    "BINARY": ("X'31'", "X'32'", "1", "2"),
+    "BOOLEAN": ("false", "true", False, True),
+    "TINYINT": ("1", "2", 1, 2),
+    "SMALLINT": ("1", "2", 1, "2"),
+    "INT": ("1", "2", 1, 2),
+    "BIGINT": ("1", "9007199254740992", 1, 9007199254740992),
+    "FLOAT": ("0.1", "0.3", 0.1, 0.3),
+    "DOUBLE": ("0.1", "0.3", 0.1, "0.3"),
+    "DECIMAL(38,10)": ("0.1", "0.3", 0.1, "0.3"),
+    "DATE": ("'2026-01-01'", "'2026-01-02'", "2026-01-01", "2026-01-02"),
+    "TIMESTAMP": ("'2026-01-01'", "'2026-01-01T10:00:00.5Z'", "2026-01-01", "2026-01-01T11:00:00.5+01:00"),
+    "TIMESTAMP_NTZ": ("'2026-01-01'", "'2026-01-01T10:00:00'", "2026-01-01", "2026-01-01T10:00:00Z"),
+    "ARRAY<INT>": ("array(1)", "array(2)", 1, 2),
+    "STRUCT<p:INT>": ("named_struct('p', 1)", "named_struct('p', 2)", 1, 2),
+}
+NUMBERS = {"TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(38,10)"}
+COMPARED = NUMBERS | {"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}
+IN_SETS = COMPARED | {"STRING", "BOOLEAN"}
+
+
+def expectations_on(column: str, low: Any, high: Any) -> list[tuple[str, dict[str, Any], set[str]]]:
+    """Expectations that the two values meet, by name without `expect_column_`, and the types that they accept."""
+    of, both = {"column": column}, {"column": column, "value_set": [low, high]}
+    any_number = {**of, "min_value": 0, "max_value": 2**53}
+    quantiles = {"quantiles": [0.0, 1.0], "value_ranges": [[0, 2], [0, 2**53]]}
+    return [
+        ("values_to_be_between", {**of, "min_value": low, "max_value": high}, COMPARED),
+        ("min_to_be_between", {**of, "min_value": low, "max_value": low}, COMPARED),
+        ("max_to_be_between", {**of, "min_value": high, "max_value": high}, COMPARED),
+        *((f"{what}_to_be_between", any_number, NUMBERS) for what in ("mean", "median", "sum", "stdev")),
+        ("quantile_values_to_be_between", {**of, "quantile_ranges": quantiles}, NUMBERS),
+        ("value_z_scores_to_be_less_than", {**of, "threshold": 3, "double_sided": True}, NUMBERS),
+        ("values_to_not_be_outliers", {**of, "method": "std", "multiplier": 3.0}, NUMBERS),
+        ("values_to_be_in_set", both, IN_SETS),
+        *((f"distinct_values_to_{what}_set", both, IN_SETS) for what in ("be_in", "contain", "equal")),
+        ("most_common_value_to_be_in_set", {**both, "ties_okay": True}, IN_SETS),
+        ("values_to_be_json_parseable", of, {"BINARY"}),  # the texts are none
+        ("values_to_not_be_null", of, set(VALUES)),
+        ("pair_values_to_be_equal", {"column_A": column, "column_B": column}, set(VALUES)),
+    ]
+
+
+def test_an_expectation_is_met_on_every_type_that_config_check_accepts(spark: SparkSession) -> None:
+    rows = (
+        ", ".join(f"'f{at}', CAST({value[which]} AS {sql_type})" for at, (sql_type, value) in enumerate(VALUES.items()))
+        for which in (0, 1)
+    )
+    records = spark.sql(" UNION ALL ".join(f"SELECT named_struct({row}) AS payload" for row in rows))
+    accepted: dict[tuple[str, str], Check] = {}
+    expected = set()
+    for at, (sql_type, (_, _, low, high)) in enumerate(VALUES.items()):
+        kinds = {f"payload.f{at}": kind_of(sql_type)}
+        for name, arguments, types in expectations_on(f"payload.f{at}", low, high):
+            if sql_type in types:
+                expected.add((name, sql_type))
+            if unlike(f"expect_column_{name}", arguments, kinds) is None and (name, sql_type) != (
+                "values_to_be_json_parseable",
+                "STRING",
+            ):
+                gate = Gate.model_validate({"expectations": [{f"expect_column_{name}": arguments}]})
+                accepted[name, sql_type] = build(gate)[-1]
+    assert set(accepted) == expected
+
+    flat, renamed = flatten(records, list(accepted.values()))
+    results = engine.evaluate(renamed, {Subject.RECORDS: flat})
+
+    assert [
+        (*each, found.outcome, found.observed)
+        for each, found in zip(accepted, results, strict=True)
+        if found.outcome != "passed"
+    ] == []
 
 
 def test_only_the_nested_columns_that_checks_name_become_flat(spark: SparkSession) -> None:
