@@ -23,8 +23,11 @@ _ENVIRONMENT = {
     "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
     "session_token": ("AWS_SESSION_TOKEN",),
 }
+_WEB_IDENTITY = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")
+"""Set in a pod whose service account has a role. Hadoop's own chain of credentials leaves them out and signs as the node."""
 _CONNECT_SECONDS, _REQUEST_SECONDS = 10, 60
 """How long Arrow waits for a store. Its own defaults, 1 s and 3 s, are shorter than a busy store stands still."""
+_PROVIDER = "spark.hadoop.fs.s3a.aws.credentials.provider"
 _ANY_REGION = "us-east-1"
 """The region that stores other than Amazon's take, which have none."""
 
@@ -40,6 +43,7 @@ class S3Storage:
         secret_access_key: The secret.
         session_token: The token of temporary credentials.
         is_single_writer: Whether commits go without put-if-absent, because nobody else ever writes.
+        has_web_identity: Whether the credentials are those of a pod's service account.
     """
 
     endpoint: str | None = None
@@ -48,6 +52,7 @@ class S3Storage:
     secret_access_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
     is_single_writer: bool = False
+    has_web_identity: bool = False
 
     jars: ClassVar[str] = "s3"
 
@@ -57,7 +62,8 @@ class S3Storage:
         known = found(_ENVIRONMENT, given, environ)
         if given and given.access_key_id:  # a token of the environment belongs to the environment's key
             known["session_token"] = given.session_token
-        return cls(**known, is_single_writer=bool(given and given.single_writer))
+        has_web_identity = not known["access_key_id"] and all(environ.get(name) for name in _WEB_IDENTITY)
+        return cls(**known, is_single_writer=bool(given and given.single_writer), has_web_identity=has_web_identity)
 
     def for_spark(self) -> dict[str, str]:
         """See `Storage`."""
@@ -77,7 +83,9 @@ class S3Storage:
             "spark.hadoop.fs.s3a.session.token": self.session_token,
         }
         if self.session_token:
-            conf["spark.hadoop.fs.s3a.aws.credentials.provider"] = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+            conf[_PROVIDER] = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+        if self.has_web_identity:
+            conf[_PROVIDER] = "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider"
         if not self.is_single_writer:
             conf.update({log_store_key(name): LOG_STORE for name in S3_SCHEMES})
         return {name: value for name, value in conf.items() if value is not None}

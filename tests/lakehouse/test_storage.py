@@ -18,8 +18,10 @@ IN_AZURE = f"abfss://container@{ACCOUNT}/lake"
 KEY = {"AZURE_STORAGE_ACCOUNT_KEY": "theirs"}
 PRINCIPAL = {"AZURE_TENANT_ID": "tenant", "AZURE_CLIENT_ID": "client", "AZURE_CLIENT_SECRET": "secret"}
 AMAZON = {"AWS_REGION": "eu-central-1", "AWS_ENDPOINT_URL": "https://minio:9000", "AWS_ACCESS_KEY_ID": "theirs"}
+OF_A_POD = {"AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/secrets/token", "AWS_ROLE_ARN": "arn:aws:iam::1:role/lake"}
 OURS = {"access_key_id": "ours", "secret_access_key": "secret"}
 OUR_CLIENT = {"tenant_id": "tenant", "client_id": "client", "client_secret": "secret"}
+CREDENTIALS = "software.amazon.awssdk.auth.credentials"
 AS_PRINCIPAL = AzureStorage(ACCOUNT, **OUR_CLIENT)
 
 
@@ -46,6 +48,10 @@ def storage(environ: dict[str, str], root: str, **given: Any) -> Storage | None:
         (AMAZON, S3, {"region": "us-west-2"}, S3Storage("https://minio:9000", "us-west-2", "theirs")),
         # A token of the environment does not go with a key of the config.
         ({"AWS_SESSION_TOKEN": "theirs"}, S3, OURS, S3Storage(access_key_id="ours", secret_access_key="secret")),
+        # A pod's service account signs only where no key is given, as for delta-rs.
+        (OF_A_POD, S3, {}, S3Storage(has_web_identity=True)),
+        (OF_A_POD, S3, OURS, S3Storage(access_key_id="ours", secret_access_key="secret")),
+        ({**OF_A_POD, "AWS_ROLE_ARN": ""}, S3, {}, S3Storage()),
     ],
 )
 def test_what_the_config_does_not_say_comes_from_the_environment(
@@ -86,6 +92,11 @@ READERS: list[tuple[Storage, dict[str, str], dict[str, str]]] = [
         {"google_base_url": "http://127.0.0.1:9000", "google_skip_signature": "true", "allow_http": "true"},
     ),
     (S3Storage(), {}, {}),
+    (  # delta-rs and Arrow read the pod's variables themselves
+        S3Storage(has_web_identity=True),
+        {"s3a.aws.credentials.provider": f"{CREDENTIALS}.WebIdentityTokenFileCredentialsProvider"},
+        {},
+    ),
     (
         S3Storage("http://minio:9000", None, "id", "secret", "token"),
         {"s3a.endpoint": "http://minio:9000", "s3a.endpoint.region": "us-east-1", "s3a.session.token": "token"},
