@@ -9,12 +9,15 @@ from pathlib import Path
 
 from lakehouse.errors import UsageError
 
+_MODE = 0o777
+
 
 @contextlib.contextmanager
-def whole(file: Path) -> Iterator[Path]:
+def whole(file: Path, *, mode: int | None = None) -> Iterator[Path]:
     """Yield a path to write to, which replaces the file at the end; on failure the file stays unchanged.
 
-    Anything but a regular file (a pipe, a device) is written directly.
+    A file that is replaced keeps its mode; a new one gets `mode`, or by default what the umask leaves. Anything but a regular
+    file (a pipe, a device) is written directly.
 
     Raises:
         UsageError: The file cannot be written.
@@ -28,6 +31,9 @@ def whole(file: Path) -> Iterator[Path]:
             unfinished.touch(exist_ok=False)
         yield unfinished
         if is_replaced:
+            mode = place.stat().st_mode & _MODE if place.exists() else mode
+            if mode is not None:
+                unfinished.chmod(mode)
             unfinished.replace(place)
     except OSError as error:
         raise UsageError("The file cannot be written.", where=str(file), observed=error.strerror or str(error)) from error

@@ -111,7 +111,8 @@ def best_effort(report: Report, name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 -- the job's edge
-        report.event(f"{name}_failed", error=type(error).__name__, why=headline(str(error)))
+        cause = error.__cause__ or error
+        report.event(f"{name}_failed", error=type(cause).__name__, why=headline(str(cause)))
 
 
 def is_console_script() -> bool:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from jobs.process.atomic_file import whole
 from jobs.readers.lag import positions
 from lakehouse import __version__
 from lakehouse.contracts.gate import CRITICAL, WARN
@@ -157,12 +159,13 @@ def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
 
 
 def write_file(file: str) -> None:
-    """Write the current metrics in Prometheus' text format, to a temporary file that is then renamed.
+    """Write the current metrics in Prometheus' text format, whole; a collector, which is another user, can read a new file.
 
     Raises:
-        OSError: The file cannot be written.
+        UsageError: The file cannot be written.
     """
-    write_to_textfile(file, _REGISTRY)
+    with whole(Path(file), mode=0o644) as unfinished:
+        unfinished.write_bytes(generate_latest(_REGISTRY))
 
 
 @contextlib.contextmanager

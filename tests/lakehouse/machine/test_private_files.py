@@ -11,7 +11,7 @@ import pytest
 
 from jobs.process import atomic_file
 from jobs.readers import files as query
-from jobs.watch import state
+from jobs.watch import metrics, state
 from lakehouse.beside import LocalFolder
 from lakehouse.machine import private_files
 from lakehouse.run.reporting import save_result
@@ -55,6 +55,16 @@ def test_a_link_that_waits_under_a_name_of_before_is_not_followed(tmp_path: Path
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == "<html>"
     assert mode(tmp_path / "report.html") == 0o666  # as the umask has it: whoever names a file gives it to whom they want
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted({name, "report.html", "state.json", "victim"})
+
+
+def test_others_can_read_new_metrics_whatever_the_umask_and_a_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
+    os.umask(0o077)
+    file = tmp_path / "tidemark.prom"
+    metrics.write_file(str(file))
+    assert mode(file) == 0o644
+    file.chmod(0o440)
+    metrics.write_file(str(file))
+    assert mode(file) == 0o440
 
 
 def test_a_folder_keeps_its_mode_and_a_file_that_cannot_be_finished_leaves_nothing(tmp_path: Path) -> None:
