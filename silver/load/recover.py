@@ -119,12 +119,15 @@ def _recovered(spark: SparkSession, run: Run, rules: Rules, known: Watermarks) -
         return Recovered(known, [], swapping)
     before = rules_of(loads)
     known.require(rules.keeping(before), before, where=str(run.table(SILVER_LOADS)))
-    claimed = max((load["load_seq"] for load in loads), default=0)
-    if claimed not in (finished, finished + 1) or (finished and finished not in {load["load_seq"] for load in loads}):
+    numbers = {load["load_seq"] for load in loads}
+    claimed = max(numbers, default=0)
+    if claimed not in (finished, finished + 1) or (finished and finished not in numbers):
+        claimed = small_tables.highest(spark, run.table(SILVER_LOADS), "load_seq")  # rows of earlier loads were not read
+        lacking = f", no rows of load {finished}" if finished and finished not in numbers else ""
         raise TableStateError(
             "The ledger and the watermarks do not belong together.",
             where=f"{run.table(SILVER_LOADS)} and {run.table(SILVER_WATERMARKS)}",
-            observed=f"last claimed load {claimed}, last finished load {finished}",
+            observed=f"last claimed load {claimed}{lacking}, last finished load {finished}",
             expected=f"last claimed load {finished} or {finished + 1}",
             next_step=WAY_OUT,
         )

@@ -103,17 +103,22 @@ def test_a_load_by_other_extractors_of_another_pipeline_or_without_bronze_is_ref
 
 
 @pytest.mark.parametrize(
-    ("change", "table"),
+    ("change", "table", "observed"),
     [
-        *(("DELETE FROM {}", table) for table in ("silver_records", "silver_watermarks", "silver_loads")),
-        ("UPDATE {} SET high_watermark = high_watermark - 1", "silver_watermarks"),
+        ("DELETE FROM {}", "silver_records", "rows by load: {}"),
+        ("DELETE FROM {}", "silver_watermarks", "last claimed load 2, last finished load 0"),
+        ("DELETE FROM {}", "silver_loads", "last claimed load 1, no rows of load 2, last finished load 2"),
+        ("UPDATE {} SET high_watermark = high_watermark - 1", "silver_watermarks", "(0, 2, 2, None)"),
     ],
 )
-def test_a_table_that_was_changed_alone_is_refused(spark: SparkSession, run: Run, change: str, table: str) -> None:
+def test_a_table_that_was_changed_alone_is_refused(
+    spark: SparkSession, run: Run, change: str, table: str, observed: str
+) -> None:
     spark.sql(f"{change.format(run.table(table).sql)} WHERE load_seq = 2")
 
-    with pytest.raises(TableStateError, match=rf"where: .*{table}"):
+    with pytest.raises(TableStateError, match=rf"where: .*{table}") as refused:
         load_all(spark, run)
+    assert observed in str(refused.value)
 
 
 def test_bronze_that_has_lost_its_last_commit_is_refused(spark: SparkSession, run: Run, tmp_path: Path) -> None:
