@@ -37,6 +37,23 @@ def added_fields(there: DataType, wanted: DataType, path: str) -> list[str] | No
     return [] if there.simpleString() == wanted.simpleString() else None  # which leaves out what may be null
 
 
+def holds(kind: DataType, wanted: type[DataType]) -> bool:
+    """Whether a type is of a class, or a type inside it is.
+
+    >>> from pyspark.sql.types import DateType, IntegerType
+    >>> kind = ArrayType(StructType().add("a", MapType(IntegerType(), DateType())))
+    >>> holds(kind, DateType), holds(kind, StructType), holds(DateType(), IntegerType)
+    (True, True, False)
+    """
+    if isinstance(kind, StructType):
+        inner = [field.dataType for field in kind.fields]
+    elif isinstance(kind, MapType):
+        inner = [kind.keyType, kind.valueType]
+    else:
+        inner = [kind.elementType] if isinstance(kind, ArrayType) else []
+    return isinstance(kind, wanted) or any(holds(each, wanted) for each in inner)
+
+
 def _of_struct(there: StructType, wanted: StructType, path: str) -> list[str] | None:
     known = {field.name: field.dataType for field in there.fields}
     if list(known) != [field.name for field in wanted.fields if field.name in known]:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
+from pyspark.sql.types import TimestampNTZType
 
 from lakehouse.contracts.contract import sql_text
 from lakehouse.delta import local_files, log_files
-from lakehouse.delta.added_fields import added_fields
-from lakehouse.delta.errors import SPARK_ERRORS, is_gone, is_no_table, raise_if_conflict
+from lakehouse.delta.added_fields import added_fields, holds
+from lakehouse.delta.errors import SPARK_ERRORS, is_gone, is_no_table, is_table_change, raise_if_conflict
 from lakehouse.errors import AnotherWriterError, TableMissingError, UndoneError
 from lakehouse.settings.payload_schema import quoted
 
@@ -123,15 +124,26 @@ def _with_added(spark: SparkSession, table: Table, contract: Contract, there: Da
 
 
 def add_fields(spark: SparkSession, table: Table, column: str, wanted: DataType) -> bool:
-    """Add to a struct column the fields that it lacks; existing rows have null there. Commits once for each, else nothing.
+    """Add to a struct column all fields that it lacks, in one commit; existing rows have null there.
+
+    A commit before it enables the table feature of a new type, which changes no row and no column.
 
     Returns:
         Whether the column has the wanted type now. If not, nothing was added: a field would go, or change its type or place.
     """
     added = added_fields(spark.read.table(table.sql).schema[column].dataType, wanted, quoted(column))
-    for each in added or ():
-        execute(spark, f"ALTER TABLE {table.sql} ADD COLUMNS ({each})", table)
+    if added:
+        _enable_features(spark, table, wanted)
+        execute(spark, f"ALTER TABLE {table.sql} ADD COLUMNS ({', '.join(added)})", table)
     return added is not None
+
+
+def _enable_features(spark: SparkSession, table: Table, wanted: DataType) -> None:
+    """Enable on an existing table the feature that a new type needs: Delta does so by itself for new tables only."""
+    if holds(wanted, TimestampNTZType):
+        there = found(spark, table)
+        if there is not None and not holds(there.schema, TimestampNTZType):
+            set_properties(spark, table, {"delta.feature.timestampNtz": "supported"})
 
 
 def exists(spark: SparkSession, table: Table) -> bool:
@@ -466,6 +478,8 @@ def delete(spark: SparkSession, table: Table, where: str) -> int:
 def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, transaction: Transaction | None = None) -> None:
     """Replace all of a table's rows and columns with these, in one commit; create the table if need be.
 
+    A commit before it enables the table feature of a new type, see `add_fields`.
+
     Args:
         rows: The rows.
         table: The table.
@@ -475,6 +489,7 @@ def overwrite(rows: DataFrame, table: Table, *, metadata: str | None = None, tra
     Raises:
         AnotherWriterError: Another writer committed at the same time.
     """
+    _enable_features(rows.sparkSession, table, rows.schema)
     writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").options(**table.properties)
     if transaction is not None:
         writer = writer.option("txnAppId", transaction.app_id).option("txnVersion", transaction.version)

@@ -162,3 +162,7 @@ def test_a_broken_model_fails_the_run_but_neither_gold_nor_the_other_models(
     broken.sql.write_text("SELECT count(*) AS keys FROM gold_latest", encoding="utf-8")
     assert refresh_models(spark, audited, Gold(models=(broken, by_topic))) == ("broken",)
     assert [tuple(row) for row in table(spark, audited, "broken").collect()] == [(5,)]
+
+    broken.sql.write_text("SELECT TIMESTAMP_NTZ'2026-11-26 09:30:00' AS local", encoding="utf-8")  # needs a table feature
+    assert refresh_models(spark, audited, Gold(models=(broken, by_topic))) == ("broken",)
+    assert [str(row["local"]) for row in table(spark, audited, "broken").collect()] == ["2026-11-26 09:30:00"]

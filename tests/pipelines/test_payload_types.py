@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from jobs.readers.database import run_query
+from lakehouse.delta import tables
 from lakehouse.errors import ContractError
 from pipelines.operate import requests
 from pipelines.recover import rebuild
@@ -97,8 +98,11 @@ def test_a_table_that_was_made_with_not_null_still_takes_what_lacks_the_field(sp
 
 
 OLD = "id STRING, l ARRAY<STRUCT<n: INT>>"
-NEW = "at DATE, id STRING, l ARRAY<STRUCT<n: INT, `odd-one`: STRING>>, m MAP<STRING, DOUBLE>"
+NEW = "at DATE, local TIMESTAMP_NTZ, id STRING, l ARRAY<STRUCT<n: INT, `odd-one`: STRING>>, m MAP<STRING, DOUBLE>"
 NO_ADDITIONS = ("id INT, l ARRAY<STRUCT<n: INT>>", "id STRING", "l ARRAY<STRUCT<n: INT>>, id STRING")
+
+
+LOCAL = b'"local": "2026-11-26T09:30:00"'
 
 
 def of_schema(run: Run, schema: str) -> Settings:
@@ -106,7 +110,7 @@ def of_schema(run: Run, schema: str) -> Settings:
 
 
 def sent(number: int) -> Record:
-    value = b'{"id": "i%d", "l": [{"n": %d, "odd-one": "o"}], "m": {"k": 1}, "at": "2026-11-26"}' % (number, number)
+    value = b'{"id": "i%d", "l": [{"n": %d, "odd-one": "o"}], "m": {"k": 1}, "at": "2026-11-26", %s}' % (number, number, LOCAL)
     return Record(number, value=value, key=b"k%d" % number, headers=(("seq", b"%d" % number),))
 
 
@@ -130,13 +134,21 @@ def test_an_added_field_is_in_every_table_and_another_change_is_refused(
             ran(spark, run, of_schema(run, OLD))
 
     put(spark, run, [sent(2)])
+    before = tables.version(spark, run.table("silver_records"))
     ran(spark, run, of_schema(run, NEW))
 
+    operations = tables.operations(spark, run.table("silver_records"), limit=5)
+    added = [operation for version, operation in operations if version > before and operation != "WRITE"]
+    assert added == ["ADD COLUMNS", "SET TBLPROPERTIES"]
     for name in ("silver_records", "gold_records", "gold_latest"):
         *old, new = payloads(spark, run, name)
-        lacking = [{"at": None, "id": f"i{number}", "l": [{"n": number, "odd-one": None}], "m": None} for number in (0, 1)]
+        lacking = [
+            {"at": None, "local": None, "id": f"i{number}", "l": [{"n": number, "odd-one": None}], "m": None}
+            for number in (0, 1)
+        ]
         assert old == lacking, name  # the second load was claimed under the old schema
         assert (str(new["at"]), new["l"], new["m"]) == ("2026-11-26", [{"n": 2, "odd-one": "o"}], [("k", 1.0)]), name
+        assert str(new["local"]) == "2026-11-26 09:30:00", name
     done = rebuild.rebuild(spark, run, of_schema(run, NEW), is_applied=True, reason="all of it", by="ann")
     assert done["changes"] == []
     assert [str(each["at"]) for each in payloads(spark, run, "silver_records")] == ["2026-11-26"] * 3
