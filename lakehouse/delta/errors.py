@@ -29,9 +29,11 @@ _CONFLICTS = (
     "ConcurrentAppendException",
     "DELTA_CONCURRENT_DELETE",
     "ConcurrentDelete",
+)
+_TABLE_CHANGES = (
     "DELTA_METADATA_CHANGED",
     "MetadataChangedException",
-    "DELTA_PROTOCOL_CHANGED",  # two writers that make a table at once
+    "DELTA_PROTOCOL_CHANGED",  # also two writers that make a table at once
     "ProtocolChangedException",
 )
 _NO_TABLE = (
@@ -78,12 +80,23 @@ def raise_if_conflict(error: Exception, table: Table) -> None:
     """
     if _mentions(error, (UNDONE,)):
         raise UndoneError.of(str(table)) from None
+    if is_table_change(error):
+        raise AnotherWriterError(
+            "The table's columns or properties were changed while this run wrote to it; this commit was not made.",
+            where=str(table),
+            next_step="Nothing to do: the next run goes on. Change a table's properties between two runs.",
+        ) from error
     if _mentions(error, _CONFLICTS):
         raise AnotherWriterError(
             "Another run committed the same load first; nothing of this one was written.",
             where=str(table),
             next_step="Nothing to do: the next run continues from what the other one wrote.",
         ) from error
+
+
+def is_table_change(error: Exception) -> bool:
+    """Whether an error says that a commit changed a table's columns, properties or features during a transaction on it."""
+    return _mentions(error, _TABLE_CHANGES)
 
 
 def is_gone(error: Exception) -> bool:

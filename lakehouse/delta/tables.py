@@ -508,8 +508,13 @@ def last_metadata(spark: SparkSession, table: Table) -> str | None:
 
 
 def _commit(writer: DataFrameWriter, table: Table) -> None:
-    try:
-        writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)
-    except SPARK_ERRORS as error:
-        raise_if_conflict(error, table)
-        raise
+    """Commit; once more if somebody changed the table's properties meanwhile. Delta decides anew whether it takes the rows."""
+    for tries_left in (1, 0):
+        try:
+            writer.save(table.location) if table.is_path else writer.saveAsTable(table.sql)
+        except SPARK_ERRORS as error:
+            if tries_left and is_table_change(error):
+                continue
+            raise_if_conflict(error, table)
+            raise
+        return

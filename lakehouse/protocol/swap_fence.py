@@ -8,7 +8,8 @@ of them is a check before a commit:
 - A MERGE, or a write to Gold, cannot carry the load's number. Its rows are `guarded`: the statement itself reads the ledger in
   its transaction, and fails if a cutover is claimed above the load.
 - The cutover may be claimed between that read and the commit. So, after its claim and before it changes anything, it changes a
-  property of each table: a transaction that began earlier conflicts with that, one that begins later sees the claim.
+  property of each table: a transaction that began earlier conflicts with that. One that begins later, or is tried again, sees
+  the claim.
 """
 
 from __future__ import annotations

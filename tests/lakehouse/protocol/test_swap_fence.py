@@ -202,14 +202,17 @@ def test_what_passed_the_gate_before_a_restore_is_not_published_by_who_wakes(spa
 
 
 def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSession, run: Run, tmp_path: Path) -> None:
-    """What the fence relies on, of Delta: a changed property ends a MERGE that has begun, a known number an append."""
+    """What the fence relies on, of Delta: a changed property ends a MERGE that has begun, a known number an append.
+
+    A property that somebody else changed ends no append: it is tried again.
+    """
     rejects = run.table("silver_rejects")
     found: dict[str, str] = {}
     rows = frames.of_contract(spark, [{"class": "late"}], REJECTS)
 
     def append(slow: DataFrame) -> None:
         reasons = rows.crossJoin(slow).withColumn("reason", F.col("slow"))
-        tables.append(reasons, rejects, REJECTS, transaction=Transaction(run.app_id(rejects.name), 8))
+        tables.append(reasons, rejects, REJECTS, transaction=Transaction(run.app_id(rejects.name), number))
 
     def merge(slow: DataFrame) -> None:
         slow.createOrReplaceTempView("slow_source")
@@ -232,7 +235,7 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
             time.sleep(0.1)
         return "t"
 
-    for number, write in enumerate((append, merge), start=9):
+    for number, write in enumerate((append, merge, append), start=9):
         begun, may_end = tmp_path / f"{number}.begun", tmp_path / f"{number}.may_end"
         stand = F.udf(stands_still, "string", useArrow=False)
         slow = spark.range(1).select(stand(F.lit(str(begun)), F.lit(str(may_end))).alias("slow"))
@@ -241,8 +244,12 @@ def test_what_is_under_way_when_a_swap_closes_the_fence_conflicts(spark: SparkSe
         while not begun.exists():
             assert at_work.is_alive(), found
             time.sleep(0.1)
-        swap_fence.close(spark, run, number, is_noted=True, with_bronze=False)
+        if number == 11:
+            tables.set_properties(spark, rejects, {"tidemark.note": "theirs"})
+        else:
+            swap_fence.close(spark, run, number, is_noted=True, with_bronze=False)
         may_end.touch()
         at_work.join()
 
     assert ["MetadataChanged" in found["merge"], "ConcurrentTransaction" in found["append"]] == [True, True]
+    assert rows_of(spark, run, rejects.name, "reason = 't'") == 1
