@@ -245,7 +245,7 @@ def quarantine_release(
         What was done, or would be.
 
     Raises:
-        UsageError: It is not clear which records are meant, or the reason is empty.
+        UsageError: It is not clear which records are meant, the reason is empty, or no held record is at the offset.
         AnotherWriterError: Another run is still writing after a minute.
     """
     wanted = _wanted(kind, topic, partition, offset, producer=producer, days=older_than_days)

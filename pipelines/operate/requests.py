@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.gold import UNMET
-from lakehouse.contracts.silver import DISCARD, RELEASE, is_retired, silver_records
+from lakehouse.contracts.silver import DISCARD, DISCARDED, HELD, QUARANTINED, RELEASE, RELEASED, is_retired, silver_records
 from lakehouse.delta import small_tables, tables
-from lakehouse.errors import BreakerOpenError, TableStateError
-from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_WATERMARKS
+from lakehouse.errors import BreakerOpenError, TableStateError, UsageError
+from lakehouse.protocol import gold_rejects
+from lakehouse.table import BRONZE_RECORDS, GOLD_STREAM_HEALTH, SILVER_LOADS, SILVER_REJECTS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver
 from pipelines.operate import erasure
 from pipelines.recover import shadows
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 UNDECIDED = "undecided"
 """In what an erasure left: records of the key in Bronze that no load has decided."""
+
+_NEAR = 3
+"""Held records near a place that are named."""
 
 _MOVED = ("topic", "partition", "producer", "epoch_before", "high_watermark_before", "epoch_after", "high_watermark_after")
 
@@ -68,7 +72,8 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     Raises:
         TableMissingError: Silver has not been written yet.
         TableStateError: A load is unfinished, and this is a dry run. Or the tables contradict each other.
-        UsageError: The watermark to move does not exist, or must not go there.
+        UsageError: The watermark to move does not exist, or must not go there. Or the one record to release or discard neither
+            waits nor was settled so before.
         BreakerOpenError: What precedes a new epoch was not loaded, because of other streams.
         AnotherWriterError: Another run claimed the same load first.
     """
@@ -85,6 +90,7 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     if request.erase is not None and not is_dry_run:
         left_shadows = shadows.drop(spark, run)  # no swap is open any more
     answer = _answer(spark, run, rules, recovered, _pinned(spark, run, request))
+    _require_found(spark, run, request, answer)
     told: dict[str, object] = {"kind": request.kind, "is_dry_run": is_dry_run, **_told(answer)}
     if is_dry_run:
         return (
@@ -104,6 +110,35 @@ def carry_out(spark: SparkSession, run: Run, settings: Settings, request: Reques
     if request.erase is not None:
         amend_gold(spark, run, settings)
     return told
+
+
+def _require_found(spark: SparkSession, run: Run, request: Request, answer: Answer) -> None:
+    """Require that the one record of a request waits, or was settled so before; else name those that wait near it."""
+    wanted = request.wanted
+    if wanted is None or wanted.offset is None or answer.plan is not None or answer.left:
+        return
+    asked = {name: value for name in ("topic", "partition") if (value := getattr(wanted, name)) is not None}
+    rejects = spark.read.table(run.table(SILVER_REJECTS).sql).where(F.col("class").isin(*QUARANTINED))
+    for name, value in asked.items():
+        rejects = rejects.where(F.col(name) == value)
+    rejects = rejects.select("state", F.col("first_offset").alias("offset"))
+    distance = F.abs(F.col("offset") - wanted.offset)
+    rows = rejects.where((F.col("state") == HELD) | (distance == 0)).orderBy(distance).limit(_NEAR + 1).collect()
+    aside = [row for row in gold_rejects.standing(spark, run) if asked.items() <= row.items()]
+    found = [(row["offset"], row["state"]) for row in (*rows, *aside)]
+    if (wanted.offset, RELEASED if request.kind == RELEASE else DISCARDED) in found:
+        return
+    there = [f"offset {offset} is {state}" for offset, state in found if offset == wanted.offset]
+    place = wanted.offset
+    held = sorted((offset for offset, state in found if state == HELD), key=lambda offset: (abs(offset - place), offset))
+    near = f"the nearest held offsets are {', '.join(map(str, held[:_NEAR]))}" if held else "nothing is held in this partition"
+    raise UsageError(
+        "No held record is there; nothing was written.",
+        where=f"topic {wanted.topic}, partition {wanted.partition}, offset {wanted.offset}",
+        observed="; ".join([*there, near]),
+        expected="the offset of a record that waits",
+        next_step=f"See what waits: `tidemark quarantine list --topic {wanted.topic}`.",
+    )
 
 
 def _before_reset(spark: SparkSession, run: Run, settings: Settings, asked: Reset) -> None:

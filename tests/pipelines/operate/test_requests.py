@@ -92,6 +92,12 @@ def test_a_release_takes_what_its_filter_names_once_with_the_reason(spark: Spark
     tried = asked(spark, run, settings, "release", topic="t", is_dry_run=True)
     late, again = (asked(spark, run, settings, "release", topic="t", offset=2) for _ in range(2))
     jump = asked(spark, run, settings, "release", kind="jump", topic="jumps", partition=0)
+    before = versions(spark, run)
+    nowhere: list[tuple[Kind, int, str]] = [("discard", 2, "offset 2 is released; .* 3, 4"), ("release", 99, "nearest .* 4, 3")]
+    for what, offset, near in nowhere:
+        with pytest.raises(UsageError, match=rf"No held record is there(.|\n)*{near}"):
+            asked(spark, run, settings, what, topic="t", partition=0, offset=offset)
+    assert versions(spark, run) == before
 
     require_sound(spark, run)
     assert (tried["records"], tried["classes"], tried["left"]) == (2, {"late": 2}, {"no_sequence": 1})
