@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakehouse.delta.errors import SPARK_ERRORS
 from lakehouse.protocol import bronze_owner
 from lakehouse.run.context import Run
-from lakehouse.run.lock import locked
+from lakehouse.run.lock import locked, require_no_run
 from lakehouse.run.schema_registry import SchemaRegistry
 from lakehouse.spark import safe_commits, storage_errors
 from lakehouse.table import Lakehouse
@@ -62,13 +62,18 @@ class Job:
 
     @contextlib.contextmanager
     def alone(self, run: Run, *, wait_seconds: float = 0) -> Iterator[None]:
-        """Keep other writers off the run's lakehouse. Opens the session first, so as not to hold the lock while it starts.
+        """Keep other writers off the run's lakehouse.
+
+        Opens the session before it takes the lock, so as not to hold the lock while a JVM starts. If nobody is to wait for
+        another run, it tries the lock before that too.
 
         Raises:
             TableStateError: The tables are another pipeline's.
             AnotherWriterError: Another run is still writing after `wait_seconds`.
             StorageError: The disk is full, or refuses access.
         """
+        if not wait_seconds:
+            require_no_run(run.lakehouse)
         _ = self.spark
         with storage_errors_named(run.lakehouse), locked(run.lakehouse, wait_seconds=wait_seconds):
             self.require_own(run)

@@ -14,6 +14,7 @@ from expectations import failing_rows
 from lakehouse.contracts.silver import ACCEPT
 from lakehouse.delta import tables as delta
 from lakehouse.errors import UsageError
+from lakehouse.run.lock import require_no_run
 from lakehouse.spark import progress
 from lakehouse.table import SILVER_WATERMARKS
 from pipelines import arrival_order, bronze_to_silver, kafka_to_bronze, maintenance, preflight, sample_plan, silver_to_gold
@@ -58,15 +59,15 @@ def run(job: Job, stage: str | None = None) -> dict[str, object]:
     if stage is not None and stage not in _STAGES:
         raise UsageError("There is no such stage.", where="--stage", observed=stage, expected=", ".join(_STAGES))
     preflight.require(job.settings, stage)
-    spark, report, run = job.spark, job.report, job.new_run()
-    started = time.monotonic()
+    report, run = job.report, job.new_run()
     report.event("run.started", pipeline=run.pipeline, run_id=run.run_id, stage=stage or "all")
     result: dict[str, object] = {"pipeline": run.pipeline, "run_id": run.run_id, **dict.fromkeys(_STAGES)}
     with job.alone(run):
+        started = time.monotonic()
         for name in [stage] if stage else _STAGES:
             report.event(f"{name}.started")
-            with progress.told(spark, report, name):
-                done = _STAGES[name](spark, run, job.settings)
+            with progress.told(job.spark, report, name):
+                done = _STAGES[name](job.spark, run, job.settings)
             report.event(f"{name}.finished", **done)
             result[name] = done
     result["seconds"] = round(time.monotonic() - started, 3)
@@ -79,8 +80,12 @@ def plan(job: Job) -> dict[str, object]:
 
     Before the first run, a sample from Kafka is decided, see `pipelines.sample_plan`; without a lock, which would make the
     root.
+
+    Raises:
+        AnotherWriterError: Another run is at work.
     """
     run = job.new_run()
+    require_no_run(run.lakehouse)
     with storage_errors_named(run.lakehouse):
         if sample_plan.is_before_first_run(job.spark, run):
             return {"pipeline": run.pipeline, **sample_plan.preview(job.spark, run, job.settings)}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from lakehouse.table import Lakehouse
 
+_NAME = ".tidemark.lock"
 _MAINTENANCE_SECONDS = 300
 """How long a run waits for maintenance, which holds the lock for one table at a time."""
 _BETWEEN_SECONDS = 0.2
@@ -42,13 +43,25 @@ def locked(lakehouse: Lakehouse, *, wait_seconds: float = 0, is_maintenance: boo
         yield
         return
     root.mkdir(parents=True, exist_ok=True)
-    path = root / ".tidemark.lock"
+    path = root / _NAME
     of_maintenance = FileLock(root / ".tidemark.maintenance.lock")
     with contextlib.ExitStack() as held:
         _acquire(path, of_maintenance, wait_seconds, held)
         if is_maintenance:
             held.enter_context(of_maintenance)
         yield
+
+
+def require_no_run(lakehouse: Lakehouse) -> None:
+    """Look whether another run holds the lock of a local root now; wait for maintenance only. Makes no folder and no file.
+
+    Raises:
+        AnotherWriterError: Another run holds it.
+    """
+    root = lakehouse.local_root
+    if root is not None and (root / _NAME).exists():
+        with locked(lakehouse):
+            pass
 
 
 def _acquire(path: Path, of_maintenance: FileLock, wait_seconds: float, held: contextlib.ExitStack) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lakehouse.contracts.silver import LOADS
 from lakehouse.delta import tables
 from lakehouse.run.crash_points import crash_point
-from lakehouse.run.lock import locked
+from lakehouse.run.lock import locked, require_no_run
 from lakehouse.spark import frames
 from lakehouse.table import SILVER_LOADS
 from pipelines import job
@@ -35,6 +35,7 @@ def take_off() -> None:
 def set_lock(*, is_on: bool) -> None:
     """Remove the lock of the root, or restore it."""
     vars(job)["locked"] = locked if is_on else _unlocked
+    vars(job)["require_no_run"] = require_no_run if is_on else _do_nothing
 
 
 @contextlib.contextmanager

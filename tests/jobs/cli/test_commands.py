@@ -20,11 +20,14 @@ import typer
 from jobs.cli import main
 from jobs.cli.commands import SECTIONS, app
 from jobs.cli.tools import group
+from jobs.process import context
 from jobs.process.context import load_settings, reporting
 from jobs.process.exit_codes import exit_code_of, invoke
 from jobs.run import loop, once
 from lakehouse import __version__, errors
 from lakehouse.errors import AnotherWriterError, GateFailedError, SourceError, TidemarkError
+from lakehouse.run.lock import locked
+from lakehouse.table import Lakehouse
 from pipelines import medallion
 from pipelines.job import Job
 from tests.conftest import Events
@@ -296,6 +299,16 @@ def test_a_run_of_one_stage_is_finished_before_the_loop_ends() -> None:
 
 
 def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_while_a_run_writes_another_one_ends_before_a_jvm_starts(
+    config: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(context, "open_session", fail_with(AssertionError("a JVM is started")))
+    with locked(Lakehouse(root=str(config.parent / "lakehouse"))):
+        _, err = run_command(command, code=4)
+    assert "Another run is writing to this lakehouse" in err
+
+
     settings, report = load_settings(config, None), Events()
     outcomes: list[Any] = [{"run_id": "r1", "seconds": 1.0}, GateFailedError("late records: hunter2")]
 
