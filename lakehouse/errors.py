@@ -23,9 +23,13 @@ class TidemarkError(Exception):
         observed: What was found.
         expected: What should have been found.
         next_step: What the reader can do about it.
+
+    Attributes:
+        is_reported: Whether a run's report has shown the message, so that the process does not print it again.
     """
 
     exit_code: ClassVar[int] = 1
+    is_reported = False
 
     def __init__(
         self,

@@ -128,12 +128,16 @@ def run(
     from jobs.run.summary import write_result
     from jobs.watch.after_run import listening
 
+    def on_failure(failed: dict[str, Any]) -> None:
+        if as_json:
+            write_result(failed, as_json=True)
+
     with open_job(config, overrides, is_little=lambda settings: every is None and few_wait(settings)) as job:
         if every is not None:
             on_result = partial(write_result, as_json=as_json)
             with listening(job.settings, job.report):
-                return run_every(job, seconds=every, stage=stage, on_result=on_result)
-        result = run_once(job, stage=stage)
+                return run_every(job, seconds=every, stage=stage, on_result=on_result, on_failure=on_failure)
+        result = run_once(job, stage=stage, on_failure=on_failure)
     write_result(result, as_json=as_json)
     return 0
 

@@ -125,7 +125,7 @@ def open_session(lakehouse: Lakehouse, report: Report, app_name: str, *, is_shor
     log_level = "warn" if is_verbose.get() else "error"
     spark = open_spark(app_name, lakehouse, log_level=log_level, is_short=is_short)
     report.event("spark.finished", version=spark.version, seconds=round(time.monotonic() - started, 1))
-    exit_codes.open_sessions.append(spark)
+    exit_codes.end_with_process(spark)
     return spark
 
 

@@ -41,8 +41,11 @@ _PARSER_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 known_secrets: set[str] = set()
 """Every secret that this process's configs resolved: the text of any error may hold one."""
 
-open_sessions: list[SparkSession] = []
-"""The sessions whose work SIGTERM interrupts."""
+_open_sessions: list[SparkSession] = []
+"""The sessions whose work Ctrl-C and SIGTERM interrupt."""
+
+_on_signal: list[Callable[[int, FrameType | None], None]] = []
+"""The handler of the action that runs; empty in a process that handles signals itself."""
 
 
 class Terminated(BaseException):
@@ -71,17 +74,17 @@ def invoke(app: typer.Typer, argv: list[str] | None, *, program: str) -> int:
 def exit_code_of(action: Callable[[], int | None]) -> int:
     """Run an action and turn its outcome into an exit code: the one place where every exception ends.
 
-    A `TidemarkError` prints its message on stderr, without a traceback; an unexpected exception prints its traceback and a line
-    on what it means. No secret that this process has resolved is printed.
+    A `TidemarkError` prints its message on stderr, without a traceback, unless a run's report has done so. An unexpected
+    exception prints its traceback and a line on what it means. No secret that this process has resolved is printed.
 
     Returns:
         0, or the error's own code; 1 for an unexpected exception; 130 after Ctrl-C, 143 after SIGTERM, 141 if stdout is closed.
     """
     try:
-        with _ending_on_sigterm():
+        with _ending_on_signals():
             code = action() or 0
     except TidemarkError as error:
-        code = _complain(f"tidemark: {error}", error.exit_code)
+        code = error.exit_code if error.is_reported else _complain(f"tidemark: {error}", error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         code = _complain("tidemark: interrupted; the next run finishes what was begun.", INTERRUPTED)
     except Terminated:
@@ -155,6 +158,16 @@ def errors_scrubbed() -> Iterator[None]:
         raise error from None
 
 
+def end_with_process(spark: SparkSession) -> None:
+    """Interrupt a session's work when Ctrl-C or SIGTERM ends the process.
+
+    Call this once the session is there: as it starts, Spark sets a SIGINT handler that calls the JVM in the middle of a call.
+    """
+    _open_sessions.append(spark)
+    if _on_signal:
+        signal.signal(signal.SIGINT, _on_signal[-1])
+
+
 def _interrupt(spark: SparkSession) -> None:
     with contextlib.suppress(Exception):  # the session may be gone already; the process is ending anyway
         spark.interruptAll()
@@ -169,26 +182,28 @@ def _complain(text: str, code: int) -> int:
 
 
 @contextlib.contextmanager
-def _ending_on_sigterm() -> Iterator[None]:
-    """Make SIGTERM raise `Terminated`, so that locks are released and a demo's broker ends; by default it kills the process.
+def _ending_on_signals() -> Iterator[None]:
+    """Make Ctrl-C raise `KeyboardInterrupt` and SIGTERM `Terminated`, so that locks are released and a demo's broker ends.
 
-    Python ignores what a finalizer or a callback of its garbage collector raises. A SIGTERM that arrives there is sent again.
+    By default SIGTERM kills the process. Python ignores what a finalizer or a callback of its garbage collector raises: a signal
+    that arrives there is sent again.
     """
-    ending = threading.Event()
+    ending: list[type[BaseException]] = []
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        ending.set()
-        for spark in open_sessions:
+    def end(number: int, _frame: FrameType | None) -> None:
+        ending.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
+        for spark in _open_sessions:
             # Otherwise the JVM would run its job until it notices that Python is gone, past the release of the root's lock.
             # A new thread has its own connection to the JVM; this thread's is in the middle of a call.
             interrupting = threading.Thread(target=_interrupt, args=(spark,), daemon=True)
             interrupting.start()
             interrupting.join(_INTERRUPT_SECONDS)
-        raise Terminated
+        raise ending[-1]
 
     def repeat(ignored: sys.UnraisableHookArgs) -> None:
-        if issubclass(ignored.exc_type, Terminated):
-            again = threading.Timer(_REPEAT_SECONDS, os.kill, (os.getpid(), signal.SIGTERM))
+        if issubclass(ignored.exc_type, (Terminated, KeyboardInterrupt)):
+            number = signal.SIGTERM if issubclass(ignored.exc_type, Terminated) else signal.SIGINT
+            again = threading.Timer(_REPEAT_SECONDS, os.kill, (os.getpid(), number))
             again.daemon = True
             again.start()
         else:
@@ -196,17 +211,20 @@ def _ending_on_sigterm() -> Iterator[None]:
 
     former_hook = sys.unraisablehook
     try:
-        former = signal.signal(signal.SIGTERM, end)
+        former = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not the main thread (a notebook): its host handles signals
         yield
         return
+    _on_signal.append(end)
     sys.unraisablehook = repeat
     try:
         yield
     except Exception as error:
-        if ending.is_set():  # a `finally` on the way out called the JVM, and read the reply to the interrupted call
-            raise Terminated from error
+        if ending:  # a `finally` on the way out called the JVM, and read the reply to the interrupted call
+            raise ending[-1] from error
         raise
     finally:
+        _on_signal.pop()
+        for number, handler in former.items():
+            signal.signal(number, handler)
         sys.unraisablehook = former_hook
-        signal.signal(signal.SIGTERM, former)

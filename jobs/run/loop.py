@@ -61,6 +61,7 @@ def run_every(
     seconds: float,
     stage: str | None = None,
     on_result: Callable[[dict[str, Any]], None] = lambda _: None,
+    on_failure: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> int:
     """Run the pipeline every `seconds`, from start to start; at once if a run took longer.
 
@@ -71,38 +72,44 @@ def run_every(
         seconds: From the start of a run to the start of the next.
         stage: One stage; all by default.
         on_result: Called with the result of every successful run.
+        on_failure: Called with the result of every other run; see `jobs.run.once.run_once`.
 
     Returns:
-        The exit code of the last run: 0 if it succeeded.
+        130 after Ctrl-C, 143 after SIGTERM.
 
     Raises:
         TidemarkError: A run failed in another way; an operator or a supervisor has to step in.
     """
-    code = 0
-    _ = job.spark  # Spark sets a SIGINT handler of its own as it starts: ours must come after it
+    _ = job.spark  # the session sets signal handlers as it starts: ours must come after them
     with _stop_on_signals() as stop:
         while not stop.is_set():
             started = time.monotonic()
-            try:
-                on_result(run_once(job.telling(StoppableReport(job.report, stop)), stage=stage))
-                code = 0
-            except (AnotherWriterError, GateFailedError) as error:
-                code = error.exit_code
-            except StopRequestedError:
-                break
+            with contextlib.suppress(AnotherWriterError, GateFailedError, StopRequestedError):
+                telling = job.telling(StoppableReport(job.report, stop))
+                on_result(run_once(telling, stage=stage, on_failure=on_failure))
             stop.wait(max(0.0, seconds - (time.monotonic() - started)))
-    job.report.event("run.stopped", exit_code=code)
-    return code
+    job.report.event("run.stopped", exit_code=stop.exit_code)
+    return stop.exit_code
+
+
+class _Stop(threading.Event):
+    """Set when the loop is to end.
+
+    Attributes:
+        exit_code: That of the signal that set it.
+    """
+
+    exit_code = 0
 
 
 @contextlib.contextmanager
-def _stop_on_signals() -> Iterator[threading.Event]:
+def _stop_on_signals() -> Iterator[_Stop]:
     """Yield an event that the first Ctrl-C or SIGTERM sets; a second one ends the process as if this were not here."""
-    stop = threading.Event()
-    # Spark's own SIGINT handler is among the former ones, and is restored at the end.
+    stop = _Stop()
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
+    def ask(signalled: int, _frame: FrameType | None) -> None:
+        stop.exit_code = 128 + signalled
         stop.set()
         for number, handler in former.items():
             signal.signal(number, handler)

@@ -17,6 +17,7 @@ from jobs.process import exit_codes
 from jobs.process.context import open_job
 from jobs.process.little import is_small
 from jobs.process.options import DEFAULT_CONFIG, ConfigFile, Overrides
+from jobs.run.summary import STAGES
 from jobs.run.waiting import few_wait
 from lakehouse.errors import TidemarkError
 
@@ -25,8 +26,15 @@ if TYPE_CHECKING:
     from pipelines.job import Job
 
 
-def run_once(job: Job, *, stage: str | None = None) -> dict[str, Any]:
+def run_once(
+    job: Job, *, stage: str | None = None, on_failure: Callable[[dict[str, Any]], None] = lambda _: None
+) -> dict[str, Any]:
     """Run the pipeline once, all of it or one stage, and save the result, or the failure, next to the tables.
+
+    Args:
+        job: The job.
+        stage: One stage; all by default.
+        on_failure: Called with the result of a run that began and failed: what its stages did, and the error.
 
     Returns:
         What `pipelines.medallion.run` returned.
@@ -44,11 +52,16 @@ def run_once(job: Job, *, stage: str | None = None) -> dict[str, Any]:
         try:
             result: dict[str, Any] = medallion.run(job.telling(followed), stage)
         except TidemarkError as error:
-            told = {"error": type(error).__name__, "exit_code": error.exit_code, "message": exit_codes.scrub_text(str(error))}
-            job.report.event("run.failed", **told)
-            with contextlib.suppress(OSError):  # a full disk, which may be the error itself
-                seconds = round(time.monotonic() - followed.started, 3)
-                _keep(job.settings, {**followed.bound, **followed.stages, "seconds": seconds, **told})
+            message = exit_codes.scrub_text(str(error))
+            failure = {"error": type(error).__name__, "exit_code": error.exit_code, "message": message}
+            job.report.event("run.failed", **failure)
+            error.is_reported = True
+            seconds = round(time.monotonic() - followed.started, 3)
+            failed = {**followed.bound, **dict.fromkeys(STAGES), **followed.done, "seconds": seconds, **failure}
+            if "run_id" in failed:
+                with contextlib.suppress(OSError):  # a full disk, which may be the error itself
+                    _keep(job.settings, failed)
+                on_failure(failed)
             raise
         _keep(job.settings, result)
     return result
@@ -94,5 +107,5 @@ def _keep(settings: Settings, result: dict[str, Any]) -> None:
     from lakehouse.table import Lakehouse
 
     folder = Lakehouse.of(settings).beside("_reports")
-    if folder is not None and "run_id" in result:
+    if folder is not None:
         save_result(folder, result)

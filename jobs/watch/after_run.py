@@ -48,6 +48,11 @@ class Followed:
         self.started = time.monotonic()
         self._report = report
 
+    @property
+    def done(self) -> dict[str, dict[str, Any]]:
+        """The result of each completed stage, and what the gate found if it did not complete."""
+        return self.stages if self.audited is None else {"gate": self.audited, **self.stages}
+
     def event(self, name: str, **fields: object) -> None:
         """Forward an event."""
         bind(self.bound, name, fields)
@@ -61,21 +66,18 @@ class Followed:
 
 @contextlib.contextmanager
 def watching(job: Job) -> Iterator[Followed]:
-    """Publish metrics and send alerts when the run inside ends, if the config asks for any.
+    """Publish metrics and send alerts when the run inside ends, if the config asks for any; not if it is interrupted.
 
     Yields:
         The report for the run to use.
     """
     followed = Followed(job.report)
-    error: TidemarkError | None = None
     try:
         yield followed
-    except TidemarkError as raised:
-        error = raised
+    except TidemarkError as error:
+        _tell(job.telling(followed), followed, error)
         raise
-    finally:
-        if job.settings.watch.is_on:
-            _tell(job.telling(followed), followed, error)
+    _tell(job.telling(followed), followed, None)
 
 
 @contextlib.contextmanager
@@ -94,9 +96,11 @@ def listening(settings: Settings, report: Report) -> Iterator[None]:
 
 
 def _tell(job: Job, followed: Followed, error: TidemarkError | None) -> None:
+    settings = job.settings
+    if not settings.watch.is_on:
+        return
     from jobs.watch import state as watch_state
 
-    settings = job.settings
     place, state, now = None, watch_state.State(), datetime.now(UTC)
     with best_effort(followed, "watch.state"):
         place = watch_state.place(settings)

@@ -64,7 +64,7 @@ class LiveReport:
             return
         stage_name, _, what = name.partition(".")
         if stage_name == "run":
-            self._of_run(what)
+            self._of_run(what, fields)
             return
         self._draw()
         stage = self._stage(stage_name)
@@ -77,13 +77,18 @@ class LiveReport:
         if what in _ENDS:
             stage.ended = time.monotonic()
 
-    def _of_run(self, what: str) -> None:
+    def _of_run(self, what: str, fields: Mapping[str, object]) -> None:
         if what == "started":
             self.close()
             title = " ".join(str(self._scrub(self.bound[key])) for key in BOUND if key in self.bound)
             self._console.print(Text(printable(title), style="bold"))
-        elif what == "failed" and self._stages:
-            list(self._stages.values())[-1].what = what
+        elif what == "failed":
+            if self._stages:
+                list(self._stages.values())[-1].what = what
+            self.close()
+            if "message" in fields:
+                said = printable(str(self._scrub(fields["message"])), keeps="\n")
+                self._console.print(Text(f"tidemark: {said}"), soft_wrap=True)
 
     def close(self) -> None:
         """Draw the view one last time and leave it on the screen."""

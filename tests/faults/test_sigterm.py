@@ -1,4 +1,4 @@
-"""SIGTERM, as schedulers send it: the run leaves, says so, and the next one finishes what was begun."""
+"""SIGTERM, as schedulers send it, and Ctrl-C: the run leaves, says so, and the next one finishes what was begun."""
 
 from __future__ import annotations
 
@@ -69,24 +69,26 @@ def started() -> Iterator[Callable[..., Job]]:
             job.process.wait()
 
 
-def test_a_run_that_is_terminated_says_so_and_the_next_one_finishes_what_was_begun(
+def test_a_run_that_is_terminated_or_interrupted_says_so_and_the_next_one_finishes_it(
     spark: SparkSession, tmp_path: Path, run_at: Callable[[Path], Run], started: Callable[[Path], Job]
 ) -> None:
-    folders = [tmp_path / "alone", tmp_path / "with_its_jvm"]
+    folders = [tmp_path / "alone", tmp_path / "with_its_jvm", tmp_path / "interrupted"]
     for folder in folders:
         folder.mkdir()
         bronze(spark, run_at(folder / "lakehouse"), 0, [1, 2, 2, 3])
-    alone, with_its_jvm = map(started, folders)
+    alone, with_its_jvm, interrupted = map(started, folders)
 
     alone.wait_until_at_work()
     alone.process.terminate()
     with_its_jvm.wait_until_at_work()
     os.killpg(with_its_jvm.process.pid, signal.SIGTERM)
+    interrupted.wait_until_at_work()
+    os.killpg(interrupted.process.pid, signal.SIGINT)  # as a terminal sends Ctrl-C: to all that it started
 
-    for job in (alone, with_its_jvm):
-        assert job.process.wait(_PATIENCE_SECONDS) == 143, job.said
-        assert "tidemark: terminated; the next run finishes what was begun." in job.said
-        assert "Exception while sending command" not in job.said, "its work was not interrupted"
+    for job, code, word in ((alone, 143, "terminated"), (with_its_jvm, 143, "terminated"), (interrupted, 130, "interrupted")):
+        assert job.process.wait(_PATIENCE_SECONDS) == code, job.said
+        told = [line for line in job.said.splitlines() if not line.startswith("{")]
+        assert told == [f"tidemark: {word}; the next run finishes what was begun."]
         run = run_at(job.root)
         load(spark, run)
         assert silver(spark, run) == [(0, 1), (1, 2), (3, 3)]

@@ -33,6 +33,7 @@ from pipelines.job import Job
 from tests.conftest import Events
 from tests.docs.reference import leaves
 from tests.support.small_config import write_config
+from tests.support.watched import Medallion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,10 +209,13 @@ def test_ctrl_c_sigterm_and_system_exit_have_their_codes(
     assert "the next run finishes" in capsys.readouterr().err
 
 
-def test_a_sigterm_that_arrives_in_a_finalizer_is_not_lost(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")])
+def test_a_signal_that_arrives_in_a_finalizer_is_not_lost(
+    number: signal.Signals, code: int, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Finalized:
         def __del__(self) -> None:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
             time.sleep(0.1)  # the handler raises here, and Python ignores it
 
     def collect() -> int:
@@ -220,9 +224,9 @@ def test_a_sigterm_that_arrives_in_a_finalizer_is_not_lost(capsys: pytest.Captur
         return 0
 
     former = sys.unraisablehook
-    assert exit_code_of(collect) == 143
+    assert exit_code_of(collect) == code
     assert sys.unraisablehook is former
-    assert capsys.readouterr().err == "tidemark: terminated; the next run finishes what was begun.\n"
+    assert capsys.readouterr().err == f"tidemark: {word}; the next run finishes what was begun.\n"
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:
@@ -239,7 +243,7 @@ def ending(outcomes: list[Exception | None], monkeypatch: pytest.MonkeyPatch, *,
     """Replaces a run by given outcomes; SIGTERM arrives in the one of that number. Returns what each run reached."""
     reached: list[str] = []
 
-    def fake_run(job: Job, *, stage: str | None) -> dict[str, Any]:
+    def fake_run(job: Job, **_: object) -> dict[str, Any]:
         told = job.report
         number = len(reached)
         reached.append("bronze")
@@ -258,17 +262,17 @@ def ending(outcomes: list[Exception | None], monkeypatch: pytest.MonkeyPatch, *,
     return reached
 
 
-def test_the_loop_goes_on_and_ends_with_the_code_of_its_last_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_goes_on_after_a_failed_gate_and_ends_with_the_code_of_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     failed, locked = GateFailedError("no"), AnotherWriterError("locked")
     histories: list[list[Exception | None]] = [[None, None], [failed], [locked], [failed, None], [None, failed]]
-    for outcomes, code in zip(histories, (0, 3, 4, 0, 3), strict=True):
+    for outcomes in histories:
         report, finished = Events(), list[dict[str, Any]]()
         reached = ending([*outcomes, None], monkeypatch, stop_during=len(outcomes))
-        assert loop.run_every(Job.on(NOTHING, NOTHING, report), seconds=0, on_result=finished.append) == code
+        assert loop.run_every(Job.on(NOTHING, NOTHING, report), seconds=0, on_result=finished.append) == 143
         # The run during which the signal came was left between its first stage and the next.
         assert reached == ["silver"] * len(outcomes) + ["bronze"]
         assert len(finished) == outcomes.count(None)
-        assert report.names[-1] == "run.stopped"
+        assert report.seen[-1] == ("run.stopped", {"exit_code": 143})
     ending([SourceError("gone")], monkeypatch, stop_during=-1)
     with pytest.raises(SourceError):  # any other error ends it
         loop.run_every(Job.on(NOTHING, NOTHING, Events()), seconds=0)
@@ -279,9 +283,9 @@ def test_the_loop_listens_for_signals_after_spark_does_and_its_pause_ends_with_o
     handlers = list[object]()
     before = signal.getsignal(signal.SIGINT)
     job = Job(NOTHING, Events(), lambda: handlers.append(signal.getsignal(signal.SIGINT)))  # type: ignore[arg-type, return-value] # no session is needed
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     started = time.monotonic()
-    assert loop.run_every(job, seconds=60) == 0
+    assert loop.run_every(job, seconds=60) == 130
     assert time.monotonic() - started < 30
     assert handlers == [before]
 
@@ -298,7 +302,6 @@ def test_a_run_of_one_stage_is_finished_before_the_loop_ends() -> None:
     assert report.names == ["gate.started", "gate.finished", "run.finished"]
 
 
-def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_while_a_run_writes_another_one_ends_before_a_jvm_starts(
     config: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch, command: str
@@ -309,6 +312,7 @@ def test_while_a_run_writes_another_one_ends_before_a_jvm_starts(
     assert "Another run is writing to this lakehouse" in err
 
 
+def test_a_run_keeps_its_result_and_a_failure_too(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings, report = load_settings(config, None), Events()
     outcomes: list[Any] = [{"run_id": "r1", "seconds": 1.0}, GateFailedError("late records: hunter2")]
 
@@ -331,6 +335,22 @@ def test_while_a_run_writes_another_one_ends_before_a_jvm_starts(
     assert (failed["error"], failed["exit_code"], failed["message"]) == ("GateFailedError", 3, "late records: ********")
     assert (failed["bronze"], failed["seconds"] >= 0) == ({"records": 0, "seconds": 2.5}, True)
     assert report.names == ["run.started", "run.started", "bronze.finished", "run.failed"]
+
+
+def test_a_run_that_fails_prints_what_it_did_as_json_and_its_error_once(
+    config: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audited = {"gate_run_id": "g", "passed": False, "failed": ["budget_late"]}
+    failing = Medallion({"bronze": {"records": 3}}, audited, GateFailedError("Late records: hunter2.", where="t"))
+    monkeypatch.setattr(medallion, "run", failing.run)
+
+    out, err = run_command("run", "--json", code=3)
+
+    done = json.loads(out)
+    assert (done["pipeline"], done["bronze"], done["silver"], done["gate"]) == ("tests", {"records": 3}, None, audited)
+    assert (done["error"], done["exit_code"]) == ("GateFailedError", 3)
+    assert done["message"] == "Late records: ********.\n  where: t"
+    assert [json.loads(line)["event"] for line in err.splitlines() if "Late records" in line] == ["run.failed"]
 
 
 def test_a_run_first_frees_what_the_one_before_left_in_cycles(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

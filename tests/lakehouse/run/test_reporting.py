@@ -116,8 +116,10 @@ def test_the_live_view_shows_no_secret_no_control_character_and_no_single_partit
         ("bronze.read", {"topic": SECRET, "producer": "red\x1b[31mx"}),
         ("silver.partition_loaded", {"load_seq": 1, "partition": 3, "records": 7}),
         ("silver.loaded", {"load_seq": 1, "records": 9}),
+        ("run.failed", {"message": f"No login.\n  observed: {SECRET}"}),
     )
     assert "records 9" in printed
+    assert "tidemark: No login.\n  observed: ********" in printed
     assert "partition" not in printed
     assert "word" not in printed
     assert r"red\x1b[31mx" in printed
