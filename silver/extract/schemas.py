@@ -7,6 +7,8 @@ values or reads fields of them calls `with_schemas` first; an id that nobody ask
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
@@ -19,6 +21,8 @@ from lakehouse.settings.protobuf_schema import ProtobufSchemaError
 from lakehouse.spark import value_formats
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.run.context import Run
@@ -41,7 +45,8 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
         rules: The rules.
 
     Raises:
-        RegistryError: The registry cannot be reached or does not know an id, or there are more than 256 ids.
+        RegistryError: The registry cannot be reached or does not know an id, or there are more than 256 ids that are not in
+            `undecodable_ids`.
         ConfigError: The rules need a registry, and the config names none.
         ToolError: The session cannot decode Avro or Protobuf, or nothing here compiles a schema of Protobuf's.
     """
@@ -58,14 +63,13 @@ def with_schemas(spark: SparkSession, run: Run, records: DataFrame, rules: Rules
         )
     number = by_topic([(topics, F.lit(nth)) for nth, (_, topics) in enumerate(kinds)])
     asked, of_kinds = {}, records.withColumn(KIND, number).where(F.col(KIND).isin(*asking))
-    met = _met(of_kinds)
+    met = _met(of_kinds, {nth: written.undecodable_ids for nth in asking if (written := kinds[nth][0].written)})
     for nth in asking:
         each = kinds[nth][0]
-        ids = {found.number: found.place for found in met if found.kind == nth}
         schemas = tuple(
-            (number, run.registry.of_format(each.written.format, number, met_at=place))
-            for number, place in ids.items()
-            if each.written is not None and number not in each.written.undecodable_ids
+            (found.number, run.registry.of_format(each.written.format, found.number, met_at=found.place))
+            for found in met
+            if each.written is not None and found.kind == nth
         )
         _report_misfits(run, of_kinds.where(F.col(KIND) == nth), schemas, each)
         asked[each] = replace(each, written=each.written and replace(each.written, schemas=schemas))
@@ -94,10 +98,12 @@ class _Met(NamedTuple):
     place: str
 
 
-def _met(records: DataFrame) -> list[_Met]:
-    """The ids that the values carry, in each kind of topics."""
-    value = F.col("value")
-    ids = records.where(avro.has_prefix(value)).groupBy(KIND, avro.schema_id(value).alias("id"))
+def _met(records: DataFrame, listed: Mapping[int, Sequence[int]]) -> list[_Met]:
+    """The ids that the values carry, in each kind of topics, without those that the config lists as undecodable."""
+    value, number = F.col("value"), avro.schema_id(F.col("value"))
+    is_listed = [(F.col(KIND) == nth) & number.isin(*ids) for nth, ids in listed.items() if ids]
+    asked = records.where(reduce(and_, (~each for each in is_listed), avro.has_prefix(value)))
+    ids = asked.groupBy(KIND, number.alias("id"))
     found = ids.agg(F.min(F.struct("topic", "partition", "offset")).alias("first")).limit(_MOST_IDS + 1).collect()
     met = sorted(_Met(row[KIND], row["id"], "topic {}, partition {}, offset {}".format(*row["first"])) for row in found)
     if len(met) > _MOST_IDS:
@@ -106,7 +112,8 @@ def _met(records: DataFrame) -> list[_Met]:
             where="their values",
             observed="; ".join(f"{each.number} in {each.place}" for each in met[:3]),
             expected=f"at most {_MOST_IDS}",
-            next_step="Nothing is lost. Ids that no schema has can be listed in value.registry.undecodable_ids.",
+            next_step="Nothing is lost. Ids in value.registry.undecodable_ids do not count, and their values are undecodable. "
+            "List those that no schema has; where there are too many schemas, also those whose values can wait in quarantine.",
         )
     return met
 

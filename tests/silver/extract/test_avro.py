@@ -6,20 +6,28 @@ import json
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pyspark.errors import PySparkException
 
+from lakehouse.errors import RegistryError
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.extract.written import Written
-from silver.rules import Payload
+from silver.extract.schemas import with_schemas
+from silver.rules import Payload, Rules
 from tests.support.avro import read, record, written
+from tests.support.bronze import Record, frame
 from tests.support.decodings import WRONG, drawn_bytes, extracted, one_byte_more_or_less, payloads, prefixed
 from tests.support.protobuf import varint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Run
+    from lakehouse.run.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.spark
 
@@ -106,6 +114,38 @@ def test_a_value_with_a_byte_more_or_less_is_fastavros_or_undecodable(spark: Spa
     decoded = {value: {**each, "m": dict(each["m"])} for value, each in zip(values, found, strict=True) if each != WRONG}
     assert decoded == {value: read(schema, value) for value in decoded}
     assert len(given) < len(decoded) < len(values) / 2
+
+
+class _Registry:
+    """Knows every id, and counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def of_format(self, given: str, number: int, *, met_at: str) -> str:
+        assert (given, met_at) == ("avro", f"topic t, partition 0, offset {number}")
+        self.asked.append(number)
+        return ""
+
+
+def test_ids_that_are_listed_as_undecodable_do_not_count_against_the_schemas_of_a_load(
+    spark: SparkSession, new_run: Callable[[], Run]
+) -> None:
+    records = frame(spark, [Record(number, value=prefixed(number, b"x")) for number in range(300)])
+    registry = _Registry()
+    run = replace(new_run(), registry=cast("SchemaRegistry", registry))
+
+    def known(listed: int) -> tuple[tuple[int, str], ...]:
+        how = Written("avro", has_prefix=True, undecodable_ids=tuple(range(listed)))
+        rules = Rules(Source("offset"), payload=Payload("avro", "id STRING"), written=how)
+        found = with_schemas(spark, run, records, rules).written
+        return found.schemas if found else ()
+
+    with pytest.raises(RegistryError, match=r"more than 256(.|\n)*next: (.|\n)*undecodable_ids"):
+        known(listed=43)
+    assert registry.asked == []
+    assert known(listed=44) == tuple((number, "") for number in range(44, 300))
+    assert registry.asked == [*range(44, 300)]
 
 
 def test_each_value_is_decoded_by_the_schema_whose_id_it_begins_with(spark: SparkSession) -> None:
