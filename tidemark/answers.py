@@ -261,7 +261,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Accepted:
-    """The last accepted record of a stream: where its producer can go on.
+    """The last accepted record of a stream. Kafka may hold newer ones, so no producer continues after it.
 
     Attributes:
         epoch: Its epoch.

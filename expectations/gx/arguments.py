@@ -113,9 +113,8 @@ def unlike(expectation: str, arguments: Mapping[str, Any], kinds: Mapping[str, K
             if kind == "number" and _is_rounded(arguments[name]):
                 return name, "a number that a DOUBLE can hold"
     given = arguments.get("value_set")
-    if expectation in _OF_SETS and isinstance(given, (list, tuple)):
-        if not all(value is None or _is_a(value, kind) for value in given):
-            return "value_set", _WORDS[kind]
+    if expectation in _OF_SETS and isinstance(given, (list, tuple)) and not all(_is_a(value, kind) for value in given):
+        return "value_set", _WORDS[kind]
     return None
 
 

@@ -59,7 +59,7 @@ watermark_app.callback(invoke_without_command=True)(need_command)
 def watermark_show(
     *, limit: Limit = MOST_ROWS, config: ConfigFile = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False
 ) -> None:
-    """Show each stream's watermark: where its producer can go on."""
+    """Show each stream's watermark: its highest accepted sequence."""
     from jobs.process.output import write_json
     from jobs.readers.status import status, tell_left_out, write_streams
 

@@ -185,8 +185,8 @@ def _complain(text: str, code: int) -> int:
 def _ending_on_signals() -> Iterator[None]:
     """Make Ctrl-C raise `KeyboardInterrupt` and SIGTERM `Terminated`, so that locks are released and a demo's broker ends.
 
-    By default SIGTERM kills the process. Python ignores what a finalizer or a callback of its garbage collector raises: a signal
-    that arrives there is sent again.
+    By default SIGTERM kills the process. Python ignores what a finalizer or its garbage collector raises. A signal that arrives
+    there is sent again.
     """
     ending: list[type[BaseException]] = []
 

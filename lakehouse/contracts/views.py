@@ -17,7 +17,7 @@ and columns:
   Silver decided, inclusive; null before the first), offsets (bigint: how many lie between the two, including those that
   transactions left). `tidemark report` asks for Kafka's own end.
 - `silver_last_accepted`: a stream that has accepted a record. topic, partition, producer, epoch, sequence (the last accepted
-  ones: the producer continues with the next), last_offset, updated_at.
+  ones: Kafka may hold newer ones), last_offset, updated_at.
 - `silver_missing`: an unbroken range of sequences of a contiguous stream that Silver lacks. topic, partition, producer, epoch,
   first_sequence, last_sequence, sequences (how many), load_seq (the load that stepped over them).
 """

@@ -263,6 +263,7 @@ def _resends(resent: list[Jump], duplicates: int) -> Iterator[Finding]:
             "resends",
             f"{len(resent) - len(retried)} blocks were sent again in order, {duplicates} records in all",
             "None is needed where the application or its client started again. Fewer come where it stores its position more "
-            "often, or asks for its last accepted sequence (`tidemark status --json`) before it goes on. Where its numbering "
-            "restarted, these are other records: send a greater epoch.",
+            "often, or reads its last number back from Kafka before it goes on, as `last_accepted` of the producer kit does. "
+            "The tables do not know it: they lag behind Kafka. Where its numbering restarted, these are other records: send a "
+            "greater epoch.",
         )
