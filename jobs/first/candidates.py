@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from jobs.first import registered
+from jobs.first import json_values, registered
 from jobs.first.avro_values import MOST_BYTES
+from jobs.first.json_values import FRACTION, SCALARS, TEXT, TRUTH, WHOLE
 from lakehouse.extract import on_driver
 from lakehouse.extract.on_driver import Object, OfOtherType, Record
 from lakehouse.extract.sources import Encoding, Source
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bronze.kafka.sample import Sampled
+    from jobs.first.json_values import Path
     from jobs.first.registered import Registered
 
 MOST_NAMES = 200
@@ -31,19 +34,18 @@ _NO_STEP = re.compile(r"['\[\]?]|^\*$|^$")
 _WHOLE, _NEGATIVE = re.compile(rb"[0-9]+"), re.compile(rb"-[0-9]+")
 _FRACTION = re.compile(rb"[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?")
 
-WHOLE = "whole numbers"
 NEGATIVE = "negative numbers"
-FRACTION = "fractions"
-TEXT = "text"
 BYTES = "bytes"
 BINARY: dict[Encoding, str] = {"int32": "whole numbers in 4 bytes", "int64": "whole numbers in 8 bytes"}
-OTHER = "true and false"
+LITTLE_ENDIAN = ", little-endian"
+"""The end of the kind of binary numbers that are no big-endian ones, as the config reads them."""
 NOTHING = "nothing"
 _TRUTH = re.compile(rb"true|false")
 _BY_WIDTH: dict[int, Encoding] = {4: "int32", 8: "int64"}
 _THERE = ("disagrees", "repeated", "not_a_whole_number")
 """Problems of what is there all the same."""
 _LONGEST_EXAMPLE = 30
+_FAR = 256
 _ENCODED = ("header", "value")
 
 
@@ -100,6 +102,7 @@ class Found:
         tombstones: How many values are null.
         headers_unread: How many records have a header whose name is no UTF-8, so that none of their headers could be read.
         schema_ids: The ids that every value of a topic begins with, for each topic whose values look as a schema registry's do.
+        json_kinds: What the parts of the JSON values are, by their paths; see `json_values.kinds`.
     """
 
     candidates: Sequence[Candidate]
@@ -110,6 +113,7 @@ class Found:
     tombstones: int
     headers_unread: int
     schema_ids: Mapping[str, Sequence[int]]
+    json_kinds: Mapping[Path, Mapping[str, int]]
 
 
 def label(source: Source) -> str:
@@ -155,13 +159,13 @@ def find(sample: Sequence[Sampled], behind: Registered | None = None) -> Found:
     is_prefixed = [behind is not None and behind.is_json(each.topic) for each in sample]
     parsed = [_json(each, is_prefixed=prefixed) for each, prefixed in zip(records, is_prefixed, strict=True)]
     left_out = max(0, len(known) - MOST_NAMES)
+    json_kinds: dict[Path, Counter[str]] = {}
     for form in ("json", "prefixed_json"):
-        paths = Counter(
-            path
-            for value, prefixed in zip(parsed, is_prefixed, strict=True)
-            if prefixed == (form == "prefixed_json")
-            for path in set(_paths(value))
-        )
+        pairs = zip(parsed, is_prefixed, strict=True)
+        kinds = json_values.kinds(each for each, prefixed in pairs if prefixed == (form == "prefixed_json"))
+        paths = dict(_scalars(kinds))
+        for path, counted in kinds.items():
+            json_kinds.setdefault(path, Counter()).update(counted)
         spelled = {path: argument for path in paths if (argument := argument_of(path)) is not None}
         unnamed += [".".join(path) for path in paths if path not in spelled]
         sources += [Source(form, spelled[path]) for path in _most({path: paths[path] for path in spelled})]
@@ -182,6 +186,7 @@ def find(sample: Sequence[Sampled], behind: Registered | None = None) -> Found:
         tombstones=tombstones,
         headers_unread=sum(each.headers is None for each in sample),
         schema_ids=registered.schema_ids(sample),
+        json_kinds=json_kinds,
     )
 
 
@@ -208,15 +213,13 @@ def _most(counted: dict[Any, int]) -> list[Any]:
     return sorted(sorted(counted, key=lambda name: (-counted[name], name))[:MOST_NAMES])
 
 
-def _paths(value: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The paths to all values of an object that are no objects and no arrays, as deep as is looked."""
-    if not isinstance(value, Object):
-        return
-    for step, part in value.items():
-        if not isinstance(part, dict | list):
-            yield (*above, step)
-        elif len(above) + 1 < _MOST_LEVELS:
-            yield from _paths(part, (*above, step))
+def _scalars(kinds: Mapping[Path, Mapping[str, int]]) -> Iterator[tuple[tuple[str, ...], int]]:
+    """The paths to what is no object and no list, in objects and as deep as is looked, and how often each is there."""
+    for path, counted in kinds.items():
+        times = sum(count for kind, count in counted.items() if kind in SCALARS)
+        keys = tuple(step for step in path if step is not None)
+        if times and len(keys) == len(path) <= _MOST_LEVELS:
+            yield keys, times
 
 
 def candidate(source: Source, records: Sequence[Record]) -> Candidate:
@@ -226,6 +229,8 @@ def candidate(source: Source, records: Sequence[Record]) -> Candidate:
     kinds = Counter(_kind(raw) for raw, _ in read if raw is not None) + Counter(each.type for each in others)
     kind = kinds.most_common(1)[0][0] if kinds else NOTHING
     encoding = next((name for name, words in BINARY.items() if words == kind and source.form in _ENCODED), source.encoding)
+    if encoding in BINARY and _is_little_endian([raw for raw, _ in read if raw is not None]):
+        kind = BINARY[encoding] + LITTLE_ENDIAN
     numbers = [(None, problem) if raw is None else on_driver.to_number(raw, encoding) for raw, problem in read]
     example = next((_example(raw) for raw, _ in read if raw is not None), None)
     return Candidate(
@@ -249,7 +254,7 @@ def _of_other_type(source: Source, record: Record) -> OfOtherType | None:
 def _kind(raw: bytes) -> str:
     """What bytes are, in words. Of long ones, only the beginning is looked at."""
     start = raw[: on_driver.MOST_BYTES]
-    for kind, pattern in ((WHOLE, _WHOLE), (NEGATIVE, _NEGATIVE), (FRACTION, _FRACTION), (OTHER, _TRUTH)):
+    for kind, pattern in ((WHOLE, _WHOLE), (NEGATIVE, _NEGATIVE), (FRACTION, _FRACTION), (TRUTH, _TRUTH)):
         if pattern.fullmatch(start):
             return kind
     text = start.decode(errors="replace")
@@ -258,6 +263,18 @@ def _kind(raw: bytes) -> str:
     if len(raw) in _BY_WIDTH:
         return BINARY[_BY_WIDTH[len(raw)]]
     return BYTES if "\ufffd" in text.rstrip("\ufffd") else TEXT
+
+
+def _is_little_endian(found: Sequence[bytes]) -> bool:
+    """Whether binary numbers go by far smaller steps when their bytes are read backwards.
+
+    >>> counted = [[n.to_bytes(8, order) for n in (1, 2, 300)] for order in ("little", "big")]
+    >>> [_is_little_endian(each) for each in counted]
+    [True, False]
+    """
+    numbers = ([int.from_bytes(each, order) for each in found] for order in ("little", "big"))
+    little, big = (sum(abs(later - earlier) for earlier, later in pairwise(each)) for each in numbers)
+    return little * _FAR < big
 
 
 def _example(raw: bytes) -> str:

@@ -12,7 +12,7 @@ import yaml
 from lakehouse.escape import printable, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lakehouse.extract.sources import Source
 
@@ -36,19 +36,22 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Value:
-    """How values behind the prefix of a schema registry are decoded.
+    """How values are decoded.
 
     Attributes:
         format: avro or json.
         schema: The fields as Spark DDL.
-        registry: The keys of the registry; secrets among them are references.
+        registry: The keys of the schema registry; secrets among them are references. Without one, the section is proposed as
+            a comment.
         why: Sentences for the comment above it.
+        expectations: Expectations on the fields, proposed as a comment.
     """
 
     format: str
     schema: str
-    registry: Mapping[str, str]
+    registry: Mapping[str, str] = field(default_factory=dict)
     why: Sequence[str] = ()
+    expectations: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,6 @@ class Parts:
         properties: Kafka client properties; secrets among them are references.
         about: What the file was written from.
         roles: `sequence`, `producer` and `epoch`.
-        has_json: Whether the values are JSON objects.
         schema_ids: The ids of a schema registry that values seem to begin with; none otherwise.
         value: How values are decoded, and why; None to leave the key out.
         notes: Sentences for a comment at the end.
@@ -75,7 +77,6 @@ class Parts:
     properties: Mapping[str, str]
     about: str
     roles: Mapping[str, Chosen]
-    has_json: bool = False
     schema_ids: Sequence[int] = ()
     value: Value | None = None
     notes: Sequence[str] = ()
@@ -108,16 +109,7 @@ def text(parts: Parts) -> str:
         lines += ["", *_comment("These topics are read otherwise: nothing fits all of them."), "topics:"]
         lines += [f"  {_flow(topic)}: {_flow(dict(own))}" for topic, own in parts.own.items()]
     if parts.value:
-        value = parts.value
-        lines += ["", *(line for why in value.why for line in _comment(why)), "value:", f"  format: {value.format}"]
-        lines += [f"  schema: {_flow(value.schema)}", "  registry:"]
-        lines += [f"    {name}: {_flow(text_, keeps_references=True)}" for name, text_ in value.registry.items()]
-    elif parts.has_json:
-        lines += [
-            "",
-            *_comment("The values are JSON. To have their fields as columns, name them with their types of Spark:"),
-            '# value: {format: json, schema: "id STRING, amount DOUBLE"}',
-        ]
+        lines += ["", *_value(parts.value)]
     elif parts.schema_ids:
         lines += [
             "",
@@ -131,6 +123,20 @@ def text(parts: Parts) -> str:
     if parts.notes:
         lines += ["", *(line for note in parts.notes for line in _comment(note))]
     return "\n".join(lines) + "\n"
+
+
+def _value(value: Value) -> Iterator[str]:
+    """The section `value`, as a comment where there is no registry, and the expectations as a comment."""
+    yield from (line for why in value.why for line in _comment(why))
+    section = {"format": value.format, "schema": _literal(value.schema)}
+    if value.registry:
+        section["registry"] = dict(value.registry)
+    written: str = yaml.safe_dump({"value": section}, default_flow_style=False, sort_keys=False, width=_WIDTH)
+    yield from (line if value.registry else f"# {line}" for line in written.splitlines())
+    if value.expectations:
+        yield from ["", *_comment("What holds of these fields in the sample. Correct it, and the gate will look at it:")]
+        yield from ["# gate:", "#   expectations:"]
+        yield from (f"#     - {_flow(each)}" for each in value.expectations)
 
 
 def extractor(source: Source) -> dict[str, Any]:

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
-from jobs.first.candidates import FRACTION, OTHER
+from jobs.first.candidates import LITTLE_ENDIAN
+from jobs.first.json_values import FRACTION, TRUTH, parts
 from lakehouse.contracts.silver import PROBLEMS
 from lakehouse.escape import printable
 from lakehouse.extract.on_driver import Record, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bronze.kafka.sample import Partition, Sample, Sampled
     from jobs.first.candidates import Candidate, Found
     from lakehouse.extract.sources import Source
+    from lakehouse.settings.payload_schema import Type
 
 _SHARE_OUT = 0.05
 """The share of records that may be kept out of Silver under a sequence that fits."""
@@ -43,6 +46,12 @@ _EPOCH_NAMES = ("epoch", "generation", "term", "incarnation", "boot", "session")
 _SECONDS_OF_YEARS = (946_684_800, 4_102_444_800)
 """2000 and 2100."""
 _LONGEST_EXAMPLE = 20
+FEW = 20
+"""With fewer records a sample says little."""
+_FEW_VALUES, _LONGEST_VALUE = 10, 100
+_IN_VALUES = ("json", "prefixed_json", "field")
+_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_READ: dict[str, Callable[[str], Any]] = {"BIGINT": int, "INT": int, "DOUBLE": float}
 _FORMS = ("header", "json", "prefixed_json", "field", "value", "bytes", "custom", "offset")
 _UNITS = (1_000, 1_000_000, 1_000_000_000)
 """Milli-, micro- and nanoseconds in a second. Seconds themselves are as likely counters."""
@@ -332,6 +341,40 @@ def with_given(sample: Sample, found: Sequence[Finding], producer: Candidate | N
     return sorted((each for each in tried if fits(each.steps)), key=Option.rank)
 
 
+def expectations(sample: Sample, found: Found, fields: Type) -> Iterator[dict[str, dict[str, Any]]]:
+    """What the payload's fields hold in a sample, as expectations of the gate that only warn: no null, a range, a few values.
+
+    There is no range of what rises or looks like a time, as the next record would be outside.
+
+    Args:
+        sample: The sample.
+        found: Its candidates.
+        fields: The fields of the payload.
+    """
+    for each in found.candidates:
+        path, texts = each.source.argument.removeprefix("$."), [name for name in each.names if name is not None]
+        kind = fields.at(path) if each.source.form in _IN_VALUES and _COLUMN.fullmatch(path) else None
+        if kind is None or len(texts) < FEW:
+            continue
+        column, severity = {"column": f"payload.{path}"}, {"severity": "warn"}
+        if len(texts) == len(each.names):
+            yield {"expect_column_values_to_not_be_null": column | severity}
+        if kind.name in _READ:
+            read = _READ[kind.name]
+            numbers = [None if name is None else read(name) for name in each.names]
+            lowest, highest = min(map(read, texts)), max(map(read, texts))
+            steps = walk(sample.records, numbers)
+            if lowest < highest and steps.in_order < steps.records / 2 and not is_time(numbers, with_seconds=True):
+                limits = {"min_value": lowest, "max_value": highest}
+                yield {"expect_column_values_to_be_between": column | limits | severity}
+        elif kind.name == "STRING" and _are_few(values := sorted(set(texts)), len(texts)):
+            yield {"expect_column_values_to_be_in_set": column | {"value_set": values} | severity}
+
+
+def _are_few(values: Sequence[str], records: int) -> bool:
+    return len(values) <= min(_FEW_VALUES, records / _FEW_VALUES) and max(map(len, values)) <= _LONGEST_VALUE
+
+
 def _finding(sample: Sample, each: Candidate, row_part: str | None) -> Finding:
     numbers = [number for number in each.numbers if number is not None]
     steps = walk(sample.records, each.numbers, tails=sample.tails) if numbers else None
@@ -378,20 +421,12 @@ def _key_texts(key: bytes | None) -> frozenset[str]:
         return frozenset()
     found = Record(key).json
     if isinstance(found, dict | list):
-        return frozenset(_leaves(found))
+        scalars = (part for _, part in parts(found) if part is not None and not isinstance(part, dict | list))
+        return frozenset(text_of(part).decode() for part in scalars)
     texts = {str(int.from_bytes(key, signed=True))} if len(key) in _INTEGER_BYTES else set()
     with contextlib.suppress(UnicodeDecodeError):
         texts.add(key.decode())
     return frozenset(texts)
-
-
-def _leaves(found: Any) -> Iterator[str]:
-    parts = found.values() if isinstance(found, dict) else found
-    for part in parts:
-        if isinstance(part, dict | list):
-            yield from _leaves(part)
-        elif part is not None:
-            yield text_of(part).decode()
 
 
 def _envelopes(found: Sequence[Candidate]) -> frozenset[str]:
@@ -414,6 +449,8 @@ def _row_part(each: Candidate, keys: Sequence[frozenset[str]], envelopes: frozen
 def _not_read(each: Candidate) -> str | None:
     """Why a candidate is no whole number in enough records."""
     total = len(each.numbers)
+    if each.kind.endswith(LITTLE_ENDIAN):
+        return f"{each.kind}, such as {_shown(each.example)}; only big-endian ones are read"
     if total - each.readable <= _SHARE_WRONG * total and each.readable:
         return None
     if each.present < total * (1 - _SHARE_WRONG):
@@ -441,7 +478,7 @@ def _not_producer(each: Candidate, names: set[str]) -> str | None:
         return f"it is of the type {each.kind}"
     if without > _SHARE_OUT * total:
         return f"it is missing, or no name of at most 1,024 bytes, in {without:,} of {total:,} records"
-    if each.kind in (FRACTION, OTHER):
+    if each.kind in (FRACTION, TRUTH):
         return f"{each.kind} name nobody"
     if len(names) == 1:
         return "it is the same in all records, so it divides nothing"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import sys
 import textwrap
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,12 @@ from pydantic import ValidationError
 from bronze.kafka import metadata
 from bronze.kafka import sample as kafka_sample
 from bronze.kafka.source import require_reachable
-from jobs.first import candidates, config_text, findings, registered
+from jobs.first import candidates, config_text, findings, json_values, registered
+from jobs.first.candidates import LITTLE_ENDIAN
 from jobs.first.config_text import Chosen, Parts, Value
 from jobs.process import exit_codes, output
 from jobs.process.atomic_file import whole
-from jobs.process.options import DEFAULT_CONFIG, command_line
+from jobs.process.options import command_line
 from lakehouse.config import load as configs
 from lakehouse.config.mistakes import ConfigMistakesError
 from lakehouse.config.sources import PREFIX
@@ -31,25 +32,27 @@ from lakehouse.errors import RegistryError, SourceError, UsageError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.sources import Source
 from lakehouse.extract.written import framing
+from lakehouse.settings import payload_schema
 from lakehouse.settings.extractor import ROLES, Extractor
 from lakehouse.settings.secrets import smells_of_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bronze.kafka.sample import Sample
     from jobs.first.candidates import Candidate, Found
-    from jobs.first.findings import Finding, Findings, Option
+    from jobs.first.findings import Findings, Option
+    from jobs.first.json_values import Payload
     from jobs.first.registered import Registered
     from lakehouse.settings.pipeline import Registry, Settings
 
 _MOST_SHOWN = 30
-_MOST_OPTIONS = 20
+_MOST_LINES, _WIDTH = 40, 100
+_MOST_WHYS, _MOST_NAMED, _MOST_OFFERED, _MOST_EXPECTATIONS = 12, 5, 9, 20
+_SHARE_NO_JSON = 0.05
 _KEY = "ever-new keys scatter a stream over the partitions, and its order is lost"
 _OFFSET = "Kafka gives a new one to each record, also to one that is sent again"
-_WIDEST_NAME = 40
-_WIDTH = 100
-_FEW = 20
+_WIDEST_NAME = 30
 _REGISTRY_KEYS = ("username", "password", "ca", "cert", "key")
 _ROOT = "./lakehouse"
 _NO_REGISTRY = (
@@ -59,24 +62,28 @@ _NO_REGISTRY = (
 _PLAIN_PASSWORD = re.compile(r"password\s*=\s*[\"']?(?!\$\{)[^\s\"';]", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{(env|secret):[^}]+\}")
 
-_NOTHING_FITS = """\
-Nothing in these records fits as a sequence, so no config was written. Without one, a record that is sent again cannot be told
-from a new one. The producer has to add a number that rises with each record: an outbox id, a database's log position, a counter
-that is kept with what was sent. It may have gaps, and one counter will do for all partitions. The shortest way, as a header:
-"""
-_PRODUCER = """\
-    from confluent_kafka import Producer
+_WAYS = """\
+Without one, a record that is sent again looks like a new one. The ways out:
 
-    producer = Producer({{"bootstrap.servers": {brokers}, "enable.idempotence": True}})
-    last = 0  # after a restart, go on after the last one: `tidemark watermark show --json`
-    for key, value in [("a", "first"), ("b", "second")]:
-        last += 1
-        producer.produce({topic}, key=key, value=value, headers={{"seq": str(last)}})
-    producer.flush()
-"""
-_SEVERAL_PRODUCERS = """
-Several producers each count for themselves, and say who they are in a second header, for example producer.
-Then again: {command}
+1. The producer numbers its records. The kit in the folder producer/ does so in Python, and reads
+   the last number back from Kafka when it starts (docs/producers.md):
+
+    from tidemark_producer import Counter, Sender, last_accepted
+
+    brokers = {broker}
+    topic = {topic}
+    config = {{"bootstrap.servers": brokers, "transactional.id": "shop"}}
+    numbers = Counter(after=lambda: last_accepted(config, topic, "shop"))
+    with Sender(config, "shop", numbers) as sender, sender.transaction():
+        for key, value in [("a", "first"), ("b", "second")]:
+            sender.send(topic, value, key)
+
+   Where the program itself sends again after a crash, the numbers have to be kept with its records:
+   Given(epoch=1) instead of the counter, and sequence=NUMBER in send.
+2. --sequence offset: it guards against reading a record twice, and not against resends of the
+   producer, which have offsets of their own. For one of several topics, it is in the config:
+   topics: {{NAME: {{sequence: {{offset: true}}}}}}
+3. A MERGE by key, without Tidemark, where each key is sent for one record only: docs/comparison.md.
 """
 
 
@@ -141,49 +148,95 @@ def init(asked: Asked, *, ask: Callable[[str, str | None], str] | None, as_json:
     place = (asked.brokers or "", asked.topics, asked.root or _ROOT, properties)
     settings = _settings(*place[:2], properties, asked, root=place[2])
     registry = _registry(asked, properties)
-    sys.stderr.write(f"Reading a sample of {', '.join(asked.topics)} at {settings.kafka.bootstrap_servers!s}.\n")
+    sys.stderr.write(f"Reading a sample of {_listed(asked.topics)} at {settings.kafka.bootstrap_servers!s}.\n")
     sample = kafka_sample.require(settings.kafka, asked.records)
     if registry is None and ask is not None and registered.schema_ids(sample.records):
         asked = replace(asked, registry=ask("The schema registry's URL; nothing for none", "").strip() or None)
         registry = _registry(asked, properties)
     behind = _look(registry, sample) if registry else None
-    found = candidates.find(sample.records, behind)
-    judged = findings.judge(sample, found)
-    given = {role: _given(sample, source, role, found, behind) for role, source in extractors.items()}
-    options = _possible(sample, judged, given)
-    if not as_json:
-        _write_findings(asked, settings, sample, found, judged, behind=behind)
-    chosen = _choose(options, None if as_json or given.get("sequence") else ask)
-    chosen, own = _by_topic(sample, behind) if chosen is None and not given else (chosen, {})
-    written = None
+    names = [*dict.fromkeys(each.topic for each in sample.records)] or asked.topics[:1]
+    topics = [_topic(sample, [name], extractors, behind) for name in names]
+    overall = topics[0] if len(topics) == 1 else _topic(sample, names, extractors, behind)
+    options = [each for each in overall.options if all(each.label in topic.labels for topic in topics)]
+    chosen = _choose(options, None if as_json or "sequence" in extractors else ask)
+    own: dict[str, Option] = {}
+    if chosen is None and all(each.options for each in topics):
+        chosen, own = _most_common(topics)
+    value = None
     if chosen is not None:
-        parts = _parts(place, sample, chosen, options, given=given, found=found)
+        parts = _parts(place, sample, chosen, options, given=extractors, found=overall.found)
         parts = replace(parts, own={topic: _otherwise(each, chosen) for topic, each in own.items()})
-        parts = _with_values(parts, asked, sample, behind)
-        written = config_text.text(parts)
+        parts = _with_values(parts, asked, overall, behind)
+        value, written = parts.value, config_text.text(parts)
         _parse(written, asked)  # a config that cannot be read is written by nobody
         _write(asked, written)
-    commands = [command_line(name, asked.config) for name in ("check", "plan", "run")] if written else []
+    commands = [command_line(name, asked.config) for name in ("check", "plan", "run")] if chosen else []
     if as_json:
-        told = _told(settings, sample, found, judged, options)
-        of_topics = {topic: _labels(each) for topic, each in own.items()}
         output.write_json(
             {
-                **told,
+                **_plain(settings, overall, topics),
                 "registry": {"url": asked.registry, **behind.to_json()} if behind else None,
                 "order": findings.ORDER,
                 "chosen": _labels(chosen) if chosen else None,
-                "chosen_of_topics": of_topics,
-                "config": str(asked.config) if written else None,
+                "chosen_of_topics": {topic: _labels(each) for topic, each in own.items()},
+                "value": value and {"format": value.format, "schema": value.schema, "expectations": value.expectations},
+                "config": str(asked.config) if chosen else None,
                 "next": commands,
             }
         )
-    elif chosen is None:
-        _write_nothing_fits(asked, sample)
+        return int(chosen is None)
+    notes = [*_on_values(topics, behind)]
+    if chosen is None:
+        answer, unfit = [*_nothing_fits(asked, topics, notes)], [each for each in topics if not each.options]
     else:
-        _write_chosen(asked, chosen, options, own, is_given="sequence" in given)
-        output.write("\nNext:\n" + "\n".join(f"  {command}" for command in commands))
+        how = "as was asked" if "sequence" in extractors else _how(options)
+        answer, unfit = [*_answer(chosen, own, how), *notes], topics
+        proposed = " It proposes value.schema and expectations." if value and not value.registry else ""
+        answer += [*_wrapped(f"Written: {asked.config}. It says why in its comments.{proposed}")]
+        answer += ["", "Next:", *(f"  {command}" for command in commands)]
+    rest = ["", *_looked_at(overall, names, asked.topics), *_others(chosen, options), *_whys(unfit)] if sample.records else []
+    rest += [line for each in (behind.lines() if behind else ()) for line in _wrapped(each)]
+    if len(answer) + len(rest) > _MOST_LINES:
+        rest = [*rest[: max(0, _MOST_LINES - 1 - len(answer))], "--json has the rest."]
+    output.write("\n".join([*answer, *rest]))
     return int(chosen is None)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What was found in a topic, or in several together.
+
+    Attributes:
+        name: The topic; the first of several.
+        sample: The records.
+        found: What they hold.
+        judged: What each of it is good for.
+        options: What fits as the sequence, with what was named on the command line; the best first.
+    """
+
+    name: str
+    sample: Sample
+    found: Found
+    judged: Findings
+    options: Sequence[Option]
+
+    @property
+    def labels(self) -> list[str]:
+        """The options in the command line's words."""
+        return [each.label for each in self.options]
+
+
+def _topic(sample: Sample, names: Sequence[str], extractors: Mapping[str, Source], behind: Registered | None) -> Topic:
+    """Look at the records of topics.
+
+    Raises:
+        UsageError: Something is named on the command line that none of them has.
+    """
+    part = replace(sample, records=[each for each in sample.records if each.topic in names])
+    found = candidates.find(part.records, behind)
+    judged = findings.judge(part, found)
+    given = {role: _given(part, source, role, found, behind) for role, source in extractors.items()}
+    return Topic(names[0], part, found, judged, _possible(part, judged, given))
 
 
 def _with_place(asked: Asked, properties: Mapping[str, str], ask: Callable[[str, str | None], str] | None) -> Asked:
@@ -387,17 +440,21 @@ def _given(sample: Sample, source: Source, role: str, found: Found, behind: Regi
     if source.form == "json" and behind is not None and "json" in behind.formats.values():
         source = replace(source, form="prefixed_json")
     each = candidates.candidate(source, candidates.records_of(sample.records, behind))
-    is_read = any(name is not None for name in each.names) if role == "producer" else each.readable > 0
+    is_number = each.readable > 0 and not each.kind.endswith(LITTLE_ENDIAN)
+    is_read = any(name is not None for name in each.names) if role == "producer" else is_number
     if sample.records and not is_read and source.form != "custom":
         known = ", ".join(printable(other.label) for other in found.candidates[:_MOST_SHOWN])
-        there = f"it is {each.kind}, such as {each.example}, in {each.present:,} of {len(sample.records):,} records"
-        missing = f"{len(sample.records):,} records with {known or 'no headers and no JSON'}"
+        records = f"{len(sample.records):,} records of {sample.records[0].topic}"
+        there = f"it is {each.kind}, such as {each.example}, in {each.present:,} of {records}"
+        missing = f"{records} with {known or 'no headers and no JSON'}"
         raise UsageError(
             f"No record of the sample has a {role} where --{role} names it; nothing was written.",
             where=f"--{role} {each.label}",
             observed=there if each.present else missing,
             next_step="Name the registry of the values: --registry http://localhost:8081."
             if source.form == "field" and behind is None
+            else "Have the producer write big-endian numbers, or digits."
+            if each.kind.endswith(LITTLE_ENDIAN)
             else "Correct the name; lower and upper case differ. Without the option, init says what fits.",
         )
     return each
@@ -419,7 +476,7 @@ def _possible(sample: Sample, judged: Findings, given: Mapping[str, Candidate]) 
 def _choose(options: Sequence[Option], ask: Callable[[str, str | None], str] | None) -> Option | None:
     if not options or ask is None or len(options) == 1:
         return options[0] if options else None
-    shown = options[:_MOST_OPTIONS]
+    shown = options[:_MOST_OFFERED]
     lines = [f"  {number}  {printable(each.label)}: {each.steps.describe()}" for number, each in enumerate(shown, start=1)]
     sys.stderr.write("\nSeveral fit as the sequence:\n" + "\n".join(lines) + "\n")
     while True:
@@ -429,17 +486,9 @@ def _choose(options: Sequence[Option], ask: Callable[[str, str | None], str] | N
         sys.stderr.write(f"A number from 1 to {len(shown)}.\n")
 
 
-def _by_topic(sample: Sample, behind: Registered | None) -> tuple[Option | None, dict[str, Option]]:
-    """Where nothing fits all topics: what fits most of them, and what the others; nothing unless each has something."""
-    best: dict[str, Option] = {}
-    for topic in dict.fromkeys(each.topic for each in sample.records):
-        part = replace(sample, records=[each for each in sample.records if each.topic == topic])
-        options = findings.judge(part, candidates.find(part.records, behind)).options
-        if not options:
-            return None, {}
-        best[topic] = options[0]
-    if len(best) <= 1:
-        return None, {}
+def _most_common(topics: Sequence[Topic]) -> tuple[Option, dict[str, Option]]:
+    """What fits most of the topics, and what fits those that are otherwise."""
+    best = {each.name: each.options[0] for each in topics}
     labels = Counter(each.label for each in best.values())
     top = max(best.values(), key=lambda each: labels[each.label])
     return top, {topic: each for topic, each in best.items() if each.label != top.label}
@@ -465,7 +514,7 @@ def _parts(
     chosen: Option,
     options: Sequence[Option],
     *,
-    given: Mapping[str, Candidate],
+    given: Mapping[str, Source],
     found: Found,
 ) -> Parts:
     brokers, topics, root, properties = place
@@ -487,19 +536,18 @@ def _parts(
     roles = {"sequence": Chosen(chosen.sequence.source, why)}
     roles["producer"] = _extra(chosen.producer, "producer", given, "Without it the sequence does not rise within a partition.")
     roles["epoch"] = _extra(chosen.epoch, "epoch", given, "Where it rises, the sequence starts anew.")
-    is_json = found.no_json == 0 and bool(sample.records) and found.tombstones < len(sample.records)
-    ids = _all_ids(found.schema_ids)
-    return Parts(brokers, topics, root, properties, about, roles, has_json=is_json, schema_ids=ids)
+    return Parts(brokers, topics, root, properties, about, roles, schema_ids=_all_ids(found.schema_ids))
 
 
 def _all_ids(ids: Mapping[str, Sequence[int]]) -> list[int]:
     return sorted({number for each in ids.values() for number in each})
 
 
-def _with_values(parts: Parts, asked: Asked, sample: Sample, behind: Registered | None) -> Parts:
+def _with_values(parts: Parts, asked: Asked, overall: Topic, behind: Registered | None) -> Parts:
     """What is written from, with how the values are decoded, in all topics and in those that are otherwise."""
+    sample = overall.sample
     if behind is None or not behind.ids:
-        return parts
+        return replace(parts, value=_of_json(overall))
     if not behind.formats:
         whys = dict.fromkeys(each.why or "none fits all schemas" for each in behind.schemas.values())
         begins = f"The values begin with {config_text.registry_ids(_all_ids(behind.ids))}"
@@ -507,9 +555,7 @@ def _with_values(parts: Parts, asked: Asked, sample: Sample, behind: Registered 
     top, _ = Counter(behind.formats.values()).most_common(1)[0]
     payload = behind.payloads[top]
     ids = _all_ids({topic: ids for topic, ids in behind.ids.items() if behind.formats.get(topic) == top})
-    what = (
-        "JSON, and the fields those of the sample, as text" if top == "json" else "Avro, and the fields those of their schemas"
-    )
+    what = "JSON, and the fields those of the sample" if top == "json" else "Avro, and the fields those of their schemas"
     why = [f"The values begin with {config_text.registry_ids(ids)}. They are {what}."]
     if payload.left_out:
         why.append(f"Left out: {payload.listed()}.")
@@ -526,14 +572,30 @@ def _with_values(parts: Parts, asked: Asked, sample: Sample, behind: Registered 
         if written != top and ("sequence" in own.get(topic, {}) or not is_field):
             schema = behind.payloads[written].schema if written else None
             own.setdefault(topic, {})["value"] = {"format": written, "schema": schema} if written else None
-    return replace(parts, own=own, value=Value(top, payload.schema, asked.registry_keys, why))
+    expected = _expectations(overall, payload)
+    return replace(parts, own=own, value=Value(top, payload.schema, asked.registry_keys, why, expected))
+
+
+def _of_json(overall: Topic) -> Value | None:
+    """How JSON values would be decoded, with the types of the sample; None if the values are no JSON."""
+    payload = json_values.payload(overall.found.json_kinds)
+    if not payload.schema or overall.found.no_json > _SHARE_NO_JSON * len(overall.sample.records):
+        return None
+    columns = "The values are JSON. This makes columns of their fields, with the types of the sample."
+    why = [f"{columns} A DOUBLE rounds: for exact digits, as of money, write DECIMAL(18,2)."]
+    why += [f"Left out: {payload.listed()}."] if payload.left_out else []
+    return Value("json", payload.schema, why=why, expectations=_expectations(overall, payload))
+
+
+def _expectations(overall: Topic, payload: Payload) -> list[dict[str, Any]]:
+    found = findings.expectations(overall.sample, overall.found, payload_schema.of(payload.schema))
+    return list(islice(found, _MOST_EXPECTATIONS))
 
 
 def _few(chosen: Option) -> str:
     """A warning where the sample is too small to say much."""
-    return (
-        f"Only {chosen.steps.records:,} records say so: look again when there are more." if chosen.steps.records < _FEW else ""
-    )
+    records = chosen.steps.records
+    return f"Only {records:,} records say so: look again when there are more." if records < findings.FEW else ""
 
 
 def _about(each: Candidate, more: str) -> str:
@@ -543,7 +605,7 @@ def _about(each: Candidate, more: str) -> str:
     return f"{where} {more}".strip()
 
 
-def _extra(each: Candidate | None, role: str, given: Mapping[str, Candidate], needed: str) -> Chosen:
+def _extra(each: Candidate | None, role: str, given: Mapping[str, Source], needed: str) -> Chosen:
     if each is None:
         return Chosen(None, ())
     return Chosen(each.source, [_about(each, "It was named on the command line." if role in given else needed)])
@@ -571,79 +633,112 @@ def _write(asked: Asked, text: str) -> None:
         raise UsageError("The file cannot be written.", where=str(asked.config), observed=why) from error
 
 
-def _write_findings(
-    asked: Asked, settings: Settings, sample: Sample, found: Found, judged: Findings, *, behind: Registered | None
-) -> None:
-    topics, partitions = ", ".join(settings.kafka.topics), len(sample.partitions)
-    records = f"{len(sample.records):,} records of {topics}, which holds {sample.available:,} in {partitions:,} partitions"
-    output.write(f"Looked at {records}, from their beginnings and ends.")
-    if sample.is_cut_short:
-        output.write("Fewer than were asked for: they are large, or come slowly.")
-    if found.headers_unread:
-        output.write(f"{found.headers_unread:,} records have a header whose name is no UTF-8: of these no header was read.")
-    if found.left_out:
-        output.write(f"{found.left_out:,} further names were not looked at.")
-    if found.unnamed:
-        names = ", ".join(printable(shortened(name, 40)) for name in found.unnamed[:5])
-        output.write(f"{len(found.unnamed):,} names that no extractor can spell were left out, such as {names}.")
-    _write_registry(asked, sample, found, behind)
-    if not sample.records:
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(printable(text), _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [shortened(each, 2 * _WIDEST_NAME) for each in names[:_MOST_NAMED]]
+    return ", ".join(shown) + (f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else "")
+
+
+def _how(options: Sequence[Option]) -> str:
+    if not options:
+        return "nothing fits all topics, and it fits the most"
+    return "the first of several that fit" if len(options) > 1 else "the only one that fits"
+
+
+def _answer(chosen: Option, own: Mapping[str, Option], how: str) -> Iterator[str]:
+    """The sequence, the producer and the epoch."""
+    sequence, producer, epoch = (
+        shortened(each.label, _WIDTH) if each else "none" for each in (chosen.sequence, chosen.producer, chosen.epoch)
+    )
+    said = f"The sequence is {sequence}: {how}. Producer: {producer}. Epoch: {epoch}."
+    said += f" It {chosen.steps.describe()}." if chosen.steps.records else ""
+    said += f" It does not guard against resends: {_OFFSET}." if chosen.sequence.source.form == "offset" else ""
+    yield from _wrapped(f"{said} {_few(chosen)}" if chosen.steps.records else said)
+    for topic, each in islice(own.items(), _MOST_NAMED):
+        yield from _wrapped(f"Of {_listed([topic])} it is {shortened(each.label, _WIDTH)}: it {each.steps.describe()}.")
+    if len(own) > _MOST_NAMED:
+        yield f"{len(own) - _MOST_NAMED:,} further topics have their own, too: see the config."
+
+
+def _nothing_fits(asked: Asked, topics: Sequence[Topic], notes: Sequence[str]) -> Iterator[str]:
+    """Which topics have no sequence, and what can be done."""
+    if not topics[0].sample.records:
+        none = f"{_listed(asked.topics)}: no records yet, so there is nothing to look at, and no config was written."
+        yield from _wrapped(f"{none} Send some, or name what the records will have: --sequence header:seq")
         return
-    first = sorted(judged.findings, key=lambda each: (each.not_sequence is not None, -each.candidate.present))[:_MOST_SHOWN]
-    total = len(sample.records)
-    rows = [[_name(each), f"{each.candidate.present:,} of {total:,}", _values(each.candidate)] for each in first]
-    output.write_table(["name", "records", "values"], [*rows, ["key", f"{found.keys:,} of {total:,}", ""]])
-    if len(judged.findings) > len(first):
-        output.write(f"{len(judged.findings) - len(first):,} more: --json has them all.")
-    rows = [[_name(each), _as_sequence(each)] for each in first]
-    output.write_table(["name", "as sequence"], [*rows, ["key", f"no: {_KEY}"], ["offset", f"no: {_OFFSET}"]])
-    for role in ("producer", "epoch"):
-        whys = [(each, getattr(each, f"not_{role}")) for each in first]
-        rows = [[_name(each), f"no: {why}" if why else "could be"] for each, why in whys]
-        if rows:
-            output.write_table(["name", f"as {role}"], rows)
+    lacking = [each.name for each in topics if not each.options]
+    said = f"Nothing in the records of {_listed(lacking)} fits as a sequence, so no config was written."
+    if others := [f"{each.name} ({each.options[0].label})" for each in topics if each.options]:
+        said += f" The others have one: {_listed(others)}. Without --topic {_listed(lacking[:1])}, init writes their config."
+    yield from [*_wrapped(said), *notes]
+    names = (str(asked.brokers).partition(",")[0], lacking[0])
+    broker, topic = (json.dumps(each if len(each) < _WIDTH - 20 else "...") for each in names)
+    yield from _WAYS.format(broker=broker, topic=topic).splitlines()
 
 
-def _write_registry(asked: Asked, sample: Sample, found: Found, behind: Registered | None) -> None:
+def _others(chosen: Option | None, options: Sequence[Option]) -> Iterator[str]:
+    """What fits too."""
+    if others := [each.label for each in options if each is not chosen]:
+        yield from _wrapped(f"Fits too: {_listed(others)}; --sequence takes another. First are: {findings.ORDER}.")
+
+
+def _looked_at(overall: Topic, names: Sequence[str], wanted: Sequence[str]) -> Iterator[str]:
+    """How much was looked at, and what could not be."""
+    sample, found = overall.sample, overall.found
+    records = f"{len(sample.records):,} of {sample.available:,} records of {_listed(names)}"
+    partitions = f"{len(sample.partitions):,} partition{'s' if len(sample.partitions) > 1 else ''}"
+    said = f"Looked at {records}, from the beginnings and ends of {partitions}."
+    if empty := [each for each in wanted if each not in names]:
+        said += f" No records yet, so nothing is said of them: {_listed(empty)}."
+    said += " Fewer than were asked for: they are large, or come slowly." if sample.is_cut_short else ""
+    if found.headers_unread:
+        said += f" {found.headers_unread:,} records have a header whose name is no UTF-8: of these no header was read."
+    said += f" {found.left_out:,} further names were not looked at." if found.left_out else ""
+    if found.unnamed:
+        said += f" {len(found.unnamed):,} names that no extractor can spell were left out: {_listed(found.unnamed)}."
+    yield from _wrapped(said)
+
+
+def _whys(topics: Sequence[Topic]) -> Iterator[str]:
+    """Why the rest of each topic is no sequence: of numbers first, and of what the most records have."""
+    for topic in topics[:_MOST_NAMED]:
+        unfit = [each for each in topic.judged.findings if each.not_sequence is not None]
+        unfit.sort(key=lambda each: (not each.candidate.readable, -each.candidate.present))
+        rows = [(each.candidate.label, each.not_sequence) for each in unfit[: max(2, _MOST_WHYS // len(topics))]]
+        left = len(unfit) - len(rows)
+        rows += [("key", _KEY), ("offset", _OFFSET)] if topic is topics[0] else []
+        names = [printable(shortened(name, _WIDEST_NAME)) for name, _ in rows]
+        width = max(map(len, names), default=0)
+        yield from _wrapped(f"Not a sequence in {_listed([topic.name])}{f' ({left:,} more with --json)' if left else ''}:")
+        for name, (_, why) in zip(names, rows, strict=True):
+            yield from _wrapped(f"  {name:<{width}}  {why}", " " * (width + 4))
+
+
+def _on_values(topics: Sequence[Topic], behind: Registered | None) -> Iterator[str]:
     """What is known of values that begin with the id of a schema, or with another header."""
-    headers = {framing(each.value) for each in sample.records if each.value is not None and not each.value.startswith(b"\0")}
-    if len(headers) == 1 and (header := headers.pop()):
-        output.write(f"The values begin with {header}, which is not read: they would be undecodable.")
-    if behind is None and found.schema_ids:
-        ids, topics = _all_ids(found.schema_ids), ", ".join(map(printable, found.schema_ids))
-        of = f" of {topics}" if len(asked.topics) > 1 else ""
-        begins = (
-            f"Every value{of} begins with {config_text.registry_ids(ids)}. With the registry's URL, init reads their fields:"
+    for topic in topics[:_MOST_NAMED]:
+        values = [each.value for each in topic.sample.records if each.value is not None]
+        headers = {framing(value) for value in values if not value.startswith(b"\0")}
+        is_long = registered.with_long_ids(topic.sample.records)
+        header = "an id of eight bytes of a schema registry" if is_long else headers.pop() if len(headers) == 1 else None
+        if header:
+            yield from _wrapped(f"The values of {_listed([topic.name])} begin with {header}, which is not read.")
+    of_registry = {name: ids for topic in topics for name, ids in topic.found.schema_ids.items()}
+    if behind is None and of_registry:
+        begins = f"begins with {config_text.registry_ids(_all_ids(of_registry))}"
+        yield from _wrapped(
+            f"Every value of {_listed([*of_registry])} {begins}. Name the registry, and init reads their fields:"
         )
-        output.write(textwrap.fill(begins, _WIDTH))
-        output.write(f"  {_again(asked, '--registry', 'http://localhost:8081', '--force')}")
-    for line in behind.lines() if behind else ():
-        output.write(textwrap.fill(line, _WIDTH))
+        yield "  --registry http://localhost:8081 --force"
 
 
-def _again(asked: Asked, *more: str) -> str:
-    """The command with what was given so far, as a shell takes it."""
-    words = ["--brokers", asked.brokers or "", *(word for topic in asked.topics for word in ("--topic", topic))]
-    words += ["--root", asked.root] if asked.root and asked.root != _ROOT else []
-    words += [word for text in asked.properties for word in ("--property", text)]
-    words += ["--registry", asked.registry] if asked.registry else []
-    words += [word for text in asked.registry_properties for word in ("--registry-property", text)]
-    words += [word for role, text in asked.roles.items() if text for word in (f"--{role}", text)]
-    words += ["--config", str(asked.config)] if asked.config != DEFAULT_CONFIG else []
-    return " ".join(["tidemark init", *map(shlex.quote, (*words, *more))])
-
-
-def _name(each: Finding) -> str:
-    return shortened(printable(each.candidate.label), _WIDEST_NAME)
-
-
-def _as_sequence(each: Finding) -> str:
-    if each.not_sequence is not None:
-        return f"no: {each.not_sequence}"
-    return f"fits: {each.steps.describe()}" if each.steps else ""
-
-
-def _told(settings: Settings, sample: Sample, found: Found, judged: Findings, options: Sequence[Option]) -> dict[str, Any]:
+def _plain(settings: Settings, overall: Topic, topics: Sequence[Topic]) -> dict[str, Any]:
+    """What was found, as plain data."""
+    sample, found = overall.sample, overall.found
+    options = [(topic.name, each) for topic in topics for each in topic.options]
     return {
         "brokers": str(settings.kafka.bootstrap_servers),
         "topics": list(settings.kafka.topics),
@@ -651,7 +746,7 @@ def _told(settings: Settings, sample: Sample, found: Found, judged: Findings, op
         "available": sample.available,
         "partitions": len(sample.partitions),
         "is_cut_short": sample.is_cut_short,
-        "candidates": [each.to_json() for each in judged.findings],
+        "candidates": [{**each.to_json(), "topic": topic.name} for topic in topics for each in topic.judged.findings],
         "key": {"present": found.keys, "not_sequence": _KEY},
         "offset": {"present": len(sample.records), "not_sequence": _OFFSET},
         "unnamed": list(found.unnamed[:_MOST_SHOWN]),
@@ -660,33 +755,5 @@ def _told(settings: Settings, sample: Sample, found: Found, judged: Findings, op
         "schema_ids": _all_ids(found.schema_ids),
         "tombstones": found.tombstones,
         "headers_unread": found.headers_unread,
-        "options": [{"label": each.label, "steps": each.to_json()} for each in options[:_MOST_OPTIONS]],
+        "options": [{"topic": topic, "label": each.label, "steps": each.to_json()} for topic, each in options],
     }
-
-
-def _write_chosen(
-    asked: Asked, chosen: Option, options: Sequence[Option], own: Mapping[str, Option], *, is_given: bool
-) -> None:
-    how = "as was asked" if is_given else "the only one that fits"
-    if not is_given and len(options) > 1:
-        others = ", ".join(printable(each.label) for each in options if each is not chosen)
-        how = f"the first of several that fit (in order: {findings.ORDER}). The others: {others}. --sequence takes another"
-    if own:
-        how = "nothing fits all topics, and it fits the most"
-    steps = f" It {chosen.steps.describe()}. {_few(chosen)}".rstrip() if chosen.steps.records else ""
-    output.write("\n" + textwrap.fill(f"The sequence is {printable(chosen.label)}: {how}.{steps}", _WIDTH))
-    for topic, each in own.items():
-        output.write(textwrap.fill(f"Of {printable(topic)} it is {printable(each.label)}: it {each.steps.describe()}.", _WIDTH))
-    output.write(f"Written: {printable(str(asked.config))}. It says why in its comments.")
-
-
-def _write_nothing_fits(asked: Asked, sample: Sample) -> None:
-    if not sample.records:
-        output.write(
-            f"\n{', '.join(asked.topics)}: no records yet, so there is nothing to look at, and no config was written. "
-            "Send some, or name what the records will have: --sequence header:seq"
-        )
-        return
-    output.write(f"\n{_NOTHING_FITS}")
-    output.write(_PRODUCER.format(brokers=json.dumps(asked.brokers), topic=json.dumps(asked.topics[0])))
-    output.write(_SEVERAL_PRODUCERS.format(command=_again(asked)))

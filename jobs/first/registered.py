@@ -6,11 +6,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from jobs.first import json_values
 from jobs.first.avro_values import MOST_BYTES, Decoder, Steps
+from jobs.first.json_values import MOST_FIELDS, ODD, Payload
 from lakehouse.errors import RegistryError
 from lakehouse.escape import printable, shortened
 from lakehouse.extract.on_driver import Object, Record
-from lakehouse.extract.written import schema_id, without_prefix
+from lakehouse.extract.written import PREFIX_BYTES, schema_id, without_prefix
 from lakehouse.run.schema_registry import SchemaRegistry
 from lakehouse.settings import avro_schema, payload_schema
 from lakehouse.settings.avro_schema import AvroSchemaError, Writer
@@ -29,13 +31,9 @@ _MOST_UNASKED = 20
 """The ids of values that look as a registry's do, where nobody has named one."""
 _MOST_IDS, _MOST_ASKED = 256, 100
 """The ids of a load, and those that are asked for here."""
-_MOST_FIELDS = 1_000
-_MOST_LISTED = 5
 _LONGEST_KIND = 40
 _SHARE = 0.95
 """The share of a topic's values from which on its values are those of a registry: others are a producer's mistakes."""
-_ODD = "no name of a column, or one that differs from another in its case only"
-_TEXT = Type("scalar", "STRING")
 
 Place = tuple[str, int, int]
 
@@ -61,6 +59,13 @@ def schema_ids(sample: Sequence[Sampled], share: float = 1, most: int = _MOST_UN
     }
 
 
+def with_long_ids(sample: Sequence[Sampled]) -> list[str]:
+    """The topics whose values look as those of a registry with ids of eight bytes, which are not read."""
+    # Without the upper half of a small id they look as all others do.
+    short = [each.value and each.value[4:] * each.value.startswith(bytes(PREFIX_BYTES)) for each in sample]
+    return list(schema_ids([each._replace(value=value) for each, value in zip(sample, short, strict=True)]))
+
+
 class Schema(NamedTuple):
     """A schema of the registry.
 
@@ -79,24 +84,6 @@ class Schema(NamedTuple):
     why: str | None = None
     written: Mapping[str, Writer] = {}
     decoder: Decoder | None = None
-
-
-class Payload(NamedTuple):
-    """The fields that the values of topics have in common.
-
-    Attributes:
-        schema: The fields as `value.schema` has them.
-        left_out: What is not among them, with the reason.
-    """
-
-    schema: str
-    left_out: Mapping[str, str]
-
-    def listed(self) -> str:
-        """What is left out, in words."""
-        shown = [f"{printable(shortened(path, 120))} ({why})" for path, why in list(self.left_out.items())[:_MOST_LISTED]]
-        more = len(self.left_out) - len(shown)
-        return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 @dataclass(frozen=True)
@@ -221,7 +208,7 @@ def _avro(text: str) -> Schema:
     writer = avro_schema.writer(text)
     fields, left_out = avro_schema.fields(writer)
     stored, odd = payload_schema.storable(fields)
-    left_out |= dict.fromkeys(odd, _ODD)
+    left_out |= dict.fromkeys(odd, ODD)
     # Of each field by itself: a record of a thousand would be gone through for every one of them.
     alone = {each["name"]: Writer({**writer.schema, "fields": [each]}, writer.named) for each in writer.schema["fields"]}
     return Schema("AVRO", stored or Type("struct"), left_out, None, alone, Decoder.of(writer))
@@ -270,7 +257,11 @@ def _format(found: Registered, topic: str, sample: Sequence[Sampled]) -> Format 
 
 def _payload(each: Format, found: Registered, formats: Mapping[str, Format], sample: Sequence[Sampled]) -> Payload:
     topics = {topic for topic, written in formats.items() if written == each}
-    return _avro_payload(found, topics) if each == "avro" else _json_payload(topics, sample)
+    if each == "avro":
+        return _avro_payload(found, topics)
+    # A JSON Schema is not followed: the fields and their types are those of the sample.
+    values = (_object(record.value) for record in sample if record.topic in topics and record.value is not None)
+    return json_values.payload(json_values.kinds(values))
 
 
 def _avro_payload(found: Registered, topics: set[str]) -> Payload:
@@ -288,8 +279,8 @@ def _avro_payload(found: Registered, topics: set[str]) -> Payload:
     fields = []
     for nth, several in enumerate(kinds.values()):
         named = several[0]
-        if nth >= _MOST_FIELDS:
-            left_out[named.name] = f"beyond {_MOST_FIELDS:,} fields"
+        if nth >= MOST_FIELDS:
+            left_out[named.name] = f"beyond {MOST_FIELDS:,} fields"
             continue
         kind = _widest(several, schemas)
         if kind is None or any(one.name != named.name for one in several):
@@ -297,18 +288,6 @@ def _avro_payload(found: Registered, topics: set[str]) -> Payload:
         else:
             fields.append(Field(named.name, kind))
     return Payload(payload_schema.ddl(Type("struct", fields=tuple(fields))), left_out)
-
-
-def _json_payload(topics: set[str], sample: Sequence[Sampled]) -> Payload:
-    """The fields of the sample's objects, all as text: a JSON Schema is not followed."""
-    names: dict[str, None] = {}
-    for each in sample:
-        found = _object(each.value) if each.topic in topics and each.value is not None else None
-        names |= dict.fromkeys(reversed(found or {}))  # an `Object` has its fields from last to first
-    known = list(names)
-    stored, odd = payload_schema.storable(Type("struct", fields=tuple(Field(name, _TEXT) for name in known[:_MOST_FIELDS])))
-    beyond = dict.fromkeys(known[_MOST_FIELDS:], f"beyond {_MOST_FIELDS:,} fields")
-    return Payload(payload_schema.ddl(stored) if stored else "", dict.fromkeys(odd, _ODD) | beyond)
 
 
 def _widest(several: Sequence[Field], schemas: Sequence[Schema]) -> Type | None:

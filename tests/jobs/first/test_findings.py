@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from bronze.kafka.sample import Sample, Sampled
 from jobs.first.candidates import MOST_NAMES, argument_of, find
 from jobs.first.config_text import Chosen, Parts, text
-from jobs.first.findings import Steps, judge, walk
+from jobs.first.findings import Steps, expectations, judge, walk
+from jobs.first.json_values import payload
 from lakehouse.config.load import parse
 from lakehouse.extract.sources import Source
 from lakehouse.settings.extractor import Extractor
+from lakehouse.settings.payload_schema import parse as parse_ddl
 from tests.support.hostile_bytes import VALUES
 from tests.support.reference import Reference, Seen
 
@@ -160,6 +162,42 @@ def test_what_fits_is_offered_with_its_producer_or_epoch_and_the_best_first() ->
     findings, options = found([record(n, value=b"v%d" % n, seq=(n + 1).to_bytes(8)) for n in range(50)])
     assert options == ["{header: seq, encoding: int64}"]
     assert findings[options[0]].highest == 50
+
+
+@pytest.mark.parametrize("width", [4, 8])
+@pytest.mark.parametrize("numbers", [range(1, 101), range(100, 700), range(1_795_254_019, 1_795_254_119)])
+def test_a_little_endian_counter_is_no_sequence(width: int, numbers: range) -> None:
+    findings, options = found([record(n, seq=each.to_bytes(width, "little")) for n, each in enumerate(numbers)])
+    assert options == []
+    why = findings[f"{{header: seq, encoding: int{8 * width}}}"].not_sequence
+    assert why is not None
+    assert why.startswith(f"whole numbers in {width} bytes, little-endian, such as ")
+    big_endian = [record(n, seq=each.to_bytes(width)) for n, each in enumerate(numbers)]
+    assert found(big_endian)[1] == [f"{{header: seq, encoding: int{8 * width}}}"]
+
+
+def test_what_holds_of_fields_in_the_sample_is_proposed_to_the_gate() -> None:
+    values = [
+        {"id": f"o-{n}", "n": n, "at": 1_795_254_019 + n % 7, "state": "on" if n % 3 else "off", "half": n % 4 / 2, "ok": True}
+        for n in range(40)
+    ]
+    values[7] |= {"id": None, "ok": None}
+    records = [record(n, value=each) for n, each in enumerate(values)]
+    sample, candidates = Sample(records), find(records)
+    schema = payload(candidates.json_kinds).schema
+    assert schema == "id STRING, n BIGINT, at BIGINT, state STRING, half DOUBLE, ok BOOLEAN"
+    proposed = [
+        (name, *each.values()) for one in expectations(sample, candidates, parse_ddl(schema)) for name, each in one.items()
+    ]
+    null, between, in_set = (f"expect_column_values_to_{name}" for name in ("not_be_null", "be_between", "be_in_set"))
+    assert proposed == [
+        (null, "payload.at", "warn"),  # no range: it looks like a time
+        (null, "payload.half", "warn"),
+        (between, "payload.half", 0.0, 1.5, "warn"),
+        (null, "payload.n", "warn"),  # no range: it rises
+        (null, "payload.state", "warn"),
+        (in_set, "payload.state", ["off", "on"], "warn"),
+    ]
 
 
 def test_what_names_nobody_is_no_producer() -> None:

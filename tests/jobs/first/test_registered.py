@@ -70,7 +70,7 @@ def test_old_and_new_schemas_are_one_payload_of_what_all_of_them_hold() -> None:
 def test_json_has_the_fields_of_the_sample_but_those_of_another_type_elsewhere() -> None:
     records = sample((7, b'{"n": 1}'), (8, b'{"n": 2, "who": 5}'))
     found = looked({7: JSON_SCHEMA, 8: JSON_SCHEMA}, records)
-    assert found.payloads["json"].schema == "n STRING, who STRING"
+    assert found.payloads["json"].schema == "n BIGINT, who BIGINT"
     assert labels(records, found) == {"json:$.n": "whole numbers", "json:$.who": "whole numbers"}
 
     text = record(seq="long", id="string")
@@ -78,6 +78,16 @@ def test_json_has_the_fields_of_the_sample_but_those_of_another_type_elsewhere()
     found = looked({7: avro(text), 8: JSON_SCHEMA}, records)
     assert found.formats == {"t": "avro", "u": "json"}
     assert found.payloads["json"] == ("city STRING", {"seq": "of another type in other topics"})
+
+
+def test_ids_of_eight_bytes_are_seen_and_counters_before_a_value_are_none() -> None:
+    long = [Sampled("t", 0, n, None, bytes(8) + b"\x07" + b"\x02a", ()) for n in range(40)]
+    assert registered.with_long_ids(long) == ["t"]
+    assert registered.schema_ids(long) == {}
+    counted = [Sampled("t", 0, n, None, n.to_bytes(8) + b"\x02a", ()) for n in range(40)]
+    assert registered.with_long_ids(counted) == []
+    assert registered.with_long_ids([*long, counted[39]._replace(value=b"{}")]) == []
+    assert registered.with_long_ids([Sampled("t", 0, 0, None, None, ()), *sample((7, b"\x02"))]) == []
 
 
 def test_names_that_no_column_has_are_left_out_and_control_characters_are_escaped() -> None:
