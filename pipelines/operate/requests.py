@@ -125,7 +125,7 @@ def _require_found(spark: SparkSession, run: Run, request: Request, answer: Answ
     distance = F.abs(F.col("offset") - wanted.offset)
     rows = rejects.where((F.col("state") == HELD) | (distance == 0)).orderBy(distance).limit(_NEAR + 1).collect()
     aside = [row for row in gold_rejects.standing(spark, run) if asked.items() <= row.items()]
-    found = [(row["offset"], row["state"]) for row in (*rows, *aside)]
+    found = [(row["offset"], row["state"]) for row in rows] + [(row["offset"], row["state"]) for row in aside]
     if (wanted.offset, RELEASED if request.kind == RELEASE else DISCARDED) in found:
         return
     there = [f"offset {offset} is {state}" for offset, state in found if offset == wanted.offset]

@@ -11,6 +11,8 @@ from pyspark.sql import Row
 from expectations.evidence import facts, facts_by_island, snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame, SparkSession
 
 _SILVER = """topic string, partition int, producer string, epoch bigint, sequence bigint, offset bigint, load_seq bigint,
@@ -38,7 +40,7 @@ def counted(spark: SparkSession, rows: list[Kept]) -> DataFrame:
     return facts.silver_facts(spark.createDataFrame(rows, _SILVER))
 
 
-def expect(spark: SparkSession, found: DataFrame, rows: list[tuple[object, ...]], columns: str = _FACTS) -> None:
+def expect(spark: SparkSession, found: DataFrame, rows: Sequence[tuple[object, ...]], columns: str = _FACTS) -> None:
     assert_df_equality(found, spark.createDataFrame(rows, columns), ignore_row_order=True, ignore_nullable=True, transforms=[])
 
 

@@ -177,7 +177,7 @@ def test_a_little_endian_counter_is_no_sequence(width: int, numbers: range) -> N
 
 
 def test_what_holds_of_fields_in_the_sample_is_proposed_to_the_gate() -> None:
-    values = [
+    values: list[dict[str, object]] = [
         {"id": f"o-{n}", "n": n, "at": 1_795_254_019 + n % 7, "state": "on" if n % 3 else "off", "half": n % 4 / 2, "ok": True}
         for n in range(40)
     ]

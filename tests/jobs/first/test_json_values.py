@@ -40,15 +40,15 @@ def test_the_type_of_a_field_holds_every_value_of_the_sample(texts: list[str], s
     assert {name: why for name, why in found.left_out.items() if name != "v.b c"} == left_out
 
 
-@pytest.mark.parametrize("seed", range(examples(300, 5_000)))
-def test_values_decode_by_the_schema_that_was_found_for_them(seed: int) -> None:
-    chance = random.Random(seed)
-    texts = [strict_json.drawn(chance) for _ in range(chance.randrange(1, 4))]
-    found = payload(kinds(Record(text).json for text in texts))
-    field = next((each for each in parse(found.schema).fields if each.name == "v"), None) if found.schema else None
-    if field is not None and field.type.kind == "scalar":
-        read = [strict_json.read(text, field.type.sql()) for text in texts if isinstance(Record(text).json, Object)]
-        assert not any(strict_json.WRONG in each for each in read), (texts, field)
+def test_values_decode_by_the_schema_that_was_found_for_them() -> None:
+    for seed in range(examples(300, 5_000)):
+        chance = random.Random(seed)
+        texts = [strict_json.drawn(chance) for _ in range(chance.randrange(1, 4))]
+        found = payload(kinds(Record(text).json for text in texts))
+        field = next((each for each in parse(found.schema).fields if each.name == "v"), None) if found.schema else None
+        if field is not None and field.type.kind == "scalar":
+            read = [strict_json.read(text, field.type.sql()) for text in texts if isinstance(Record(text).json, Object)]
+            assert {strict_json.WRONG} not in read, (seed, texts, field)
 
 
 def test_a_deep_or_wide_document_is_looked_at_to_a_limit() -> None:
