@@ -1,0 +1,474 @@
+"""Decide key columns: the class of each record, as segments. Pure, on Arrow and numpy, whatever the shape of the numbers.
+
+Rule: DESIGN section 1. Records are decided in Kafka offset order. A record is accepted if its (epoch, sequence) is above its
+stream's watermark and above every earlier one of the load. Others of the same epoch are suspects, see `silver.suspects`.
+
+The columns are sorted by stream and offset once. A running maximum of each stream then decides all records at once: the values
+are replaced by their ranks, and each stream's ranks begin above those of the stream before. A jump raises no watermark,
+which no running maximum can decide. So a stream with a step above its topic's `max_jump` is decided one record after another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, JUMP, REPLAY, STREAM, SUSPECT
+from silver.model import SEGMENT, SPAN, tuples_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from lakehouse.contracts.silver import Ordinal, Stream
+    from silver.rules import Rules
+    from silver.state.watermarks import Watermarks
+
+    Numbers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+_KINDS = (ACCEPTED, SUSPECT, FENCED, INVALID, JUMP, REPLAY)
+_ACCEPTED, _SUSPECT, _FENCED, _INVALID, _JUMP, _REPLAY = range(len(_KINDS))
+_NONE = -1
+"""No number: all that are decided are 0 or more."""
+_ANY_STEP = 2**64 - 1
+_KEYS = (*STREAM, "epoch", "class", "reason")
+_COUNTS = ("records", "jumps_forward", "jumps_backward")
+_SMALL = 2**16
+"""numpy sorts numbers of 16 bits in linear time."""
+
+
+class Position(NamedTuple):
+    """Where a stream is before its next record; -1 for what there is not.
+
+    Attributes:
+        epoch: The epoch of its watermark.
+        sequence: The sequence of its watermark.
+        before_epoch: The epoch of the record before, or of the watermark; a replay or invalid record does not count.
+        before_sequence: Its sequence.
+        last_offset: The offset of the record before, whatever its class.
+        last_kind: Its class, as an index of this module.
+    """
+
+    epoch: int = _NONE
+    sequence: int = _NONE
+    before_epoch: int = _NONE
+    before_sequence: int = _NONE
+    last_offset: int = _NONE
+    last_kind: int = _NONE
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A chunk of records that was decided.
+
+    Attributes:
+        segments: Rows of `silver.model.SEGMENT`: one for the accepted records of each stream and epoch; one for each block of
+            the others, in the order of streams and offsets. A block is a single record, an unbroken run of replays, or one of
+            suspects of an epoch whose sequences rise.
+        goes_on: Whether each segment continues the last block of its stream in the chunk before.
+        gaps: The sequences that accepted records of contiguous topics skip, in offset order: stream, epoch, first_sequence and
+            last_sequence.
+        after: The position of each of the chunk's streams after it: the stream, and the fields of `Position`.
+    """
+
+    segments: pa.Table
+    goes_on: pa.Array
+    gaps: pa.Table
+    after: pa.Table
+
+
+def decide(
+    keys: pa.Table,
+    watermarks: Mapping[Stream, Ordinal],
+    rules: Rules,
+    *,
+    declared: Mapping[Stream, int] | None = None,
+    positions: Mapping[Stream, Position] | None = None,
+) -> Decided:
+    """Decide the records of a chunk.
+
+    Args:
+        keys: A row per record, in any order: topic, partition, producer, offset, epoch, sequence and problem. Texts may be
+            dictionaries. Epoch and sequence are 0 or more, or null.
+        watermarks: The watermark of each stream that has one.
+        rules: The rules: each topic's `max_jump`, and whether it is contiguous.
+        declared: The declared epoch of each stream that has one: it replaces those that were read.
+        positions: Where streams are that have records in an earlier chunk.
+
+    >>> from lakehouse.extract.sources import Source
+    >>> from silver.rules import Rules
+    >>> names = {"topic": ["t"] * 5, "partition": [0] * 5, "producer": ["p"] * 5, "problem": pa.nulls(5, pa.string())}
+    >>> keys = pa.table({**names, "offset": [0, 1, 2, 3, 3], "epoch": [0] * 5, "sequence": [8, 9, 7, 20, 20]})
+    >>> found = decide(keys, {}, Rules(Source("header", "seq"))).segments
+    >>> [tuple(row[name] for name in ("class", "first_sequence", "last_sequence", "records")) for row in found.to_pylist()]
+    [('accepted', 8, 20, 3), ('suspect', 7, 7, 1), ('replay', None, None, 1)]
+    """
+    rows = _sorted(keys)
+    streams = list(tuples_of(rows.streams, STREAM))
+    known = _known(streams, watermarks, positions or {})
+    if declared:
+        epochs = _numbers([declared.get(stream, _NONE) for stream in streams])[rows.stream]
+        rows.epoch[:] = np.where((rows.epoch != _NONE) & (epochs != _NONE), epochs, rows.epoch)
+    policies = {topic: rules.policy(topic) for topic in {topic for topic, _, _ in streams}}
+    limits = [policies[topic].max_jump for topic, _, _ in streams]
+    is_contiguous = np.array([policies[topic].contiguous for topic, _, _ in streams], bool)
+    max_step = np.array([_ANY_STEP if limit is None else limit for limit in limits], np.uint64)
+
+    is_first = _starts(rows.stream)
+    is_replay = np.where(is_first, known.last_offset[rows.stream], _before(rows.offset)) == rows.offset
+    kind = np.where(is_replay, _REPLAY, _INVALID).astype(np.int8)
+    counted = np.flatnonzero(~is_replay & (rows.problem == _NONE) & (rows.epoch != _NONE) & (rows.sequence != _NONE))
+    stream, epoch, sequence = (column[counted] for column in (rows.stream, rows.epoch, rows.sequence))
+    kind[counted], highest_epoch, highest = _classes(stream, epoch, sequence, known, max_step)
+
+    last_epoch, last_sequence = _of_record_before(stream, epoch, sequence, known)
+    is_same = epoch == last_epoch
+    forward, backward = np.zeros((2, len(kind)), np.int64)
+    forward[counted] = is_same & (sequence > last_sequence) & (_step(sequence, last_sequence) > 1)
+    backward[counted] = is_same & (sequence < last_sequence)
+
+    found = _Classified(rows, kind, forward, backward)
+    blocks, goes_on = found.blocks(is_first, known)
+    accepted = found.accepted()
+    return Decided(
+        pa.concat_tables([accepted, blocks]),
+        pa.array(np.concatenate([np.zeros(len(accepted), bool), goes_on])),
+        found.gaps(counted[is_contiguous[stream]], highest_epoch[is_contiguous[stream]], highest[is_contiguous[stream]]),
+        found.after(counted, known),
+    )
+
+
+class Decision:
+    """The decision of a load, chunk by chunk.
+
+    A partition's records come in the order of their offsets: whole, or in consecutive chunks.
+
+    Attributes:
+        rules: The rules of the load.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._chunks: list[Decided] = []
+        self._positions: dict[Stream, Position] = {}
+
+    def add(self, keys: pa.Table, watermarks: Watermarks) -> None:
+        """Decide a chunk, see `decide`; of the watermarks those of its streams count."""
+        if self._chunks:
+            self._move(self._chunks[-1].after)
+        declared, positions = watermarks.declared, self._positions
+        self._chunks.append(decide(keys, watermarks.ordinals, self.rules, declared=declared, positions=positions))
+
+    def _move(self, after: pa.Table) -> None:
+        """Take the positions after a chunk; only its partitions may go on in the next one."""
+        moved = dict(zip(tuples_of(after, STREAM), map(Position._make, tuples_of(after, Position._fields)), strict=True))
+        partitions = {stream[:2] for stream in moved}
+        self._positions = {stream: each for stream, each in self._positions.items() if stream[:2] in partitions} | moved
+
+    @property
+    def gaps(self) -> pa.Table:
+        """The gaps of all chunks, see `Decided`."""
+        return pa.concat_tables([chunk.gaps for chunk in self._chunks])
+
+    @property
+    def segments(self) -> pa.Table:
+        """The segments of all chunks, as if it were one: see `Decided`."""
+        if len(self._chunks) == 1:
+            return self._chunks[0].segments
+        found = pa.concat_tables([SEGMENT.empty_table(), *(chunk.segments for chunk in self._chunks)])
+        goes_on = pa.chunked_array([chunk.goes_on for chunk in self._chunks], pa.bool_())
+        found = found.append_column("goes_on", goes_on).sort_by([(name, "ascending") for name in STREAM])
+        is_accepted = pc.equal(found["class"], ACCEPTED)
+        accepted, blocks = found.filter(is_accepted), found.filter(pc.invert(is_accepted))
+        block = pc.cumulative_sum(pc.invert(blocks["goes_on"]).cast(pa.int64()))
+        whole = [_merged(part, number) for part, number in ((accepted, pa.repeat(0, len(accepted))), (blocks, block))]
+        return pa.concat_tables(whole)
+
+
+def _merged(segments: pa.Table, number: pa.Array) -> pa.Table:
+    """Merge the segments of a stream, epoch and class that have the same number, in the order in which they come."""
+    ends = {"first": "min", "last": "max"}
+    how = {name: ends.get(name.split("_")[0], "sum") for name in (*SPAN, *_COUNTS)}
+    grouped = segments.append_column("number", number).group_by([*_KEYS, "number"], use_threads=False).aggregate([*how.items()])
+    named = grouped.rename_columns({f"{name}_{each}": name for name, each in how.items()})
+    return _completed({name: named[name] for name in (*_KEYS, *how)})
+
+
+def _completed(columns: Mapping[str, Any]) -> pa.Table:
+    """Columns as segments, null where there are none."""
+    lacking = [name for name in SEGMENT.names if name not in columns]
+    rows = pa.table(columns)
+    for name in lacking:
+        rows = rows.append_column(name, pa.nulls(len(rows)))
+    return rows.select(SEGMENT.names).cast(SEGMENT)
+
+
+class _Known(NamedTuple):
+    """The fields of `Position` as columns: a value per stream."""
+
+    epoch: Numbers
+    sequence: Numbers
+    before_epoch: Numbers
+    before_sequence: Numbers
+    last_offset: Numbers
+    last_kind: Numbers
+
+
+class _Rows(NamedTuple):
+    """Records as columns, sorted by stream and offset; -1 for null.
+
+    Attributes:
+        streams: Topic, partition and producer of each stream, sorted.
+        stream: The number of each record's stream.
+        offset: Its offset.
+        epoch: Its epoch.
+        sequence: Its sequence.
+        problem: The number of its problem.
+        problems: The problems.
+    """
+
+    streams: pa.Table
+    stream: Numbers
+    offset: Numbers
+    epoch: Numbers
+    sequence: Numbers
+    problem: Numbers
+    problems: pa.Array
+
+
+def _classes(
+    stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known, max_step: NDArray[np.uint64]
+) -> tuple[NDArray[np.int8], Numbers, Numbers]:
+    """The class of each record that counts; and the highest accepted (epoch, sequence) before it, -1 where there is none."""
+    base_epoch = known.epoch[stream]
+    highest_epoch = np.maximum(_running_max(stream, epoch), base_epoch)
+    before_epoch = np.where(_starts(stream), base_epoch, _before(highest_epoch))
+    starts = _starts(stream, highest_epoch)
+    base = np.where(highest_epoch == base_epoch, known.sequence[stream], _NONE)
+    in_epoch = np.where(epoch == highest_epoch, sequence, _NONE)
+    before = np.where(starts, base, _before(np.maximum(_running_max(np.cumsum(starts), in_epoch), base)))
+    is_same = epoch == before_epoch
+    in_order = (epoch > before_epoch) | (is_same & (sequence > before))
+    kind = np.where(in_order, _ACCEPTED, np.where(is_same, _SUSPECT, _FENCED)).astype(np.int8)
+    has_jumped = in_order & is_same & (_step(sequence, before) > max_step[stream])
+    for jumping in np.unique(stream[has_jumped]).tolist():
+        first, end = np.searchsorted(stream, [jumping, jumping + 1])
+        ordinals = zip(epoch[first:end].tolist(), sequence[first:end].tolist(), strict=True)
+        place, mark = slice(first, end), (int(known.epoch[jumping]), int(known.sequence[jumping]))
+        told = list(_one_by_one(ordinals, mark, int(max_step[jumping])))
+        kind[place], before_epoch[place], before[place] = zip(*told, strict=True)
+    return kind, before_epoch, before
+
+
+def _one_by_one(ordinals: Iterable[Ordinal], mark: Ordinal, max_jump: int) -> Iterator[tuple[int, int, int]]:
+    """Decide the records of a stream one after another; yield each one's class, and the watermark before it."""
+    for epoch, sequence in ordinals:
+        highest_epoch, highest = mark
+        if epoch < highest_epoch:
+            kind = _FENCED
+        elif epoch == highest_epoch and sequence <= highest:
+            kind = _SUSPECT
+        elif epoch == highest_epoch and sequence - highest > max_jump:
+            kind = _JUMP
+        else:
+            kind, mark = _ACCEPTED, (epoch, sequence)
+        yield kind, highest_epoch, highest
+
+
+def _running_max(group: Numbers, value: Numbers) -> Numbers:
+    """The highest value of each group up to each row. Rows of a group are together, and group numbers rise.
+
+    >>> _running_max(np.array([0, 0, 0, 4, 4]), np.array([2**62, 1, 2**63 - 1, 7, 3])).tolist()
+    [4611686018427387904, 4611686018427387904, 9223372036854775807, 7, 7]
+    """
+    if not len(value):
+        return value
+    order = np.argsort(value, kind="stable")
+    ordered = value[order]
+    is_new = _starts(ordered)
+    rank = np.empty(len(value), np.int64)
+    rank[order] = np.cumsum(is_new) - 1
+    values = ordered[is_new]
+    nth = (np.cumsum(_starts(group)) - 1) * len(values)
+    highest: Numbers = values[np.maximum.accumulate(nth + rank) - nth]
+    return highest
+
+
+class _Classified(NamedTuple):
+    """Records with their classes, and 1 for those that jump forward or backward, to be summed up."""
+
+    rows: _Rows
+    kind: NDArray[np.int8]
+    forward: Numbers
+    backward: Numbers
+
+    def accepted(self) -> pa.Table:
+        """A segment for the accepted records of each stream and epoch."""
+        those = np.flatnonzero(self.kind == _ACCEPTED)
+        starts = np.flatnonzero(_starts(self.rows.stream[those], self.rows.epoch[those]))
+        lasts = _lasts(starts, len(those))
+        jumps = (_sums(column[those], starts) for column in (self.forward, self.backward))
+        return self._segments(those[starts], those[lasts], lasts - starts + 1, *jumps)
+
+    def blocks(self, is_first: Flags, known: _Known) -> tuple[pa.Table, Flags]:
+        """A segment for each block of other records, and whether it continues one of the chunk before."""
+        rows, kind = self.rows, self.kind
+        pairs = ((known.last_kind, kind), (known.before_epoch, rows.epoch), (known.before_sequence, rows.sequence))
+        last_kind, epoch, sequence = (np.where(is_first, of[rows.stream], _before(column)) for of, column in pairs)
+        rises = (kind == _SUSPECT) & (rows.epoch == epoch) & (rows.sequence > sequence)
+        goes_on = (kind == last_kind) & (rises | (kind == _REPLAY))
+        is_other = kind != _ACCEPTED
+        starts = np.flatnonzero(~is_other | is_first | ~goes_on)
+        lasts = _lasts(starts, len(kind))
+        jumps = (_sums(column, starts) for column in (self.forward, self.backward))
+        is_block = is_other[starts]
+        columns = (column[is_block] for column in (starts, lasts, lasts - starts + 1, *jumps))
+        return self._segments(*columns), goes_on[starts[is_block]]
+
+    def gaps(self, counted: Numbers, highest_epoch: Numbers, highest: Numbers) -> pa.Table:
+        """The sequences between some records that count, if they were accepted, and the highest before them."""
+        epoch, sequence = self.rows.epoch[counted], self.rows.sequence[counted]
+        is_gap = (self.kind[counted] == _ACCEPTED) & (epoch == highest_epoch) & (_step(sequence, highest) > 1)
+        numbers = {
+            "epoch": epoch[is_gap],
+            "first_sequence": highest[is_gap] + 1,
+            "last_sequence": sequence[is_gap] - 1,
+        }
+        return _with(self.rows.streams.take(pa.array(self.rows.stream[counted[is_gap]])), numbers)
+
+    def after(self, counted: Numbers, known: _Known) -> pa.Table:
+        """The position of each stream behind its last record."""
+        rows = self.rows
+        last = np.searchsorted(rows.stream, np.arange(len(rows.streams)), side="right") - 1
+        found = {"last_offset": rows.offset[last], "last_kind": self.kind[last].astype(np.int64)}
+        accepted = counted[self.kind[counted] == _ACCEPTED]
+        for names, those in ((("epoch", "sequence"), accepted), (("before_epoch", "before_sequence"), counted)):
+            for name, column in zip(names, (rows.epoch, rows.sequence), strict=True):
+                found[name] = getattr(known, name).copy()
+                found[name][rows.stream[those]] = column[those]  # of a stream's records the last one is written last
+        return _with(rows.streams, {name: found[name] for name in Position._fields})
+
+    def _segments(self, first: Numbers, last: Numbers, records: Numbers, forward: Numbers, backward: Numbers) -> pa.Table:
+        rows, kind = self.rows, self.kind[first]
+        is_unread = (kind == _REPLAY) | (rows.epoch[first] == _NONE) | (rows.sequence[first] == _NONE)
+        reason = np.where(kind == _INVALID, rows.problem[first], _NONE)
+        told = {
+            **{name: rows.streams[name].take(pa.array(rows.stream[first])) for name in STREAM},
+            "epoch": pa.array(rows.epoch[first], mask=is_unread),
+            "class": pa.array(_KINDS).take(pa.array(kind)),
+            "reason": rows.problems.take(pa.array(reason, mask=reason == _NONE)),
+            "first_offset": rows.offset[first],
+            "last_offset": rows.offset[last],
+            "first_sequence": pa.array(rows.sequence[first], mask=is_unread),
+            "last_sequence": pa.array(rows.sequence[last], mask=is_unread),
+            "records": records,
+            "jumps_forward": forward,
+            "jumps_backward": backward,
+        }
+        return _completed(told)
+
+
+def _sorted(keys: pa.Table) -> _Rows:
+    """Records as columns, sorted by stream and offset."""
+    stream, streams = _streams(keys)
+    offset, epoch, sequence = (_filled(keys[name]) for name in ("offset", "epoch", "sequence"))
+    problem, problems = _codes(keys["problem"])
+    by_offset = np.argsort(offset, kind="stable")
+    small = stream.astype(np.uint16) if len(streams) <= _SMALL else stream
+    order = by_offset[np.argsort(small[by_offset], kind="stable")]
+    return _Rows(streams, stream[order], offset[order], epoch[order], sequence[order], problem[order], problems)
+
+
+def _streams(keys: pa.Table) -> tuple[Numbers, pa.Table]:
+    """The number of each record's stream; and the streams in their order."""
+    number = np.zeros(len(keys), np.int64)
+    for name in STREAM:
+        code, values = _codes(keys[name])
+        number, _ = _codes(pa.chunked_array([number * (len(values) + 1) + code + 1]))
+    first = np.empty(int(number.max(initial=_NONE)) + 1, np.int64)
+    first[number[::-1]] = np.arange(len(keys))[::-1]  # of a stream's records the first one is written last
+    streams = pa.table({name: _text(keys[name].take(pa.array(first))) for name in STREAM})
+    order = pc.sort_indices(streams, [(name, "ascending") for name in STREAM]).to_numpy()
+    nth = np.empty(len(order), np.int64)
+    nth[order] = np.arange(len(order))
+    return nth[number], streams.take(pa.array(order))
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
+    """The number of each value among the distinct ones, -1 for null; and these."""
+    is_encoded = pa.types.is_dictionary(column.type)
+    encoded = (column if is_encoded else column.dictionary_encode()).unify_dictionaries().combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], column.type))
+    return _filled(encoded.indices), encoded.dictionary
+
+
+def _known(streams: list[Stream], watermarks: Mapping[Stream, Ordinal], positions: Mapping[Stream, Position]) -> _Known:
+    """Where each stream is: behind an earlier chunk, or at its watermark."""
+    none = (_NONE, _NONE)
+    found = [positions.get(stream) or Position(*(watermarks.get(stream, none) * 2)) for stream in streams]
+    return _Known(*_numbers(found).reshape(-1, len(Position._fields)).T)
+
+
+def _of_record_before(stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known) -> tuple[Numbers, Numbers]:
+    """The epoch and sequence of the record before each one that counts."""
+    starts = _starts(stream)
+    pairs = ((known.before_epoch, epoch), (known.before_sequence, sequence))
+    before, last = (np.where(starts, of_stream[stream], _before(column)) for of_stream, column in pairs)
+    return before, last
+
+
+def _starts(*columns: NDArray[np.integer]) -> Flags:
+    """Where any of the columns differs from the row before; true for the first row."""
+    starts = np.ones(len(columns[0]), bool)
+    starts[1:] = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
+    return starts
+
+
+def _before(column: NDArray[np.integer]) -> NDArray[np.integer]:
+    """The value of the row before; -1 for the first row."""
+    before = np.empty_like(column)
+    before[:1], before[1:] = _NONE, column[:-1]
+    return before
+
+
+def _step(sequence: Numbers, before: Numbers) -> NDArray[np.uint64]:
+    """How far a sequence is above another one; only for those that are."""
+    return sequence.astype(np.uint64) - before.astype(np.uint64)
+
+
+def _lasts(starts: Numbers, rows: int) -> Numbers:
+    """The last row of each group, of which the first is given."""
+    return np.append(starts, rows)[1:] - 1
+
+
+def _sums(column: Numbers, starts: Numbers) -> Numbers:
+    return np.add.reduceat(column, starts) if len(starts) else column[:0]
+
+
+def _numbers(values: Sequence[object]) -> Numbers:
+    return np.array(values, np.int64)
+
+
+def _filled(column: pa.Array | pa.ChunkedArray) -> Numbers:
+    """A column of whole numbers, -1 for null."""
+    filled: Numbers = pc.fill_null(column.cast(pa.int64()), _NONE).to_numpy()
+    return filled
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column's values, where they are in a dictionary."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def _with(streams: pa.Table, columns: Mapping[str, Numbers]) -> pa.Table:
+    for name, column in columns.items():
+        streams = streams.append_column(name, pa.array(column, pa.int64()))
+    return streams

@@ -1,0 +1,220 @@
+"""The decision in columns against the rule read literally, record after record, whole and cut into chunks of any size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakehouse.contracts.silver import stream_of
+from lakehouse.extract.sources import Source
+from silver.decide.kernel import Decision
+from silver.decide.sequential import fold, gaps
+from silver.model import SEGMENT, Island, by_name
+from silver.rules import Policy, Rules
+from silver.state.watermarks import Watermark, Watermarks
+from tests.support.examples import examples
+from tests.support.logs import LARGEST, Log, logs
+from tests.support.reference import Reference, Seen
+from tests.support.segments import segments_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakehouse.contracts.silver import Ordinal, Stream
+
+KEYS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("producer", pa.string()),
+        *((name, pa.int64()) for name in ("offset", "epoch", "sequence")),
+        ("problem", pa.string()),
+    ]
+)
+RULES = Rules(Source("header", "seq"))
+STREAM = ("t", 0, None)
+
+
+def keys_of(records: Iterable[Island], *, is_encoded: bool = False) -> pa.Table:
+    """Records as key columns; with `is_encoded`, texts as dictionaries."""
+    rows = [(*each.stream, each.first_offset, each.epoch, each.first_sequence, each.problem) for each in records]
+    keys = pa.Table.from_pylist([dict(zip(KEYS.names, row, strict=True)) for row in rows], KEYS)
+    if not is_encoded:
+        return keys
+    text = pa.dictionary(pa.int32(), pa.string())
+    return keys.cast(pa.schema([pa.field(each.name, text if each.type == pa.string() else each.type) for each in KEYS]))
+
+
+def decided(
+    chunks: Iterable[Sequence[Island]], known: Mapping[Stream, Ordinal], rules: Rules = RULES, *, is_encoded: bool = False
+) -> Decision:
+    """Decide some chunks of records, each in reverse order."""
+    found = Decision(rules)
+    marks = Watermarks({stream: Watermark(*ordinal, -1, 1, "rules") for stream, ordinal in known.items()})
+    for chunk in chunks:
+        found.add(keys_of(reversed(chunk), is_encoded=is_encoded), marks)
+    return found
+
+
+def in_pieces(records: Sequence[Island], size: int) -> list[Sequence[Island]]:
+    """Cut records, in the order of partitions and offsets, into chunks of a size."""
+    ordered = sorted(records, key=lambda each: (each.stream[:2], each.first_offset))
+    return [ordered[first : first + size] for first in range(0, len(ordered), size)] or [[]]
+
+
+def gaps_of(found: Decision) -> dict[Stream, list[tuple[int, int, int]]]:
+    told = defaultdict(list)
+    for row in found.gaps.to_pylist():
+        told[stream_of(row)].append((row["epoch"], row["first_sequence"], row["last_sequence"]))
+    return dict(told)
+
+
+def require_alike(records: Sequence[Island], known: Mapping[Stream, Ordinal], rules: Rules, sizes: Iterable[int]) -> None:
+    """Require of each size of a chunk what the fold makes of the records."""
+    ordered = sorted(records, key=lambda each: (by_name(each.stream), each.first_offset))
+    expected = sorted(fold(ordered, known, rules), key=str)
+    missing = {stream: ranges for stream, ranges in gaps(ordered, known, rules).items() if ranges}
+    for size in sizes:
+        found = decided(in_pieces(records, size), known, rules, is_encoded=size % 2 == 0)
+        assert found.segments.schema == SEGMENT
+        assert sorted(segments_of(found.segments), key=str) == expected, size
+        assert gaps_of(found) == missing, size
+
+
+def _record(record: Seen) -> Island:
+    problem = "value_undecodable" if record.is_undecodable else None
+    epoch, sequence, problem = (None, None, "unread") if record.sequence is None else (record.epoch, record.sequence, problem)
+    return Island(record.stream, record.offset, record.offset, epoch, sequence, problem)
+
+
+@settings(max_examples=examples(100, 5_000), deadline=None)
+@given(log=logs(with_epochs=True, with_replays=True), max_jump=st.sampled_from([None, 3, 20]), size=st.integers(1, 9))
+def test_each_load_of_a_log_is_decided_as_the_reference_does(log: Log, max_jump: int | None, size: int) -> None:
+    rules = Rules(Source("value"), max_jump=max_jump, contiguous=True)
+    reference = Reference(max_jump=max_jump)
+    for load, records in enumerate(log.loads):
+        sent, before = log.arrivals(load), dict(reference.watermarks)
+        reference.take(records)
+        arrived = [_record(record) for record in sent]
+
+        require_alike(arrived, before, rules, [len(arrived) + 1, size])
+
+        kinds = _kinds(decided([arrived], before, rules).segments, sent)
+        told = {"duplicate": "suspect", "late": "suspect", "collision": "suspect"}  # the comparison comes after
+        assert kinds == {place: told.get(kind, kind) for place, kind in reference.classes.items() if place in kinds}
+        assert kinds.keys() == {record.place for record in records}
+
+
+def _kinds(found: pa.Table, sent: Iterable[Seen]) -> dict[tuple[str, int, int], str]:
+    """The class of each record: accepted where no reject of its stream spans its offset."""
+    rejects = [segment for segment in segments_of(found) if segment.kind not in ("accepted", "replay")]
+    kinds = {}
+    for record in sent:
+        spans = [
+            each.kind
+            for each in rejects
+            if each.stream == record.stream and each.first_offset <= record.offset <= each.last_offset
+        ]
+        assert len(spans) <= 1, "two rejects span one record"
+        kinds[record.place] = spans[0] if spans else "accepted"
+    return kinds
+
+
+_STREAMS: list[Stream] = [("t", 0, None), ("t", 0, ""), ("t", 0, "a"), ("t", 1, None), ("u", 0, "a")]
+_SEQUENCES = st.one_of(st.integers(0, 12), st.sampled_from([LARGEST, LARGEST - 1, LARGEST // 2, LARGEST // 2 + 1]))
+_EPOCHS = st.sampled_from([0, 0, 0, 1, 2, LARGEST])
+
+
+@st.composite
+def _histories(draw: st.DrawFn) -> list[Island]:
+    """Partitions in which producers take turns. Some records cannot be read, and some came twice."""
+    records, offsets = [], {stream[:2]: 0 for stream in _STREAMS}
+    for stream in draw(st.lists(st.sampled_from(_STREAMS), max_size=25)):
+        offsets[stream[:2]] += draw(st.sampled_from([1, 1, 1, 2]))
+        problem = draw(st.sampled_from([None] * 6 + ["unread", "value_undecodable"]))
+        epoch, sequence = (None, None) if problem == "unread" else (draw(_EPOCHS), draw(_SEQUENCES))
+        record = Island(stream, offsets[stream[:2]], offsets[stream[:2]], epoch, sequence, problem)
+        records += [record] * draw(st.sampled_from([1] * 6 + [2, 3]))
+    return records
+
+
+@settings(max_examples=examples(20, 300), deadline=None)
+@given(
+    records=_histories(),
+    known=st.dictionaries(st.sampled_from(_STREAMS), st.tuples(st.integers(0, 1), _SEQUENCES)),
+    max_jump=st.sampled_from([None, 1, 4, LARGEST]),
+)
+def test_a_history_is_decided_alike_in_chunks_of_every_size(
+    records: list[Island], known: dict[Stream, Ordinal], max_jump: int | None
+) -> None:
+    rules = Rules(Source("header", "seq"), max_jump=max_jump, contiguous=True, topics=(("u", Policy(None, contiguous=True)),))
+    require_alike(records, known, rules, range(1, len(records) + 2))
+
+
+def test_a_step_is_a_jump_in_the_topic_whose_max_jump_it_passes_and_gaps_are_those_of_contiguous_topics() -> None:
+    rules = Rules(Source("value"), topics=(("orders", Policy(max_jump=2)), ("payments", Policy(max_jump=20, contiguous=True))))
+    sent = [
+        Island((topic, 0, None), offset, offset, 0, sequence, None)
+        for topic in ("orders", "payments", "returns")
+        for offset, sequence in enumerate([1, 2, 5, 30])
+    ]
+
+    found = decided([sent], {}, rules)
+
+    jumps = [(each.stream[0], each.first_sequence) for each in segments_of(found.segments) if each.kind == "jump"]
+    assert jumps == [("orders", 5), ("orders", 30), ("payments", 30)]
+    accepted = {each.stream[0]: each.last_sequence for each in segments_of(found.segments) if each.kind == "accepted"}
+    assert accepted == {"orders": 2, "payments": 5, "returns": 30}
+    assert gaps_of(found) == {("payments", 0, None): [(0, 3, 4)]}
+
+
+def test_a_declared_epoch_replaces_the_one_that_was_read_and_no_other() -> None:
+    sent = [
+        Island(STREAM, 0, 0, 3, 1, None),
+        Island(STREAM, 1, 1, None, None, "unread"),
+        Island(("t", 1, None), 0, 0, 3, 1, None),
+    ]
+    marks = Watermarks({STREAM: Watermark(3, 9, -1, 1, "rules", declared_epoch=4)})
+    found = Decision(RULES)
+    found.add(keys_of(sent), marks)
+
+    told = [(each.stream[1], each.kind, each.epoch) for each in segments_of(found.segments)]
+    assert told == [(0, "accepted", 4), (1, "accepted", 3), (0, "invalid", None)]
+
+
+def test_streams_that_have_a_name_or_none_are_apart_and_in_order() -> None:
+    sent = [Island(("t", 0, name), nth, nth, 0, 5, None) for nth, name in enumerate(["b", None, "", "a"])]
+
+    found = decided([sent], {})
+
+    assert [each.stream[2] for each in segments_of(found.segments)] == ["", "a", "b", None]
+
+
+def test_a_load_without_records_has_no_segments() -> None:
+    for is_encoded in (False, True):
+        found = decided([[]], {}, is_encoded=is_encoded)
+        assert (found.segments.num_rows, found.gaps.num_rows) == (0, 0)
+    assert Decision(RULES).segments.num_rows == 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_block_goes_on_in_the_next_chunk_only_where_no_record_lies_between(size: int) -> None:
+    sequences: list[Any] = [2, 3, 10, 4, 5, 5, 6]
+    sent = [Island(STREAM, nth, nth, 0, sequence, None) for nth, sequence in enumerate(sequences)]
+    sent = [each for record in sent for each in [record] * (3 if record.first_offset == 6 else 1)]
+
+    found = segments_of(decided(in_pieces(sent, size), {STREAM: (0, 9)}).segments)
+
+    told = [(each.kind, each.first_offset, each.last_offset, each.records) for each in found]
+    assert told == [
+        ("accepted", 2, 2, 1),
+        ("suspect", 0, 1, 2),
+        ("suspect", 3, 4, 2),
+        ("suspect", 5, 6, 2),
+        ("replay", 6, 6, 2),
+    ]
