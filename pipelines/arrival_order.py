@@ -4,34 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.silver import COLLISION, STREAM, stream_of
 from lakehouse.delta import few_rows, tables
-from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
-from silver.audit.arrival_order import Order, Rise, arrival_order
-from silver.decide import islands
-from silver.decide.decision import Way
+from silver.audit.arrival_order import Order, arrival_orders
 from silver.extract.columns import NARROW, narrow, sequenced
 from silver.extract.schemas import with_schemas
-from silver.model import by_name
+from silver.load import key_columns
+from silver.model import Limits
 from silver.rules import Rules
 from silver.state.tables import last_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
     from lakehouse.contracts.silver import Stream
     from lakehouse.run.context import Run
     from lakehouse.settings.pipeline import Settings
     from lakehouse.table import Table
-    from silver.model import Island
 
 _MOST_BLOCKS = 1_000
 """Blocks that are looked at more closely: enough to tell what a producer does."""
@@ -57,13 +51,13 @@ def orders(spark: SparkSession, run: Run, settings: Settings, *, topic: str | No
     table = run.table(BRONZE_RECORDS)
     raw = tables.read(spark, table, version=tables.version(spark, table))
     rules = with_schemas(spark, run, raw, rules)
-    found = {"bronze": _orders(spark, narrow(raw, rules), topic), "silver": list[Order]()}
+    found = {"bronze": _orders(narrow(raw, rules), topic), "silver": list[Order]()}
     _note_retries(sequenced(raw, rules), found["bronze"])
     for order in found["bronze"]:
         order.is_contiguous = rules.policy(order.stream[0]).contiguous
     if tables.exists(spark, run.table(SILVER_RECORDS)):
         kept = spark.read.table(run.table(SILVER_RECORDS).sql).withColumn("problem", F.lit(None).cast("string"))
-        found["silver"] = _orders(spark, kept, topic)
+        found["silver"] = _orders(kept, topic)
     if tables.exists(spark, run.table(SILVER_REJECTS)):
         _count_collisions(spark, run.table(SILVER_REJECTS), found["bronze"])
     return found
@@ -104,21 +98,7 @@ def _count_collisions(spark: SparkSession, rejects: Table, orders: list[Order]) 
         order.collisions = by_stream[order.stream]
 
 
-def _orders(spark: SparkSession, records: DataFrame, topic: str | None) -> list[Order]:
-    once = records.select(*NARROW).dropDuplicates([*STREAM, "offset"])  # Bronze may hold an offset twice
-    wanted = once if topic is None else once.where(F.col("topic") == topic)
-    streams = groupby(_rises(spark, wanted), key=lambda rise: rise.stream)
-    orders = [arrival_order(of_stream) for _, of_stream in streams]
-    return sorted(orders, key=lambda order: by_name(order.stream))
-
-
-def _rises(spark: SparkSession, records: DataFrame) -> Iterator[Island | Rise]:
-    """All records, stream by stream, in offset order: as islands, which cost no sort, where a stream comes in them."""
-    chained, left = islands.part(spark, records, Way.most_islands)
-    yield from chained
-    if left is None:
-        return
-    columns = (*STREAM, "first_offset", "epoch", "first_sequence", "records")
-    for row in frames.one_by_one(islands.rises(left).orderBy(*STREAM, "run").select(*columns)):
-        topic, partition, producer, *rise = row
-        yield Rise((topic, partition, producer), *rise)
+def _orders(records: DataFrame, topic: str | None) -> list[Order]:
+    """The orders of narrow records, which are read some at a time."""
+    wanted = records if topic is None else records.where(F.col("topic") == topic)
+    return arrival_orders(key_columns.in_chunks(wanted.select(*NARROW), Limits().records))

@@ -17,7 +17,7 @@ from lakehouse.table import BRONZE_TOPICS, SILVER_WATERMARKS
 from silver.load import breaker, cutover, planner, recover, steps
 from silver.rules import Rules
 from silver.state import watermarks
-from silver.state.streams import Limits
+from silver.state.streams import StreamLimits
 from silver.state.tables import create_tables
 from silver.state.watermarks import Watermarks
 
@@ -172,9 +172,9 @@ def require_others_let_in(
         breaker.require_closed(spark, run, planned, *shares)
 
 
-def limits(settings: Settings) -> Limits:
+def limits(settings: Settings) -> StreamLimits:
     """How many new streams a load may bring."""
-    return Limits(settings.policies.max_new_streams, settings.policies.new_streams_of_topics)
+    return StreamLimits(settings.policies.max_new_streams, settings.policies.new_streams_of_topics)
 
 
 def samples(rejects: pa.Table) -> list[dict[str, object]]:

@@ -17,9 +17,9 @@ from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS, SILVER_WATERMARKS
 from pipelines import bronze_to_silver
 from silver.decide import decision
-from silver.decide.decision import How, Way
 from silver.extract.schemas import with_schemas
-from silver.load import breaker, planner
+from silver.load import breaker, key_columns, planner
+from silver.model import streams_of
 from silver.rules import Rules
 from silver.state import ledger
 from silver.state.streams import Streams
@@ -29,6 +29,7 @@ from silver.suspects.past import Whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from bronze.kafka.sample import Sampled
@@ -83,7 +84,12 @@ def _decided(spark: SparkSession, run: Run, settings: Settings, records: Sequenc
     streams = Streams(spark, run, nothing, bronze_to_silver.limits(settings))
     rows = frames.of_contract(spark, [_row(record) for record in records], BRONZE)
     rules = with_schemas(spark, run, rows, rules)
-    found = planner.classify_range(spark, rows, rules, streams=streams, past=lambda: past, way=Way(How.FEW))
+    chunks = key_columns.of_records(rows, rules, MOST_RECORDS, counted=len(records))
+
+    def resolve(chunk: pa.Table) -> Watermarks:
+        return streams.resolve(streams_of(chunk))
+
+    found = planner.classify(spark, chunks, rows, rules, resolve=resolve, past=lambda: past).segments
     loads = ledger.rows(ledger.stream_loads(decision.summary(found), [], nothing), nothing, {}, rules)
     policies = settings.policies
     return {

@@ -1,7 +1,8 @@
-"""The data types of the decision: streams, islands of records, and segments of decided records."""
+"""The data types of the decision: streams, and segments of decided records."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -51,6 +52,15 @@ def tuples_of(table: pa.Table, names: Iterable[str]) -> Iterator[tuple[Any, ...]
     return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
+def streams_of(table: pa.Table) -> Iterator[Stream]:
+    """The streams of a table's rows, each once.
+
+    >>> list(streams_of(pa.table({"topic": ["t", "t"], "partition": [0, 0], "producer": ["p", "p"]})))
+    [('t', 0, 'p')]
+    """
+    yield from tuples_of(table.group_by(list(STREAM)).aggregate([]), STREAM)
+
+
 SPAN = ("first_offset", "last_offset", "first_sequence", "last_sequence")
 SEGMENT = pa.schema(
     [
@@ -60,7 +70,7 @@ SEGMENT = pa.schema(
         ("epoch", pa.int64()),
         ("class", pa.string()),
         ("reason", pa.string()),
-        *((name, pa.int64()) for name in (*SPAN, "records", "jumps_forward", "jumps_backward", "max_step")),
+        *((name, pa.int64()) for name in (*SPAN, "records", "jumps_forward", "jumps_backward")),
         ("content_sha256", pa.string()),
     ]
 )
@@ -75,39 +85,25 @@ REJECT = pa.schema(
 )
 
 
-class Island(NamedTuple):
-    """Records of a stream at consecutive offsets whose sequences rise one by one; or a single record.
+@dataclass(frozen=True)
+class Limits:
+    """How much of a load the driver holds at a time. Changes what a load costs, never its outcome.
 
-    With a `problem` the records are invalid; if `epoch` and `first_sequence` could not be read, it is a single record.
+    Attributes:
+        records: The most records that are decided at a time; an offset that Bronze holds often may make them more.
+        suspects: The most suspects that are compared at a time.
+        fewest_copied: The fewest suspects in blocks that are checked as a whole; fewer are compared one by one just as fast.
+        smallest_copy: The fewest records of such a block.
     """
 
-    stream: Stream
-    first_offset: int
-    last_offset: int
-    epoch: int | None
-    first_sequence: int | None
-    problem: str | None
-
-    @property
-    def records(self) -> int:
-        """The number of records."""
-        return self.last_offset - self.first_offset + 1
-
-    @property
-    def distance(self) -> int:
-        """Sequence minus offset, the same for all records. Raises ValueError if the sequence could not be read."""
-        if self.first_sequence is None:
-            raise ValueError(f"no sequence could be read at offset {self.first_offset}: {self.problem}")
-        return self.first_sequence - self.first_offset
-
-    @property
-    def last_sequence(self) -> int:
-        """The last record's sequence. Raises ValueError if it could not be read."""
-        return self.last_offset + self.distance
+    records: int = 2_000_000
+    suspects: int = 250_000
+    fewest_copied: int = 10_000
+    smallest_copy: int = 100
 
 
 class Segment(NamedTuple):
-    """All accepted records of a stream and epoch, or a block or single reject; see `silver.decide.running_max.segments`."""
+    """All accepted records of a stream and epoch, or a block or single reject; see `silver.decide.kernel.Decided`."""
 
     stream: Stream
     epoch: int | None

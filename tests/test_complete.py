@@ -19,7 +19,7 @@ from jobs.readers import why
 from lakehouse.contracts import views
 from lakehouse.contracts.bronze import FINGERPRINT
 from lakehouse.contracts.gold import STREAM_HEALTH
-from lakehouse.contracts.silver import CLASSES, JUMP, LATE, LOADS, PROBLEMS, QUARANTINED, REPLAY, STREAM, UNDECODABLE, Stream
+from lakehouse.contracts.silver import CLASSES, LATE, LOADS, PROBLEMS, QUARANTINED, REPLAY, STREAM, UNDECODABLE, Stream
 from lakehouse.delta import maintenance as table_maintenance
 from lakehouse.extract import columns, json_strictness
 from lakehouse.extract.sources import Form, Source
@@ -27,7 +27,7 @@ from lakehouse.settings.policies import Policies, TopicPolicies
 from lakehouse.table import TABLE_NAMES
 from pipelines import maintenance
 from pipelines.operate import erasure
-from silver.decide import decision, running_max, sequential
+from silver.decide import decision, kernel
 from silver.extract import one_record
 from silver.load import steps
 from silver.model import SEGMENT, Segment
@@ -103,16 +103,13 @@ def test_every_view_is_in_each_dialect_and_has_its_tables() -> None:
     assert {table for tables in views.READ_BY.values() for table in tables} <= set(TABLE_NAMES)
 
 
-def test_every_class_is_decided_by_both_ways_and_has_a_place_in_the_dashboard_and_the_report() -> None:
-    told_apart = list(vars(compare).values())  # suspects, which either way leaves to the comparison
-    one_by_one = [*vars(sequential).values(), *told_apart]
-    in_spark = [*vars(running_max).values(), *told_apart, JUMP]  # no running maximum can decide a jump
+def test_every_class_is_decided_and_has_a_place_in_the_dashboard_and_the_report() -> None:
+    told = [*vars(kernel).values(), *vars(compare).values()]  # suspects are left to the comparison
     dashboard = json.loads((ROOT / "resources" / "streams.lvdash.json").read_text(encoding="utf-8"))
     queries = ["".join(each["queryLines"]) for each in dashboard["datasets"]]
     style = (REPORT / "assets" / "report.css").read_text(encoding="utf-8")
     for name in CLASSES:
-        assert name in one_by_one, name
-        assert name in in_spark, name
+        assert name in told, name
         assert f".{name} {{ background: var(--c-{name}); }}" in style, name
     assert any(f"FOR class IN ({', '.join(CLASSES)})" in query for query in queries)
 

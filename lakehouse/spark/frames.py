@@ -11,19 +11,16 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from lakehouse.contracts.contract import ERASED, ERASED_IN_BRONZE, HEADERS, LOST, RANGES, STARTS
 from lakehouse.contracts.silver import STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from pyspark import RDD
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
-    from pyspark.sql.window import WindowSpec
 
     from lakehouse.contracts.contract import Contract
 
@@ -103,21 +100,6 @@ def of_streams(spark: SparkSession, rows: DataFrame, streams: Iterable[Sequence[
     """
     wanted = of_tuples(spark, streams, "topic string, partition int, producer string")
     return rows.join(F.broadcast(wanted), on=same_stream(rows, wanted), how="left_semi")
-
-
-def one_by_one(rows: DataFrame) -> Iterator[Row]:
-    """The rows of a frame, a Spark partition or two on the driver at a time.
-
-    A classic frame is read by its RDD: Spark 4.2 keeps the job of each partition, rows and broadcasts included, for as long as
-    the session lives, if the job belongs to a query that has ended, as those of a frame's own iterator do.
-    """
-    source: DataFrame | RDD[Row] = rows.rdd if hasattr(rows, "_jdf") else rows  # Spark Connect has neither
-    return source.toLocalIterator(prefetchPartitions=True)
-
-
-def by_offset() -> WindowSpec:
-    """The window of a stream's records in offset order."""
-    return Window.partitionBy(*STREAM).orderBy("offset")
 
 
 def same_stream(rows: DataFrame, others: DataFrame, *more: str) -> Column:

@@ -162,7 +162,7 @@ def _known(spark: SparkSession, run: Run, recovered: Recovered, asked: Reset) ->
     known = recovered.watermarks
     if recovered.open_claim is not None:
         known = known.after(recovered.open_claim)
-    return Streams(spark, run, known).know([asked.stream])
+    return Streams(spark, run, known).resolve([asked.stream])
 
 
 def _begins_epoch(asked: Reset, known: Watermarks) -> bool:

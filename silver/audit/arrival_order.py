@@ -10,11 +10,18 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
+from lakehouse.contracts.silver import STREAM
+from silver.decide.kernel import before_of, sort_keys, starts_of
+from silver.model import BATCH, by_name, tuples_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pyarrow as pa
+
     from lakehouse.contracts.silver import Stream
-    from silver.model import Island
 
 Kind = Literal["JF", "JB", "DJF", "DJB"]
 
@@ -112,48 +119,72 @@ class Order:
         return sum(jump.kind == kind for jump in self.jumps)
 
 
-def arrival_order(rises: Iterable[Island | Rise]) -> Order:
-    """Find where one stream deviates from rising by one, and count its records and duplicates.
+def arrival_orders(chunks: Iterable[pa.Table]) -> list[Order]:
+    """Find where each stream deviates from rising by one, and count its records and duplicates.
 
     Args:
-        rises: All records of one stream, in offset order; those whose sequence could not be read are skipped.
-
-    >>> from silver.model import Island
-    >>> sent = [(1, 10), (30, 40), (15, 29), (11, 14), (5, 10), (2, 4), (41, 44)]
-    >>> stream, offset, given = ("t", 0, None), 0, []
-    >>> for first, last in sent:
-    ...     given.append(Island(stream, offset, offset + last - first, 0, first, None))
-    ...     offset = given[-1].last_offset + 1
-    >>> [jump.kind for jump in arrival_order(given).jumps]
-    ['JF', 'JB', 'JB', 'DJB', 'DJB', 'JF']
+        chunks: All records as key columns: a partition's records in the order of their offsets, whole or in consecutive chunks.
     """
-    found: Order | None = None
-    before: tuple[int, int] | None = None
-    seen: dict[int, _Seen] = {}
-    is_open = False
-    for rise in rises:
-        found = found or Order(rise.stream)
+    found: dict[Stream, _Arriving] = {}
+    for keys in chunks:
+        for rise in rises(keys):
+            found.setdefault(rise.stream, _Arriving(rise.stream)).take(rise)
+    return sorted((each.finish() for each in found.values()), key=lambda order: by_name(order.stream))
+
+
+def rises(keys: pa.Table) -> Iterator[Rise]:
+    """Cut the records of each stream, in offset order, wherever a number is not the next one. Skips replays."""
+    rows = sort_keys(keys)
+    is_once = starts_of(rows.stream, rows.offset)
+    stream, offset, epoch, sequence = (column[is_once] for column in (rows.stream, rows.offset, rows.epoch, rows.sequence))
+    before, is_read = before_of(sequence), sequence != -1
+    rises_on = (epoch == before_of(epoch)) & (sequence == before + 1)
+    goes_on = np.where(is_read, rises_on & (before != -1), before == -1)
+    starts = np.flatnonzero(starts_of(stream) | ~goes_on)
+    records = np.diff(np.append(starts, len(stream)))
+    streams = [(topic, partition, producer) for topic, partition, producer in tuples_of(rows.streams, STREAM)]
+    for first in range(0, len(starts), BATCH):  # as Python numbers, some at a time
+        some = starts[first : first + BATCH]
+        columns = (stream[some], offset[some], epoch[some], sequence[some], records[first : first + BATCH])
+        for nth, place, of_epoch, number, count in zip(*(column.tolist() for column in columns), strict=True):
+            is_number = number != -1
+            yield Rise(streams[nth], place, of_epoch if is_number else None, number if is_number else None, count)
+
+
+class _Arriving:
+    """The order of one stream as far as its records were taken."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._order = Order(stream)
+        self._before: tuple[int, int] | None = None
+        self._seen: dict[int, _Seen] = {}
+        self._is_open = False
+
+    def take(self, rise: Rise) -> None:
+        """Take further records of the stream; those whose sequence could not be read are skipped."""
         if rise.epoch is None or rise.first_sequence is None:
-            continue
+            return
+        order, before = self._order, self._before
         first, last = rise.first_sequence, rise.first_sequence + rise.records - 1
-        known = seen.setdefault(rise.epoch, _Seen())
+        known = self._seen.setdefault(rise.epoch, _Seen())
         block = known.run_from(first, last)
         if before is None or before[0] != rise.epoch:
-            is_open = False
+            self._is_open = False
         elif first != before[1] + 1:
             kind = _KINDS[first > before[1], bool(block)]
-            found.jumps.append(Jump(kind, rise.first_offset, rise.epoch, before[1], first, block))
-            is_open = True
-        elif is_open:  # behind a record of another stream, or one that could not be read: the block continues
-            found.jumps[-1] = replace(found.jumps[-1], block=found.jumps[-1].block + block)
-        is_open = is_open and block == rise.records
-        found.received += rise.records
-        found.duplicates += rise.records - known.add(first, last)
-        before = (rise.epoch, last)
-    if found is None:
-        raise ValueError("a stream has at least one record")
-    found.missing = sum(known.missing for known in seen.values())
-    return found
+            order.jumps.append(Jump(kind, rise.first_offset, rise.epoch, before[1], first, block))
+            self._is_open = True
+        elif self._is_open:  # behind a record that could not be read, or in the next chunk: the block continues
+            order.jumps[-1] = replace(order.jumps[-1], block=order.jumps[-1].block + block)
+        self._is_open = self._is_open and block == rise.records
+        order.received += rise.records
+        order.duplicates += rise.records - known.add(first, last)
+        self._before = (rise.epoch, last)
+
+    def finish(self) -> Order:
+        """Return the stream's order."""
+        self._order.missing = sum(known.missing for known in self._seen.values())
+        return self._order
 
 
 class _Seen:

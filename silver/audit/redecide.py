@@ -22,10 +22,9 @@ from silver.audit.row_summaries import as_of
 from silver.decide import decision
 from silver.extract.columns import from_bytes
 from silver.extract.schemas import with_schemas
-from silver.load.planner import classify_range
+from silver.load import key_columns, planner
 from silver.rules import Rules
 from silver.state import ledger
-from silver.state.streams import Known
 from silver.suspects.past import Whole
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from silver.audit.ledger_checks import Row
     from silver.state.watermarks import Watermarks
 
+_LIMITS = model.Limits()
 _OUTCOME = (
     *(name for name in CLASSES if name != REPLAY),
     "late_accepted",
@@ -75,8 +75,9 @@ def redecide_load(
 
     records = from_bytes(tables["bronze"]).where(_within(decided))
     rules = with_schemas(spark, run, records, rules)
-    found = classify_range(spark, records, rules, streams=Known(before), past=past)
-    found = found.filter(pc.not_equal(found["class"], REPLAY))
+    chunks = key_columns.of_records(records, rules, _LIMITS.records, counted=sum(row["records"] for row in decided))
+    decided_again = planner.classify(spark, chunks, records, rules, resolve=lambda _: before, past=past)
+    found = decided_again.segments.filter(pc.not_equal(decided_again.segments["class"], REPLAY))
     loads = ledger.stream_loads(decision.summary(found), [], before)
     again = {stream_of(row): row for row in ledger.rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}
     yield from _otherwise(load_seq, {stream_of(row): row for row in decided}, again)

@@ -1,4 +1,4 @@
 """Decides the class of each record of a load, except that suspects are left to `silver.suspects`.
 
-The entry is `decision.decide`. It decides by islands, monotonic streams or windows, with the same outcome.
+The entry is `kernel.Decision`. `decision` says what becomes of the segments.
 """

@@ -110,7 +110,7 @@ def decide(
     >>> [tuple(row[name] for name in ("class", "first_sequence", "last_sequence", "records")) for row in found.to_pylist()]
     [('accepted', 8, 20, 3), ('suspect', 7, 7, 1), ('replay', None, None, 1)]
     """
-    rows = _sorted(keys)
+    rows = sort_keys(keys)
     streams = list(tuples_of(rows.streams, STREAM))
     known = _known(streams, watermarks, positions or {})
     if declared:
@@ -121,14 +121,14 @@ def decide(
     is_contiguous = np.array([policies[topic].contiguous for topic, _, _ in streams], bool)
     max_step = np.array([_ANY_STEP if limit is None else limit for limit in limits], np.uint64)
 
-    is_first = _starts(rows.stream)
-    is_replay = np.where(is_first, known.last_offset[rows.stream], _before(rows.offset)) == rows.offset
+    is_first = starts_of(rows.stream)
+    is_replay = np.where(is_first, known.last_offset[rows.stream], before_of(rows.offset)) == rows.offset
     kind = np.where(is_replay, _REPLAY, _INVALID).astype(np.int8)
     counted = np.flatnonzero(~is_replay & (rows.problem == _NONE) & (rows.epoch != _NONE) & (rows.sequence != _NONE))
     stream, epoch, sequence = (column[counted] for column in (rows.stream, rows.epoch, rows.sequence))
     kind[counted], highest_epoch, highest = _classes(stream, epoch, sequence, known, max_step)
 
-    last_epoch, last_sequence = _of_record_before(stream, epoch, sequence, known)
+    last_epoch, last_sequence = _of_recordbefore_of(stream, epoch, sequence, known)
     is_same = epoch == last_epoch
     forward, backward = np.zeros((2, len(kind)), np.int64)
     forward[counted] = is_same & (sequence > last_sequence) & (_step(sequence, last_sequence) > 1)
@@ -221,7 +221,7 @@ class _Known(NamedTuple):
     last_kind: Numbers
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """Records as columns, sorted by stream and offset; -1 for null.
 
     Attributes:
@@ -249,11 +249,11 @@ def _classes(
     """The class of each record that counts; and the highest accepted (epoch, sequence) before it, -1 where there is none."""
     base_epoch = known.epoch[stream]
     highest_epoch = np.maximum(_running_max(stream, epoch), base_epoch)
-    before_epoch = np.where(_starts(stream), base_epoch, _before(highest_epoch))
-    starts = _starts(stream, highest_epoch)
+    before_epoch = np.where(starts_of(stream), base_epoch, before_of(highest_epoch))
+    starts = starts_of(stream, highest_epoch)
     base = np.where(highest_epoch == base_epoch, known.sequence[stream], _NONE)
     in_epoch = np.where(epoch == highest_epoch, sequence, _NONE)
-    before = np.where(starts, base, _before(np.maximum(_running_max(np.cumsum(starts), in_epoch), base)))
+    before = np.where(starts, base, before_of(np.maximum(_running_max(np.cumsum(starts), in_epoch), base)))
     is_same = epoch == before_epoch
     in_order = (epoch > before_epoch) | (is_same & (sequence > before))
     kind = np.where(in_order, _ACCEPTED, np.where(is_same, _SUSPECT, _FENCED)).astype(np.int8)
@@ -292,11 +292,11 @@ def _running_max(group: Numbers, value: Numbers) -> Numbers:
         return value
     order = np.argsort(value, kind="stable")
     ordered = value[order]
-    is_new = _starts(ordered)
+    is_new = starts_of(ordered)
     rank = np.empty(len(value), np.int64)
     rank[order] = np.cumsum(is_new) - 1
     values = ordered[is_new]
-    nth = (np.cumsum(_starts(group)) - 1) * len(values)
+    nth = (np.cumsum(starts_of(group)) - 1) * len(values)
     highest: Numbers = values[np.maximum.accumulate(nth + rank) - nth]
     return highest
 
@@ -304,7 +304,7 @@ def _running_max(group: Numbers, value: Numbers) -> Numbers:
 class _Classified(NamedTuple):
     """Records with their classes, and 1 for those that jump forward or backward, to be summed up."""
 
-    rows: _Rows
+    rows: Rows
     kind: NDArray[np.int8]
     forward: Numbers
     backward: Numbers
@@ -312,7 +312,7 @@ class _Classified(NamedTuple):
     def accepted(self) -> pa.Table:
         """A segment for the accepted records of each stream and epoch."""
         those = np.flatnonzero(self.kind == _ACCEPTED)
-        starts = np.flatnonzero(_starts(self.rows.stream[those], self.rows.epoch[those]))
+        starts = np.flatnonzero(starts_of(self.rows.stream[those], self.rows.epoch[those]))
         lasts = _lasts(starts, len(those))
         jumps = (_sums(column[those], starts) for column in (self.forward, self.backward))
         return self._segments(those[starts], those[lasts], lasts - starts + 1, *jumps)
@@ -321,7 +321,7 @@ class _Classified(NamedTuple):
         """A segment for each block of other records, and whether it continues one of the chunk before."""
         rows, kind = self.rows, self.kind
         pairs = ((known.last_kind, kind), (known.before_epoch, rows.epoch), (known.before_sequence, rows.sequence))
-        last_kind, epoch, sequence = (np.where(is_first, of[rows.stream], _before(column)) for of, column in pairs)
+        last_kind, epoch, sequence = (np.where(is_first, of[rows.stream], before_of(column)) for of, column in pairs)
         rises = (kind == _SUSPECT) & (rows.epoch == epoch) & (rows.sequence > sequence)
         goes_on = (kind == last_kind) & (rises | (kind == _REPLAY))
         is_other = kind != _ACCEPTED
@@ -375,7 +375,7 @@ class _Classified(NamedTuple):
         return _completed(told)
 
 
-def _sorted(keys: pa.Table) -> _Rows:
+def sort_keys(keys: pa.Table) -> Rows:
     """Records as columns, sorted by stream and offset."""
     stream, streams = _streams(keys)
     offset, epoch, sequence = (_filled(keys[name]) for name in ("offset", "epoch", "sequence"))
@@ -383,7 +383,7 @@ def _sorted(keys: pa.Table) -> _Rows:
     by_offset = np.argsort(offset, kind="stable")
     small = stream.astype(np.uint16) if len(streams) <= _SMALL else stream
     order = by_offset[np.argsort(small[by_offset], kind="stable")]
-    return _Rows(streams, stream[order], offset[order], epoch[order], sequence[order], problem[order], problems)
+    return Rows(streams, stream[order], offset[order], epoch[order], sequence[order], problem[order], problems)
 
 
 def _streams(keys: pa.Table) -> tuple[Numbers, pa.Table]:
@@ -417,22 +417,22 @@ def _known(streams: list[Stream], watermarks: Mapping[Stream, Ordinal], position
     return _Known(*_numbers(found).reshape(-1, len(Position._fields)).T)
 
 
-def _of_record_before(stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known) -> tuple[Numbers, Numbers]:
+def _of_recordbefore_of(stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known) -> tuple[Numbers, Numbers]:
     """The epoch and sequence of the record before each one that counts."""
-    starts = _starts(stream)
+    starts = starts_of(stream)
     pairs = ((known.before_epoch, epoch), (known.before_sequence, sequence))
-    before, last = (np.where(starts, of_stream[stream], _before(column)) for of_stream, column in pairs)
+    before, last = (np.where(starts, of_stream[stream], before_of(column)) for of_stream, column in pairs)
     return before, last
 
 
-def _starts(*columns: NDArray[np.integer]) -> Flags:
+def starts_of(*columns: NDArray[np.integer]) -> Flags:
     """Where any of the columns differs from the row before; true for the first row."""
     starts = np.ones(len(columns[0]), bool)
     starts[1:] = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
     return starts
 
 
-def _before(column: NDArray[np.integer]) -> NDArray[np.integer]:
+def before_of(column: NDArray[np.integer]) -> NDArray[np.integer]:
     """The value of the row before; -1 for the first row."""
     before = np.empty_like(column)
     before[:1], before[1:] = _NONE, column[:-1]

@@ -18,6 +18,7 @@ from lakehouse.extract.kinds import by_topic
 from silver.extract.payload import decoded
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from lakehouse.extract.sources import Sources
@@ -69,6 +70,15 @@ def are_current(records: DataFrame, rules: Rules) -> bool:
     wanted = F.coalesce(fingerprint(rules.sources), F.lit(""))
     is_other = F.col(FINGERPRINT).isNull() | (F.col(FINGERPRINT) != wanted)
     return not records.where(is_other).select("offset").limit(1).count()
+
+
+def keys_are_current(keys: pa.Table, rules: Rules) -> bool:
+    """The same of records on the driver: rows with topic and fingerprint."""
+    for read in keys.group_by(["topic", FINGERPRINT]).aggregate([]).to_pylist():
+        sources = rules.sources.of_topic(read["topic"])
+        if sources.is_left_to_silver or read[FINGERPRINT] != sources.fingerprint:
+            return False
+    return True
 
 
 def from_bytes(records: DataFrame) -> DataFrame:

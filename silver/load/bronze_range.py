@@ -29,12 +29,9 @@ if TYPE_CHECKING:
 
     from lakehouse.run.context import Run
     from lakehouse.table import Table
-    from silver.rules import Rules
 
-MOST_NUMBERS = 250_000
-"""Records whose numbers come to the driver: some 25 MB."""
-_NUMBERS_AT_ONCE = 4_096
-"""So many of them are some megabytes, however long the names of producers."""
+_FEW_KEYS = few_rows.Limits(rows=250_000, at_once=4_096)
+"""Key columns that are read without Spark: some 25 MB, and some megabytes at once, however long the names of producers are."""
 _HALVINGS = 3
 """At most fifteen conditions for neighbouring partitions of a topic: each new record is tested against all of them."""
 
@@ -101,7 +98,7 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
         records = tables.read(spark, bronze, version=tables.version(spark, bronze))
         spans = [(each, bronze_range.above.get(each, -1), last) for each, last in bronze_range.up_to.items()]
         return records.where(any_of(at(*each, f"offset BETWEEN {above + 1} AND {last}") for each, above, last in spans))
-    if bronze_range.is_few and (few := _few(bronze, bronze_range)) is not None:
+    if (few := _few(bronze, bronze_range)) is not None:
         return frames.of_arrow(spark, few).coalesce(1)  # written as one file, on however many cores
     version, without = bronze_range.to_version, _decided_boxes(bronze_range)
     records = few_rows.files(spark, bronze, version=version, without=without) or tables.read(spark, bronze, version=version)
@@ -114,25 +111,16 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     return records.where(~any_of(decided)) if decided else records
 
 
-def numbers(run: Run, bronze_range: BronzeRange, rules: Rules) -> pa.Table | None:
-    """The range's undecided records as a decision needs them, on the driver, without a query.
+def stored_keys(run: Run, bronze_range: BronzeRange) -> pa.Table | None:
+    """The key columns of the range's undecided records as Bronze has them, read without Spark.
 
     Returns:
-        The columns of `silver.extract.columns.NARROW`, in no particular order. None where Bronze's columns do not tell all of
-        them by these rules, where there are many, or where they are not in a local folder.
+        The columns of `silver.extract.columns.NARROW`, the fingerprint and `erased`, in no particular order. None where there
+        are many, where they are not in a local folder, or where the range is read by its offsets.
     """
-    if rules.judges_values or rules.sources.is_left_to_silver or bronze_range.up_to is not None:
+    if bronze_range.up_to is not None:
         return None
-    limits = few_rows.Limits(MOST_NUMBERS, _NUMBERS_AT_ONCE)
-    rows = _few(run.table(BRONZE_RECORDS), bronze_range, [*NARROW, FINGERPRINT, "erased"], limits)
-    if rows is None or rows["erased"].null_count < len(rows):
-        return None
-    sources = rules.sources
-    for told in rows.group_by(["topic", FINGERPRINT]).aggregate([]).to_pylist():
-        of_topic = sources.of_topic(told["topic"])
-        if of_topic.is_left_to_silver or told[FINGERPRINT] != of_topic.fingerprint:
-            return None
-    return rows.select(list(NARROW))
+    return _few(run.table(BRONZE_RECORDS), bronze_range, [*NARROW, FINGERPRINT, "erased"], _FEW_KEYS)
 
 
 def _few(

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lakehouse.contracts.silver import stream_of
 from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.decide import decision
-from silver.decide.decision import How, Way
-from silver.extract.columns import are_current, narrow, sequenced
+from silver.decide.kernel import Decision
+from silver.extract.columns import are_current, keys_are_current, sequenced
 from silver.extract.schemas import with_schemas
-from silver.load import bronze_range
+from silver.load import bronze_range, key_columns
+from silver.model import Limits, rows_of, streams_of
 from silver.state import ledger
 from silver.state.claim import shared_columns
 from silver.state.plan import Partition, Plan
 from silver.state.streams import Streams
-from silver.suspects import resolve
-from silver.suspects.past import Near, Whole
+from silver.state.watermarks import Watermarks
+from silver.suspects import resolve as resolve_suspects
+from silver.suspects.past import Near
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -31,16 +35,10 @@ if TYPE_CHECKING:
     from silver.load.recover import Recovered
     from silver.rules import Rules
     from silver.state.plan import BronzeRange
-    from silver.state.streams import Known, Limits
-    from silver.state.watermarks import Watermarks
+    from silver.state.streams import StreamLimits
     from silver.suspects.past import Past
 
-
-_BY_ISLANDS = Way()
-_FEW = bronze_range.MOST_NUMBERS
-"""Bronze records up to which a load is decided on the driver."""
-_READ_FROM_BYTES = 10_000
-"""Those that are read as a whole on the driver; reading their bytes takes less time than asking whether Bronze has."""
+_LIMITS = Limits()
 
 
 def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and speeds it up
@@ -48,15 +46,14 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     run: Run,
     rules: Rules,
     recovered: Recovered,
-    limits: Limits | None = None,
+    stream_limits: StreamLimits | None = None,
     *,
-    way: Way | None = None,
+    limits: Limits = _LIMITS,
     prefetch: Prefetch | None = None,
 ) -> Plan | None:
     """Plan the load after the last finished one: pin what Bronze gained, and decide it.
 
-    `way` and `prefetch` affect only the cost; without a way, it is chosen by the load's size and by the load before. What the
-    load will write is prefetched as soon as there is one.
+    `limits` and `prefetch` affect only the cost. What the load will write is prefetched as soon as there is one.
 
     Returns:
         The plan, or None if Bronze gained nothing.
@@ -73,8 +70,8 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     claim = shared_columns(run, rules, pinned, load_seq=watermarks.load_seq + 1)
     if prefetch is not None:
         prefetch([run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)])
-    way = way or _way(recovered, pinned)
-    planned = plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, way=way, limits=limits)
+    streams = Streams(spark, run, watermarks, stream_limits)
+    planned = plan_range(spark, run, rules, streams=streams, pinned=pinned, claim=claim, limits=limits)
     return planned if planned.ledger else None
 
 
@@ -91,72 +88,109 @@ def of_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -
     return replace(pinned, topics=topics, joined=joined)
 
 
-def _way(recovered: Recovered, pinned: BronzeRange) -> Way:
-    """Choose how to decide a load, by its number of records and by the load before."""
-    if _is_few(pinned):
-        return Way(How.FEW)
-    return Way(How.ISLANDS if recovered.was_in_islands else How.RECORDS)
-
-
-def _is_few(pinned: BronzeRange) -> bool:
-    return pinned.counted is not None and pinned.counted <= _FEW
-
-
 def plan_range(  # noqa: PLR0913 -- the decision's inputs, each by name: that there are no others is the point
     spark: SparkSession,
     run: Run,
     rules: Rules,
     *,
-    watermarks: Watermarks,
+    streams: Streams,
     pinned: BronzeRange,
     claim: dict[str, object],
-    way: Way = _BY_ISLANDS,
-    limits: Limits | None = None,
+    limits: Limits = _LIMITS,
 ) -> Plan:
     """Decide a pinned range. The same range, watermarks and rules always give the same plan.
 
-    `way` affects only the cost. `limits` are for loads that are not claimed yet.
+    Args:
+        spark: The session.
+        run: The run.
+        rules: The rules.
+        streams: The watermarks before the load, and how many streams may be new.
+        pinned: The range.
+        claim: What all ledger rows of the load share.
+        limits: How much of the load the driver holds at a time.
 
     Raises:
         BreakerOpenError: A topic brings more new streams than the limits let in.
         ConservationError: The classes do not add up to what Bronze holds.
         RegistryError: The schema registry does not say what values were written with.
     """
-    is_few = way.how is How.FEW
-    is_little = is_few and (pinned.counted or 0) <= _READ_FROM_BYTES
-    pinned = replace(pinned, is_few=is_little)
-    numbers = bronze_range.numbers(run, pinned, rules) if is_few and not watermarks.declared else None
-    is_current = numbers is not None or (not is_little and are_current(bronze_range.read(spark, run, pinned), rules))
+    keys = _read_key_columns(spark, run, pinned, rules, limits)
+    found = _decide(spark, run, keys, streams, load_seq=int(str(claim["load_seq"])), limits=limits)
+    return _summarise(spark, run, keys, found, watermarks=streams.watermarks, claim=claim)
+
+
+class _Keys(NamedTuple):
+    """A range whose key columns can be read.
+
+    Attributes:
+        pinned: The range, which knows whether Bronze's extracted columns hold.
+        rules: The rules, with the schemas that values were written with.
+        records: The range's records, with all columns.
+        chunks: Their key columns.
+    """
+
+    pinned: BronzeRange
+    rules: Rules
+    records: DataFrame
+    chunks: Iterable[pa.Table]
+
+
+def _read_key_columns(spark: SparkSession, run: Run, pinned: BronzeRange, rules: Rules, limits: Limits) -> _Keys:
+    """Step 1. Take the key columns that Bronze has where they hold; else extract them."""
+    stored = bronze_range.stored_keys(run, pinned)
+    if stored is None:
+        is_current = are_current(bronze_range.read(spark, run, pinned), rules)
+    else:
+        is_current = keys_are_current(stored, rules)
     pinned = replace(pinned, is_current=is_current)
     records = bronze_range.read(spark, run, pinned)
     rules = with_schemas(spark, run, records, rules)
-    load_seq = int(str(claim["load_seq"]))
-    met = Streams(spark, run, watermarks, limits)
-    of = Near if is_few else Whole.of
-    past = lambda: of(spark, run, load_seq, met.watermarks)  # noqa: E731 -- asked for after the streams are met, if at all
-    found = classify_range(spark, records, rules, streams=met, past=past, way=way, numbers=numbers)
-    watermarks = met.watermarks
-    summed = list(decision.summary(found))
+    if stored is not None and is_current and not rules.judges_values and stored["erased"].null_count == len(stored):
+        return _Keys(pinned, rules, records, [stored])
+    chunks = key_columns.of_records(records, rules, limits.records, counted=pinned.counted)
+    return _Keys(pinned, rules, records, chunks)
+
+
+def _decide(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
+    spark: SparkSession, run: Run, keys: _Keys, streams: Streams, *, load_seq: int, limits: Limits
+) -> Found:
+    """Step 2. Decide the records chunk by chunk, and classify the suspects of all."""
+    counted = keys.pinned.counted
+    is_whole = counted is not None and counted <= limits.records
+
+    def resolve(chunk: pa.Table) -> Watermarks:
+        has_names = chunk["producer"].null_count < len(chunk)
+        return streams.resolve(streams_of(chunk) if has_names else (), is_whole=is_whole)
+
+    def past() -> Near:
+        return Near(spark, run, load_seq, streams.watermarks)
+
+    return classify(spark, keys.chunks, keys.records, keys.rules, resolve=resolve, past=past, limits=limits)
+
+
+def _summarise(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
+    spark: SparkSession, run: Run, keys: _Keys, found: Found, *, watermarks: Watermarks, claim: dict[str, object]
+) -> Plan:
+    """Step 3. Sum up the segments as rows of the ledger and of the rejects; check that no record is lacking."""
+    pinned, rules, load_seq = keys.pinned, keys.rules, int(str(claim["load_seq"]))
+    summed = list(decision.summary(found.segments))
     decided_records = Counter[Partition]()
     for segment in summed:
         decided_records[segment.stream[:2]] += segment.records
     arrivals, counts_replays = bronze_range.arrivals(spark, run, pinned, decided_records)
-    streams = ledger.stream_loads(summed, arrivals, watermarks)
-    contiguous = {topic for topic in {topic for topic, _, _ in streams} if rules.policy(topic).contiguous}
-    holed = {stream for stream, load in streams.items() if load.missing and stream[0] in contiguous}
-    if holed:
-        narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
-        for stream, ranges in decision.gaps(spark, narrowed, watermarks, rules, holed).items():
-            streams[stream].missing_ranges = ranges
+    loads = ledger.stream_loads(summed, arrivals, watermarks)
+    for stream, ranges in groupby(rows_of(found.gaps), key=stream_of):
+        skipped = ((row["epoch"], row["first_sequence"], row["last_sequence"]) for row in ranges)
+        loads[stream].missing_ranges = [*loads[stream].missing_ranges, *skipped]
     return Plan(
         load_seq=load_seq,
         rules=rules,
         watermarks=watermarks,
         range=pinned,
-        ledger=ledger.rows(streams, watermarks, claim, rules),
-        rejects=decision.rejects(found, load_seq, rules),
-        late=decision.late(found, rules),
-        replayed=decision.replayed(found),
+        ledger=ledger.rows(loads, watermarks, claim, rules),
+        rejects=decision.rejects(found.segments, load_seq, rules),
+        late=decision.late(found.segments, rules),
+        replayed=decision.replayed(found.segments),
         counts_replays=counts_replays,
     )
 
@@ -187,48 +221,56 @@ def replan_range(  # noqa: PLR0913 -- as `plan_range`
     try:
         pinned = bronze_range.pin(spark, run, after_version=after_version, to_version=to_version, above=above)
         pinned = of_topics(pinned, rules, decided_topics)
-        way = Way(How.FEW) if _is_few(pinned) else _BY_ISLANDS
-        return plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim, way=way)
+        return plan_range(spark, run, rules, streams=Streams(spark, run, watermarks), pinned=pinned, claim=claim)
     except SPARK_ERRORS as error:
         if not is_gone(error):
             raise
     run.report.event("silver.versions_gone", after_version=after_version, to_version=to_version)
     pinned = bronze_range.by_offset(after_version=after_version, to_version=to_version, above=above, rows=rows)
-    return plan_range(spark, run, rules, watermarks=watermarks, pinned=pinned, claim=claim)
+    return plan_range(spark, run, rules, streams=Streams(spark, run, watermarks), pinned=pinned, claim=claim)
 
 
-def classify_range(  # noqa: PLR0913 -- as `plan_range`, whose first half it is
+class Found(NamedTuple):
+    """Decided records.
+
+    Attributes:
+        segments: Their segments, see `silver.model.SEGMENT`.
+        gaps: The gaps of contiguous topics, see `silver.decide.kernel.Decided`.
+    """
+
+    segments: pa.Table
+    gaps: pa.Table
+
+
+def classify(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
     spark: SparkSession,
+    chunks: Iterable[pa.Table],
     records: DataFrame,
     rules: Rules,
     *,
-    streams: Known,
+    resolve: Callable[[pa.Table], Watermarks],
     past: Callable[[], Past],
-    way: Way = _BY_ISLANDS,
-    numbers: pa.Table | None = None,
-) -> pa.Table:
+    limits: Limits = _LIMITS,
+) -> Found:
     """Assign each record its class, suspects included.
 
     Args:
         spark: The session.
-        records: The load's Bronze records, with all columns.
+        chunks: The records' key columns, see `silver.load.key_columns`.
+        records: The records, with all columns; read only if there are suspects.
         rules: The rules.
-        streams: The watermarks to decide by.
+        resolve: Returns the watermarks to decide a chunk by.
         past: Returns what suspects are compared with; called only if there are some.
-        way: How to decide; it does not change the outcome.
-        numbers: The narrow records, if they are on the driver already.
-
-    Returns:
-        The load's segments, see `silver.model.SEGMENT`.
+        limits: How many suspects are compared at a time.
     """
-    # A stream with a declared epoch always has a row here, see `silver.requests.retire_streams`.
-    watermarks = streams.watermarks
-    if numbers is None:
-        narrowed = watermarks.in_declared_epochs(spark, narrow(records, rules))
-        found = decision.decide(spark, narrowed, streams, rules, way)
-    else:
-        found = decision.on_driver(numbers, streams, rules)
-    if resolve.is_needed(found):
+    decided = Decision(rules)
+    watermarks = Watermarks({})
+    for chunk in chunks:
+        watermarks = resolve(chunk)
+        decided.add(chunk, watermarks)
+    segments = decided.segments
+    if resolve_suspects.is_needed(segments):
+        # A stream with a declared epoch always has a row here, see `silver.requests.retire_streams`.
         suspected = watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
-        found = resolve.classify_suspects(spark, found, suspected, past(), way)
-    return found
+        segments = resolve_suspects.classify_suspects(spark, segments, suspected, past(), limits)
+    return Found(segments, decided.gaps)

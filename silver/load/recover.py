@@ -35,11 +35,9 @@ if TYPE_CHECKING:
 AFTER = ("epoch_after", "high_watermark_after", "last_offset", "declared_epoch")
 _LAST = (
     *STREAM,
-    *("load_seq", "kind", "bronze_to_version", "rules", "records", "accepted", "jumps_forward", "jumps_backward"),
+    *("load_seq", "kind", "bronze_to_version", "rules"),
     *AFTER,
 )
-_SHORTEST_ISLAND = 16
-"""Records per island below which looking for islands does not pay."""
 
 WAY_OUT = (
     "One table was restored, emptied or written alone. `tidemark restore --to LOAD` takes all of them to the same load; "
@@ -82,14 +80,6 @@ class Recovered:
     def rules(self) -> Rules | None:
         """The rules of the last finished load; None before the first."""
         return rules_of(self.last)
-
-    @property
-    def was_in_islands(self) -> bool:
-        """Whether most of the last load's sequences rose one by one: few jumps, and no producers that share a partition."""
-        jumps = sum(row["jumps_forward"] + row["jumps_backward"] for row in self.last)
-        accepting = [(row["topic"], row["partition"]) for row in self.last if row["accepted"]]
-        is_shared = len(accepting) > len(set(accepting))
-        return not is_shared and jumps * _SHORTEST_ISLAND <= sum(row["records"] for row in self.last)
 
 
 def recover(spark: SparkSession, run: Run, rules: Rules) -> Recovered:

@@ -34,6 +34,7 @@ from silver.load import breaker, bronze_range, copy, cutover, recover
 from silver.load import planner as planning
 from silver.load.planner import plan
 from silver.load.recover import AFTER, WAY_OUT
+from silver.model import Limits
 from silver.requests import erase_key, gold_rejects, planner, quarantine
 from silver.rules import Rules
 from silver.state import claim as claims
@@ -47,10 +48,9 @@ if TYPE_CHECKING:
 
     from lakehouse.delta.small_tables import Row
     from lakehouse.run.context import Run
-    from silver.decide.decision import Way
     from silver.load.recover import Recovered
     from silver.state.plan import Plan
-    from silver.state.streams import Limits
+    from silver.state.streams import StreamLimits
 
 
 _SHARED = (
@@ -67,6 +67,7 @@ _SHARED = (
     "run_id",
     "claimed_at",
 )
+_LIMITS = Limits()
 _OUTCOME = ("records", *CLASSES, "late_accepted", "released", "discarded", "erased", *AFTER)
 
 
@@ -96,13 +97,13 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     *,
     max_quarantined_share: float = 1,
     topic_shares: Mapping[str, float] | None = None,
-    stream_limits: Limits | None = None,
-    way: Way | None = None,
+    stream_limits: StreamLimits | None = None,
+    limits: Limits = _LIMITS,
 ) -> Load | None:
     """Run one load: finish the one that was claimed and not finished, else plan and write the next.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
-    `way` affects only the cost of the decision; None chooses one.
+    `limits` changes only what the load costs.
 
     Returns:
         What the load did, or None if Bronze gained nothing.
@@ -119,7 +120,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     if recovered.open_claim is not None:
         return finish(spark, run, recovered)
     with snapshot_prefetch.prefetch_snapshots(spark) as prefetch:
-        planned = plan(spark, run, rules, recovered, stream_limits, way=way, prefetch=prefetch)
+        planned = plan(spark, run, rules, recovered, stream_limits, limits=limits, prefetch=prefetch)
         if planned is None:
             run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
             return None

@@ -23,7 +23,7 @@ from lakehouse.spark.interval_join import any_of, at
 from lakehouse.table import BRONZE_RECORDS, SILVER_RECORDS, SILVER_REJECTS
 from silver.extract.columns import sequenced
 from silver.extract.schemas import with_schemas
-from silver.model import REJECT
+from silver.model import REJECT, streams_of
 from silver.requests.quarantine import Choice
 from silver.state.ledger import load_of
 from silver.suspects.compare import ERASED
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from silver.state.ledger import StreamLoad
     from silver.state.plan import Plan
     from silver.state.request import Erase
-    from silver.state.streams import Known
+    from silver.state.streams import Streams
     from silver.state.watermarks import Watermarks
 
 _PLACES = "tidemark_erased"
@@ -84,15 +84,14 @@ def choose(meant: DataFrame, rejects: DataFrame, load_seq: int) -> Choice:
     return Choice(found.toArrow().cast(REJECT), {})
 
 
-def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Known) -> dict[Stream, StreamLoad]:
+def stream_loads(meant: DataFrame, choice: Choice, rules: Rules, streams: Streams) -> dict[Stream, StreamLoad]:
     """Count the erasure per stream, for rows of the ledger whose watermark stays.
 
     Raises:
         TableStateError: No stream of a record's partition has a watermark: it was removed.
     """
     read = sequenced(meant, rules.of_sequences).groupBy(*STREAM).agg(F.count_distinct("offset").alias("records")).toArrow()
-    streams.meet(read)
-    watermarks = streams.meet(choice.rows)
+    watermarks = streams.resolve({*streams_of(read), *streams_of(choice.rows)})
     loads: dict[Stream, StreamLoad] = {}
     for row in read.to_pylist():
         stream = _decided_under(stream_of(row), watermarks)

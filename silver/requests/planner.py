@@ -57,7 +57,7 @@ def plan_request(spark: SparkSession, run: Run, watermarks: Watermarks, claim: M
     elif request.kind == RETIRE:
         loads = retire_streams.stream_loads(request.up_to_load_seq or 0, watermarks)
     elif request.reset is not None:
-        met.know([request.reset.stream])
+        met.resolve([request.reset.stream])
         loads = reset_watermark.stream_loads(request.reset, met.watermarks, rules, silver)
     elif request.erase is not None:
         bronze = run.table(BRONZE_RECORDS)
@@ -68,8 +68,7 @@ def plan_request(spark: SparkSession, run: Run, watermarks: Watermarks, claim: M
     else:
         choice = quarantine.select_rejects(spark, request, before_load(spark, run, REJECTS, load_seq), silver, load_seq)
         aside = gold_rejects.select_rejects(spark, run, request, load_seq)
-        met.meet(choice.rows)
-        met.meet(aside)
+        met.resolve({*model.streams_of(choice.rows), *model.streams_of(aside)})
         loads = quarantine.stream_loads(choice, request.kind, met.watermarks)
         for row in aside.to_pylist():
             loads.setdefault(stream_of(row), ledger.load_of(stream_of(row), met.watermarks))

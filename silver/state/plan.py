@@ -42,7 +42,6 @@ class BronzeRange:
             are read by offset and not counted by version.
         up_to: The last offset of each partition if the versions themselves can no longer be read, else None.
         is_current: Whether Bronze is known to have extracted all of the range's records by the load's rules.
-        is_few: Whether its records are read on the driver, where that can be done.
     """
 
     after_version: int
@@ -53,7 +52,6 @@ class BronzeRange:
     topics: Sequence[str] | None = None
     joined: Collection[str] = ()
     is_current: bool = False
-    is_few: bool = False
 
     @property
     def counted(self) -> int | None:

@@ -21,12 +21,10 @@ from lakehouse.errors import BreakerOpenError
 from lakehouse.escape import printable, shortened
 from lakehouse.spark import frames
 from lakehouse.table import BRONZE_RECORDS, SILVER_LOADS
-from silver.model import tuples_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lakehouse.contracts.silver import Stream
@@ -38,7 +36,7 @@ _SHOWN, _LONGEST = 5, 60
 
 
 @dataclass(frozen=True)
-class Limits:
+class StreamLimits:
     """How many new streams of a topic a load may bring.
 
     Attributes:
@@ -52,7 +50,7 @@ class Limits:
     def of(self, topic: str) -> tuple[int | None, str]:
         """A topic's limit, and the config key that sets it.
 
-        >>> Limits(10, {"orders": None}).of("orders"), Limits(10).of("orders")
+        >>> StreamLimits(10, {"orders": None}).of("orders"), StreamLimits(10).of("orders")
         ((None, 'policies.topics.orders.max_new_streams'), (10, 'policies.max_new_streams'))
         """
         if topic in self.topics:
@@ -67,73 +65,53 @@ class _New(NamedTuple):
     streams: list[Stream]
 
 
-class Known:
-    """The watermarks that a load's streams are compared with, as given: no limit on new streams, no look-up of retired ones.
-
-    Attributes:
-        watermarks: The watermarks.
-    """
-
-    def __init__(self, watermarks: Watermarks) -> None:
-        self.watermarks = watermarks
-
-    @property
-    def has_retired(self) -> bool:
-        """Whether a stream without a watermark may have been retired, so that all must be met before they are decided."""
-        return False
-
-    def meet(self, streams: pa.Table, *, is_whole: bool = True) -> Watermarks:  # noqa: ARG002 -- see `Streams`
-        """Take the load's streams into account.
-
-        Args:
-            streams: Rows with topic, partition and producer; the same stream may occur more than once.
-            is_whole: Whether these are all of the load's streams.
-
-        Returns:
-            The watermarks to decide by.
-        """
-        return self.watermarks
-
-
-class Streams(Known):
-    """The same, but new streams are limited, and retired ones are looked up in the ledger.
+class Streams:
+    """The watermarks of a load's streams: new ones are limited, and the last positions of retired ones are looked up.
 
     Args:
         spark: The session.
         run: The run.
         watermarks: The watermark table as it was read.
         limits: How many streams may be new.
+
+    Attributes:
+        watermarks: The watermarks to decide by, those of retired streams included once they were resolved.
     """
 
-    def __init__(self, spark: SparkSession, run: Run, watermarks: Watermarks, limits: Limits | None = None) -> None:
-        super().__init__(watermarks)
-        self._spark, self._run, self._limits = spark, run, limits or Limits()
+    def __init__(self, spark: SparkSession, run: Run, watermarks: Watermarks, limits: StreamLimits | None = None) -> None:
+        self.watermarks = watermarks
+        self._spark, self._run, self._limits = spark, run, limits or StreamLimits()
+        self._new: set[Stream] = set()
 
     @cached_property
-    def has_retired(self) -> bool:
-        """See `Known.has_retired`; answered from the statistics of the ledger's files if they suffice."""
+    def _has_retired(self) -> bool:
+        """Whether a stream was ever retired; answered from the statistics of the ledger's files if they suffice."""
         ledger = self._run.table(SILVER_LOADS)
         if not self.watermarks.load_seq or not tables.exists(self._spark, ledger):
             return False
         return small_tables.may_hold(self._spark, ledger, "kind", RETIRE)
 
-    def meet(self, streams: pa.Table, *, is_whole: bool = True) -> Watermarks:
-        """See `Known.meet`. A further call only looks up streams that are not known yet.
+    def resolve(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
+        """Look up the streams that have no watermark, and count the new ones, with those of earlier calls.
+
+        Args:
+            streams: Streams of the load.
+            is_whole: Whether the load has no others.
+
+        Returns:
+            The watermarks to decide by.
 
         Raises:
             BreakerOpenError: A topic brings more new streams than its limit. Nothing was written.
         """
-        named = streams.select(list(STREAM)).group_by(list(STREAM)).aggregate([])
-        return self.know(tuples_of(named, STREAM), is_whole=is_whole)
-
-    def know(self, streams: Iterable[Stream], *, is_whole: bool = True) -> Watermarks:
-        """See `meet`."""
         # A stream without a producer is a whole partition: Kafka bounds how many there are, and none is ever retired.
         unknown = {stream for stream in streams if stream[2] is not None and stream not in self.watermarks.rows}
-        if unknown and self.has_retired:
+        unknown -= self._new
+        if unknown and self._has_retired:
             self.watermarks = self.watermarks.after(_retired(self._spark, self._run, unknown, self.watermarks.load_seq))
             unknown.difference_update(self.watermarks.rows)
-        self._require_few(unknown, is_whole=is_whole)
+        self._new |= unknown
+        self._require_few(self._new, is_whole=is_whole)
         return self.watermarks
 
     def _require_few(self, unknown: Collection[Stream], *, is_whole: bool) -> None:

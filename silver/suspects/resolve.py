@@ -27,8 +27,7 @@ from lakehouse.contracts.silver import (
     stream_of,
 )
 from lakehouse.spark import frames, interval_join, pruning
-from silver.decide.decision import Way
-from silver.model import BATCH, SEGMENT, rows_of, tuples_of
+from silver.model import BATCH, SEGMENT, Limits, rows_of, tuples_of
 from silver.suspects import resent_blocks
 from silver.suspects.chunks import in_chunks
 from silver.suspects.compare import KEY, first_of_each, judged, key_of
@@ -44,18 +43,18 @@ if TYPE_CHECKING:
     from silver.suspects.compare import Known, Row
     from silver.suspects.past import Past
 
-_WAY = Way()
+_LIMITS = Limits()
 
 _SPAN = (*STREAM, "first_offset", "last_offset")
 
 
 @dataclass(frozen=True)
 class _Load:
-    """A load whose suspects are being classified: its segments, its records with what was extracted of them, and the way."""
+    """A load whose suspects are being classified: its segments, its records with what was extracted of them, and the limits."""
 
     found: pa.Table
     records: DataFrame
-    way: Way
+    limits: Limits
 
     @property
     def others(self) -> pa.Table:
@@ -68,7 +67,9 @@ def is_needed(found: pa.Table) -> bool:
     return bool(pc.any(pc.is_in(found["class"], pa.array([SUSPECT, JUMP]))).as_py())
 
 
-def classify_suspects(spark: SparkSession, found: pa.Table, records: DataFrame, past: Past, way: Way = _WAY) -> pa.Table:
+def classify_suspects(
+    spark: SparkSession, found: pa.Table, records: DataFrame, past: Past, limits: Limits = _LIMITS
+) -> pa.Table:
     """Classify the suspects of a load, and hash the content of records that wait for a decision.
 
     Args:
@@ -77,7 +78,7 @@ def classify_suspects(spark: SparkSession, found: pa.Table, records: DataFrame, 
         records: The load's records, extracted: stream, offset, epoch, sequence, key and value. Read only if there are suspects
             or jumps.
         past: The state that the suspects are compared with, as well as the load's own records.
-        way: From which sizes on they are compared otherwise; it does not change the outcome.
+        limits: How many are compared at a time, and how many at least as a whole.
 
     Returns:
         The segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records); late ones, collisions
@@ -88,7 +89,7 @@ def classify_suspects(spark: SparkSession, found: pa.Table, records: DataFrame, 
     if jumps.num_rows:
         jumps = _hashed(spark, jumps, records)
     if blocks.num_rows:
-        blocks = _told_apart(spark, _Load(found, records, way), past)
+        blocks = _told_apart(spark, _Load(found, records, limits), past)
     return pa.concat_tables([rest, jumps, blocks])
 
 
@@ -103,9 +104,9 @@ def _told_apart(spark: SparkSession, load: _Load, past: Past) -> pa.Table:
 
 def _are_copies(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> pa.Array:
     """Whether each block was resent as a whole; checked only if many records are in such blocks."""
-    can_be = resent_blocks.can_be(blocks, load.way.smallest_copy)
+    can_be = resent_blocks.can_be(blocks, load.limits.smallest_copy)
     some = blocks.filter(can_be)
-    if sum(some["records"].to_pylist()) < load.way.fewest_copied or _holds_some_twice(load):
+    if sum(some["records"].to_pylist()) < load.limits.fewest_copied or _holds_some_twice(load):
         return pa.array([False] * len(blocks))
     found = iter(resent_blocks.are_copies(some, _both(spark, load, past, some)))
     return pa.array([can and next(found) for can in can_be.to_pylist()])
@@ -127,7 +128,7 @@ def _holds_some_twice(load: _Load) -> bool:
 
 
 def _one_by_one(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> pa.Table:
-    chunks = (_with_known(spark, load, past, chunk) for chunk in in_chunks(blocks, load.way.most_at_once))
+    chunks = (_with_known(spark, load, past, chunk) for chunk in in_chunks(blocks, load.limits.suspects))
     return _segments(judged(chunks), blocks)
 
 
@@ -171,8 +172,8 @@ def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple
     named = rows.filter(pc.and_(pc.is_valid(rows["epoch"]), pc.is_valid(rows["first_sequence"])))
     named = named.sort_by([(name, "ascending") for name in (*STREAM, "epoch", "first_sequence")])
     found: set[tuple[object, ...]] = set()
-    for first in range(0, len(named), _WAY.most_at_once):
-        part = named.slice(first, _WAY.most_at_once)
+    for first in range(0, len(named), _LIMITS.suspects):
+        part = named.slice(first, _LIMITS.suspects)
         keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
         kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
         found |= {key_of(row) for row in rows_of(_of_keys(kept, frames.of_arrow(spark, keys)).toArrow())}

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silver.audit.arrival_order import Order, arrival_order, diagnose
-from silver.model import Island
+from silver.audit.arrival_order import Order, arrival_orders, diagnose, rises
 from tests.support.published import IN_ORDER, KAFKA, PUBLISHED, PULSAR, Published
 
-STREAM = ("t", 0, None)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def arrived(*runs: tuple[int, int]) -> Order:
     """The order of numbers that were read in runs, each from a first to a last."""
-    islands, offset = [], 0
-    for first, last in runs:
-        islands.append(Island(STREAM, offset, offset + last - first, 0, first, None))
-        offset += last - first + 1
-    return arrival_order(islands)
+    (order,) = arrival_orders([keys_of([number for first, last in runs for number in range(first, last + 1)])])
+    return order
+
+
+def keys_of(numbers: Sequence[int | None], *, first_offset: int = 0) -> pa.Table:
+    """Key columns of a partition; None for a number that could not be read."""
+    count = len(numbers)
+    columns = {"topic": pa.repeat("t", count), "partition": pa.repeat(0, count), "producer": pa.nulls(count, pa.string())}
+    sequence, problem = pa.array(numbers, pa.int64()), pa.nulls(count, pa.string())
+    epoch = pc.if_else(sequence.is_valid(), 0, None).cast(pa.int64())
+    offset = range(first_offset, first_offset + count)
+    return pa.table({**columns, "offset": offset, "epoch": epoch, "sequence": sequence, "problem": problem})
 
 
 @pytest.mark.parametrize("published", PUBLISHED, ids=lambda run: run.name)
@@ -53,11 +63,29 @@ def test_a_block_is_one_also_where_its_records_come_one_by_one() -> None:
     assert [str(jump) for jump in order.jumps] == ["DUPLICATE BLOCK - JUMP BACKWARDS 2 (4 -> 2)"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), min_size=1, max_size=12))
-def test_islands_tell_what_their_records_tell_one_by_one(drawn: list[tuple[int, int]]) -> None:
+def test_a_rise_ends_where_another_number_comes_or_none_and_a_replay_is_none() -> None:
+    keys = pa.concat_tables([keys_of([5, 6, None, None, 7, 8, 3]), keys_of([8, 3], first_offset=5)])
+
+    told = [(rise.first_offset, rise.epoch, rise.first_sequence, rise.records) for rise in rises(keys)]
+    assert told == [(0, 0, 5, 2), (2, None, None, 2), (4, 0, 7, 2), (6, 0, 3, 1)]
+
+
+def test_producers_that_take_turns_each_have_an_order() -> None:
+    two = {"a": [5, 6, 5], "b": [1, 2, 4]}
+    keys = [keys_of(numbers).set_column(2, "producer", [[name] * 3]) for name, numbers in two.items()]
+    turns = [each.set_column(3, "offset", [[start, start + 2, start + 4]]) for start, each in enumerate(keys)]
+
+    orders = arrival_orders([pa.concat_tables(turns)])
+
+    assert [(order.stream[2], [jump.kind for jump in order.jumps]) for order in orders] == [("a", ["DJB"]), ("b", ["JF"])]
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), min_size=1, max_size=12), st.integers(1, 9))
+def test_chunks_tell_what_their_records_tell_one_by_one(drawn: list[tuple[int, int]], size: int) -> None:
     numbers = [first + nth for first, length in drawn for nth in range(length)]
 
-    order = arrived(*((first, first + length - 1) for first, length in drawn))
+    pieces = [keys_of(numbers[first : first + size], first_offset=first) for first in range(0, len(numbers), size)]
+    (order,) = arrival_orders(pieces)
 
     seen: set[int] = set()
     expected = []

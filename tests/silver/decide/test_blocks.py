@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from lakehouse.extract.sources import Source
-from silver.decide.sequential import fold
-from silver.model import Island
 from silver.rules import Rules
+from tests.support.fold import Island, fold
 
 STREAM = ("t", 0, None)
 RULES = Rules(Source("header", "seq"))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from lakehouse.contracts.silver import stream_of
 from lakehouse.extract.sources import Source
 from silver.decide.kernel import Decision
-from silver.decide.sequential import fold, gaps
-from silver.model import SEGMENT, Island, by_name
+from silver.model import SEGMENT, by_name
 from silver.rules import Policy, Rules
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.examples import examples
+from tests.support.fold import Island, fold, gaps
 from tests.support.logs import LARGEST, Log, logs
 from tests.support.reference import Reference, Seen
 from tests.support.segments import segments_of

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from lakehouse.delta import tables
 from lakehouse.extract.sources import Source, Sources
 from lakehouse.table import BRONZE_RECORDS
-from silver.extract.columns import narrow
+from silver.extract.columns import NARROW, keys_are_current, narrow
 from silver.load import bronze_range
-from silver.rules import OfTopic, Payload, Rules
+from silver.rules import OfTopic, Rules
 from tests.support.bronze import SEQ, Record, put, put_read
 
 if TYPE_CHECKING:
@@ -48,12 +48,16 @@ def test_a_file_of_several_partitions_that_are_decided_is_not_read(spark: SparkS
 
 @pytest.mark.spark
 @pytest.mark.parametrize("is_few", [True, False])
-def test_records_before_and_behind_hundreds_that_are_decided_are_read(spark: SparkSession, run: Run, *, is_few: bool) -> None:
+def test_records_before_and_behind_hundreds_that_are_decided_are_read(
+    spark: SparkSession, run: Run, monkeypatch: pytest.MonkeyPatch, *, is_few: bool
+) -> None:
+    if not is_few:
+        monkeypatch.setattr(bronze_range, "_few", lambda *_: None)
     partitions = [0] * 100 + [1] * 300 + [2] * 100
     put(spark, run, [Record.of(nth, nth, partition=partition) for nth, partition in enumerate(partitions)])
     pinned = bronze_range.pin(spark, run, after_version=-1, above={("t", 1): 399})
 
-    records = bronze_range.read(spark, run, replace(pinned, is_few=is_few))
+    records = bronze_range.read(spark, run, pinned)
 
     undecided = [(partition, nth) for nth, partition in enumerate(partitions) if partition != 1]
     assert sorted((row["partition"], row["offset"]) for row in records.collect()) == undecided
@@ -72,37 +76,39 @@ def test_a_claimed_range_whose_versions_are_gone_is_read_by_its_offsets(spark: S
 
 
 @pytest.mark.spark
-def test_the_numbers_on_the_driver_are_those_that_a_query_finds(spark: SparkSession, run: Run) -> None:
+def test_the_keys_on_the_driver_are_those_that_a_query_finds(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(nth, 9 - nth) for nth in range(4)])
     put(spark, run, [Record.of(4, 7), Record(5), Record.of(6, "x"), Record.of(0, 3, partition=1), Record.of(4, 7)])
     pinned = bronze_range.pin(spark, run, after_version=-1, above={("t", 0): 1})
 
-    numbers = bronze_range.numbers(run, pinned, _RULES)
+    keys = bronze_range.stored_keys(run, pinned)
 
-    assert numbers is not None
-    expected = narrow(bronze_range.read(spark, run, pinned), _RULES)
-    assert numbers.column_names == expected.columns
-    assert sorted(map(str, numbers.to_pylist())) == sorted(str(row.asDict()) for row in expected.collect())
-    assert len(numbers) == 7
+    assert keys is not None
+    assert keys_are_current(keys, _RULES)
+    found = narrow(bronze_range.read(spark, run, pinned), _RULES)
+    assert sorted(map(str, keys.select(list(NARROW)).to_pylist())) == sorted(str(row.asDict()) for row in found.collect())
+    assert len(keys) == 7
 
 
 @pytest.mark.spark
-def test_numbers_that_bronze_does_not_have_are_left_to_a_query(spark: SparkSession, run: Run) -> None:
+def test_keys_that_bronze_read_by_other_sources_or_not_at_all_are_not_current(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(0, 1)])
     first = tables.version(spark, run.table(BRONZE_RECORDS))
+    keys = bronze_range.stored_keys(run, pinned(spark, run, first))
+    assert keys is not None
     others = {
         "the producer has another extractor": replace(_RULES, producer=Source("value")),
         "a custom extractor": Rules(Source("custom", "tests.silver.extract.test_stored:last_byte")),
-        "values have to be decoded": replace(_RULES, payload=Payload("json", "n INT", undecodable="quarantine")),
     }
-    found = {name: bronze_range.numbers(run, pinned(spark, run, first), rules) for name, rules in others.items()}
-    assert found == dict.fromkeys(others)
-    assert bronze_range.numbers(run, pinned(spark, run, first), _RULES) is not None
+    assert {name: keys_are_current(keys, rules) for name, rules in others.items()} == dict.fromkeys(others, False)
+    assert keys_are_current(keys, _RULES)
 
     for nth, sources in enumerate((None, Sources(Source("value"))), start=1):  # Bronze read nothing, or something else
         put(spark, run, [Record.of(2 * nth, 1)])
         put_read(spark, run, [([Record.of(2 * nth + 1, 2)], sources)])
-        assert bronze_range.numbers(run, pinned(spark, run, first + 2 * nth - 1), _RULES) is None
+        mixed = bronze_range.stored_keys(run, pinned(spark, run, first + 2 * nth - 1))
+        assert mixed is not None
+        assert not keys_are_current(mixed, _RULES)
 
 
 def pinned(spark: SparkSession, run: Run, version: int) -> BronzeRange:
@@ -111,17 +117,16 @@ def pinned(spark: SparkSession, run: Run, version: int) -> BronzeRange:
 
 
 @pytest.mark.spark
-def test_the_numbers_of_topics_that_are_read_otherwise_are_current_by_their_own_sources(spark: SparkSession, run: Run) -> None:
+def test_keys_of_topics_that_are_read_otherwise_are_current_by_their_own_sources(spark: SparkSession, run: Run) -> None:
     own = Sources(SEQ.sequence, own=(("u", Sources(Source("value"))),))
     rules = Rules(SEQ.sequence, own=(("u", OfTopic(Source("value"))),))
     put(spark, run, [Record.of(0, 1), Record(0, b"7", topic="u")], own)
-    pinned = bronze_range.pin(spark, run, after_version=-1, above={})
 
-    numbers = bronze_range.numbers(run, pinned, rules)
+    keys = bronze_range.stored_keys(run, bronze_range.pin(spark, run, after_version=-1, above={}))
 
-    assert numbers is not None
-    assert sorted(zip(numbers["topic"].to_pylist(), numbers["sequence"].to_pylist(), strict=True)) == [("t", 1), ("u", 7)]
-    assert bronze_range.numbers(run, pinned, _RULES) is None
+    assert keys is not None
+    assert sorted(zip(keys["topic"].to_pylist(), keys["sequence"].to_pylist(), strict=True)) == [("t", 1), ("u", 7)]
+    assert (keys_are_current(keys, rules), keys_are_current(keys, _RULES)) == (True, False)
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(0, 19)), st.integers(0, 7)))

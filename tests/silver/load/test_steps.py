@@ -16,9 +16,9 @@ from lakehouse.errors import AnotherWriterError, RulesChangedError, TableMissing
 from lakehouse.extract.sources import Source
 from lakehouse.settings.pipeline import Gate
 from pipelines.operate import requests
-from silver.decide.decision import How, Way
 from silver.load import planner, recover
 from silver.load import steps as load
+from silver.model import Limits
 from silver.rules import Policy, Rules
 from silver.state.request import Request, Wanted
 from silver.state.tables import create_tables
@@ -45,11 +45,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 BY_HEADER = Rules(Source("header", "seq"))
+LIMITS = Limits()
 
 
-def load_all(spark: SparkSession, run: Run, rules: Rules = BY_HEADER, way: Way | None = None) -> load.Load:
+def load_all(spark: SparkSession, run: Run, rules: Rules = BY_HEADER, limits: Limits = LIMITS) -> load.Load:
     create_tables(spark, run, rules)
-    done = load.load_once(spark, run, rules, way=way)
+    done = load.load_once(spark, run, rules, limits=limits)
     assert done is not None
     return done
 
@@ -223,8 +224,8 @@ def test_any_cutting_into_loads_with_decisions_by_hand_in_between_gives_the_tabl
         undecided += commit
         is_last = nth == _COMMITS - 1
         if chance.random() < 0.6 or nth == 1 or is_last:
-            way = Way(chance.choice([How.FEW, How.ISLANDS]), most_at_once=chance.choice([300, 250_000]))
-            load_all(spark, new_run(), rules, way)
+            limits = Limits(records=chance.choice([500, 2_000_000]), suspects=chance.choice([300, 250_000]))
+            load_all(spark, new_run(), rules, limits)
             for topic, reference in expected.items():
                 reference.take(seen for seen in undecided if seen.topic == topic)
             undecided.clear()

@@ -13,12 +13,14 @@ from silver.model import REJECT
 from silver.requests import erase_key
 from silver.requests.quarantine import Choice
 from silver.rules import Rules
-from silver.state.streams import Known
+from silver.state.streams import Streams
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.bronze import Record, frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 
@@ -26,14 +28,14 @@ RULES = Rules(Source("header", "seq"), producer=Source("header", "producer"))
 NONE = Choice(pa.Table.from_pylist([], REJECT), {})
 
 
-def test_a_record_that_version_0_1_read_otherwise_counts_in_a_stream_of_its_partition(spark: SparkSession) -> None:
+def test_a_record_that_version_0_1_read_otherwise_counts_in_a_stream_of_its_partition(spark: SparkSession, run: Run) -> None:
     meant = frame(spark, [Record.of(0, 1, producer=""), Record.of(1, 2, producer=""), Record.of(2, 1, producer="a")])
     known = Watermarks({("t", 0, name): Watermark(0, 7, 20, 1, "rules") for name in ("", "a")})
-    found = erase_key.stream_loads(meant, NONE, RULES, Known(known))
+    found = erase_key.stream_loads(meant, NONE, RULES, Streams(spark, run, known))
     assert {stream: load.erased for stream, load in found.items()} == {("t", 0, ""): 2, ("t", 0, "a"): 1}
 
 
-def test_a_partition_without_any_watermark_is_an_error(spark: SparkSession) -> None:
+def test_a_partition_without_any_watermark_is_an_error(spark: SparkSession, run: Run) -> None:
     known = Watermarks({("t", 1, "a"): Watermark(0, 7, 20, 1, "rules")})
     with pytest.raises(TableStateError, match="no watermark"):
-        erase_key.stream_loads(frame(spark, [Record.of(0, 1, producer="a")]), NONE, RULES, Known(known))
+        erase_key.stream_loads(frame(spark, [Record.of(0, 1, producer="a")]), NONE, RULES, Streams(spark, run, known))

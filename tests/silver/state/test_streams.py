@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,10 +11,10 @@ from lakehouse.delta import tables
 from lakehouse.errors import BreakerOpenError
 from pipelines import bronze_to_silver
 from pipelines.recover import rebuild
-from silver.decide import decision
-from silver.decide.decision import How, Way
-from silver.load import planner, steps
-from silver.state.streams import Limits, Streams
+from silver.load import bronze_range, planner, recover, steps
+from silver.model import Limits
+from silver.rules import Rules
+from silver.state.streams import StreamLimits, Streams
 from silver.state.watermarks import Watermarks
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
@@ -40,11 +41,9 @@ def named(topic: str, first: int, last: int, *, offset: int = 0) -> list[Record]
     ]
 
 
-@pytest.mark.parametrize("how", How)
 def test_more_new_streams_than_a_load_may_bring_open_the_breaker_and_nothing_is_written(
-    spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch, how: How
+    spark: SparkSession, new_run: Callable[[], Run]
 ) -> None:
-    monkeypatch.setattr(planner, "_way", lambda *_: Way(how))
     run = new_run()
     settings = settings_of(run, topics=("t", "u"), policies=LIMITS, **BY_PRODUCER)
     put(spark, run, [*named("t", 1, 3), *named("u", 1, 5)])
@@ -73,26 +72,26 @@ def test_more_new_streams_than_a_load_may_bring_open_the_breaker_and_nothing_is_
 
 
 def test_a_partition_is_no_new_stream_and_a_name_is_shown_cut_and_escaped(spark: SparkSession, run: Run) -> None:
-    streams = Streams(spark, run, Watermarks({}), Limits(1))
-    streams.know({("t", partition, None) for partition in range(5)})
+    streams = Streams(spark, run, Watermarks({}), StreamLimits(1))
+    streams.resolve({("t", partition, None) for partition in range(5)})
 
     with pytest.raises(BreakerOpenError, match="1,024 characters") as opened:
-        streams.know({("t", 0, "\x1b[31m\n" + "x" * 1_018), ("t", 0, "b")})
+        streams.resolve({("t", 0, "\x1b[31m\n" + "x" * 1_018), ("t", 0, "b")})
 
     assert "\x1b" not in str(opened.value)
     assert len(str(opened.value)) < 2_000
 
 
-def test_names_that_are_too_many_for_islands_are_refused_before_each_record_is_decided(
+def test_too_many_names_in_the_first_chunks_are_refused_before_the_others_are_read(
     spark: SparkSession, new_run: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "_way", lambda *_: Way(How.ISLANDS, most_islands=20))
-    monkeypatch.setattr(decision, "_by_records", None)
-    settings = settings_of(new_run(), policies={"max_new_streams": 10}, **BY_PRODUCER)
-    put(spark, new_run(), named("t", 1, 30))
+    monkeypatch.setattr(bronze_range, "stored_keys", lambda *_: None)
+    put(spark, new_run(), [replace(record, partition=nth // 6) for nth, record in enumerate(named("t", 1, 30))])
+    rules = Rules.of(settings_of(new_run(), **BY_PRODUCER))
+    recovered = recover.recover(spark, new_run(), rules)
 
-    with pytest.raises(BreakerOpenError, match="at least 21 new streams of topic t"):
-        bronze_to_silver.run(spark, new_run(), settings)
+    with pytest.raises(BreakerOpenError, match="at least 12 new streams of topic t"):
+        planner.plan(spark, new_run(), rules, recovered, StreamLimits(10), limits=Limits(records=6))
 
 
 def test_what_was_let_in_is_not_judged_again_by_a_repeat_or_a_rebuild(

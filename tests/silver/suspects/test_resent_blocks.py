@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from lakehouse.contracts.silver import DUPLICATE, REJECTS, silver_records
 from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
-from silver.decide.decision import Way
-from silver.load import planner
+from silver.load import key_columns, planner
+from silver.model import Limits
 from silver.rules import Rules
-from silver.state.streams import Known
 from silver.state.watermarks import Watermark, Watermarks
 from silver.suspects import resolve
 from silver.suspects.past import Whole
@@ -67,9 +66,11 @@ def _classified(
     kept = [{**same, "offset": -number, "sequence": number, "value": f"v{number}".encode()} for number in range(1, 10)]
     silver = frames.of_contract(spark, kept, silver_records())
     past = Whole(silver, frames.of_contract(spark, [], REJECTS), watermarks)
-    way = Way(fewest_copied=fewest, smallest_copy=1)
+    limits = Limits(fewest_copied=fewest, smallest_copy=1)
     records = bronze_of(spark, runs, odd=odd)
-    return planner.classify_range(spark, records, rules, streams=Known(watermarks), past=lambda: past, way=way)
+    chunks = key_columns.of_records(records, rules, limits.records)
+    found = planner.classify(spark, chunks, records, rules, resolve=lambda _: watermarks, past=lambda: past, limits=limits)
+    return found.segments
 
 
 def _rows(found: pa.Table) -> list[dict[str, object]]:

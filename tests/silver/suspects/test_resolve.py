@@ -12,8 +12,8 @@ from jobs.readers.why import why, write_why
 from lakehouse.errors import BreakerOpenError, TidemarkError
 from lakehouse.extract.sources import Source
 from pipelines.arrival_order import orders
-from silver.decide.decision import How, Way
 from silver.load import steps
+from silver.model import Limits
 from silver.rules import Payload, Policy, Rules
 from tests.support.bronze import Record, put
 from tests.support.prepared import empty
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 RULES = Rules(Source("header", "seq"))
+LIMITS = Limits()
 
 
-def loaded(spark: SparkSession, run: Run, records: list[Record], rules: Rules = RULES, way: Way | None = None) -> steps.Load:
+def loaded(spark: SparkSession, run: Run, records: list[Record], rules: Rules = RULES, limits: Limits = LIMITS) -> steps.Load:
     put(spark, run, records)
-    done = steps.load_once(spark, run, rules, max_quarantined_share=0.5, way=way)
+    done = steps.load_once(spark, run, rules, max_quarantined_share=0.5, limits=limits)
     assert done is not None
     return done
 
@@ -90,10 +91,10 @@ TOLD = [
 def test_suspects_are_told_apart_whichever_load_brought_the_first_copy(
     spark: SparkSession, prepared: Callable[[History], Run]
 ) -> None:
-    run, way = prepared(empty), Way(How.FEW, most_at_once=3)
+    run, limits = prepared(empty), Limits(records=3, suspects=3)
     records = [*FIRST, *AGAIN]
-    loaded(spark, run, moved(records[:8], 1), way=way)
-    loaded(spark, run, [*records, *moved(records[8:], 1)], way=way)
+    loaded(spark, run, moved(records[:8], 1), limits=limits)
+    loaded(spark, run, [*records, *moved(records[8:], 1)], limits=limits)
 
     for partition in (0, 1):
         assert rejects(spark, run, partition=partition) == TOLD

@@ -1,14 +1,10 @@
-"""The sequential decision: DESIGN section 1 as a fold over each stream, in offset order.
-
-It takes islands, which are few, or single records, of small loads and of streams with a jump. A jump does not raise the
-watermark, so whether a record is one depends on every record before it, and no running maximum can decide that.
-"""
+"""The sequential decision: DESIGN section 1 as a fold over each stream, in offset order. The kernel is compared with it."""
 
 from __future__ import annotations
 
 from collections import deque
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lakehouse.contracts.silver import (
     ACCEPTED,
@@ -20,12 +16,44 @@ from lakehouse.contracts.silver import (
     Ordinal,
     Stream,
 )
-from silver.model import Island, Range, Segment
+from silver.model import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from silver.model import Range
     from silver.rules import Rules
+
+
+class Island(NamedTuple):
+    """Records of a stream at consecutive offsets whose sequences rise one by one; or a single record.
+
+    With a `problem` the records are invalid; if `epoch` and `first_sequence` could not be read, it is a single record.
+    """
+
+    stream: Stream
+    first_offset: int
+    last_offset: int
+    epoch: int | None
+    first_sequence: int | None
+    problem: str | None
+
+    @property
+    def records(self) -> int:
+        """The number of records."""
+        return self.last_offset - self.first_offset + 1
+
+    @property
+    def distance(self) -> int:
+        """Sequence minus offset, the same for all records. Raises ValueError if the sequence could not be read."""
+        if self.first_sequence is None:
+            raise ValueError(f"no sequence could be read at offset {self.first_offset}: {self.problem}")
+        return self.first_sequence - self.first_offset
+
+    @property
+    def last_sequence(self) -> int:
+        """The last record's sequence. Raises ValueError if it could not be read."""
+        return self.last_offset + self.distance
 
 
 def fold(islands: Iterable[Island], watermarks: Mapping[Stream, Ordinal], rules: Rules) -> Iterator[Segment]:

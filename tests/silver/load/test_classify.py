@@ -1,9 +1,10 @@
-"""However a load is decided, it is decided alike, and as the reference does: any cutting, odd producers, extreme numbers."""
+"""A load with its suspects against the reference: any cutting, odd producers, extreme numbers, whatever the limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,13 +14,12 @@ from lakehouse.contracts.silver import REJECTS, silver_records
 from lakehouse.extract.sources import Source
 from lakehouse.spark import frames
 from silver.decide import decision
-from silver.decide.decision import How, Way
-from silver.model import by_name
+from silver.load import key_columns
+from silver.load.planner import classify
+from silver.model import Limits, by_name
 from silver.rules import Policy, Rules
 from silver.state import ledger
-from silver.state.streams import Known
 from silver.state.watermarks import Watermark, Watermarks
-from silver.suspects import resolve
 from silver.suspects.past import Whole
 from tests.support.logs import LOADS, Log, logs
 from tests.support.reference import Reference, Seen
@@ -33,17 +33,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 _STREAM = "topic string, partition int, producer string"
-_NARROW = f"{_STREAM}, offset bigint, epoch bigint, sequence bigint, problem string"
-_WIDE = f"{_STREAM}, offset bigint, epoch bigint, sequence bigint, key binary, value binary"
+_RECORDS = f"{_STREAM}, offset bigint, epoch bigint, sequence bigint, problem string, key binary, value binary"
 _AT_ONCE = 25
 """Logs that are decided in one frame, each as a topic of its own: a Spark job for each would be too dear."""
 
-WAYS = {
-    "few": Way(How.FEW),
-    "islands, copies as a whole": Way(How.ISLANDS, fewest_copied=1, smallest_copy=1),
-    "records, 60 suspects at a time": Way(How.RECORDS, most_at_once=60),
-    "few, copies as a whole": Way(How.FEW, fewest_copied=1, smallest_copy=1),
-    "islands, 25 suspects at a time": Way(How.ISLANDS, most_at_once=25),
+LIMITS = {
+    "at once": Limits(),
+    "copies as a whole": Limits(fewest_copied=1, smallest_copy=1),
+    "40 records and 25 suspects at a time": Limits(records=40, suspects=25),
 }
 
 
@@ -85,7 +82,7 @@ def topics(draw: st.DrawFn) -> tuple[list[Topic], bool]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(drawn=topics())
-def test_every_way_decides_every_load_as_the_reference_does(spark: SparkSession, drawn: tuple[list[Topic], bool]) -> None:
+def test_every_load_is_decided_as_the_reference_does(spark: SparkSession, drawn: tuple[list[Topic], bool]) -> None:
     found, with_epochs = drawn
     policies = tuple((f"t{nth}", topic.policy) for nth, topic in enumerate(found))
     rules = Rules(Source("value"), epoch=Source("header", "epoch") if with_epochs else None, topics=policies)
@@ -97,7 +94,9 @@ def test_every_way_decides_every_load_as_the_reference_does(spark: SparkSession,
             topic.reference.take(topic.log.loads[load])
         if not sent:
             continue
-        told = {name: _outcome(_decided(spark, sent, rules, past, way), known, rules, load + 1) for name, way in WAYS.items()}
+        with patch.object(key_columns, "_BITS", 2):  # so that partitions are cut too
+            segments = {name: _decided(spark, sent, rules, past, limits) for name, limits in LIMITS.items()}
+        told = {name: _outcome(each, known, rules, load + 1) for name, each in segments.items()}
 
         first, *others = told
         for name in others:
@@ -116,19 +115,6 @@ def test_every_way_decides_every_load_as_the_reference_does(spark: SparkSession,
         rejects += out
         for topic in found:
             topic.settle()
-
-
-@pytest.mark.parametrize("count", [5, 5_300])
-def test_records_of_an_empty_producer_that_are_sent_again_are_suspects(spark: SparkSession, count: int) -> None:
-    empty = [("t", 0, "", offset, 0, offset + 1, None) for offset in range(count)]
-    without = ("t", 0, None, count, None, None, "producer_missing")
-    again = [("t", 0, "", count + 1 + offset, 0, offset + 1, None) for offset in range(count)]
-    narrow = frames.of_tuples(spark, [*empty, without, *again], _NARROW)
-
-    for how in How:
-        found = decision.decide(spark, narrow, Known(Watermarks({})), Rules(Source("value")), Way(how))
-        told = sorted((row["class"], row["producer"], row["records"], row["first_sequence"]) for row in found.to_pylist())
-        assert told == [("accepted", "", count, 1), ("invalid", None, 1, None), ("suspect", "", count, 1)], how
 
 
 def _past(spark: SparkSession, found: Iterable[Topic], rejects: Sequence[Mapping[str, Any]]) -> tuple[Whole, Watermarks]:
@@ -158,17 +144,17 @@ def _kept(record: Seen) -> dict[str, object]:
     return {**names, **numbers, "key": b"k", "value": record.payload.encode()}
 
 
-def _decided(spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: Whole, way: Way) -> pa.Table:
-    """A load's segments, its suspects told apart, as `silver.load.planner.classify_range` finds them behind the extractors."""
-    narrow, wide = [], []
+def _decided(spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: Whole, limits: Limits) -> pa.Table:
+    """A load's segments, its suspects classified."""
+    rows = []
     for record in reversed(sent):
         numbers = (None, None) if record.sequence is None else (record.epoch, record.sequence)
-        place = (*record.stream, record.offset, *numbers)
         unread = "value_undecodable" if record.is_undecodable else None
-        narrow.append((*place, "unread" if record.sequence is None else unread))
-        wide.append((*place, b"k", record.payload.encode()))
-    found = decision.decide(spark, _frame(spark, narrow, _NARROW), Known(past.watermarks), rules, way)
-    return resolve.classify_suspects(spark, found, _frame(spark, wide, _WIDE), past, way) if resolve.is_needed(found) else found
+        problem = "unread" if record.sequence is None else unread
+        rows.append((*record.stream, record.offset, *numbers, problem, b"k", record.payload.encode()))
+    records = _frame(spark, rows, _RECORDS)
+    chunks = key_columns.of_records(records, rules, limits.records)
+    return classify(spark, chunks, records, rules, resolve=lambda _: past.watermarks, past=lambda: past, limits=limits).segments
 
 
 def _frame(spark: SparkSession, rows: list[tuple[object, ...]], columns: str) -> DataFrame:

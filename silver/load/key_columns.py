@@ -1,0 +1,113 @@
+"""The key columns of a load's records as Arrow tables: stream, offset, epoch, sequence and problem."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from lakehouse.spark.interval_join import any_of, at
+from silver.extract.columns import narrow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame
+
+    from silver.rules import Rules
+
+_BITS = 16
+"""A load that is too large is cut between ranges of 2^16 offsets."""
+_TEXTS = ("topic", "producer", "problem")
+_LONG_NAME = 64
+"""Bytes of a producer's name; a longer one comes to the driver once, not with every record."""
+_HASHED = "\x00sha256:"
+"""Stands before the hash of a long name. A name that begins so and is as long as a hash with it is long itself."""
+
+
+class _Part(NamedTuple):
+    """Some records of a partition: those whose offsets have the same high bits."""
+
+    topic: str
+    partition: int
+    high_bits: int
+    records: int
+
+
+def of_records(records: DataFrame, rules: Rules, most: int, *, counted: int | None = None) -> Iterator[pa.Table]:
+    """Read the key columns of Bronze's records.
+
+    Args:
+        records: The records, as `silver.extract.columns.narrow` takes them.
+        rules: Where sequence, producer and epoch are read from.
+        most: The most records of a table.
+        counted: How many records there are at most; None where that is not known.
+
+    Yields:
+        The rows of `narrow`, in any order, texts as dictionaries. If they are more than `most`, one table after another, in the order of topics and
+        partitions: of whole partitions, or of consecutive offsets of one. All copies of an offset are in the same table.
+    """
+    yield from in_chunks(narrow(records, rules), most, counted=counted)
+
+
+def in_chunks(rows: DataFrame, most: int, *, counted: int | None = None) -> Iterator[pa.Table]:
+    """Read narrow rows as `of_records` does. Rows have topic, partition and offset."""
+    if counted is not None and counted <= most:
+        yield _read(rows)
+        return
+    high_bits = F.shiftright("offset", _BITS)
+    sizes = rows.groupBy("topic", "partition", high_bits.alias("high_bits")).agg(F.count(F.lit(1)).alias("records")).toArrow()
+    parts = sorted(_Part(**row) for row in sizes.to_pylist())
+    if sum(part.records for part in parts) <= most:
+        yield _read(rows)
+        return
+    for chunk in _chunks(parts, most):
+        yield _read(rows.where(any_of(_spans(chunk))))
+
+
+def _read(rows: DataFrame) -> pa.Table:
+    """Collect narrow rows, texts as dictionaries: however long names are, they are few bytes in most records."""
+    name = F.col("producer")
+    is_long = F.octet_length(name) > _LONG_NAME
+    hashed = F.concat(F.lit(_HASHED), F.sha2(name.cast("binary"), 256))
+    keys = rows.withColumn("producer", F.when(is_long, hashed).otherwise(name)).toArrow()
+    for text in _TEXTS:
+        encoded = keys[text].dictionary_encode().combine_chunks()
+        keys = keys.set_column(keys.column_names.index(text), text, encoded)
+    producers = keys["producer"].combine_chunks()
+    if not any(each.startswith(_HASHED) for each in producers.dictionary.to_pylist()):
+        return keys
+    long_names = rows.where(is_long).select("producer").distinct().toArrow()["producer"].to_pylist()
+    names = {_HASHED + sha256(each.encode()).hexdigest(): each for each in long_names}
+    whole = pa.array([names.get(each, each) for each in producers.dictionary.to_pylist()], pa.string())
+    return keys.set_column(
+        keys.column_names.index("producer"), "producer", pa.DictionaryArray.from_arrays(producers.indices, whole)
+    )
+
+
+def _chunks(parts: Iterable[_Part], most: int) -> Iterator[list[_Part]]:
+    """Put neighbouring parts together, as many as are allowed.
+
+    >>> parts = [_Part("t", 0, 0, 2), _Part("t", 0, 1, 2), _Part("t", 1, 0, 3), _Part("t", 2, 0, 9), _Part("t", 3, 0, 1)]
+    >>> [[part.records for part in chunk] for chunk in _chunks(parts, 5)]
+    [[2, 2], [3], [9], [1]]
+    """
+    chunk: list[_Part] = []
+    for part in parts:
+        if chunk and sum(each.records for each in chunk) + part.records > most:
+            yield chunk
+            chunk = []
+        chunk.append(part)
+    if chunk:
+        yield chunk
+
+
+def _spans(chunk: Iterable[_Part]) -> Iterator[str]:
+    """The offsets of a chunk, as a condition for each partition."""
+    for (topic, partition), parts in groupby(chunk, key=lambda part: part[:2]):
+        high_bits = [part.high_bits for part in parts]
+        first, last = high_bits[0] << _BITS, ((high_bits[-1] + 1) << _BITS) - 1
+        yield at(topic, partition, f"offset BETWEEN {first} AND {last}")
