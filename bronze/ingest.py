@@ -155,7 +155,7 @@ def _read_available(
             break
     if ends is None:
         return sum(batches.values()), sum(1 for records in batches.values() if records)
-    version, appended = tables.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
+    version, appended, _ = tables.appended(spark, run.table(BRONZE_RECORDS), after_version=before)
     return appended or 0, version - before
 
 

@@ -78,11 +78,18 @@ def run(spark: SparkSession, run: Run, settings: Settings) -> dict[str, object]:
         run.report.event("silver.other_topics", topics=others, decided=rules.decided_topics)
     create_tables(spark, run, rules)
     share, topic_shares = settings.policies.max_quarantined_share, settings.policies.topic_shares
-    do = partial(steps.load_once, max_quarantined_share=share, topic_shares=topic_shares, stream_limits=limits(settings))
+    most, streams = settings.silver.max_records_per_load, limits(settings)
+    do = partial(
+        steps.load_once,
+        max_quarantined_share=share,
+        topic_shares=topic_shares,
+        stream_limits=streams,
+        max_records=most,
+    )
     loads = []
     while (done := do(spark, run, rules)) is not None:
         loads.append(done)
-        if not done.is_repeat:  # a load takes all of Bronze; only a repeat stops at what was pinned before the crash
+        if not (done.is_repeat or done.is_cut):  # a repeat stops at what was pinned before the crash
             break
     commit_group_offsets(spark, run, settings)
     counts = {name: sum(done.counts[name] for done in loads) for name in CLASSES}
@@ -137,7 +144,8 @@ def previewed(spark: SparkSession, run: Run, settings: Settings, recovered: reco
         planned: Plan | None = steps.planned_again(spark, run, recovered)
     else:
         try:
-            planned = planner.plan(spark, run, rules, recovered, limits(settings))
+            most = settings.silver.max_records_per_load
+            planned = planner.plan(spark, run, rules, recovered, limits(settings), most=most)
         except BreakerOpenError as opened:
             return {**NOTHING, "load_seq": recovered.watermarks.load_seq + 1, "breaker": [breaker.trip_of(opened)._asdict()]}
     if planned is None:
@@ -164,7 +172,8 @@ def require_others_let_in(
     Raises:
         BreakerOpenError: It opens, because of other streams. Nothing was written.
     """
-    planned = planner.plan(spark, run, Rules.of(settings), recovered, limits(settings))
+    most = settings.silver.max_records_per_load
+    planned = planner.plan(spark, run, Rules.of(settings), recovered, limits(settings), most=most)
     if planned is None:
         return
     shares = settings.policies.max_quarantined_share, settings.policies.topic_shares

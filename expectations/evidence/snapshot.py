@@ -194,8 +194,7 @@ def _restarts(spark: SparkSession, run: Run, pins: Pins, ledger: Sequence[Row]) 
     if not blocks.num_rows:
         return []
     ends = [blocks.select([*_BLOCK, *end]).rename_columns([*_BLOCK, "offset", "sequence"]) for end in (first, last)]
-    places = zip(*(blocks[name].to_pylist() for name in ("topic", "partition", first[0], last[0])), strict=True)
-    sent = tables.read(spark, run.table(BRONZE_RECORDS), version=pins.bronze_version).where(pruning.offset_filter(places))
+    sent = tables.read(spark, run.table(BRONZE_RECORDS), version=pins.bronze_version).where(pruning.offset_filter(blocks))
     is_near = pruning.sequence_filter(pruning.ranges(blocks))
     kept = tables.read(spark, run.table(SILVER_RECORDS), version=pins.silver_version).where(is_near)
     found = facts.later_again(frames.of_arrow(spark, pa.concat_tables(ends)), sent=sent, kept=kept)

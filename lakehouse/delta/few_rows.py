@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _MOST_FILES, _MOST_BYTES = 100, 32 * 2**20
 """What is opened, and read or found, at most. Beyond that Spark is the faster reader, and has the memory."""
-_MOST_READ = 4 * _MOST_BYTES
-"""The same of what is read once it is no longer as it was in the files."""
+_DECODED = 4
+"""How many times as large what was read may be once it is no longer as it was in the files."""
 _MOST_APPENDED, _NARROW_AT_ONCE = 250_000, 65_536
 """Rows of short columns that are few, and how many of them are read at once."""
 _MOST_PATHS = 32
@@ -52,10 +52,14 @@ class Limits:
     Attributes:
         rows: The most rows. More of them are faster with Spark if it is to have them anyway.
         at_once: Rows that are read before their size is looked at: a value of a megabyte may be in each, unless none is read.
+        bytes: The most bytes, in the files before compression, and of the rows found.
+        texts: Columns that are read as dictionaries.
     """
 
     rows: int = 10_000
     at_once: int = 64
+    bytes: int = _MOST_BYTES
+    texts: tuple[str, ...] = ()
 
 
 def within(table: Table, columns: Sequence[str], boxes: Sequence[Box]) -> pa.Table | None:
@@ -233,18 +237,19 @@ def _read(
     parts = [part for fragment in dataset.get_fragments() if (part := fragment.subset(is_asked)).row_groups]
     groups = [group for part in parts for group in part.row_groups]
     names = dict.fromkeys([*columns, *(column for box in boxes for column in box)])
-    if sum(group.num_rows for group in groups) > limits.rows or sum(_bytes(part, names) for part in parts) > _MOST_BYTES:
+    if sum(group.num_rows for group in groups) > limits.rows or sum(_bytes(part, names) for part in parts) > limits.bytes:
         return None
-    schema = pa.schema([dataset.schema.field(name) for name in names])
+    encoded = {name: pa.dictionary(pa.int32(), pa.string()) for name in limits.texts}
+    schema = pa.schema([pa.field(name, encoded.get(name, dataset.schema.field(name).type)) for name in names])
     batches, read = [], 0
     for part in parts:
-        for batch in _batches(part, schema, limits.at_once):
+        for batch in _batches(part, schema, limits):
             batches.append(batch)
             read += batch.nbytes
-            if read > _MOST_READ:
+            if read > _DECODED * limits.bytes:
                 return None
-    found = pa.Table.from_batches(batches, schema).filter(is_asked).select(list(columns))
-    return None if found.nbytes > _MOST_BYTES else found
+    found = pa.Table.from_batches(batches, schema).filter(is_asked).select(list(columns)).unify_dictionaries()
+    return None if found.nbytes > limits.bytes else found
 
 
 def _bytes(part: ds.ParquetFileFragment, names: Collection[str]) -> int:
@@ -254,12 +259,12 @@ def _bytes(part: ds.ParquetFileFragment, names: Collection[str]) -> int:
     return sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.partition(".")[0] in names)
 
 
-def _batches(part: ds.ParquetFileFragment, schema: pa.Schema, at_once: int) -> Iterator[pa.RecordBatch]:
+def _batches(part: ds.ParquetFileFragment, schema: pa.Schema, limits: Limits) -> Iterator[pa.RecordBatch]:
     """The rows of a file's part, some at a time; a column that the file lacks is null."""
     groups = [group.id for group in part.row_groups]
-    with pq.ParquetFile(part.path, page_checksum_verification=True) as file:
+    with pq.ParquetFile(part.path, read_dictionary=limits.texts, page_checksum_verification=True) as file:
         there = [name for name in schema.names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(at_once, row_groups=groups, columns=there):
+        for batch in file.iter_batches(limits.at_once, row_groups=groups, columns=there):
             arrays = [
                 batch[field.name].cast(field.type) if field.name in there else pa.nulls(len(batch), field.type)
                 for field in schema

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import TimestampNTZType
@@ -232,7 +232,23 @@ def _transaction_in_checkpoints(spark: SparkSession, table: Table, app_id: str) 
     return -1 if found[0][0] is None else int(found[0][0])
 
 
-def appended(spark: SparkSession, table: Table, *, after_version: int, to_version: int | None = None) -> tuple[int, int | None]:
+class Appended(NamedTuple):
+    """What some versions of a table added.
+
+    Attributes:
+        version: The last of them.
+        rows: How many rows they added, according to their commits; None where that is not known.
+        is_cut: Whether later versions were left out, because there would have been too many rows.
+    """
+
+    version: int
+    rows: int | None
+    is_cut: bool = False
+
+
+def appended(
+    spark: SparkSession, table: Table, *, after_version: int, to_version: int | None = None, most: int | None = None
+) -> Appended:
     """The last version of a range, and how many rows the range added according to its commits.
 
     Args:
@@ -240,10 +256,12 @@ def appended(spark: SparkSession, table: Table, *, after_version: int, to_versio
         table: The table.
         after_version: The version before the first that counts; -1 for all.
         to_version: The last version that counts, inclusive; None for the latest.
+        most: The rows above which the range ends at an earlier version; a range that adds rows has at least one commit that
+            does. None for any number.
 
     Returns:
-        The last version, and the rows of (after_version, to_version]; None for the rows if a commit is gone from the log,
-        removed rows, or does not say what it added.
+        What was found. If a commit is gone from the log, removed rows or does not say what it added, nobody knows how many rows
+        there are, and the range is not cut.
 
     Raises:
         TableMissingError: The table does not exist.
@@ -257,11 +275,16 @@ def appended(spark: SparkSession, table: Table, *, after_version: int, to_versio
         rows = _history(spark, table, limit, "version", "operation", "operationParameters.mode", *metrics)
         last = rows[0]["version"]
     to_version = last if to_version is None else to_version
-    those = {row["version"]: row for row in rows if after_version < row["version"] <= to_version}
-    added = [_added(row) for row in those.values()]
-    if len(those) < to_version - after_version or None in added:
-        return to_version, None
-    return to_version, sum(each for each in added if each is not None)
+    added = {row["version"]: _added(row) for row in rows if after_version < row["version"] <= to_version}
+    known = {version: count for version, count in sorted(added.items()) if count is not None}
+    if len(known) < to_version - after_version:
+        return Appended(to_version, None)
+    total = 0
+    for version, count in known.items():
+        if most is not None and total and total + count > most:
+            return Appended(version - 1, total, is_cut=True)
+        total += count
+    return Appended(to_version, total)
 
 
 def operations(spark: SparkSession, table: Table, *, limit: int = 1_000) -> list[tuple[int, str]]:

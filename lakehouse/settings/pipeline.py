@@ -20,6 +20,7 @@ from lakehouse.settings.maintenance import Maintenance
 from lakehouse.settings.policies import Policies, TopicPolicies
 from lakehouse.settings.registry import Registry
 from lakehouse.settings.secrets import KEEP_SECRET, MASK_SECRET, Secret, in_uri
+from lakehouse.settings.silver import Silver
 from lakehouse.settings.watch import Alerts, Watch, Webhook
 from lakehouse.uri import AZURE_SCHEMES, GOOGLE_SCHEMES, STORE_SCHEMES, scheme
 
@@ -479,6 +480,11 @@ class Settings(Model):
     )
     policies: Policies = Field(
         default_factory=Policies, description="what happens to records that are not simply new", examples=["{late: accept}"]
+    )
+    silver: Silver = Field(
+        default_factory=Silver,
+        description="how much of Bronze a load of Silver takes",
+        examples=["{max_records_per_load: 5000000}"],
     )
     gate: Gate = Field(default_factory=Gate, description="what a load must hold to reach Gold", examples=["{data_docs: true}"])
     gold: Gold = Field(

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, TypeVar
+from functools import reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse.spark import interval_join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import Column
 
-Key = TypeVar("Key")
-
 _MOST_SPANS = 128
 
-Place = tuple[str, int, int, int]
-"""topic, partition, first and last offset, inclusive"""
 Range = tuple[str, int, int, int, int]
 """topic, partition, epoch, first and last sequence, inclusive"""
 
@@ -33,10 +32,7 @@ def ranges(blocks: pa.Table) -> list[Range]:
     >>> ranges(pa.table([["t"] * 3, [0] * 3, [0] * 3, [5, 1, 2], [9, 6, 3]], names=names))
     [('t', 0, 0, 1, 9)]
     """
-    by_place: defaultdict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
-    for row in blocks.select(["topic", "partition", "epoch", "first_sequence", "last_sequence"]).to_pylist():
-        by_place[row["topic"], row["partition"], row["epoch"]].append((row["first_sequence"], row["last_sequence"]))
-    return [(*place, first, last) for place, found in _few(by_place).items() for first, last in found]
+    return list(_few(blocks, ["topic", "partition", "epoch"], "sequence"))
 
 
 def sequence_filter(wanted: Iterable[Range], of: str = "sequence") -> Column:
@@ -47,32 +43,39 @@ def sequence_filter(wanted: Iterable[Range], of: str = "sequence") -> Column:
     )
 
 
-def offset_filter(wanted: Iterable[Place]) -> Column:
-    """Whether a record is at some offsets, or near them: a condition that Delta's and Parquet's statistics can prune by."""
-    by_place: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
-    for topic, partition, first, last in wanted:
-        by_place[topic, partition].append((first, last))
+def offset_filter(spans: pa.Table) -> Column:
+    """Whether a record is at some offsets, or near them: a condition that Delta's and Parquet's statistics can prune by.
+
+    Args:
+        spans: Rows with topic, partition, first_offset and last_offset.
+    """
     found = [
-        interval_join.at(*place, f"offset BETWEEN {first} AND {last}")
-        for place, spans_ in _few(by_place).items()
-        for first, last in spans_
+        interval_join.at(topic, partition, f"offset BETWEEN {first} AND {last}")
+        for topic, partition, first, last in _few(spans, ["topic", "partition"], "offset")
     ]
     return interval_join.any_of(found) if found else F.lit(False)
 
 
-def _few(spans_of: Mapping[Key, list[tuple[int, int]]]) -> dict[Key, list[tuple[int, int]]]:
-    """Merge overlapping ranges of each key; if too many remain, take one range per key, from first to last."""
-    merged = {key: _merged(sorted(found)) for key, found in spans_of.items()}
-    if sum(map(len, merged.values())) > _MOST_SPANS:
-        return {key: [(found[0][0], found[-1][1])] for key, found in merged.items()}
-    return merged
+def _few(spans: pa.Table, place: list[str], of: str) -> Iterator[tuple[Any, ...]]:
+    """Merge the spans of each place if they overlap; if too many remain, take one of each place, from first to last."""
+    first, last = f"first_{of}", f"last_{of}"
+    ordered = spans.select([*place, first, last]).sort_by([(name, "ascending") for name in (*place, first)]).combine_chunks()
+    if not ordered.num_rows:
+        return
+    firsts, lasts = (ordered[name].to_numpy() for name in (first, last))
+    differs = (pc.not_equal(ordered[name][1:], ordered[name][:-1]).to_numpy() for name in place)
+    ends = [0, *(np.flatnonzero(reduce(np.logical_or, differs)) + 1).tolist(), ordered.num_rows]
+    merged = [(start, _merged(firsts[start:end], lasts[start:end])) for start, end in pairwise(ends)]
+    is_many = sum(map(len, (found for _, found in merged))) > _MOST_SPANS
+    for start, found in merged:
+        (row,) = ordered.select(place).slice(start, 1).to_pylist()
+        for reach in [(found[0][0], found[-1][1])] if is_many else found:
+            yield *row.values(), *reach
 
 
-def _merged(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged = found[:1]
-    for first, last in found[1:]:
-        if first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return merged
+def _merged(firsts: np.ndarray[Any, Any], lasts: np.ndarray[Any, Any]) -> list[tuple[int, int]]:
+    """Merge spans that overlap or touch; they are sorted by their first number."""
+    reached = np.maximum.accumulate(lasts)
+    starts = np.append(True, firsts[1:] - 1 > reached[:-1])
+    ends = np.append(starts[1:], True)
+    return list(zip(firsts[starts].tolist(), reached[ends].tolist(), strict=True))

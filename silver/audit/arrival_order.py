@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from lakehouse.contracts.silver import STREAM
-from silver.decide.kernel import before_of, sort_keys, starts_of
+from silver.columns import before_of, starts_of
+from silver.decide.kernel import sort_keys
 from silver.model import BATCH, by_name, tuples_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ which no running maximum can decide. So a stream with a step above its topic's `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import ACCEPTED, FENCED, INVALID, JUMP, REPLAY, STREAM, SUSPECT
+from silver.columns import NONE, before_of, codes, filled, lasts_of, row_codes, starts_of
 from silver.model import SEGMENT, SPAN, tuples_of
 
 if TYPE_CHECKING:
@@ -27,16 +27,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakehouse.contracts.silver import Ordinal, Stream
+    from silver.columns import Flags, Numbers
     from silver.rules import Rules
     from silver.state.watermarks import Watermarks
 
-    Numbers = NDArray[np.int64]
-    Flags = NDArray[np.bool_]
-
 _KINDS = (ACCEPTED, SUSPECT, FENCED, INVALID, JUMP, REPLAY)
 _ACCEPTED, _SUSPECT, _FENCED, _INVALID, _JUMP, _REPLAY = range(len(_KINDS))
-_NONE = -1
-"""No number: all that are decided are 0 or more."""
 _ANY_STEP = 2**64 - 1
 _KEYS = (*STREAM, "epoch", "class", "reason")
 _COUNTS = ("records", "jumps_forward", "jumps_backward")
@@ -56,12 +52,12 @@ class Position(NamedTuple):
         last_kind: Its class, as an index of this module.
     """
 
-    epoch: int = _NONE
-    sequence: int = _NONE
-    before_epoch: int = _NONE
-    before_sequence: int = _NONE
-    last_offset: int = _NONE
-    last_kind: int = _NONE
+    epoch: int = NONE
+    sequence: int = NONE
+    before_epoch: int = NONE
+    before_sequence: int = NONE
+    last_offset: int = NONE
+    last_kind: int = NONE
 
 
 @dataclass(frozen=True)
@@ -114,8 +110,8 @@ def decide(
     streams = list(tuples_of(rows.streams, STREAM))
     known = _known(streams, watermarks, positions or {})
     if declared:
-        epochs = _numbers([declared.get(stream, _NONE) for stream in streams])[rows.stream]
-        rows.epoch[:] = np.where((rows.epoch != _NONE) & (epochs != _NONE), epochs, rows.epoch)
+        epochs = _numbers([declared.get(stream, NONE) for stream in streams])[rows.stream]
+        rows.epoch[:] = np.where((rows.epoch != NONE) & (epochs != NONE), epochs, rows.epoch)
     policies = {topic: rules.policy(topic) for topic in {topic for topic, _, _ in streams}}
     limits = [policies[topic].max_jump for topic, _, _ in streams]
     is_contiguous = np.array([policies[topic].contiguous for topic, _, _ in streams], bool)
@@ -124,7 +120,7 @@ def decide(
     is_first = starts_of(rows.stream)
     is_replay = np.where(is_first, known.last_offset[rows.stream], before_of(rows.offset)) == rows.offset
     kind = np.where(is_replay, _REPLAY, _INVALID).astype(np.int8)
-    counted = np.flatnonzero(~is_replay & (rows.problem == _NONE) & (rows.epoch != _NONE) & (rows.sequence != _NONE))
+    counted = np.flatnonzero(~is_replay & (rows.problem == NONE) & (rows.epoch != NONE) & (rows.sequence != NONE))
     stream, epoch, sequence = (column[counted] for column in (rows.stream, rows.epoch, rows.sequence))
     kind[counted], highest_epoch, highest = _classes(stream, epoch, sequence, known, max_step)
 
@@ -251,8 +247,8 @@ def _classes(
     highest_epoch = np.maximum(_running_max(stream, epoch), base_epoch)
     before_epoch = np.where(starts_of(stream), base_epoch, before_of(highest_epoch))
     starts = starts_of(stream, highest_epoch)
-    base = np.where(highest_epoch == base_epoch, known.sequence[stream], _NONE)
-    in_epoch = np.where(epoch == highest_epoch, sequence, _NONE)
+    base = np.where(highest_epoch == base_epoch, known.sequence[stream], NONE)
+    in_epoch = np.where(epoch == highest_epoch, sequence, NONE)
     before = np.where(starts, base, before_of(np.maximum(_running_max(np.cumsum(starts), in_epoch), base)))
     is_same = epoch == before_epoch
     in_order = (epoch > before_epoch) | (is_same & (sequence > before))
@@ -313,7 +309,7 @@ class _Classified(NamedTuple):
         """A segment for the accepted records of each stream and epoch."""
         those = np.flatnonzero(self.kind == _ACCEPTED)
         starts = np.flatnonzero(starts_of(self.rows.stream[those], self.rows.epoch[those]))
-        lasts = _lasts(starts, len(those))
+        lasts = lasts_of(starts, len(those))
         jumps = (_sums(column[those], starts) for column in (self.forward, self.backward))
         return self._segments(those[starts], those[lasts], lasts - starts + 1, *jumps)
 
@@ -326,7 +322,7 @@ class _Classified(NamedTuple):
         goes_on = (kind == last_kind) & (rises | (kind == _REPLAY))
         is_other = kind != _ACCEPTED
         starts = np.flatnonzero(~is_other | is_first | ~goes_on)
-        lasts = _lasts(starts, len(kind))
+        lasts = lasts_of(starts, len(kind))
         jumps = (_sums(column, starts) for column in (self.forward, self.backward))
         is_block = is_other[starts]
         columns = (column[is_block] for column in (starts, lasts, lasts - starts + 1, *jumps))
@@ -357,13 +353,13 @@ class _Classified(NamedTuple):
 
     def _segments(self, first: Numbers, last: Numbers, records: Numbers, forward: Numbers, backward: Numbers) -> pa.Table:
         rows, kind = self.rows, self.kind[first]
-        is_unread = (kind == _REPLAY) | (rows.epoch[first] == _NONE) | (rows.sequence[first] == _NONE)
-        reason = np.where(kind == _INVALID, rows.problem[first], _NONE)
+        is_unread = (kind == _REPLAY) | (rows.epoch[first] == NONE) | (rows.sequence[first] == NONE)
+        reason = np.where(kind == _INVALID, rows.problem[first], NONE)
         told = {
             **{name: rows.streams[name].take(pa.array(rows.stream[first])) for name in STREAM},
             "epoch": pa.array(rows.epoch[first], mask=is_unread),
             "class": pa.array(_KINDS).take(pa.array(kind)),
-            "reason": rows.problems.take(pa.array(reason, mask=reason == _NONE)),
+            "reason": rows.problems.take(pa.array(reason, mask=reason == NONE)),
             "first_offset": rows.offset[first],
             "last_offset": rows.offset[last],
             "first_sequence": pa.array(rows.sequence[first], mask=is_unread),
@@ -378,8 +374,8 @@ class _Classified(NamedTuple):
 def sort_keys(keys: pa.Table) -> Rows:
     """Records as columns, sorted by stream and offset."""
     stream, streams = _streams(keys)
-    offset, epoch, sequence = (_filled(keys[name]) for name in ("offset", "epoch", "sequence"))
-    problem, problems = _codes(keys["problem"])
+    offset, epoch, sequence = (filled(keys[name]) for name in ("offset", "epoch", "sequence"))
+    problem, problems = codes(keys["problem"])
     by_offset = np.argsort(offset, kind="stable")
     small = stream.astype(np.uint16) if len(streams) <= _SMALL else stream
     order = by_offset[np.argsort(small[by_offset], kind="stable")]
@@ -388,11 +384,8 @@ def sort_keys(keys: pa.Table) -> Rows:
 
 def _streams(keys: pa.Table) -> tuple[Numbers, pa.Table]:
     """The number of each record's stream; and the streams in their order."""
-    number = np.zeros(len(keys), np.int64)
-    for name in STREAM:
-        code, values = _codes(keys[name])
-        number, _ = _codes(pa.chunked_array([number * (len(values) + 1) + code + 1]))
-    first = np.empty(int(number.max(initial=_NONE)) + 1, np.int64)
+    number = row_codes(keys, STREAM)
+    first = np.empty(int(number.max(initial=NONE)) + 1, np.int64)
     first[number[::-1]] = np.arange(len(keys))[::-1]  # of a stream's records the first one is written last
     streams = pa.table({name: _text(keys[name].take(pa.array(first))) for name in STREAM})
     order = pc.sort_indices(streams, [(name, "ascending") for name in STREAM]).to_numpy()
@@ -401,18 +394,9 @@ def _streams(keys: pa.Table) -> tuple[Numbers, pa.Table]:
     return nth[number], streams.take(pa.array(order))
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
-    """The number of each value among the distinct ones, -1 for null; and these."""
-    is_encoded = pa.types.is_dictionary(column.type)
-    encoded = (column if is_encoded else column.dictionary_encode()).unify_dictionaries().combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], column.type))
-    return _filled(encoded.indices), encoded.dictionary
-
-
 def _known(streams: list[Stream], watermarks: Mapping[Stream, Ordinal], positions: Mapping[Stream, Position]) -> _Known:
     """Where each stream is: behind an earlier chunk, or at its watermark."""
-    none = (_NONE, _NONE)
+    none = (NONE, NONE)
     found = [positions.get(stream) or Position(*(watermarks.get(stream, none) * 2)) for stream in streams]
     return _Known(*_numbers(found).reshape(-1, len(Position._fields)).T)
 
@@ -425,28 +409,9 @@ def _of_recordbefore_of(stream: Numbers, epoch: Numbers, sequence: Numbers, know
     return before, last
 
 
-def starts_of(*columns: NDArray[np.integer]) -> Flags:
-    """Where any of the columns differs from the row before; true for the first row."""
-    starts = np.ones(len(columns[0]), bool)
-    starts[1:] = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
-    return starts
-
-
-def before_of(column: NDArray[np.integer]) -> NDArray[np.integer]:
-    """The value of the row before; -1 for the first row."""
-    before = np.empty_like(column)
-    before[:1], before[1:] = _NONE, column[:-1]
-    return before
-
-
 def _step(sequence: Numbers, before: Numbers) -> NDArray[np.uint64]:
     """How far a sequence is above another one; only for those that are."""
     return sequence.astype(np.uint64) - before.astype(np.uint64)
-
-
-def _lasts(starts: Numbers, rows: int) -> Numbers:
-    """The last row of each group, of which the first is given."""
-    return np.append(starts, rows)[1:] - 1
 
 
 def _sums(column: Numbers, starts: Numbers) -> Numbers:
@@ -455,12 +420,6 @@ def _sums(column: Numbers, starts: Numbers) -> Numbers:
 
 def _numbers(values: Sequence[object]) -> Numbers:
     return np.array(values, np.int64)
-
-
-def _filled(column: pa.Array | pa.ChunkedArray) -> Numbers:
-    """A column of whole numbers, -1 for null."""
-    filled: Numbers = pc.fill_null(column.cast(pa.int64()), _NONE).to_numpy()
-    return filled
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -30,37 +30,41 @@ if TYPE_CHECKING:
     from lakehouse.run.context import Run
     from lakehouse.table import Table
 
-_FEW_KEYS = few_rows.Limits(rows=250_000, at_once=4_096)
-"""Key columns that are read without Spark: some 25 MB, and some megabytes at once, however long the names of producers are."""
+_KEY_BYTES = 2**28
+"""The most bytes of key columns that are read without Spark. Names of producers are up to a kilobyte long."""
+_KEYS_AT_ONCE = 2**16
 _HALVINGS = 3
 """At most fifteen conditions for neighbouring partitions of a topic: each new record is tested against all of them."""
 
 
-def pin(
+def pin(  # noqa: PLR0913 -- where the range begins and ends, each by name
     spark: SparkSession,
     run: Run,
     *,
     after_version: int,
     above: Mapping[Partition, int],
     to_version: int | None = None,
+    most: int | None = None,
 ) -> BronzeRange:
     """Pin the Bronze versions after `after_version`, up to `to_version` or the latest.
+
+    With `most`, of more records than that only the first commits; all, where the commits do not say how many they added.
 
     Raises:
         TableStateError: Bronze lost versions that loads have decided: new commits under their numbers would pass for decided.
     """
     bronze = run.table(BRONZE_RECORDS)
-    to_version, appended = tables.appended(spark, bronze, after_version=after_version, to_version=to_version)
-    if to_version < after_version:
+    found = tables.appended(spark, bronze, after_version=after_version, to_version=to_version, most=most)
+    if found.version < after_version:
         raise TableStateError(
             "Bronze is at an earlier version than the last load has read: its last log files are gone.",
             where=str(bronze),
-            observed=f"version {to_version}",
+            observed=f"version {found.version}",
             expected=f"version {after_version} or later",
             next_step="Put the files of _delta_log back from a backup. If Bronze was made anew from Kafka: move silver_loads "
             "away, and `tidemark rebuild --apply`.",
         )
-    return BronzeRange(after_version, to_version, above, appended)
+    return BronzeRange(after_version, found.version, above, found.rows, is_cut=found.is_cut)
 
 
 def by_offset(
@@ -111,16 +115,23 @@ def read(spark: SparkSession, run: Run, bronze_range: BronzeRange) -> DataFrame:
     return records.where(~any_of(decided)) if decided else records
 
 
-def stored_keys(run: Run, bronze_range: BronzeRange) -> pa.Table | None:
+def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | None:
     """The key columns of the range's undecided records as Bronze has them, read without Spark.
 
+    Args:
+        run: The run.
+        bronze_range: The range.
+        most: The most records.
+
     Returns:
-        The columns of `silver.extract.columns.NARROW`, the fingerprint and `erased`, in no particular order. None where there
-        are many, where they are not in a local folder, or where the range is read by its offsets.
+        The columns of `silver.extract.columns.NARROW`, the fingerprint and `erased`, in no particular order, texts as
+        dictionaries. None where there are more, where they are not in a local folder, or where the range is read by its offsets.
     """
     if bronze_range.up_to is not None:
         return None
-    return _few(run.table(BRONZE_RECORDS), bronze_range, [*NARROW, FINGERPRINT, "erased"], _FEW_KEYS)
+    texts = ("topic", "producer", "problem", FINGERPRINT)
+    limits = few_rows.Limits(rows=most, at_once=_KEYS_AT_ONCE, bytes=_KEY_BYTES, texts=texts)
+    return _few(run.table(BRONZE_RECORDS), bronze_range, [*NARROW, FINGERPRINT, "erased"], limits)
 
 
 def _few(

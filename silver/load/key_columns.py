@@ -47,8 +47,9 @@ def of_records(records: DataFrame, rules: Rules, most: int, *, counted: int | No
         counted: How many records there are at most; None where that is not known.
 
     Yields:
-        The rows of `narrow`, in any order, texts as dictionaries. If they are more than `most`, one table after another, in the order of topics and
-        partitions: of whole partitions, or of consecutive offsets of one. All copies of an offset are in the same table.
+        The rows of `narrow`, in any order, texts as dictionaries. If they are more than `most`, one table after another, in
+        the order of topics and partitions: of whole partitions, or of consecutive offsets of one. All copies of an offset are
+        in the same table.
     """
     yield from in_chunks(narrow(records, rules), most, counted=counted)
 

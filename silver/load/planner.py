@@ -12,7 +12,7 @@ from lakehouse.delta.errors import SPARK_ERRORS, is_gone
 from lakehouse.table import SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS
 from silver.decide import decision
 from silver.decide.kernel import Decision
-from silver.extract.columns import are_current, keys_are_current, sequenced
+from silver.extract.columns import NARROW, are_current, keys_are_current, sequenced
 from silver.extract.schemas import with_schemas
 from silver.load import bronze_range, key_columns
 from silver.model import Limits, rows_of, streams_of
@@ -48,11 +48,14 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
     recovered: Recovered,
     stream_limits: StreamLimits | None = None,
     *,
+    most: int | None = None,
     limits: Limits = _LIMITS,
     prefetch: Prefetch | None = None,
 ) -> Plan | None:
     """Plan the load after the last finished one: pin what Bronze gained, and decide it.
 
+    If Bronze gained more than `most` records, the load takes the first of Bronze's commits, and the next load goes on. Where
+    none of these records is of the rules' topics, it takes more.
     `limits` and `prefetch` affect only the cost. What the load will write is prefetched as soon as there is one.
 
     Returns:
@@ -63,7 +66,8 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
         ConservationError: The classes do not add up to what Bronze holds.
     """
     watermarks, rules = recovered.watermarks, rules.keeping(recovered.rules)
-    pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=watermarks.last_offsets)
+    above = watermarks.last_offsets
+    pinned = bronze_range.pin(spark, run, after_version=recovered.bronze_version, above=above, most=most)
     pinned = of_topics(pinned, rules, recovered.decided_topics)
     if pinned.counted == 0:
         return None
@@ -72,7 +76,11 @@ def plan(  # noqa: PLR0913 -- the inputs of `plan_range`, and what limits and sp
         prefetch([run.table(name) for name in (SILVER_LOADS, SILVER_RECORDS, SILVER_WATERMARKS)])
     streams = Streams(spark, run, watermarks, stream_limits)
     planned = plan_range(spark, run, rules, streams=streams, pinned=pinned, claim=claim, limits=limits)
-    return planned if planned.ledger else None
+    if planned.ledger:
+        return planned
+    if most is None or not pinned.is_cut:
+        return None
+    return plan(spark, run, rules, recovered, stream_limits, most=2 * most, limits=limits, prefetch=prefetch)
 
 
 def of_topics(pinned: BronzeRange, rules: Rules, before: Sequence[str] | None) -> BronzeRange:
@@ -137,7 +145,7 @@ class _Keys(NamedTuple):
 
 def _read_key_columns(spark: SparkSession, run: Run, pinned: BronzeRange, rules: Rules, limits: Limits) -> _Keys:
     """Step 1. Take the key columns that Bronze has where they hold; else extract them."""
-    stored = bronze_range.stored_keys(run, pinned)
+    stored = bronze_range.stored_keys(run, pinned, limits.records)
     if stored is None:
         is_current = are_current(bronze_range.read(spark, run, pinned), rules)
     else:
@@ -146,7 +154,7 @@ def _read_key_columns(spark: SparkSession, run: Run, pinned: BronzeRange, rules:
     records = bronze_range.read(spark, run, pinned)
     rules = with_schemas(spark, run, records, rules)
     if stored is not None and is_current and not rules.judges_values and stored["erased"].null_count == len(stored):
-        return _Keys(pinned, rules, records, [stored])
+        return _Keys(pinned, rules, records, [stored.select(list(NARROW))])
     chunks = key_columns.of_records(records, rules, limits.records, counted=pinned.counted)
     return _Keys(pinned, rules, records, chunks)
 

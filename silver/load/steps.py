@@ -81,6 +81,7 @@ class Load:
         records: Bronze records decided.
         counts: Records of each class.
         undecodable: How many of the invalid ones have a sequence, and a value that could not be decoded.
+        is_cut: Whether Bronze held more records than one load may have, so that the next one goes on.
     """
 
     load_seq: int
@@ -88,6 +89,7 @@ class Load:
     records: int
     counts: dict[str, int]
     undecodable: int = 0
+    is_cut: bool = False
 
 
 def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
@@ -98,12 +100,13 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     max_quarantined_share: float = 1,
     topic_shares: Mapping[str, float] | None = None,
     stream_limits: StreamLimits | None = None,
+    max_records: int | None = None,
     limits: Limits = _LIMITS,
 ) -> Load | None:
     """Run one load: finish the one that was claimed and not finished, else plan and write the next.
 
     Commits to silver_loads, silver_records, silver_rejects and silver_watermarks, in this order, each at most once.
-    `limits` changes only what the load costs.
+    Of more than `max_records` in Bronze it takes the first commits. `limits` changes only what the load costs.
 
     Returns:
         What the load did, or None if Bronze gained nothing.
@@ -120,7 +123,7 @@ def load_once(  # noqa: PLR0913 -- the limits of a load, each by name
     if recovered.open_claim is not None:
         return finish(spark, run, recovered)
     with snapshot_prefetch.prefetch_snapshots(spark) as prefetch:
-        planned = plan(spark, run, rules, recovered, stream_limits, limits=limits, prefetch=prefetch)
+        planned = plan(spark, run, rules, recovered, stream_limits, most=max_records, limits=limits, prefetch=prefetch)
         if planned is None:
             run.report.event("silver.nothing_new", last_load_seq=recovered.watermarks.load_seq)
             return None
@@ -250,7 +253,8 @@ def _transaction(run: Run, name: str, planned: Plan) -> Transaction:
 
 def _done(run: Run, planned: Plan, *, is_repeat: bool) -> Load:
     counts = {name: planned.count(name) for name in CLASSES}
-    load = Load(planned.load_seq, is_repeat, planned.count("records"), counts, planned.undecodable)
+    is_cut = planned.range.is_cut
+    load = Load(planned.load_seq, is_repeat, planned.count("records"), counts, planned.undecodable, is_cut)
     for partition in ledger.by_partition(planned.ledger):
         run.report.event("silver.partition_loaded", load_seq=load.load_seq, **partition)
     run.report.event("silver.loaded", load_seq=load.load_seq, records=load.records, **counts)

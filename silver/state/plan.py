@@ -41,6 +41,7 @@ class BronzeRange:
         joined: Those of them that the previous load did not decide. Their Bronze records may be older than the range, so they
             are read by offset and not counted by version.
         up_to: The last offset of each partition if the versions themselves can no longer be read, else None.
+        is_cut: Whether it leaves later versions of Bronze to the next load, see `silver.max_records_per_load`.
         is_current: Whether Bronze is known to have extracted all of the range's records by the load's rules.
     """
 
@@ -51,6 +52,7 @@ class BronzeRange:
     up_to: Mapping[Partition, int] | None = None
     topics: Sequence[str] | None = None
     joined: Collection[str] = ()
+    is_cut: bool = False
     is_current: bool = False
 
     @property

@@ -1,117 +1,150 @@
-"""Compare suspects with what was known of their keys: the rule of `silver.suspects.resolve` in one pass over rows. Pure."""
+"""Compare suspects with what was known of their keys: the rule of `silver.suspects.resolve` over columns. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse.contracts.silver import COLLISION, DUPLICATE, LATE, STREAM
-from silver.model import rows_of
+from silver.columns import codes, filled, lasts_of, row_codes, starts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    import pyarrow as pa
-
-    Row = Mapping[str, Any]
-    Known = Mapping[tuple[Any, ...], str]
+    from silver.columns import Flags, Numbers
 
 KEY = (*STREAM, "epoch", "sequence")
 """The columns that identify a record: Silver holds each key once."""
 
-
 ERASED = "erased:"
 """Prefix of an erased record's content hash; the last offset decided before the erasure follows."""
 
+_KINDS = (LATE, DUPLICATE, COLLISION)
+_LATE, _DUPLICATE, _COLLISION = range(len(_KINDS))
+_BEHIND = 2**63 - 1
+"""The place of a late record of the load: behind all that was known before it."""
 
-def is_same(first: str, content: str, offset: int) -> bool:
-    """Whether a suspect is a copy of the first record under its key.
+
+class Comparison:
+    """The classes of a load's suspects, some of them at a time.
+
+    The first suspect of an unknown sequence is late; a copy of the known or first record is a duplicate; the rest are
+    collisions. Consecutive duplicates of a block become one row, also where chunks part them.
+
+    >>> def suspects(*rows): return pa.table(dict(zip((*KEY, "offset", "block", "content_sha256"), zip(*rows))))
+    >>> none = pa.table({name: [] for name in (*KEY, "content_sha256", "place")})
+    >>> told, key = Comparison(), ("t", 0, "p", 0, 7)
+    >>> told.add(suspects((*key, 4, 4, "a")), none)
+    >>> told.add(suspects((*key, 5, 5, "a"), (*key, 6, 6, "b")), none)
+    >>> told.rows["class"].to_pylist(), told.rows["content_sha256"].to_pylist()
+    (['late', 'duplicate', 'collision'], ['a', None, 'b'])
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[pa.Table] = []
+        self._late: list[pa.Table] = []
+
+    @property
+    def rows(self) -> pa.Table:
+        """A row per duplicate block, late record or collision: those of `silver.model.SEGMENT`, and `block`, without jumps."""
+        return pa.concat_tables(self._rows)
+
+    def add(self, suspects: pa.Table, known: pa.Table) -> None:
+        """Classify further suspects.
+
+        Args:
+            suspects: The key, offset, `block` (the first offset of its block) and `content_sha256` of each, sorted by stream
+                and offset, all chunks together.
+            known: The records under their keys that were known before the load's suspects, of each perhaps several: the key,
+                `content_sha256`, and `place`, the lower the earlier.
+        """
+        if not suspects.num_rows:
+            return
+        names = [*KEY, "content_sha256", "place"]
+        kind = _kinds(suspects, pa.concat_tables([_as_known(table).select(names) for table in (known, *self._late)]))
+        late = suspects.filter(pa.array(kind == _LATE))
+        self._late.append(late.append_column("place", pa.repeat(_BEHIND, len(late))))
+        rows = _blocks(suspects, kind)
+        if self._rows and _goes_on(self._rows[-1].slice(len(self._rows[-1]) - 1), rows.slice(0, 1)):
+            rows = self._joined(rows)
+        self._rows.append(rows)
+
+    def _joined(self, rows: pa.Table) -> pa.Table:
+        """Join the first row to the last one of the chunk before."""
+        before = self._rows.pop()
+        (last,), (first,) = before.slice(len(before) - 1).to_pylist(), rows.slice(0, 1).to_pylist()
+        last["records"] += first["records"]
+        last["last_offset"] = first["last_offset"]
+        last["first_sequence"] = min(last["first_sequence"], first["first_sequence"])
+        last["last_sequence"] = max(last["last_sequence"], first["last_sequence"])
+        self._rows.append(before.slice(0, len(before) - 1))
+        return pa.concat_tables([pa.Table.from_pylist([last], rows.schema), rows.slice(1)])
+
+
+def _as_known(table: pa.Table) -> pa.Table:
+    types = {"topic": pa.string(), "producer": pa.string(), "content_sha256": pa.string()}
+    schema = pa.schema([(name, types.get(name, pa.int64())) for name in (*KEY, "content_sha256", "place")])
+    return table.select(schema.names).cast(schema)
+
+
+def _kinds(suspects: pa.Table, known: pa.Table) -> Numbers:
+    """The class of each suspect, as an index."""
+    count, names = len(suspects), [*KEY, "content_sha256", "place"]
+    both = pa.concat_tables([_as_known(suspects.append_column("place", suspects["offset"])), known.select(names)])
+    key = row_codes(both, KEY)
+    content, contents = codes(both["content_sha256"])
+    first = np.full(int(key.max()) + 1, -1, np.int64)
+    order = count + np.argsort(filled(known["place"]), kind="stable")[::-1]
+    first[key[order]] = content[order]  # of the records under a key the earliest one is written last
+    is_known = first[key[:count]] >= 0
+    unknown = np.flatnonzero(~is_known)[::-1]
+    first_offer = np.full(len(first), -1, np.int64)
+    first_offer[key[unknown]] = unknown
+    is_late = ~is_known & (first_offer[key[:count]] == np.arange(count))
+    first[key[unknown]] = content[first_offer[key[unknown]]]
+    is_same = _are_same(first[key[:count]], content[:count], filled(suspects["offset"]), contents)
+    return np.where(is_late, _LATE, np.where(is_same, _DUPLICATE, _COLLISION))
+
+
+def _are_same(first: Numbers, content: Numbers, offset: Numbers, contents: pa.Array) -> Flags:
+    """Whether each suspect is a copy of the first record under its key.
 
     The content of an erased record is unknown. A suspect that came after the erasure is taken for a resent copy. One that came
     before it could still be compared, and was erased too if it was a copy.
 
-    >>> is_same("a", "a", 7), is_same("a", "b", 7), is_same("erased:6", "b", 7), is_same("erased:9", "b", 7)
-    (True, False, True, False)
+    >>> contents = pa.array(["a", "b", "erased:6", "erased:9"])
+    >>> _are_same(np.array([0, 0, 2, 3]), np.array([0, 1, 1, 1]), np.array([7, 7, 7, 7]), contents).tolist()
+    [True, False, True, False]
     """
-    return first == content or (first.startswith(ERASED) and offset > int(first.split(":")[1]))
+    up_to = [int(each.split(":")[1]) if each.startswith(ERASED) else _BEHIND for each in contents.to_pylist()]
+    is_same: Flags = (first == content) | (offset > np.array(up_to, np.int64)[first])
+    return is_same
 
 
-def key_of(row: Row) -> tuple[Any, ...]:
-    """The key of a row."""
-    return tuple(row[name] for name in KEY)
+def _blocks(suspects: pa.Table, kind: Numbers) -> pa.Table:
+    """Suspects with their classes as rows; consecutive duplicates of a block are one."""
+    is_block = kind == _DUPLICATE
+    block = starts_of(row_codes(suspects, (*STREAM, "block")))
+    starts = np.flatnonzero(block | ~is_block | ~np.append(False, is_block[:-1]))
+    lasts = lasts_of(starts, len(kind))
+    firsts, ends = suspects.take(pa.array(starts)), suspects.take(pa.array(lasts))
+    sequence = filled(suspects["sequence"])
+    return pa.table(
+        {
+            **{name: firsts[name] for name in (*STREAM, "epoch", "block")},
+            "class": pa.array(_KINDS).take(pa.array(kind[starts])),
+            "first_offset": firsts["offset"],
+            "last_offset": ends["offset"],
+            "first_sequence": np.minimum.reduceat(sequence, starts),
+            "last_sequence": np.maximum.reduceat(sequence, starts),
+            "records": lasts - starts + 1,
+            "content_sha256": pc.if_else(pa.array(is_block[starts]), None, firsts["content_sha256"]),
+        }
+    )
 
 
-def first_of_each(known: pa.Table) -> dict[tuple[Any, ...], str]:
-    """The content hash of the first record under each key.
-
-    Args:
-        known: Rows with a key, `content_sha256` and `place`, the lower the earlier.
-
-    >>> import pyarrow as pa
-    >>> row = dict(zip(KEY, ("t", 0, "p", 0, 7)))
-    >>> rows = [{**row, "place": -1, "content_sha256": "a"}, {**row, "place": 9, "content_sha256": "b"}]
-    >>> first_of_each(pa.Table.from_pylist(rows))
-    {('t', 0, 'p', 0, 7): 'a'}
-    """
-    return {key_of(row): row["content_sha256"] for row in rows_of(known.sort_by([("place", "descending")]))}
-
-
-def judged(chunks: Iterable[tuple[Iterable[Row], Known]]) -> Iterator[dict[str, Any]]:
-    """Classify each suspect; consecutive duplicates of a block become one row, also where chunks part them.
-
-    The first of an unknown sequence is late; a copy of the known or first record is a duplicate; the rest are collisions.
-
-    Args:
-        chunks: Suspects, and of each of their keys that was known before the load's suspects the content hash of the first
-            record. Suspects have a key, offset, `block` (the first offset of their block) and `content_sha256`, and are
-            sorted by stream and offset, all chunks together.
-
-    Yields:
-        Rows of `silver.model.SEGMENT` with `block`, without the jump counts.
-
-    >>> suspect = dict(zip(KEY, ("t", 0, None, 0, 7)), offset=4, block=4, content_sha256="a")
-    >>> copy, other = {**suspect, "offset": 5}, {**suspect, "offset": 6, "content_sha256": "b"}
-    >>> [row["class"] for row in judged([([suspect], {}), ([copy, other], {})])]
-    ['late', 'duplicate', 'collision']
-    >>> known = {key_of(suspect): "a"}
-    >>> [(row["class"], row["first_offset"], row["last_offset"]) for row in judged([([suspect], known), ([copy], known)])]
-    [('duplicate', 4, 5)]
-    """
-    late: dict[tuple[Any, ...], str] = {}
-    block: dict[str, Any] | None = None
-    for suspects, known in chunks:
-        for row in suspects:
-            key = key_of(row)
-            first = known.get(key) or late.get(key)
-            if first is None:
-                kind = LATE
-                late[key] = row["content_sha256"]
-            else:
-                kind = DUPLICATE if is_same(first, row["content_sha256"], row["offset"]) else COLLISION
-            if block and kind == DUPLICATE == block["class"] and _place(block) == _place(row):
-                block["records"] += 1
-                block["last_offset"] = row["offset"]
-                block["first_sequence"] = min(block["first_sequence"], row["sequence"])
-                block["last_sequence"] = max(block["last_sequence"], row["sequence"])
-                continue
-            if block:
-                yield block
-            block = _block(row, kind)
-    if block:
-        yield block
-
-
-def _place(row: Row) -> tuple[Any, ...]:
-    return (*(row[name] for name in STREAM), row["block"])
-
-
-def _block(row: Row, kind: str) -> dict[str, Any]:
-    return {
-        **{name: row[name] for name in (*STREAM, "epoch", "block")},
-        "class": kind,
-        "first_offset": row["offset"],
-        "last_offset": row["offset"],
-        "first_sequence": row["sequence"],
-        "last_sequence": row["sequence"],
-        "records": 1,
-        "content_sha256": None if kind == DUPLICATE else row["content_sha256"],
-    }
+def _goes_on(last: pa.Table, first: pa.Table) -> bool:
+    """Whether two rows are duplicates of the same block."""
+    names = [*STREAM, "block", "class"]
+    return last["class"].to_pylist() == [DUPLICATE] and bool(last.select(names).equals(first.select(names)))

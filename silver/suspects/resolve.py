@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from itertools import islice
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
@@ -27,20 +27,20 @@ from lakehouse.contracts.silver import (
     stream_of,
 )
 from lakehouse.spark import frames, interval_join, pruning
-from silver.model import BATCH, SEGMENT, Limits, rows_of, tuples_of
+from silver.columns import row_codes
+from silver.model import SEGMENT, Limits, tuples_of
 from silver.suspects import resent_blocks
 from silver.suspects.chunks import in_chunks
-from silver.suspects.compare import KEY, first_of_each, judged, key_of
+from silver.suspects.compare import KEY, Comparison
 from silver.suspects.content_hash import content_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lakehouse.spark.pruning import Place, Range
+    from lakehouse.spark.pruning import Range
     from silver.state.watermarks import Watermarks
-    from silver.suspects.compare import Known, Row
     from silver.suspects.past import Past
 
 _LIMITS = Limits()
@@ -89,11 +89,11 @@ def classify_suspects(
     if jumps.num_rows:
         jumps = _hashed(spark, jumps, records)
     if blocks.num_rows:
-        blocks = _told_apart(spark, _Load(found, records, limits), past)
+        blocks = _classify_blocks(spark, _Load(found, records, limits), past)
     return pa.concat_tables([rest, jumps, blocks])
 
 
-def _told_apart(spark: SparkSession, load: _Load, past: Past) -> pa.Table:
+def _classify_blocks(spark: SparkSession, load: _Load, past: Past) -> pa.Table:
     suspects = _of_class(load.found, SUSPECT)
     is_copy = _are_copies(spark, load, past, suspects)
     copied, blocks = suspects.filter(is_copy), suspects.filter(pc.invert(is_copy))
@@ -118,27 +118,21 @@ def _both(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> Dat
     return reduce(lambda one, other: one.unionByName(other), kept, resent_blocks.sent(_at(spark, blocks, load.records)))
 
 
-def _place(span: Mapping[str, Any]) -> Place:
-    return span["topic"], span["partition"], span["first_offset"], span["last_offset"]
-
-
 def _holds_some_twice(load: _Load) -> bool:
     """Whether Bronze holds some of the load's records twice."""
     return bool(_of_class(load.found, REPLAY).num_rows)
 
 
 def _one_by_one(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> pa.Table:
-    chunks = (_with_known(spark, load, past, chunk) for chunk in in_chunks(blocks, load.limits.suspects))
-    return _segments(judged(chunks), blocks)
-
-
-def _with_known(spark: SparkSession, load: _Load, past: Past, chunk: pa.Table) -> tuple[Iterator[Row], Known]:
-    """The suspects of a chunk, sorted by stream and offset, and the first content known under each of their keys."""
-    suspects = _suspects(spark, chunk, load.records)
-    if _holds_some_twice(load):
-        suspects = suspects.dropDuplicates([*STREAM, "offset"])
-    here = suspects.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
-    return rows_of(here), first_of_each(_known(spark, load, past, here).toArrow()) if here.num_rows else {}
+    compared = Comparison()
+    for chunk in in_chunks(blocks, load.limits.suspects):
+        suspects = _suspects(spark, chunk, load.records)
+        if _holds_some_twice(load):
+            suspects = suspects.dropDuplicates([*STREAM, "offset"])
+        here = suspects.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
+        if here.num_rows:
+            compared.add(here, _known(spark, load, past, here).toArrow())
+    return _segments(compared.rows, blocks)
 
 
 def _known(spark: SparkSession, load: _Load, past: Past, suspects: pa.Table) -> DataFrame:
@@ -176,7 +170,7 @@ def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple
         part = named.slice(first, _LIMITS.suspects)
         keys = part.select([*STREAM, "epoch", "first_sequence"]).rename_columns(list(KEY))
         kept = silver.where(pruning.sequence_filter(pruning.ranges(part))).select(*KEY)
-        found |= {key_of(row) for row in rows_of(_of_keys(kept, frames.of_arrow(spark, keys)).toArrow())}
+        found.update(tuples_of(_of_keys(kept, frames.of_arrow(spark, keys)).toArrow(), KEY))
     return found
 
 
@@ -186,12 +180,13 @@ def _of_class(found: pa.Table, kind: str) -> pa.Table:
 
 def _parted(blocks: pa.Table, watermarks: Watermarks) -> tuple[list[Range], list[Range]]:
     """The sequence ranges of suspects above their watermark, whose originals only the load can hold; and those of the rest."""
-    known = watermarks.ordinals
-    is_above, is_below = [], []
-    for row in blocks.select([*STREAM, "epoch", "first_sequence", "last_sequence"]).to_pylist():
-        watermark = known.get(stream_of(row))
-        is_above.append(watermark is None or (row["epoch"], row["last_sequence"]) > watermark)
-        is_below.append(watermark is not None and (row["epoch"], row["first_sequence"]) <= watermark)
+    streams, none = row_codes(blocks, STREAM), (-1, -1)
+    first_of = np.unique(streams, return_index=True)[1]
+    marks = [watermarks.ordinals.get(stream, none) for stream in tuples_of(blocks.take(pa.array(first_of)), STREAM)]
+    epoch, highest = np.array(marks, np.int64).reshape(-1, 2)[streams].T
+    of_block, first, last = (blocks[name].to_numpy() for name in ("epoch", "first_sequence", "last_sequence"))
+    is_above = (of_block > epoch) | ((of_block == epoch) & (last > highest))
+    is_below = (of_block < epoch) | ((of_block == epoch) & (first <= highest))
     return pruning.ranges(blocks.filter(pa.array(is_above))), pruning.ranges(blocks.filter(pa.array(is_below)))
 
 
@@ -205,7 +200,7 @@ def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFram
     """The records of some segments, each with its segment's first offset as `block`; of pieces, with that of the whole."""
     block = segments["block"] if "block" in segments.column_names else segments["first_offset"]
     places = segments.select(list(_SPAN)).append_column("block", block)
-    near = records.where(pruning.offset_filter(map(_place, rows_of(places))))
+    near = records.where(pruning.offset_filter(places))
     return interval_join.within(spark, near, places, {"block": "block"})
 
 
@@ -242,13 +237,13 @@ def _waiting(late: DataFrame, keys: DataFrame) -> DataFrame:
     return _of_keys(rows, keys).select(*KEY, "content_sha256", "place")
 
 
-def _segments(rows: Iterator[dict[str, Any]], blocks: pa.Table) -> pa.Table:
+def _segments(rows: pa.Table, blocks: pa.Table) -> pa.Table:
     """The classified suspects as segments; a block's jump counts stay with its first part."""
-    names = ("jumps_forward", "jumps_backward")
-    jumps = dict(zip(tuples_of(blocks, (*STREAM, "first_offset")), tuples_of(blocks, names), strict=True))
-    parts = [SEGMENT.empty_table()]
-    while some := list(islice(rows, BATCH)):
-        for row in some:
-            row.update(zip(names, jumps.get((*stream_of(row), row["first_offset"]), (0, 0)), strict=True))
-        parts.append(pa.Table.from_pylist(some, SEGMENT))
-    return pa.concat_tables(parts)
+    names = [*STREAM, "first_offset"]
+    schema = pa.schema([SEGMENT.field(name) for name in names])
+    place = row_codes(pa.concat_tables([table.select(names).cast(schema) for table in (blocks, rows)]), names)
+    for name in ("jumps_forward", "jumps_backward"):
+        jumps = np.zeros(int(place.max(initial=0)) + 1, np.int64)
+        jumps[place[: len(blocks)]] = blocks[name].to_numpy()
+        rows = rows.append_column(name, pa.array(jumps[place[len(blocks) :]]))
+    return rows.append_column("reason", pa.nulls(len(rows), pa.string())).select(SEGMENT.names).cast(SEGMENT)

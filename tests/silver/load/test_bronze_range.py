@@ -14,6 +14,7 @@ from lakehouse.extract.sources import Source, Sources
 from lakehouse.table import BRONZE_RECORDS
 from silver.extract.columns import NARROW, keys_are_current, narrow
 from silver.load import bronze_range
+from silver.model import streams_of
 from silver.rules import OfTopic, Rules
 from tests.support.bronze import SEQ, Record, put, put_read
 
@@ -81,7 +82,7 @@ def test_the_keys_on_the_driver_are_those_that_a_query_finds(spark: SparkSession
     put(spark, run, [Record.of(4, 7), Record(5), Record.of(6, "x"), Record.of(0, 3, partition=1), Record.of(4, 7)])
     pinned = bronze_range.pin(spark, run, after_version=-1, above={("t", 0): 1})
 
-    keys = bronze_range.stored_keys(run, pinned)
+    keys = bronze_range.stored_keys(run, pinned, 100)
 
     assert keys is not None
     assert keys_are_current(keys, _RULES)
@@ -94,7 +95,7 @@ def test_the_keys_on_the_driver_are_those_that_a_query_finds(spark: SparkSession
 def test_keys_that_bronze_read_by_other_sources_or_not_at_all_are_not_current(spark: SparkSession, run: Run) -> None:
     put(spark, run, [Record.of(0, 1)])
     first = tables.version(spark, run.table(BRONZE_RECORDS))
-    keys = bronze_range.stored_keys(run, pinned(spark, run, first))
+    keys = bronze_range.stored_keys(run, pinned(spark, run, first), 100)
     assert keys is not None
     others = {
         "the producer has another extractor": replace(_RULES, producer=Source("value")),
@@ -106,7 +107,7 @@ def test_keys_that_bronze_read_by_other_sources_or_not_at_all_are_not_current(sp
     for nth, sources in enumerate((None, Sources(Source("value"))), start=1):  # Bronze read nothing, or something else
         put(spark, run, [Record.of(2 * nth, 1)])
         put_read(spark, run, [([Record.of(2 * nth + 1, 2)], sources)])
-        mixed = bronze_range.stored_keys(run, pinned(spark, run, first + 2 * nth - 1))
+        mixed = bronze_range.stored_keys(run, pinned(spark, run, first + 2 * nth - 1), 100)
         assert mixed is not None
         assert not keys_are_current(mixed, _RULES)
 
@@ -120,12 +121,14 @@ def pinned(spark: SparkSession, run: Run, version: int) -> BronzeRange:
 def test_keys_of_topics_that_are_read_otherwise_are_current_by_their_own_sources(spark: SparkSession, run: Run) -> None:
     own = Sources(SEQ.sequence, own=(("u", Sources(Source("value"))),))
     rules = Rules(SEQ.sequence, own=(("u", OfTopic(Source("value"))),))
-    put(spark, run, [Record.of(0, 1), Record(0, b"7", topic="u")], own)
+    put(spark, run, [Record.of(0, 1)], own)
+    put(spark, run, [Record(0, b"7", topic="u")], own)
 
-    keys = bronze_range.stored_keys(run, bronze_range.pin(spark, run, after_version=-1, above={}))
+    keys = bronze_range.stored_keys(run, bronze_range.pin(spark, run, after_version=-1, above={}), 100)
 
     assert keys is not None
     assert sorted(zip(keys["topic"].to_pylist(), keys["sequence"].to_pylist(), strict=True)) == [("t", 1), ("u", 7)]
+    assert sorted(streams_of(keys)) == [("t", 0, None), ("u", 0, None)]
     assert (keys_are_current(keys, rules), keys_are_current(keys, _RULES)) == (True, False)
 
 

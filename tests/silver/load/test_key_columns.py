@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,7 +31,7 @@ def test_chunks_hold_whole_offsets_in_the_order_of_partitions_and_offsets(
 
     read = [list(zip(chunk["partition"].to_pylist(), chunk["offset"].to_pylist(), strict=True)) for chunk in chunks]
     assert sorted(place for chunk in read for place in chunk) == sorted([*places, places[0], places[0]])
-    assert all(max(one) < min(other) for one, other in zip(read, read[1:], strict=False))
+    assert all(max(one) < min(other) for one, other in pairwise(read))
     assert max(map(len, read)) <= max(most, 6)  # the four offsets of a part, one of them three times
     assert len(chunks) == 1 or most < len(rows)
 

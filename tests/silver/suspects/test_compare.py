@@ -1,36 +1,81 @@
-"""Suspects are told apart alike, however they are parted into chunks."""
+"""Suspects are compared in columns as one after another, however they are parted into chunks."""
 
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from silver.suspects import compare
 from silver.suspects.chunks import in_chunks
+from silver.suspects.compare import ERASED, KEY, Comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Row = dict[str, Any]
 
 CONTENTS = ("a", "b", "erased:20", "erased:20:collision")
 PLACE = ("topic", "partition", "producer")
+_TEXT, _NUMBER = pa.string(), pa.int64()
+_KEY = [("topic", _TEXT), ("partition", pa.int32()), ("producer", _TEXT), ("epoch", _NUMBER), ("sequence", _NUMBER)]
+_SUSPECT = pa.schema([*_KEY, ("offset", _NUMBER), ("block", _NUMBER), ("content_sha256", _TEXT)])
+_KNOWN = pa.schema([*_KEY, ("content_sha256", _TEXT), ("place", _NUMBER)])
 
 
-def suspect(offset: int, sequence: int, content: str = "a", *, block: int = 0, producer: str | None = None) -> dict[str, Any]:
-    key = dict(zip(compare.KEY, ("t", 0, producer, 0, sequence), strict=True))
+def suspect(offset: int, sequence: int, content: str = "a", *, block: int = 0, producer: str | None = None) -> Row:
+    key = dict(zip(KEY, ("t", 0, producer, 0, sequence), strict=True))
     return {**key, "offset": offset, "block": block, "content_sha256": content}
 
 
-def judged_rows(*chunks: tuple[list[dict[str, Any]], dict[Any, str]]) -> list[tuple[object, ...]]:
+def compared(*chunks: tuple[Sequence[Row], Iterable[Row]]) -> list[Row]:
+    told = Comparison()
+    for suspects, known in chunks:
+        told.add(pa.Table.from_pylist(suspects, _SUSPECT), pa.Table.from_pylist(list(known), _KNOWN))
+    rows: list[Row] = told.rows.to_pylist()
+    return rows
+
+
+def short(rows: Iterable[Row]) -> list[tuple[object, ...]]:
     """Class, first and last offset, first and last sequence and records of each row."""
     names = ("class", "first_offset", "last_offset", "first_sequence", "last_sequence", "records")
-    return [tuple(row[name] for name in names) for row in compare.judged(chunks)]
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def one_by_one(suspects: Iterable[Row], known: Iterable[Row]) -> list[Row]:
+    """The rule, read literally."""
+    first = {_key(row): row["content_sha256"] for row in sorted(known, key=lambda row: -row["place"])}
+    rows: list[Row] = []
+    for row in suspects:
+        content = first.get(_key(row))
+        if content is None:
+            kind, first[_key(row)] = "late", row["content_sha256"]
+        else:
+            is_later = content.startswith(ERASED) and row["offset"] > int(content.split(":")[1])
+            kind = "duplicate" if content == row["content_sha256"] or is_later else "collision"
+        place = {name: row[name] for name in (*PLACE, "epoch", "block")}
+        if rows and kind == "duplicate" == rows[-1]["class"] and place.items() <= rows[-1].items():
+            rows[-1]["records"] += 1
+            rows[-1]["last_offset"] = row["offset"]
+            rows[-1]["first_sequence"] = min(rows[-1]["first_sequence"], row["sequence"])
+            rows[-1]["last_sequence"] = max(rows[-1]["last_sequence"], row["sequence"])
+            continue
+        spans = {f"{end}_{of}": row[of] for end in ("first", "last") for of in ("offset", "sequence")}
+        content = None if kind == "duplicate" else row["content_sha256"]
+        rows.append({**place, **spans, "class": kind, "records": 1, "content_sha256": content})
+    return rows
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return tuple(row[name] for name in KEY)
 
 
 def test_blocks_in_two_chunks_stay_two_rows() -> None:
     rows = [suspect(0, 1), suspect(1, 2, block=1), suspect(1, 2, block=1, producer="p")]
-    known = {compare.key_of(row): "a" for row in rows}
+    known = [{**row, "place": -1} for row in rows]
 
-    assert judged_rows(*(([row], known) for row in rows)) == [
+    assert short(compared(*(([row], known) for row in rows))) == [
         ("duplicate", 0, 0, 1, 1, 1),
         ("duplicate", 1, 1, 2, 2, 1),
         ("duplicate", 1, 1, 2, 2, 1),
@@ -38,7 +83,12 @@ def test_blocks_in_two_chunks_stay_two_rows() -> None:
 
 
 def test_a_late_record_of_one_chunk_is_known_in_the_next() -> None:
-    assert judged_rows(([suspect(0, 7)], {}), ([suspect(1, 7), suspect(2, 7, "b")], {}), ([suspect(3, 7)], {})) == [
+    chunks: list[tuple[list[Row], list[Row]]] = [
+        ([suspect(0, 7)], []),
+        ([suspect(1, 7), suspect(2, 7, "b")], []),
+        ([suspect(3, 7)], []),
+    ]
+    assert short(compared(*chunks)) == [
         ("late", 0, 0, 7, 7, 1),
         ("duplicate", 1, 1, 7, 7, 1),
         ("collision", 2, 2, 7, 7, 1),
@@ -46,19 +96,26 @@ def test_a_late_record_of_one_chunk_is_known_in_the_next() -> None:
     ]
 
 
+def test_of_what_was_known_of_a_key_the_earliest_counts() -> None:
+    known = [{**suspect(0, 7, content), "place": place} for content, place in (("b", 5), ("a", -1), ("b", 9))]
+    assert [row["class"] for row in compared(([suspect(20, 7, "a"), suspect(21, 7, "b")], known))] == ["duplicate", "collision"]
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_any_bound_gives_the_rows_of_one_chunk(seed: int) -> None:
+def test_any_bound_gives_the_rows_of_one_after_another(seed: int) -> None:
     chance = random.Random(seed)
     steps = [1, 1, 1, 3] if seed % 2 else [1]
-    streams = [("t", partition, producer) for partition in (0, 1) for producer in (None, "", "p")]
-    rows, blocks, known = [], [], {}
+    streams = [("t", partition, producer) for partition in (0, 1) for producer in ("", "p", None)]
+    rows: list[Row] = []
+    blocks: list[Row] = []
+    known: list[Row] = []
     for stream in streams:
-        for number in chance.sample(range(6), 3):
-            known[(*stream, 0, number)] = chance.choice(CONTENTS)
+        place = dict(zip(PLACE, stream, strict=True))
+        for number in chance.choices(range(6), k=4):
+            known.append({**suspect(0, number, chance.choice(CONTENTS)), **place, "place": len(known)})
         offset = 0
         for _ in range(chance.randint(1, 4)):
             offsets = [offset := offset + chance.choice(steps) for _ in range(chance.randint(1, 12))]
-            place = dict(zip(compare.KEY, stream, strict=False))
             ends = {"first_offset": offsets[0], "last_offset": offsets[-1]}
             blocks.append({**place, **ends, "records": len(offsets)})
             for each in offsets:
@@ -66,24 +123,19 @@ def test_any_bound_gives_the_rows_of_one_chunk(seed: int) -> None:
                 rows.append({**row, **place})
             offset += 2
     table = pa.Table.from_pylist(blocks)
+    expected = one_by_one(rows, known)
+    assert {row["class"] for row in expected} == {"duplicate", "late", "collision"}
 
-    def judged(most: int) -> list[dict[str, Any]]:
-        pieces = [chunk.to_pylist() for chunk in in_chunks(table, most)]
-        chunks = [_suspects_of(chunk, rows) for chunk in pieces]
+    for most in (1, 2, 3, 7, 20, 1_000):
+        chunks = [_suspects_of(chunk.to_pylist(), rows) for chunk in in_chunks(table, most)]
         assert sum(map(len, chunks)) == len(rows)
         assert seed % 2 or max(map(len, chunks)) <= most, "more than a chunk may hold, though nothing lies between"
-        found = compare.judged(
-            (chunk, {key: known[key] for key in map(compare.key_of, chunk) if key in known}) for chunk in chunks
-        )
-        return list(found)
-
-    whole = judged(1_000)
-    assert {row["class"] for row in whole} == {"duplicate", "late", "collision"}
-    for most in (1, 2, 3, 7, 20):
-        assert judged(most) == whole, most
+        keys = [set(map(_key, chunk)) for chunk in chunks]
+        found = compared(*((chunk, [row for row in known if _key(row) in of]) for chunk, of in zip(chunks, keys, strict=True)))
+        assert found == [{name: row[name] for name in found[0]} for row in expected], most
 
 
-def _suspects_of(chunk: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _suspects_of(chunk: list[Row], rows: list[Row]) -> list[Row]:
     """As Spark gives them: those of a piece have the first offset of the whole block."""
     return [
         {**row, "block": piece["block"]}

@@ -1,0 +1,73 @@
+"""Columns of numbers: what Arrow lacks, by numpy."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+NONE = -1
+"""No number: offsets, epochs and sequences are 0 or more."""
+
+
+def filled(column: pa.Array | pa.ChunkedArray) -> Numbers:
+    """A column of whole numbers, -1 for null."""
+    numbers: Numbers = pc.fill_null(column.cast(pa.int64()), NONE).to_numpy()
+    return numbers
+
+
+def codes(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
+    """The number of each value among the distinct ones, -1 for null; and these. The column may be a dictionary.
+
+    >>> numbers, values = codes(pa.chunked_array([["b", None], ["a", "b"]]))
+    >>> numbers.tolist(), values.to_pylist()
+    ([0, -1, 1, 0], ['b', 'a'])
+    """
+    is_encoded = pa.types.is_dictionary(column.type)
+    encoded = (column if is_encoded else column.dictionary_encode()).unify_dictionaries().combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], column.type))
+    return filled(encoded.indices), encoded.dictionary
+
+
+def row_codes(table: pa.Table, names: Sequence[str]) -> Numbers:
+    """Number the distinct rows of some columns, from 0 on; nulls are equal.
+
+    >>> row_codes(pa.table({"a": ["x", "x", None, None], "b": [1, 2, 1, 1]}), ("a", "b")).tolist()
+    [0, 1, 2, 2]
+    """
+    number = np.zeros(len(table), np.int64)
+    for name in names:
+        code, values = codes(table[name])
+        number, _ = codes(pa.chunked_array([number * (len(values) + 1) + code + 1]))
+    return number
+
+
+def starts_of(*columns: NDArray[np.integer]) -> Flags:
+    """Where any of the columns differs from the row before; true for the first row."""
+    starts = np.ones(len(columns[0]), bool)
+    starts[1:] = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
+    return starts
+
+
+def before_of(column: NDArray[np.integer]) -> NDArray[np.integer]:
+    """The value of the row before; -1 for the first row."""
+    before = np.empty_like(column)
+    before[:1], before[1:] = NONE, column[:-1]
+    return before
+
+
+def lasts_of(starts: Numbers, rows: int) -> Numbers:
+    """The last row of each group, of which the first is given."""
+    return np.append(starts, rows)[1:] - 1
