@@ -125,7 +125,7 @@ def stored_keys(run: Run, bronze_range: BronzeRange, most: int) -> pa.Table | No
 
     Returns:
         The columns of `silver.extract.columns.NARROW`, the fingerprint and `erased`, in no particular order, texts as
-        dictionaries. None where there are more, where they are not in a local folder, or where the range is read by its offsets.
+        dictionaries. None where there are more, where they are not in a local folder, or the range is read by its offsets.
     """
     if bronze_range.up_to is not None:
         return None
