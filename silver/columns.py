@@ -68,6 +68,31 @@ def before_of(column: NDArray[np.integer]) -> NDArray[np.integer]:
     return before
 
 
+def segment_of(rows: pa.Table, segments: pa.Table, of: Sequence[str]) -> Numbers:
+    """The number of the segment that each row lies in, -1 for none. Segments with the same names do not overlap.
+
+    Args:
+        rows: Rows with some names and an offset.
+        segments: Rows with these names, first_offset and last_offset.
+        of: The names.
+
+    >>> segments = pa.table({"of": ["a", "b", "a"], "first_offset": [5, 0, 0], "last_offset": [6, 9, 3]})
+    >>> segment_of(pa.table({"of": ["a", "a", "a", "c"], "offset": [6, 4, 0, 0]}), segments, ["of"]).tolist()
+    [0, -1, 2, -1]
+    """
+    count = len(segments)
+    code = row_codes(pa.concat_tables([segments.select(of), rows.select(of)]), of)
+    first, last, offset = filled(segments["first_offset"]), filled(segments["last_offset"]), filled(rows["offset"])
+    is_row = np.arange(len(code)) >= count
+    order = np.lexsort((is_row, np.concatenate([first, offset]), code))
+    nearest = np.maximum.accumulate(np.where(is_row[order], NONE, np.arange(len(order))))
+    found = np.full(len(code), NONE, np.int64)
+    found[order] = np.where(nearest == NONE, NONE, order[nearest])
+    found = found[count:]
+    known = np.append(code[:count], NONE)[found], np.append(last, NONE)[found]
+    return np.where((known[0] == code[count:]) & (known[1] >= offset), found, NONE)
+
+
 def lasts_of(starts: Numbers, rows: int) -> Numbers:
     """The last row of each group, of which the first is given."""
     return np.append(starts, rows)[1:] - 1

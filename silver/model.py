@@ -92,14 +92,10 @@ class Limits:
     Attributes:
         records: The most records that are decided at a time; an offset that Bronze holds often may make them more.
         suspects: The most suspects that are compared at a time.
-        fewest_copied: The fewest suspects in blocks that are checked as a whole; fewer are compared one by one just as fast.
-        smallest_copy: The fewest records of such a block.
     """
 
     records: int = 2_000_000
-    suspects: int = 250_000
-    fewest_copied: int = 10_000
-    smallest_copy: int = 100
+    suspects: int = 500_000
 
 
 class Segment(NamedTuple):

@@ -6,7 +6,6 @@ the same: long intervals are bucketed on their own, more coarsely.
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -18,7 +17,7 @@ from lakehouse.contracts.silver import STREAM
 from lakehouse.spark import frames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -103,27 +102,6 @@ def outside(spark: SparkSession, records: DataFrame, spans: pa.Table, *, by_prod
         is_out = is_within(records, out, by_producer=by_producer, bits=bits)
         records = records.join(F.broadcast(out), on=is_out, how="left_anti")
     return records
-
-
-def within(spark: SparkSession, records: DataFrame, spans: pa.Table, told: Mapping[str, str]) -> DataFrame:
-    """The records that are in an interval of their stream, once for each such interval.
-
-    Args:
-        spark: The session.
-        records: Rows with topic, partition, producer and offset.
-        spans: topic, partition, producer, first_offset, last_offset, and the columns that `told` names; at least one row.
-        told: The columns that a record gets from its interval, each with its new name.
-
-    Returns:
-        The records' columns and these.
-    """
-    found = []
-    for part, bits in by_length(spans):
-        spanned = bucketed(frames.of_arrow(spark, part), bits=bits)
-        joined = records.join(F.broadcast(spanned), on=is_within(records, spanned, by_producer=True, bits=bits))
-        columns = (spanned[name].alias(other) for name, other in told.items())
-        found.append(joined.select(*(records[name] for name in records.columns), *columns))
-    return reduce(lambda one, other: one.unionByName(other), found)
 
 
 def merged(spans: DataFrame) -> DataFrame:

@@ -35,6 +35,7 @@ _KINDS = (ACCEPTED, SUSPECT, FENCED, INVALID, JUMP, REPLAY)
 _ACCEPTED, _SUSPECT, _FENCED, _INVALID, _JUMP, _REPLAY = range(len(_KINDS))
 _ANY_STEP = 2**64 - 1
 _KEYS = (*STREAM, "epoch", "class", "reason")
+_PLACE = (*STREAM, "offset")
 _COUNTS = ("records", "jumps_forward", "jumps_backward")
 _SMALL = 2**16
 """numpy sorts numbers of 16 bits in linear time."""
@@ -71,12 +72,16 @@ class Decided:
         goes_on: Whether each segment continues the last block of its stream in the chunk before.
         gaps: The sequences that accepted records of contiguous topics skip, in offset order: stream, epoch, first_sequence and
             last_sequence.
+        suspects: The suspects: the key (stream, epoch and sequence) and the offset of each.
+        originals: The accepted records of the chunk that share a key with a suspect of it; the same columns.
         after: The position of each of the chunk's streams after it: the stream, and the fields of `Position`.
     """
 
     segments: pa.Table
     goes_on: pa.Array
     gaps: pa.Table
+    suspects: pa.Table
+    originals: pa.Table
     after: pa.Table
 
 
@@ -137,6 +142,7 @@ def decide(
         pa.concat_tables([accepted, blocks]),
         pa.array(np.concatenate([np.zeros(len(accepted), bool), goes_on])),
         found.gaps(counted[is_contiguous[stream]], highest_epoch[is_contiguous[stream]], highest[is_contiguous[stream]]),
+        *found.suspects(),
         found.after(counted, known),
     )
 
@@ -148,10 +154,12 @@ class Decision:
 
     Attributes:
         rules: The rules of the load.
+        cut: The partitions that were decided in more than one chunk.
     """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+        self.cut: set[tuple[str, int]] = set()
         self._chunks: list[Decided] = []
         self._positions: dict[Stream, Position] = {}
 
@@ -160,7 +168,10 @@ class Decision:
         if self._chunks:
             self._move(self._chunks[-1].after)
         declared, positions = watermarks.declared, self._positions
-        self._chunks.append(decide(keys, watermarks.ordinals, self.rules, declared=declared, positions=positions))
+        chunk = decide(keys, watermarks.ordinals, self.rules, declared=declared, positions=positions)
+        if before := {stream[:2] for stream in positions}:
+            self.cut |= before & {(topic, partition) for topic, partition, _ in tuples_of(chunk.after, STREAM)}
+        self._chunks.append(chunk)
 
     def _move(self, after: pa.Table) -> None:
         """Take the positions after a chunk; only its partitions may go on in the next one."""
@@ -172,6 +183,16 @@ class Decision:
     def gaps(self) -> pa.Table:
         """The gaps of all chunks, see `Decided`."""
         return pa.concat_tables([chunk.gaps for chunk in self._chunks])
+
+    @property
+    def suspects(self) -> pa.Table:
+        """The suspects of all chunks, sorted by stream and offset."""
+        return pa.concat_tables([chunk.suspects for chunk in self._chunks]).sort_by([(name, "ascending") for name in _PLACE])
+
+    @property
+    def originals(self) -> pa.Table:
+        """The originals that were found in the chunks of their suspects."""
+        return pa.concat_tables([chunk.originals for chunk in self._chunks])
 
     @property
     def segments(self) -> pa.Table:
@@ -338,6 +359,21 @@ class _Classified(NamedTuple):
             "last_sequence": sequence[is_gap] - 1,
         }
         return _with(self.rows.streams.take(pa.array(self.rows.stream[counted[is_gap]])), numbers)
+
+    def suspects(self) -> tuple[pa.Table, pa.Table]:
+        """The suspects, and the accepted records that share a key with one of them."""
+        rows = self.rows
+        suspects, accepted = (np.flatnonzero(self.kind == kind) for kind in (_SUSPECT, _ACCEPTED))
+        some = accepted[np.isin(rows.sequence[accepted], rows.sequence[suspects])] if len(suspects) else accepted[:0]
+        both = np.concatenate([suspects, some])
+        key = row_codes(pa.table([rows.stream[both], rows.epoch[both], rows.sequence[both]], ["s", "e", "q"]), ("s", "e", "q"))
+        originals = some[np.isin(key[len(suspects) :], key[: len(suspects)])]
+        return self._keys(suspects), self._keys(originals)
+
+    def _keys(self, which: Numbers) -> pa.Table:
+        rows = self.rows
+        numbers = {"epoch": rows.epoch[which], "sequence": rows.sequence[which], "offset": rows.offset[which]}
+        return _with(rows.streams.take(pa.array(rows.stream[which])), numbers)
 
     def after(self, counted: Numbers, known: _Known) -> pa.Table:
         """The position of each stream behind its last record."""

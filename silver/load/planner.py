@@ -276,9 +276,8 @@ def classify(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
     for chunk in chunks:
         watermarks = resolve(chunk)
         decided.add(chunk, watermarks)
-    segments = decided.segments
-    if resolve_suspects.is_needed(segments):
-        # A stream with a declared epoch always has a row here, see `silver.requests.retire_streams`.
-        suspected = watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
-        segments = resolve_suspects.classify_suspects(spark, segments, suspected, past(), limits)
-    return Found(segments, decided.gaps)
+    # A stream with a declared epoch always has a row here, see `silver.requests.retire_streams`.
+    of_load = resolve_suspects.Records(
+        records, lambda: watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
+    )
+    return Found(resolve_suspects.classify_suspects(spark, decided, of_load, past, limits), decided.gaps)

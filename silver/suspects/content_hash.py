@@ -20,15 +20,6 @@ def content_sha256(records: DataFrame) -> Column:
     return _unless_erased(records, F.sha2(F.concat_ws(" ", *parts).cast("binary"), 256)).alias("content_sha256")
 
 
-def content(records: DataFrame) -> Column:
-    """Equal exactly when `content_sha256` is, by one hash instead of three; only for comparisons, never stored."""
-    names = ("key", "value")
-    lengths = [F.coalesce(F.octet_length(records[name]), F.lit(-1)).cast("string") for name in names]
-    bytes_ = [F.coalesce(records[name], F.lit(b"")) for name in names]
-    whole = F.concat(F.concat_ws(" ", *lengths, F.lit("")).cast("binary"), *bytes_)
-    return _unless_erased(records, F.sha2(whole, 256)).alias("content")
-
-
 def _unless_erased(records: DataFrame, content: Column) -> Column:
     if not if_erased(records):
         return content

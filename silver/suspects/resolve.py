@@ -17,148 +17,153 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lakehouse.contracts.silver import (
-    ACCEPTED,
-    DUPLICATE,
-    JUMP,
-    REPLAY,
-    STREAM,
-    SUSPECT,
-    stream_of,
-)
-from lakehouse.spark import frames, interval_join, pruning
-from silver.columns import row_codes
+from lakehouse.contracts.silver import ACCEPTED, JUMP, REPLAY, STREAM, SUSPECT
+from lakehouse.spark import bitmaps, frames, pruning
+from silver.columns import row_codes, segment_of
 from silver.model import SEGMENT, Limits, tuples_of
-from silver.suspects import resent_blocks
-from silver.suspects.chunks import in_chunks
 from silver.suspects.compare import KEY, Comparison
 from silver.suspects.content_hash import content_sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from lakehouse.spark.pruning import Range
+    from silver.columns import Flags
+    from silver.decide.kernel import Decision
     from silver.state.watermarks import Watermarks
     from silver.suspects.past import Past
 
 _LIMITS = Limits()
-
-_SPAN = (*STREAM, "first_offset", "last_offset")
+_PLACE = ("topic", "partition", "offset")
+_SPANS = {"sequence_min": "first_sequence", "sequence_max": "last_sequence"}
 
 
 @dataclass(frozen=True)
-class _Load:
-    """A load whose suspects are being classified: its segments, its records with what was extracted of them, and the limits."""
+class Records:
+    """The records of a load.
 
-    found: pa.Table
-    records: DataFrame
-    limits: Limits
+    Attributes:
+        raw: Bronze's rows, with key and value.
+        extracted: Returns them with their streams, epochs and sequences. Called only where a partition was decided in several
+            chunks.
+    """
 
-    @property
-    def others(self) -> pa.Table:
-        """The segments that are neither accepted nor replays."""
-        return self.found.filter(pc.invert(pc.is_in(self.found["class"], pa.array([ACCEPTED, REPLAY]))))
-
-
-def is_needed(found: pa.Table) -> bool:
-    """Whether a load has records to compare or hash; if not, nothing is read."""
-    return bool(pc.any(pc.is_in(found["class"], pa.array([SUSPECT, JUMP]))).as_py())
+    raw: DataFrame
+    extracted: Callable[[], DataFrame]
 
 
 def classify_suspects(
-    spark: SparkSession, found: pa.Table, records: DataFrame, past: Past, limits: Limits = _LIMITS
+    spark: SparkSession, decided: Decision, records: Records, past: Callable[[], Past], limits: Limits = _LIMITS
 ) -> pa.Table:
     """Classify the suspects of a load, and hash the content of records that wait for a decision.
 
     Args:
         spark: The session.
-        found: The load's segments, see `silver.model.SEGMENT`.
-        records: The load's records, extracted: stream, offset, epoch, sequence, key and value. Read only if there are suspects
-            or jumps.
-        past: The state that the suspects are compared with, as well as the load's own records.
-        limits: How many are compared at a time, and how many at least as a whole.
+        decided: The load.
+        records: Its records. Read only if there are suspects or jumps.
+        past: Returns the state that the suspects are compared with, as well as the load's own records; called only if needed.
+        limits: How many are compared at a time.
 
     Returns:
-        The segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records); late ones, collisions
-        and jumps have a `content_sha256`.
+        The load's segments, with the suspects as `duplicate` (blocks), `late` and `collision` (single records); late ones,
+        collisions and jumps have a `content_sha256`.
     """
+    found = decided.segments
     jumps, blocks = _of_class(found, JUMP), _of_class(found, SUSPECT)
-    rest = found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, SUSPECT]))))
+    parts = [found.filter(pc.invert(pc.is_in(found["class"], pa.array([JUMP, SUSPECT]))))]
     if jumps.num_rows:
-        jumps = _hashed(spark, jumps, records)
+        parts.append(_hashed(spark, jumps, records.raw))
     if blocks.num_rows:
-        blocks = _classify_blocks(spark, _Load(found, records, limits), past)
-    return pa.concat_tables([rest, jumps, blocks])
+        parts.append(_segments(_compared(spark, decided, found, records, past(), limits), blocks))
+    return pa.concat_tables(parts)
 
 
-def _classify_blocks(spark: SparkSession, load: _Load, past: Past) -> pa.Table:
-    suspects = _of_class(load.found, SUSPECT)
-    is_copy = _are_copies(spark, load, past, suspects)
-    copied, blocks = suspects.filter(is_copy), suspects.filter(pc.invert(is_copy))
-    kind = SEGMENT.get_field_index("class")
-    copied = copied.set_column(kind, SEGMENT.field(kind), pa.array([DUPLICATE] * len(copied), pa.string()))
-    return pa.concat_tables([copied, _one_by_one(spark, load, past, blocks)]) if blocks.num_rows else copied
+def _compared(  # noqa: PLR0913, PLR0917 -- as `classify_suspects`, of which it is a part
+    spark: SparkSession, decided: Decision, found: pa.Table, records: Records, past: Past, limits: Limits
+) -> pa.Table:
+    """The rows of `Comparison` for all suspects."""
+    blocks, suspects = _of_class(found, SUSPECT), decided.suspects
+    first = blocks["first_offset"].take(pa.array(segment_of(suspects, blocks, STREAM)))
+    suspects = suspects.append_column("block", first)
+    originals, compared = decided.originals, Comparison()
+    for start in range(0, len(suspects), limits.suspects):
+        part = suspects.slice(start, limits.suspects)
+        is_below = _are_below(part, past.watermarks)
+        kept = originals.filter(pa.array(_share(originals, part, KEY)))
+        if decided.cut:
+            kept = pa.concat_tables([kept, _earlier(spark, decided.cut, found, records, part.filter(pa.array(~is_below)))])
+        contents = _contents(spark, pa.concat_tables([part.select(_PLACE), kept.select(_PLACE)]), records.raw)
+        own = _with_content(kept, contents).append_column("place", pa.repeat(-1, len(kept)))
+        before = _known(spark, past, part, is_below).toArrow()
+        names = [*KEY, "content_sha256", "place"]
+        known = pa.concat_tables([before.select(names), own.select(names).cast(before.select(names).schema)])
+        compared.add(_with_content(part, contents), known)
+    return compared.rows
 
 
-def _are_copies(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> pa.Array:
-    """Whether each block was resent as a whole; checked only if many records are in such blocks."""
-    can_be = resent_blocks.can_be(blocks, load.limits.smallest_copy)
-    some = blocks.filter(can_be)
-    if sum(some["records"].to_pylist()) < load.limits.fewest_copied or _holds_some_twice(load):
-        return pa.array([False] * len(blocks))
-    found = iter(resent_blocks.are_copies(some, _both(spark, load, past, some)))
-    return pa.array([can and next(found) for can in can_be.to_pylist()])
+def _are_below(suspects: pa.Table, watermarks: Watermarks) -> Flags:
+    """Whether each suspect is at or below its stream's watermark; of others only the load itself can hold the original."""
+    streams, none = row_codes(suspects, STREAM), (-1, -1)
+    first_of = np.unique(streams, return_index=True)[1]
+    marks = [watermarks.ordinals.get(stream, none) for stream in tuples_of(suspects.take(pa.array(first_of)), STREAM)]
+    epoch, highest = np.array(marks, np.int64).reshape(-1, 2)[streams].T
+    own = suspects["epoch"].to_numpy()
+    is_below: Flags = (own < epoch) | ((own == epoch) & (suspects["sequence"].to_numpy() <= highest))
+    return is_below
 
 
-def _both(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> DataFrame:
-    """The records of some blocks, and the kept ones with their sequences, as `silver.suspects.resent_blocks` compares them."""
-    kept = [resent_blocks.of_sequences(spark, blocks, rows) for rows in _kept(spark, load, past, blocks)]
-    return reduce(lambda one, other: one.unionByName(other), kept, resent_blocks.sent(_at(spark, blocks, load.records)))
+def _share(rows: pa.Table, others: pa.Table, names: tuple[str, ...]) -> Flags:
+    """Whether each row has the values of one of some other rows."""
+    code = row_codes(pa.concat_tables([rows.select(names), others.select(names)]), names)
+    return np.isin(code[: len(rows)], code[len(rows) :])
 
 
-def _holds_some_twice(load: _Load) -> bool:
-    """Whether Bronze holds some of the load's records twice."""
-    return bool(_of_class(load.found, REPLAY).num_rows)
+def _earlier(spark: SparkSession, cut: set[tuple[str, int]], found: pa.Table, records: Records, suspects: pa.Table) -> pa.Table:
+    """The accepted records under some suspects' keys, in whichever chunk of a partition that was decided in several.
+
+    A record is accepted if it lies in no other segment.
+    """
+    places = list(tuples_of(suspects, ("topic", "partition")))
+    some = suspects.filter(pa.array([place in cut for place in places], pa.bool_()))
+    if not some.num_rows:
+        return suspects.select([*KEY, "offset"]).slice(0, 0)
+    near = records.extracted().where(pruning.sequence_filter(_ranges(some)) & F.col("problem").isNull())
+    rows = _of_keys(near, frames.of_arrow(spark, some.select(list(KEY)))).select(*KEY, "offset").distinct().toArrow()
+    rows = rows.cast(suspects.select([*KEY, "offset"]).schema)
+    others = found.filter(pc.invert(pc.is_in(found["class"], pa.array([ACCEPTED, REPLAY]))))
+    return rows.filter(pa.array(segment_of(rows, others, STREAM) < 0))
 
 
-def _one_by_one(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> pa.Table:
-    compared = Comparison()
-    for chunk in in_chunks(blocks, load.limits.suspects):
-        suspects = _suspects(spark, chunk, load.records)
-        if _holds_some_twice(load):
-            suspects = suspects.dropDuplicates([*STREAM, "offset"])
-        here = suspects.toArrow().sort_by([(name, "ascending") for name in (*STREAM, "offset")])
-        if here.num_rows:
-            compared.add(here, _known(spark, load, past, here).toArrow())
-    return _segments(compared.rows, blocks)
-
-
-def _known(spark: SparkSession, load: _Load, past: Past, suspects: pa.Table) -> DataFrame:
-    """The kept and late records under a suspect's key: the key, `content_sha256`, and `place`, the lower the earlier."""
+def _known(spark: SparkSession, past: Past, suspects: pa.Table, is_below: Flags) -> DataFrame:
+    """What earlier loads left under the suspects' keys: the key, `content_sha256`, and `place`, the lower the earlier."""
     keys = frames.of_arrow(spark, suspects.select(list(KEY)))
-    # Of a block that was cut, only the sequences of this chunk are read.
+    known = _waiting(past.late(_ranges(suspects)), keys)
+    below = suspects.filter(pa.array(is_below))
+    return known.unionByName(_content(_of_keys(past.kept(_ranges(below)), keys))) if below.num_rows else known
+
+
+def _ranges(suspects: pa.Table) -> list[pruning.Range]:
+    """Sequence ranges that cover some suspects."""
     spans = suspects.group_by([*STREAM, "epoch", "block"]).aggregate([("sequence", "min"), ("sequence", "max")])
-    spans = spans.rename_columns({"sequence_min": "first_sequence", "sequence_max": "last_sequence"})
-    known = _waiting(past.late(pruning.ranges(spans)), keys)
-    for rows in _kept(spark, load, past, spans):
-        known = known.unionByName(_content(_of_keys(rows, keys)))
-    return known
+    return pruning.ranges(spans.rename_columns([_SPANS.get(name, name) for name in spans.column_names]))
 
 
-def _kept(spark: SparkSession, load: _Load, past: Past, blocks: pa.Table) -> Iterator[DataFrame]:
-    """The records that Silver and the load itself kept with some suspects' sequences, perhaps others; at least one frame."""
-    above, below = _parted(blocks, past.watermarks)
-    if below:
-        yield past.kept(below)
-    if above:
-        yield _accepted(spark, load, above)
+def _contents(spark: SparkSession, places: pa.Table, records: DataFrame) -> pa.Table:
+    """The content hash of the records at some places: topic, partition, offset and content_sha256."""
+    spans = places.rename_columns(["topic", "partition", "first_offset"])
+    near = records.where(pruning.offset_filter(spans.append_column("last_offset", spans["first_offset"])))
+    rows = bitmaps.at_offsets(spark, near, places)
+    return rows.select(*_PLACE, content_sha256(rows)).toArrow()
 
 
-def _accepted(spark: SparkSession, load: _Load, above: list[Range]) -> DataFrame:
-    """The load's accepted records that may share a key with a suspect: few, so that not all are compared and hashed."""
-    return interval_join.outside(spark, load.records.where(pruning.sequence_filter(above)), load.others, by_producer=True)
+def _with_content(rows: pa.Table, contents: pa.Table) -> pa.Table:
+    """Rows with the content hash of their places."""
+    both = [rows.select(_PLACE), contents.select(_PLACE).cast(rows.select(_PLACE).schema)]
+    code = row_codes(pa.concat_tables(both), _PLACE)
+    nth = np.full(int(code.max(initial=0)) + 1, len(contents))  # a place that is lacking fails below
+    nth[code[len(rows) :]] = np.arange(len(contents))
+    return rows.append_column("content_sha256", contents["content_sha256"].take(pa.array(nth[code[: len(rows)]])))
 
 
 def keys_of(spark: SparkSession, rows: pa.Table, silver: DataFrame) -> set[tuple[object, ...]]:
@@ -178,40 +183,12 @@ def _of_class(found: pa.Table, kind: str) -> pa.Table:
     return found.filter(pc.equal(found["class"], kind))
 
 
-def _parted(blocks: pa.Table, watermarks: Watermarks) -> tuple[list[Range], list[Range]]:
-    """The sequence ranges of suspects above their watermark, whose originals only the load can hold; and those of the rest."""
-    streams, none = row_codes(blocks, STREAM), (-1, -1)
-    first_of = np.unique(streams, return_index=True)[1]
-    marks = [watermarks.ordinals.get(stream, none) for stream in tuples_of(blocks.take(pa.array(first_of)), STREAM)]
-    epoch, highest = np.array(marks, np.int64).reshape(-1, 2)[streams].T
-    of_block, first, last = (blocks[name].to_numpy() for name in ("epoch", "first_sequence", "last_sequence"))
-    is_above = (of_block > epoch) | ((of_block == epoch) & (last > highest))
-    is_below = (of_block < epoch) | ((of_block == epoch) & (first <= highest))
-    return pruning.ranges(blocks.filter(pa.array(is_above))), pruning.ranges(blocks.filter(pa.array(is_below)))
-
-
-def _suspects(spark: SparkSession, blocks: pa.Table, records: DataFrame) -> DataFrame:
-    """The records of some blocks, narrow and hashed."""
-    within = _at(spark, blocks, records)
-    return within.select(*KEY, "offset", "block", content_sha256(within))
-
-
-def _at(spark: SparkSession, segments: pa.Table, records: DataFrame) -> DataFrame:
-    """The records of some segments, each with its segment's first offset as `block`; of pieces, with that of the whole."""
-    block = segments["block"] if "block" in segments.column_names else segments["first_offset"]
-    places = segments.select(list(_SPAN)).append_column("block", block)
-    near = records.where(pruning.offset_filter(places))
-    return interval_join.within(spark, near, places, {"block": "block"})
-
-
 def _hashed(spark: SparkSession, jumps: pa.Table, records: DataFrame) -> pa.Table:
     """Jumps with their content hash: each is a single record."""
-    within = _at(spark, jumps, records)
-    rows = within.select(*STREAM, "offset", content_sha256(within)).toArrow().to_pylist()
-    hashes = {(*stream_of(row), row["offset"]): row["content_sha256"] for row in rows}
-    places = tuples_of(jumps, (*STREAM, "first_offset"))
+    places = jumps.select(["topic", "partition", "first_offset"]).rename_columns(list(_PLACE))
+    hashed = _with_content(places, _contents(spark, places, records))["content_sha256"]
     column = SEGMENT.get_field_index("content_sha256")
-    return jumps.set_column(column, SEGMENT.field(column), pa.array([hashes[place] for place in places], pa.string()))
+    return jumps.set_column(column, SEGMENT.field(column), hashed)
 
 
 def _of_keys(rows: DataFrame, keys: DataFrame) -> DataFrame:

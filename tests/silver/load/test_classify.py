@@ -39,7 +39,6 @@ _AT_ONCE = 25
 
 LIMITS = {
     "at once": Limits(),
-    "copies as a whole": Limits(fewest_copied=1, smallest_copy=1),
     "40 records and 25 suspects at a time": Limits(records=40, suspects=25),
 }
 

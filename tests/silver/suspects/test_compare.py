@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from silver.suspects.chunks import in_chunks
 from silver.suspects.compare import ERASED, KEY, Comparison
 
 if TYPE_CHECKING:
@@ -107,7 +106,6 @@ def test_any_bound_gives_the_rows_of_one_after_another(seed: int) -> None:
     steps = [1, 1, 1, 3] if seed % 2 else [1]
     streams = [("t", partition, producer) for partition in (0, 1) for producer in ("", "p", None)]
     rows: list[Row] = []
-    blocks: list[Row] = []
     known: list[Row] = []
     for stream in streams:
         place = dict(zip(PLACE, stream, strict=True))
@@ -116,30 +114,15 @@ def test_any_bound_gives_the_rows_of_one_after_another(seed: int) -> None:
         offset = 0
         for _ in range(chance.randint(1, 4)):
             offsets = [offset := offset + chance.choice(steps) for _ in range(chance.randint(1, 12))]
-            ends = {"first_offset": offsets[0], "last_offset": offsets[-1]}
-            blocks.append({**place, **ends, "records": len(offsets)})
             for each in offsets:
                 row = suspect(each, chance.randrange(6), chance.choice(CONTENTS), block=offsets[0])
                 rows.append({**row, **place})
             offset += 2
-    table = pa.Table.from_pylist(blocks)
     expected = one_by_one(rows, known)
     assert {row["class"] for row in expected} == {"duplicate", "late", "collision"}
 
     for most in (1, 2, 3, 7, 20, 1_000):
-        chunks = [_suspects_of(chunk.to_pylist(), rows) for chunk in in_chunks(table, most)]
-        assert sum(map(len, chunks)) == len(rows)
-        assert seed % 2 or max(map(len, chunks)) <= most, "more than a chunk may hold, though nothing lies between"
+        chunks = [rows[first : first + most] for first in range(0, len(rows), most)]
         keys = [set(map(_key, chunk)) for chunk in chunks]
         found = compared(*((chunk, [row for row in known if _key(row) in of]) for chunk, of in zip(chunks, keys, strict=True)))
         assert found == [{name: row[name] for name in found[0]} for row in expected], most
-
-
-def _suspects_of(chunk: list[Row], rows: list[Row]) -> list[Row]:
-    """As Spark gives them: those of a piece have the first offset of the whole block."""
-    return [
-        {**row, "block": piece["block"]}
-        for piece in chunk
-        for row in rows
-        if all(row[name] == piece[name] for name in PLACE) and piece["first_offset"] <= row["offset"] <= piece["last_offset"]
-    ]
