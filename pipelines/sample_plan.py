@@ -24,7 +24,7 @@ from silver.rules import Rules
 from silver.state import ledger
 from silver.state.streams import Streams
 from silver.state.watermarks import Watermarks
-from silver.suspects.past import Whole
+from silver.suspects.known_records import KnownRecords
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,8 @@ def preview(spark: SparkSession, run: Run, settings: Settings) -> dict[str, obje
 
 def _decided(spark: SparkSession, run: Run, settings: Settings, records: Sequence[Sampled]) -> dict[str, object]:
     rules, nothing = Rules.of(settings), Watermarks({})
-    past = Whole(_empty(spark, silver_records()), _empty(spark, REJECTS), nothing)
+    silver, rejects = _empty(spark, silver_records()), _empty(spark, REJECTS)
+    known = KnownRecords(lambda: silver, lambda: rejects, nothing)
     streams = Streams(spark, run, nothing, bronze_to_silver.limits(settings))
     rows = frames.of_contract(spark, [_row(record) for record in records], BRONZE)
     rules = with_schemas(spark, run, rows, rules)
@@ -89,7 +90,7 @@ def _decided(spark: SparkSession, run: Run, settings: Settings, records: Sequenc
     def resolve(chunk: pa.Table) -> Watermarks:
         return streams.resolve(streams_of(chunk))
 
-    found = planner.classify(spark, chunks, rows, rules, resolve=resolve, past=lambda: past).segments
+    found = planner.classify(spark, chunks, rows, rules, resolve=resolve, known=lambda: known).segments
     loads = ledger.rows(ledger.stream_loads(decision.summary(found), [], nothing), nothing, {}, rules)
     policies = settings.policies
     return {

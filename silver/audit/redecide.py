@@ -25,7 +25,7 @@ from silver.extract.schemas import with_schemas
 from silver.load import key_columns, planner
 from silver.rules import Rules
 from silver.state import ledger
-from silver.suspects.past import Whole
+from silver.suspects.known_records import KnownRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,14 +69,14 @@ def redecide_load(
     load_seq, rules = claim[0]["load_seq"], Rules.from_json(claim[0]["rules"])
     rejects = tables["rejects"]
 
-    def past() -> Whole:
+    def known() -> KnownRecords:
         is_earlier = F.col("load_seq") < load_seq
-        return Whole(tables["silver"].where(is_earlier), as_of(rejects, load_seq - 1), before)
+        return KnownRecords(lambda: tables["silver"].where(is_earlier), lambda: as_of(rejects, load_seq - 1), before)
 
     records = from_bytes(tables["bronze"]).where(_within(decided))
     rules = with_schemas(spark, run, records, rules)
     chunks = key_columns.of_records(records, rules, _LIMITS.records, counted=sum(row["records"] for row in decided))
-    decided_again = planner.classify(spark, chunks, records, rules, resolve=lambda _: before, past=past)
+    decided_again = planner.classify(spark, chunks, records, rules, resolve=lambda _: before, known=known)
     found = decided_again.segments.filter(pc.not_equal(decided_again.segments["class"], REPLAY))
     loads = ledger.stream_loads(decision.summary(found), [], before)
     again = {stream_of(row): row for row in ledger.rows(loads, before, dict.fromkeys(("load_seq",), load_seq), rules)}

@@ -22,7 +22,7 @@ from silver.state.plan import Partition, Plan
 from silver.state.streams import Streams
 from silver.state.watermarks import Watermarks
 from silver.suspects import resolve as resolve_suspects
-from silver.suspects.past import Near
+from silver.suspects.known_records import KnownRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from silver.rules import Rules
     from silver.state.plan import BronzeRange
     from silver.state.streams import StreamLimits
-    from silver.suspects.past import Past
 
 _LIMITS = Limits()
 
@@ -170,10 +169,10 @@ def _decide(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
         has_names = chunk["producer"].null_count < len(chunk)
         return streams.resolve(streams_of(chunk) if has_names else (), is_whole=is_whole)
 
-    def past() -> Near:
-        return Near(spark, run, load_seq, streams.watermarks)
+    def known() -> KnownRecords:
+        return KnownRecords.of(spark, run, load_seq, streams.watermarks)
 
-    return classify(spark, keys.chunks, keys.records, keys.rules, resolve=resolve, past=past, limits=limits)
+    return classify(spark, keys.chunks, keys.records, keys.rules, resolve=resolve, known=known, limits=limits)
 
 
 def _summarise(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
@@ -257,7 +256,7 @@ def classify(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
     rules: Rules,
     *,
     resolve: Callable[[pa.Table], Watermarks],
-    past: Callable[[], Past],
+    known: Callable[[], KnownRecords],
     limits: Limits = _LIMITS,
 ) -> Found:
     """Assign each record its class, suspects included.
@@ -268,7 +267,7 @@ def classify(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
         records: The records, with all columns; read only if there are suspects.
         rules: The rules.
         resolve: Returns the watermarks to decide a chunk by.
-        past: Returns what suspects are compared with; called only if there are some.
+        known: Returns what suspects are compared with; called only if there are some.
         limits: How many suspects are compared at a time.
     """
     decided = Decision(rules)
@@ -280,4 +279,4 @@ def classify(  # noqa: PLR0913 -- as `plan_range`, of which it is a step
     of_load = resolve_suspects.Records(
         records, lambda: watermarks.in_declared_epochs(spark, sequenced(records, rules.of_sequences))
     )
-    return Found(resolve_suspects.classify_suspects(spark, decided, of_load, past, limits), decided.gaps)
+    return Found(resolve_suspects.classify_suspects(spark, decided, of_load, known, limits), decided.gaps)

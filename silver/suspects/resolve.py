@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from silver.columns import Flags
     from silver.decide.kernel import Decision
     from silver.state.watermarks import Watermarks
-    from silver.suspects.past import Past
+    from silver.suspects.known_records import KnownRecords
 
 _LIMITS = Limits()
 _PLACE = ("topic", "partition", "offset")
@@ -54,7 +54,7 @@ class Records:
 
 
 def classify_suspects(
-    spark: SparkSession, decided: Decision, records: Records, past: Callable[[], Past], limits: Limits = _LIMITS
+    spark: SparkSession, decided: Decision, records: Records, known: Callable[[], KnownRecords], limits: Limits = _LIMITS
 ) -> pa.Table:
     """Classify the suspects of a load, and hash the content of records that wait for a decision.
 
@@ -62,7 +62,7 @@ def classify_suspects(
         spark: The session.
         decided: The load.
         records: Its records. Read only if there are suspects or jumps.
-        past: Returns the state that the suspects are compared with, as well as the load's own records; called only if needed.
+        known: Returns the state that the suspects are compared with, as well as the load's own records; called only if needed.
         limits: How many are compared at a time.
 
     Returns:
@@ -75,12 +75,12 @@ def classify_suspects(
     if jumps.num_rows:
         parts.append(_hashed(spark, jumps, records.raw))
     if blocks.num_rows:
-        parts.append(_segments(_compared(spark, decided, found, records, past(), limits), blocks))
+        parts.append(_segments(_compared(spark, decided, found, records, known(), limits), blocks))
     return pa.concat_tables(parts)
 
 
 def _compared(  # noqa: PLR0913, PLR0917 -- as `classify_suspects`, of which it is a part
-    spark: SparkSession, decided: Decision, found: pa.Table, records: Records, past: Past, limits: Limits
+    spark: SparkSession, decided: Decision, found: pa.Table, records: Records, earlier: KnownRecords, limits: Limits
 ) -> pa.Table:
     """The rows of `Comparison` for all suspects."""
     blocks, suspects = _of_class(found, SUSPECT), decided.suspects
@@ -89,13 +89,13 @@ def _compared(  # noqa: PLR0913, PLR0917 -- as `classify_suspects`, of which it 
     originals, compared = decided.originals, Comparison()
     for start in range(0, len(suspects), limits.suspects):
         part = suspects.slice(start, limits.suspects)
-        is_below = _are_below(part, past.watermarks)
+        is_below = _are_below(part, earlier.watermarks)
         kept = originals.filter(pa.array(_share(originals, part, KEY)))
         if decided.cut:
             kept = pa.concat_tables([kept, _earlier(spark, decided.cut, found, records, part.filter(pa.array(~is_below)))])
         contents = _contents(spark, pa.concat_tables([part.select(_PLACE), kept.select(_PLACE)]), records.raw)
         own = _with_content(kept, contents).append_column("place", pa.repeat(-1, len(kept)))
-        before = _known(spark, past, part, is_below).toArrow()
+        before = _known(spark, earlier, part, is_below).toArrow()
         names = [*KEY, "content_sha256", "place"]
         known = pa.concat_tables([before.select(names), own.select(names).cast(before.select(names).schema)])
         compared.add(_with_content(part, contents), known)
@@ -135,12 +135,12 @@ def _earlier(spark: SparkSession, cut: set[tuple[str, int]], found: pa.Table, re
     return rows.filter(pa.array(segment_of(rows, others, STREAM) < 0))
 
 
-def _known(spark: SparkSession, past: Past, suspects: pa.Table, is_below: Flags) -> DataFrame:
+def _known(spark: SparkSession, earlier: KnownRecords, suspects: pa.Table, is_below: Flags) -> DataFrame:
     """What earlier loads left under the suspects' keys: the key, `content_sha256`, and `place`, the lower the earlier."""
     keys = frames.of_arrow(spark, suspects.select(list(KEY)))
-    known = _waiting(past.late(_ranges(suspects)), keys)
+    known = _waiting(earlier.late(_ranges(suspects)), keys)
     below = suspects.filter(pa.array(is_below))
-    return known.unionByName(_content(_of_keys(past.kept(_ranges(below)), keys))) if below.num_rows else known
+    return known.unionByName(_content(_of_keys(earlier.kept(_ranges(below)), keys))) if below.num_rows else known
 
 
 def _ranges(suspects: pa.Table) -> list[pruning.Range]:

@@ -20,7 +20,7 @@ from silver.model import Limits, by_name
 from silver.rules import Policy, Rules
 from silver.state import ledger
 from silver.state.watermarks import Watermark, Watermarks
-from silver.suspects.past import Whole
+from silver.suspects.known_records import KnownRecords
 from tests.support.logs import LOADS, Log, logs
 from tests.support.reference import Reference, Seen
 
@@ -116,7 +116,7 @@ def test_every_load_is_decided_as_the_reference_does(spark: SparkSession, drawn:
             topic.settle()
 
 
-def _past(spark: SparkSession, found: Iterable[Topic], rejects: Sequence[Mapping[str, Any]]) -> tuple[Whole, Watermarks]:
+def _past(spark: SparkSession, found: Iterable[Topic], rejects: Sequence[Mapping[str, Any]]) -> tuple[KnownRecords, Watermarks]:
     """What the loads before left, by the reference; the rejects as they were decided, in the state that they are in by now."""
     marks: dict[Any, Watermark] = {}
     kept: list[dict[str, object]] = []
@@ -134,7 +134,8 @@ def _past(spark: SparkSession, found: Iterable[Topic], rejects: Sequence[Mapping
         for row in rejects
     ]
     silver = frames.of_contract(spark, kept, silver_records())
-    return Whole(silver, frames.of_contract(spark, waiting, REJECTS), known), known
+    rejected = frames.of_contract(spark, waiting, REJECTS)
+    return KnownRecords(lambda: silver, lambda: rejected, known), known
 
 
 def _kept(record: Seen) -> dict[str, object]:
@@ -143,7 +144,7 @@ def _kept(record: Seen) -> dict[str, object]:
     return {**names, **numbers, "key": b"k", "value": record.payload.encode()}
 
 
-def _decided(spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: Whole, limits: Limits) -> pa.Table:
+def _decided(spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: KnownRecords, limits: Limits) -> pa.Table:
     """A load's segments, its suspects classified."""
     rows = []
     for record in reversed(sent):
@@ -153,7 +154,9 @@ def _decided(spark: SparkSession, sent: Sequence[Seen], rules: Rules, past: Whol
         rows.append((*record.stream, record.offset, *numbers, problem, b"k", record.payload.encode()))
     records = _frame(spark, rows, _RECORDS)
     chunks = key_columns.of_records(records, rules, limits.records)
-    return classify(spark, chunks, records, rules, resolve=lambda _: past.watermarks, past=lambda: past, limits=limits).segments
+    return classify(
+        spark, chunks, records, rules, resolve=lambda _: past.watermarks, known=lambda: past, limits=limits
+    ).segments
 
 
 def _frame(spark: SparkSession, rows: list[tuple[object, ...]], columns: str) -> DataFrame:

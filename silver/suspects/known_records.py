@@ -1,0 +1,80 @@
+"""What suspects are compared with: the records that earlier loads kept, and those that they found late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from lakehouse.contracts.silver import LATE, REJECTS, silver_records
+from lakehouse.delta import few_rows
+from lakehouse.spark import frames, pruning
+from lakehouse.table import SILVER_RECORDS, SILVER_REJECTS
+from silver.state.tables import before_load
+from silver.suspects.compare import KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakehouse.run.context import Run
+    from lakehouse.spark.pruning import Range
+    from silver.state.watermarks import Watermarks
+
+_OF_SILVER = (*KEY, "key", "value", "erased")
+_OF_REJECTS = (*(name for name in KEY if name != "sequence"), "class", "first_offset", "first_sequence", "content_sha256")
+
+
+@dataclass(frozen=True)
+class KnownRecords:
+    """The state that the earlier loads left.
+
+    Attributes:
+        silver: Returns their rows of `silver_records`.
+        rejects: Returns their rows of `silver_rejects`.
+        watermarks: The watermarks before the load.
+        few: Returns the rows of a table in some ranges without a query, as a frame; None where they are not few.
+    """
+
+    silver: Callable[[], DataFrame]
+    rejects: Callable[[], DataFrame]
+    watermarks: Watermarks
+    few: Callable[[str, Sequence[str], Sequence[Range], str], DataFrame | None] = lambda *_: None
+
+    @classmethod
+    def of(cls, spark: SparkSession, run: Run, load_seq: int, watermarks: Watermarks) -> KnownRecords:
+        """What the loads before one left in a run's tables. Few rows in the ranges are read on the driver."""
+
+        def few(table: str, columns: Sequence[str], wanted: Sequence[Range], of: str) -> DataFrame | None:
+            boxes: list[few_rows.Box] = [
+                {
+                    **{name: (value, value) for name, value in (("topic", topic), ("partition", partition), ("epoch", epoch))},
+                    of: (first, last),
+                    "load_seq": (0, load_seq - 1),
+                }
+                for topic, partition, epoch, first, last in wanted
+            ]
+            rows: pa.Table | None = few_rows.within(run.table(table), columns, boxes)
+            return None if rows is None else frames.of_arrow(spark, rows)
+
+        return cls(
+            lambda: before_load(spark, run, silver_records(), load_seq),
+            lambda: before_load(spark, run, REJECTS, load_seq),
+            watermarks,
+            few,
+        )
+
+    def kept(self, wanted: Sequence[Range]) -> DataFrame:
+        """Their rows of `silver_records` with a sequence in some ranges: stream, epoch, sequence, key, value and erased."""
+        rows = self.few(SILVER_RECORDS, _OF_SILVER, wanted, "sequence")
+        return self.silver().where(pruning.sequence_filter(wanted)) if rows is None else rows
+
+    def late(self, wanted: Sequence[Range]) -> DataFrame:
+        """Their late rows of `silver_rejects` with a sequence in some ranges, whatever became of them."""
+        of = "first_sequence"
+        rows = self.few(SILVER_REJECTS, _OF_REJECTS, wanted, of)
+        found = self.rejects().where(pruning.sequence_filter(wanted, of=of)) if rows is None else rows
+        return found.where(F.col("class") == LATE)
