@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lakehouse.spark import frames
@@ -62,12 +63,13 @@ def _blocks(wanted: pa.Table) -> pa.Table:
     """A row per block with a wanted offset: topic, partition, block and its 64 words."""
     rows = wanted.sort_by([(name, "ascending") for name in ("topic", "partition", "offset")])
     offset = rows["offset"].to_numpy()
-    numbered = rows.append_column("block", pa.array(offset >> _BLOCK_BITS))
-    names = ["topic", "partition", "block"]
-    grouped = numbered.group_by(names, use_threads=False).aggregate([([], "count_all")])
-    nth = np.repeat(np.arange(len(grouped)), grouped["count_all"].to_numpy())
-    words = np.zeros((len(grouped), 2 ** (_BLOCK_BITS - WORD_BITS)), np.uint64)
+    numbered = rows.select(["topic", "partition"]).append_column("block", pa.array(offset >> _BLOCK_BITS))
+    differs = [pc.not_equal(column[1:], column[:-1]).to_numpy() for column in numbered.itercolumns()]
+    starts = np.append(len(offset) > 0, np.logical_or.reduce(differs))[: len(offset)]
+    nth = np.cumsum(starts) - 1
+    blocks = numbered.filter(pa.array(starts))
+    words = np.zeros((len(blocks), 2 ** (_BLOCK_BITS - WORD_BITS)), np.uint64)
     place = (offset & (2**_BLOCK_BITS - 1)) >> WORD_BITS
     np.bitwise_or.at(words, (nth, place), np.uint64(1) << (offset & _IN_WORD).astype(np.uint64))
     arrays = pa.FixedSizeListArray.from_arrays(pa.array(words.view(np.int64).ravel()), words.shape[1])
-    return grouped.select(names).append_column("words", arrays.cast(pa.list_(pa.int64())))
+    return blocks.append_column("words", arrays.cast(pa.list_(pa.int64())))

@@ -129,7 +129,7 @@ def decide(
     stream, epoch, sequence = (column[counted] for column in (rows.stream, rows.epoch, rows.sequence))
     kind[counted], highest_epoch, highest = _classes(stream, epoch, sequence, known, max_step)
 
-    last_epoch, last_sequence = _of_recordbefore_of(stream, epoch, sequence, known)
+    last_epoch, last_sequence = _before_each(stream, epoch, sequence, known)
     is_same = epoch == last_epoch
     forward, backward = np.zeros((2, len(kind)), np.int64)
     forward[counted] = is_same & (sequence > last_sequence) & (_step(sequence, last_sequence) > 1)
@@ -437,7 +437,7 @@ def _known(streams: list[Stream], watermarks: Mapping[Stream, Ordinal], position
     return _Known(*_numbers(found).reshape(-1, len(Position._fields)).T)
 
 
-def _of_recordbefore_of(stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known) -> tuple[Numbers, Numbers]:
+def _before_each(stream: Numbers, epoch: Numbers, sequence: Numbers, known: _Known) -> tuple[Numbers, Numbers]:
     """The epoch and sequence of the record before each one that counts."""
     starts = starts_of(stream)
     pairs = ((known.before_epoch, epoch), (known.before_sequence, sequence))
