@@ -341,13 +341,12 @@ class _Classified(NamedTuple):
         last_kind, epoch, sequence = (np.where(is_first, of[rows.stream], before_of(column)) for of, column in pairs)
         rises = (kind == _SUSPECT) & (rows.epoch == epoch) & (rows.sequence > sequence)
         goes_on = (kind == last_kind) & (rises | (kind == _REPLAY))
-        is_other = kind != _ACCEPTED
-        starts = np.flatnonzero(~is_other | is_first | ~goes_on)
-        lasts = lasts_of(starts, len(kind))
-        jumps = (_sums(column, starts) for column in (self.forward, self.backward))
-        is_block = is_other[starts]
-        columns = (column[is_block] for column in (starts, lasts, lasts - starts + 1, *jumps))
-        return self._segments(*columns), goes_on[starts[is_block]]
+        others = np.flatnonzero(kind != _ACCEPTED)
+        starts = np.flatnonzero((is_first | ~goes_on)[others])
+        lasts = lasts_of(starts, len(others))
+        jumps = (_sums(column[others], starts) for column in (self.forward, self.backward))
+        firsts = others[starts]
+        return self._segments(firsts, others[lasts], lasts - starts + 1, *jumps), goes_on[firsts]
 
     def gaps(self, counted: Numbers, highest_epoch: Numbers, highest: Numbers) -> pa.Table:
         """The sequences between some records that count, if they were accepted, and the highest before them."""
