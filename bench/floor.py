@@ -113,7 +113,14 @@ def commit_silver(spark: SparkSession, lakehouse: Lakehouse, streams: pa.Table, 
 
 def partitions_of(topic: str) -> pa.Table:
     """The streams of a topic whose records name no producer."""
-    return pa.table({"topic": [topic] * PARTITIONS, "partition": range(PARTITIONS), "producer": [None] * PARTITIONS})
+    return streams_of(topic, [None])
+
+
+def streams_of(topic: str, producers: Sequence[str | None]) -> pa.Table:
+    """The streams of some producers, each in every partition of a topic."""
+    places = [(partition, name) for partition in range(PARTITIONS) for name in producers]
+    partitions, names = zip(*places, strict=True)
+    return pa.table({"topic": [topic] * len(places), "partition": partitions, "producer": pa.array(names, pa.string())})
 
 
 def lakehouse_of(job: Job) -> Lakehouse:

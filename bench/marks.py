@@ -12,6 +12,7 @@ from bench.cold import BARE_PROCESS, COLD, COMMANDS, SPARK_START
 from bench.endless import HEAP, KEPT, SLOWEST
 from bench.growth import GROWN_LOAD, GROWN_MERGE
 from bench.readers import FOLDER, READERS, S3
+from bench.shapes import SHAPED_FLOOR, SHAPED_LOAD, SHAPES
 from bench.sitting import BARE_COMMITS
 from bench.streams import BARE_LOAD, STREAMS_LOAD
 from bench.whole import BARE_COPY, THREE_COPIES, TO_BRONZE, TO_GOLD
@@ -114,6 +115,20 @@ def of_streams(sitting: Sitting) -> list[Mark]:
             taken - base <= MOST_STREAMS_SECONDS,
         )
         for pattern, taken in most
+    ]
+
+
+def of_shapes(sitting: Sitting) -> list[Mark]:
+    """A load of each shape held against its commits, bare, of the same round."""
+    most = {shape.pattern: shape.most_times for shape in SHAPES}
+    return [
+        Mark(
+            f"Silver load, {pattern}",
+            f"at most {most[pattern]:g} times its commits, bare",
+            f"{times:.2f} times",
+            times <= most[pattern],
+        )
+        for pattern, times in _times(sitting, SHAPED_LOAD, SHAPED_FLOOR).items()
     ]
 
 

@@ -20,7 +20,7 @@ FOLDER = "benchmarks"
 """Where the raw numbers of the parts lie, beside the page."""
 
 LOADS, GROWTH, STREAMS, COLD, WHOLE, BACKFILL = "loads", "growth", "streams", "cold", "whole", "backfill"
-READERS, ENDLESS = "readers", "endless"
+READERS, ENDLESS, SHAPES = "readers", "endless", "shapes"
 
 _MEGABYTE = 1e6
 _WHOLE = 100
@@ -53,6 +53,14 @@ PARTS = (
         "Each measure beside its base, on the same input, in turns; `bench/loads.py` and its neighbours.",
         "make bench",
         marks.of_loads,
+    ),
+    Part(
+        SHAPES,
+        "Shapes",
+        "A load of each shape that numbers have, values of 192 bytes, 8 partitions, beside the same commits, bare: a copy of\n"
+        "all rows, and as many rows of ledger, rejects and watermarks. Bronze is made up by Spark.",
+        "make bench-scale",
+        marks.of_shapes,
     ),
     Part(
         GROWTH,

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import backfill, cold, endless, growth, parts, readers, report, streams, whole
+from bench import backfill, cold, endless, growth, parts, readers, report, shapes, streams, whole
 from bench.checks import ChecksPipeline
 from bench.loads import Place, measure_loads
 from bench.look import LookPipeline
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LOADS, LOOKS, CHECKS, PROOF, WARM, HELP = "loads", "look", "checks", "verify", "warm", "help"
 OTHERS = "peers"
 _OURS = (LOADS, LOOKS, CHECKS, PROOF, WARM, HELP)
-_APART = (parts.GROWTH, parts.STREAMS, parts.COLD, parts.WHOLE, parts.BACKFILL, parts.READERS, parts.ENDLESS)
+_APART = (parts.SHAPES, parts.GROWTH, parts.STREAMS, parts.COLD, parts.WHOLE, parts.BACKFILL, parts.READERS, parts.ENDLESS)
 """What is measured only where it is asked for by name."""
 
 _FEWEST_RECORDS = 1_000
@@ -89,6 +89,10 @@ def _measure(name: str, asked: argparse.Namespace, sitting: Sitting, folder: Pat
         growth.measure(sitting, folder, asked.most_history, asked.rounds)
     elif name == parts.BACKFILL:
         backfill.measure(sitting, folder, asked.backfill_records)
+    elif name == parts.SHAPES:
+        spark = open_session("tidemark-bench")
+        shapes.measure(sitting, spark, folder, asked.records, asked.rounds)
+        spark.stop()
     elif name == parts.READERS:
         spark = open_session("tidemark-bench")
         readers.measure(sitting, spark, folder, asked.history, asked.rounds)

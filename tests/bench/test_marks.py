@@ -13,6 +13,7 @@ from bench.cold import BARE_PROCESS, COLD, FEW_NEW, NOTHING_NEW, SMALL, SPARK_ST
 from bench.endless import HEAP, KEPT, SLOWEST
 from bench.growth import GROWN_LOAD, GROWN_MERGE, Sizes
 from bench.peers import page
+from bench.shapes import SHAPED_FLOOR, SHAPED_LOAD, SHAPES
 from bench.sitting import BARE_COMMITS, SILVER, WARM, Fact, Measurement, RoundStart, Sitting
 from bench.streams import BARE_LOAD, STREAMS_LOAD, Case
 from bench.whole import BARE_COPY, THREE_COPIES, TO_BRONZE, TO_GOLD
@@ -58,6 +59,14 @@ def test_streams_are_held_against_one_and_against_their_commits_both_where_few_a
     assert met(marks.of_streams(Sitting(one + few + every))) == [("+1.50 s", True), ("+3.50 s", False)]
     bare = taken(BARE_LOAD, Case(50_000, 8).pattern, 2.0) + taken(BARE_LOAD, Case(50_000, 50_000).pattern, 5.0)
     assert met(marks.of_streams(Sitting(one + few + every + bare)))[:2] == [("1.75 times", False), ("1.10 times", True)]
+
+
+def test_a_load_of_each_shape_is_held_against_its_bare_commits_of_the_same_round() -> None:
+    gaps, late = SHAPES[1].pattern, SHAPES[4].pattern
+    loads = taken(SHAPED_LOAD, gaps, 1.2, 9.0, 1.3) + taken(SHAPED_LOAD, late, 1.3)
+    bare = taken(SHAPED_FLOOR, gaps, 1.0, 2.0, 1.0) + taken(SHAPED_FLOOR, late, 1.0)
+    assert met(marks.of_shapes(Sitting(loads + bare))) == [("1.30 times", False), ("1.30 times", True)]
+    assert marks.of_shapes(Sitting(loads)) == []
 
 
 def test_a_run_cold_or_warm_is_held_against_sparks_start_and_its_bare_commits() -> None:

@@ -1,0 +1,161 @@
+"""A load of each shape that the numbers of real topics have, beside the same commits, bare. Bronze is made up by Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from bench import floor
+from bench.generated import TOPIC, bronze_rows
+from bench.loads import Silent, as_silver
+from bench.sitting import Sitting, require
+from bench.topics import HEADER, PARTITIONS
+from lakehouse.contracts.bronze import BRONZE
+from lakehouse.contracts.silver import DUPLICATE, LATE, REJECTS
+from lakehouse.delta import tables
+from lakehouse.extract.sources import Source
+from lakehouse.run.context import Run
+from lakehouse.table import BRONZE_RECORDS, Lakehouse
+from silver.load import steps
+from silver.rules import Rules
+from silver.state.tables import create_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+SHAPED_LOAD, SHAPED_FLOOR = "Silver load, by shape", "its commits, bare"
+_NOISE = 6
+"""Values of 192 bytes."""
+_SPREAD, _TURN = 2_654_435_761, 40_503
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the numbers of a topic go.
+
+    Attributes:
+        pattern: Names it.
+        most_times: How many times the bare commits a load of it may take.
+        has_gaps: Whether one counter numbers the records of all partitions, so that nearly each has a gap before it.
+        duplicates: Of so many records one is sent again, alone; 0 for none.
+        swaps: Of so many records one comes after the next one, and is late; 0 for none.
+        producers: How many producers of each partition take turns; 0 for no producers.
+    """
+
+    pattern: str
+    most_times: float
+    has_gaps: bool = True
+    duplicates: int = 0
+    swaps: int = 0
+    producers: int = 0
+
+    @property
+    def rules(self) -> Rules:
+        """How its records are read."""
+        return Rules(Source("header", HEADER), producer=Source("header", "producer") if self.producers else None)
+
+    def records(self, spark: SparkSession, count: int) -> DataFrame:
+        """Its records as Bronze has them, equally many in each partition."""
+        share = count // PARTITIONS
+        places = spark.range(0, share * PARTITIONS, 1, PARTITIONS).select(
+            F.floor(F.col("id") / share).cast("int").alias("partition"), (F.col("id") % share).alias("offset")
+        )
+        nth = self._nth(F.col("offset"))
+        number = nth * PARTITIONS + nth * _SPREAD % PARTITIONS + 1 if self.has_gaps else nth + 1
+        producer = F.concat(F.lit("p"), (nth * _TURN % max(1, self.producers)).cast("string")).alias("producer")
+        columns = [F.col("partition"), F.col("offset"), number.alias("seq"), *([producer] if self.producers else [])]
+        return bronze_rows(places.select(*columns), TOPIC, noise=_NOISE)
+
+    def _nth(self, offset: Column) -> Column:
+        """Which record of its partition is at an offset."""
+        if self.duplicates:
+            again = offset - max(2, self.duplicates // 2)
+            is_again = offset % self.duplicates == self.duplicates - 1
+            new, old = ((each - F.floor(each / self.duplicates)).cast("bigint") for each in (offset, again))
+            return F.when(is_again, old).otherwise(new)
+        if self.swaps:
+            return F.when(offset % self.swaps == 0, offset + 1).when(offset % self.swaps == 1, offset - 1).otherwise(offset)
+        return offset
+
+    def expected(self, count: int) -> dict[str, int]:
+        """The classes of its records, but the accepted ones."""
+        share = count // PARTITIONS
+        again = share // self.duplicates if self.duplicates else 0
+        late = (share + self.swaps - 2) // self.swaps if self.swaps else 0
+        return {name: PARTITIONS * each for name, each in ((DUPLICATE, again), (LATE, late)) if each}
+
+
+SHAPES = (
+    Shape("contiguous", 1.2, has_gaps=False),
+    Shape("gaps", 1.2),
+    Shape("gaps, 1 % sent again one by one", 1.35, duplicates=100),
+    Shape("gaps, 20 % sent again one by one", 1.6, duplicates=5),
+    Shape("gaps, 1 % late", 1.35, swaps=100),
+    Shape("20 producers in turns", 1.2, producers=20),
+    Shape("20 producers in turns, 1 % sent again", 1.35, producers=20, duplicates=100),
+    Shape("1,000 producers in turns", 1.2, producers=1_000),
+    Shape("1,000 producers in turns, 1 % sent again", 1.35, producers=1_000, duplicates=100),
+)
+
+
+def measure(sitting: Sitting, spark: SparkSession, folder: Path, records: int, rounds: int) -> None:
+    """Make Bronze of each shape, then load it and commit the same bare, in turns.
+
+    Raises:
+        WrongResultError: A load gave a record another class.
+    """
+    for nth, shape in enumerate(SHAPES):
+        sitting.tell(f"Shapes: making {records:,} records, {shape.pattern}")
+        bronze = Lakehouse(root=str(folder / f"shape-{nth}")).table(BRONZE_RECORDS)
+        tables.create(spark, bronze, BRONZE)
+        tables.append(shape.records(spark, records), bronze, BRONZE)
+    _once(Sitting(), spark, folder, 0, records)  # warms up
+    for _ in range(rounds):
+        sitting.start_round()
+        for nth in range(len(SHAPES)):
+            _once(sitting, spark, folder, nth, records)
+
+
+def _once(sitting: Sitting, spark: SparkSession, folder: Path, nth: int, records: int) -> None:
+    """A load and its commits, each over a Bronze of its own, which shares the files."""
+    shape, count = SHAPES[nth], records // PARTITIONS * PARTITIONS
+    runs = [Run("bench", Lakehouse(root=str(folder / name)), Silent()) for name in ("load", "bare")]
+    for run in runs:
+        bronze = f"{run.lakehouse.root}/{BRONZE_RECORDS}"
+        shutil.copytree(folder / f"shape-{nth}" / BRONZE_RECORDS, bronze, copy_function=os.link)
+        create_tables(spark, run, shape.rules)
+    counts: dict[str, int] = {}
+
+    def load() -> None:
+        done = steps.load_once(spark, runs[0], shape.rules, max_quarantined_share=1)
+        counts.update(done.counts if done else {})
+
+    ways: list[tuple[str, Callable[[], None]]] = [
+        (SHAPED_LOAD, load),
+        (SHAPED_FLOOR, lambda: _commit_bare(spark, runs[1], shape, count)),
+    ]
+    for name, way in ways if len(sitting.starts) % 2 else reversed(ways):
+        sitting.measure(name, shape.pattern, count, way)
+    expected = shape.expected(count)
+    observed = {name: number for name, number in counts.items() if number}
+    require(f"classes, {shape.pattern}", observed=observed, expected={"accepted": count - sum(expected.values()), **expected})
+    for run in runs:
+        shutil.rmtree(str(run.lakehouse.root))
+
+
+def _commit_bare(spark: SparkSession, run: Run, shape: Shape, count: int) -> None:
+    """Copy all rows, and commit as many rows of the ledger, watermarks and rejects as a load does; decide nothing."""
+    bronze = run.table(BRONZE_RECORDS)
+    rows = as_silver(tables.read(spark, bronze, version=tables.version(spark, bronze)))
+    names: list[str | None] = [f"p{each}" for each in range(shape.producers)]
+    floor.commit_silver(spark, run.lakehouse, floor.streams_of(TOPIC, names or [None]), 1, rows)
+    if rejects := sum(shape.expected(count).values()):
+        nothing = [F.lit(None).cast(column.type).alias(column.name) for column in REJECTS.columns]
+        tables.append(spark.range(rejects).select(*nothing).coalesce(1), run.table(REJECTS.name), REJECTS)
