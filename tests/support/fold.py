@@ -1,10 +1,9 @@
 """The sequential decision: DESIGN section 1 as a fold over each stream, in offset order. The kernel is compared with it."""
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lakehouse.contracts.silver import (
     ACCEPTED,
@@ -16,13 +15,8 @@ from lakehouse.contracts.silver import (
     Ordinal,
     Stream,
 )
-from silver.model import Segment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from silver.model import Range
-    from silver.rules import Rules
+from silver.model import Range, Segment
+from silver.rules import Rules
 
 
 class Island(NamedTuple):

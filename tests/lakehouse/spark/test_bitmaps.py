@@ -1,18 +1,12 @@
 """Records at some offsets are found by bitmaps: those, and no others."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from lakehouse.spark import bitmaps, frames
 from tests.support.examples import examples
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _LARGEST = 2**63 - 1
 _WANTED = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])

@@ -1,9 +1,7 @@
 """Jumps and duplicate blocks, as the published runs report them."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,9 +11,6 @@ from hypothesis import strategies as st
 
 from silver.audit.arrival_order import Order, arrival_orders, diagnose, rises
 from tests.support.published import IN_ORDER, KAFKA, PUBLISHED, PULSAR, Published
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def arrived(*runs: tuple[int, int]) -> Order:

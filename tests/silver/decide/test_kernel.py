@@ -1,16 +1,15 @@
 """The decision in columns against the rule read literally, record after record, whole and cut into chunks of any size."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehouse.contracts.silver import stream_of
+from lakehouse.contracts.silver import Ordinal, Stream, stream_of
 from lakehouse.extract.sources import Source
 from silver.decide.kernel import Decision
 from silver.model import SEGMENT, by_name
@@ -21,11 +20,6 @@ from tests.support.fold import Island, fold, gaps
 from tests.support.logs import LARGEST, Log, logs
 from tests.support.reference import Reference, Seen
 from tests.support.segments import segments_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from lakehouse.contracts.silver import Ordinal, Stream
 
 KEYS = pa.schema(
     [

@@ -1,17 +1,12 @@
 """Key columns as they come to the driver: in chunks of a bounded size, and whatever names producers have."""
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.spark import frames
 from silver.load import key_columns
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 

@@ -1,23 +1,17 @@
 """A load takes at most so many records, cut between commits of Bronze, and a run goes on until nothing is left."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.delta import tables
+from lakehouse.run.context import Run
 from pipelines import bronze_to_silver
 from tests.support.bronze import Record, put
 from tests.support.small_config import settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("created_tables")]
 

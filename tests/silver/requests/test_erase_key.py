@@ -1,14 +1,12 @@
 """Which stream of the ledger an erased record counts in."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse.errors import TableStateError
 from lakehouse.extract.sources import Source
+from lakehouse.run.context import Run
 from silver.model import REJECT
 from silver.requests import erase_key
 from silver.requests.quarantine import Choice
@@ -16,11 +14,6 @@ from silver.rules import Rules
 from silver.state.streams import Streams
 from silver.state.watermarks import Watermark, Watermarks
 from tests.support.bronze import Record, frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from lakehouse.run.context import Run
 
 pytestmark = pytest.mark.spark
 

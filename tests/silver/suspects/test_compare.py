@@ -1,19 +1,15 @@
 """Suspects are compared in columns as one after another, however they are parted into chunks."""
 
-from __future__ import annotations
-
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from silver.suspects.compare import ERASED, KEY, Comparison
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    Row = dict[str, Any]
+Row = dict[str, Any]
 
 CONTENTS = ("a", "b", "erased:20", "erased:20:collision")
 PLACE = ("topic", "partition", "producer")
