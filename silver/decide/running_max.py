@@ -1,6 +1,6 @@
 """Decide each record by the running maximum of its stream. A pure function of the records, the watermarks and the rules.
 
-Rule: DESIGN section 1. Records are decided in Kafka offset order. A record is in order when its (epoch, sequence) is
+Rule: docs/rule.md. Records are decided in Kafka offset order. A record is in order when its (epoch, sequence) is
 above its stream's watermark and above every earlier one of the load. Others of the same epoch are suspects.
 """
 

@@ -1,4 +1,4 @@
-"""The sequential decision: DESIGN section 1 as a fold over each stream, in offset order.
+"""The sequential decision: the rule of docs/rule.md as a fold over each stream, in offset order.
 
 It takes islands, which are few, or single records, of small loads and of streams with a jump. A jump does not raise the
 watermark, so whether a record is one depends on every record before it, and no running maximum can decide that.

@@ -132,7 +132,7 @@ def test_gold_that_was_restored_alone_is_published_again_and_needs_no_file_of_si
     if (folder := audited.table("silver_records").local_folder) is None:
         return  # files are taken away in a folder only
     held = table(spark, audited, "gold_records").orderBy("partition", "offset").collect()
-    shutil.rmtree(folder)  # as maintenance may: decision 0030
+    shutil.rmtree(folder)  # as maintenance may: decision 0009
     assert table(spark, audited, "gold_records").orderBy("partition", "offset").collect() == held
     with run_query(audited.lakehouse, "SELECT count(*) FROM gold_records WHERE octet_length(value) > 0") as found:
         assert list(found.rows) == [(9,)]

@@ -1,4 +1,4 @@
-"""The sequential reference: the rule of DESIGN section 1, read literally, one record after another."""
+"""The sequential reference: the rule of docs/rule.md, read literally, one record after another."""
 
 from __future__ import annotations
 
