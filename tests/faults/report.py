@@ -88,7 +88,6 @@ def page_of(found: dict[str, Any]) -> str:
         checks=ours["verify_deep"]["checks"],
         sound="all hold" if ours["verify_deep"]["ok"] else "NOT ALL HOLD",
         classes=", ".join(f"{name} {count:,}" for name, count in ours["classes"].items()),
-        places="\n".join(f"| {place} | {count} |" for place, count in ours["struck"].items()),
         median=extra["median"],
         pairs=len(extra["pairs"]),
         most=extra["most"],
